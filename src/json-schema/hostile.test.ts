@@ -17,7 +17,7 @@ import { meetsStrictRules } from './strict-rules.ts'
  */
 const LONGEST_CPU_MS = 500
 
-/** P14, for the part of a check that is not left to a thread. */
+/** For the part of a check that is not left to a thread. */
 const EVENT_LOOP_MS = 20
 
 const slowest = { call: '', cpuMs: 0 }

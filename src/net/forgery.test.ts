@@ -203,7 +203,7 @@ after(async () => {
   await canary.close()
 })
 
-test('P13: blocked at creation and at delivery, in every form; the canary sees no connection', async (t) => {
+test('blocked at creation and at delivery, in every form; the canary sees no connection', async (t) => {
   let cases = 0
 
   async function assertHostBlocked(host: string): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * P15: an account learns nothing about another's jobs, whatever their state: requests with their IDs are answered as those
+ * An account learns nothing about another's jobs, whatever their state: requests with their IDs are answered as those
  * with unknown IDs are.
  */
 import assert from 'node:assert/strict'

@@ -1,5 +1,5 @@
 /**
- * P24: every accepted request ends, and counts as often as its model server was called. Requests are generated from the
+ * Every accepted request ends, and counts as often as its model server was called. Requests are generated from the
  * OpenAPI document, with each number in any spelling that JSON allows. The model server counts what it is asked and what it
  * answers.
  */

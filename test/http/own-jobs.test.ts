@@ -222,7 +222,7 @@ onEachStore(() => {
     }
   })
 
-  test('another account’s job is as unknown as any: it is neither cancelled nor deleted (P15)', async (t) => {
+  test('another account’s job is as unknown as any: it is neither cancelled nor deleted', async (t) => {
     const stage = await startStage(t)
     const { parley } = stage
     const [mine, theirs] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'theirs')]

@@ -80,7 +80,7 @@ onEachStore(() => {
     assert.equal(repeated.text, answer.text)
   })
 
-  test('unknown, expired and other accounts’ jobs are in not_found, and cannot be distinguished (P15)', async (t) => {
+  test('unknown, expired and other accounts’ jobs are in not_found, and cannot be distinguished', async (t) => {
     const stage = await startStage(t, { settings: { jobs: { retention_seconds: 300 } } })
     const { parley, clock } = stage
     const [key, other] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'theirs')]

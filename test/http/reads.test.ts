@@ -229,7 +229,7 @@ onEachStore(() => {
     }
   })
 
-  test('4.2 404 for the jobs of another account on every route, while its own keys read them (P15)', async (t) => {
+  test('4.2 404 for the jobs of another account on every route, while its own keys read them', async (t) => {
     const { parley } = await startStage(t)
     const [one, other] = [await parley.key('user_max', 'one'), await parley.key('user_max', 'other')]
     const second = await parley.key('user_max', 'one')

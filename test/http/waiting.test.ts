@@ -193,7 +193,7 @@ onEachStore(() => {
     assert.ok(!clock.pending().includes(60_000))
   })
 
-  test('4.2 a wait for another account’s job is 404 at once, and takes no slot (P15)', async (t) => {
+  test('4.2 a wait for another account’s job is 404 at once, and takes no slot', async (t) => {
     const stage = await startStage(t)
     const { parley } = stage
     const [mine, theirs] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'theirs')]

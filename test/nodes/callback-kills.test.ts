@@ -1,4 +1,4 @@
-/** P7 on a Postgres that several nodes share: a callback arrives at least once, even if nodes are killed. */
+/** On a Postgres that several nodes share, a callback arrives at least once, even if nodes are killed. */
 import test from 'node:test'
 import { startModelServer } from '../model-server.ts'
 import {

@@ -1,5 +1,5 @@
 /**
- * P10: what callers see of a Postgres that restarts, is cut off, is full or is blocked. Parley itself is never restarted.
+ * What callers see of a Postgres that restarts, is cut off, is full or is blocked. Parley itself is never restarted.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'

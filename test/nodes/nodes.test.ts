@@ -1,4 +1,4 @@
-/** P2, P3, P4 and P8 on a Postgres that several nodes share. */
+/** Jobs, kills and rolling restarts on a Postgres that several nodes share. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'

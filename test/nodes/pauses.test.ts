@@ -1,4 +1,4 @@
-/** P26: a node that was paused, or whose event loop was blocked, has not crashed: no job fails because of it. */
+/** A node that was paused, or whose event loop was blocked, has not crashed: no job fails because of it. */
 import assert from 'node:assert/strict'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

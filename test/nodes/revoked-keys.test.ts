@@ -1,4 +1,4 @@
-/** P16: every node rejects a revoked key within 5 seconds, even under load, whoever revokes it. */
+/** Every node rejects a revoked key within 5 seconds, even under load, whoever revokes it. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { startModelServer } from '../model-server.ts'

@@ -1,5 +1,5 @@
 /**
- * P3: a node that was stopped for longer than its lease writes nothing for the jobs that it held. The answers to its calls
+ * A node that was stopped for longer than its lease writes nothing for the jobs that it held. The answers to its calls
  * arrive while it is stopped, or are being stored when it stops. In the long form several pairs of nodes do this at once, on
  * separate databases.
  */

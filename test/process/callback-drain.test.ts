@@ -1,4 +1,4 @@
-/** P7 and P8: SIGTERM while callbacks are in flight to a receiver that does not respond. */
+/** SIGTERM while callbacks are in flight to a receiver that does not respond. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type ReceiverReply, startReceiver } from '../receiver.ts'

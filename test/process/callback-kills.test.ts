@@ -1,5 +1,5 @@
 /**
- * P7: every callback arrives at least once, although its sender is killed at random moments and its receivers fail in many
+ * Every callback arrives at least once, although its sender is killed at random moments and its receivers fail in many
  * ways.
  */
 import assert from 'node:assert/strict'

@@ -9,7 +9,7 @@ import type { Caller, Reply } from './caller.ts'
 import { type Ended, type Installation, installation } from './server-process.ts'
 
 const timeout = 60_000
-/** P16: by then a running server applies what a command changed. */
+/** By then a running server applies what a command changed. */
 const KNOWN_WITHIN_MS = 5000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 

@@ -1,5 +1,5 @@
 /**
- * P12: a full disk for the database. A limit on the size of files that a process may write stands in for the full disk: it
+ * A full disk for the database. A limit on the size of files that a process may write stands in for the full disk: it
  * needs no privileges and can be lifted while the server runs. The long form also fills a small tmpfs.
  */
 import assert from 'node:assert/strict'

@@ -1,5 +1,5 @@
 /**
- * P8: SIGTERM under load. No accepted job is lost, no caller of an accepted job gets an error, and it takes at most 30 s.
+ * SIGTERM under load. No accepted job is lost, no caller of an accepted job gets an error, and it takes at most 30 s.
  */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'

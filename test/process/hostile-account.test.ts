@@ -1,5 +1,5 @@
 /**
- * P21 and P22 together: while one account runs every attack known to hurt a server at once, the process survives with a
+ * While one account runs every attack known to hurt a server at once, the process survives with a
  * small heap, and the requests of another account are answered. The long form reports latencies.
  */
 import assert from 'node:assert/strict'

@@ -1,5 +1,5 @@
 /**
- * P1, P2, P4 and P6: a server killed at random moments under load, on one database. The callers keep the ledger of accepted
+ * A server killed at random moments under load, on one database. The callers keep the ledger of accepted
  * jobs outside of it. The long form repeats this on fresh databases.
  */
 import assert from 'node:assert/strict'

@@ -1,5 +1,5 @@
 /**
- * P9: a faulty model server affects only its own jobs. These end by their deadline, the server's memory stays bounded, and
+ * A faulty model server affects only its own jobs. These end by their deadline, the server's memory stays bounded, and
  * the jobs of another model server complete meanwhile. The long form sends many jobs into each fault, one fault after the
  * other; the short form a few into all of them at once.
  */

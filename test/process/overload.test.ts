@@ -1,5 +1,5 @@
 /**
- * P19: under five times the load that it can handle, a server rejects the excess and says when to retry; it keeps what it
+ * Under five times the load that it can handle, a server rejects the excess and says when to retry; it keeps what it
  * accepted, and its memory does not grow with the load.
  */
 import assert from 'node:assert/strict'

@@ -1,4 +1,4 @@
-/** P5: a job whose runs always crash the process fails after `max_attempts`; the others complete. */
+/** A job whose runs always crash the process fails after `max_attempts`; the others complete. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Received, type Reply, reply, startModelServer } from '../model-server.ts'

@@ -1,4 +1,4 @@
-/** P23: the memory of clients that never read their responses is bounded by a budget, and they are disconnected. */
+/** The memory of clients that never read their responses is bounded by a budget, and they are disconnected. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'

@@ -12,7 +12,7 @@ import { job, MESSAGES, MIB, slowness, startWatched } from './watched-server.ts'
 
 const timeout = 240_000
 
-/** P14, in CPU milliseconds on the machine on which the limits were set. */
+/** In CPU milliseconds on the machine on which the limits were set. */
 const LONGEST_HOLD_MS = 20
 
 /** Nearly the largest answer that a model may give, of 16 MiB. */

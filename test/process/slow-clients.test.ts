@@ -1,4 +1,4 @@
-/** P18: clients that send their requests too slowly are disconnected, and others are not affected. */
+/** Clients that send their requests too slowly are disconnected, and others are not affected. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { LONG } from '../support/long-form.ts'

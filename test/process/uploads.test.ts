@@ -1,4 +1,4 @@
-/** P23: the memory of bodies that never arrive completely is bounded by a budget, and other accounts are not affected. */
+/** The memory of bodies that never arrive completely is bounded by a budget, and other accounts are not affected. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { eventually } from '../support/eventually.ts'

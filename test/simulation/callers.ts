@@ -68,7 +68,7 @@ export class Callers {
           closed()
           world.after(world.random.next() * 2, 'response', () => this.#responded(request, response, sentMs))
         },
-        (error) => ledger.violate('no request meets a bug', String(error?.stack)),
+        (error) => ledger.violate('no request hits a bug', String(error?.stack)),
       )
     }
     world.after(world.random.next() * 2, `request of ${account} to ${process.id}`, send, process.main)
@@ -79,13 +79,13 @@ export class Callers {
     world.note(`response ${status} ${jobIds.join(' ')}`)
     if (status !== 200 && status !== 202) return
     if (jobIds.length !== request.plans.length) {
-      ledger.violate('P6 a batch is all or nothing', `${jobIds.length} of ${request.plans.length} jobs`)
+      ledger.violate('a batch is all or nothing', `${jobIds.length} of ${request.plans.length} jobs`)
     }
     const jobs = jobIds.map((id) => ledger.jobs.get(id))
     for (const job of jobs) {
       if (job === undefined) ledger.violate('a response names jobs of its request', jobIds.join(' '))
       else if (job.account !== request.account) {
-        ledger.violate('P15 accounts are apart', `${request.account} got the id ${job.id} of ${job.account}`)
+        ledger.violate('accounts are isolated', `${request.account} got the id ${job.id} of ${job.account}`)
       } else job.isAccepted = true
     }
     request.answers.push(...jobIds)
@@ -106,10 +106,7 @@ export class Callers {
     if (!isEnd(status)) return
     const result = `${status} ${contentJson} ${errorJson}`
     if (job.readResult !== null && job.readResult !== result) {
-      this.#ledger.violate(
-        'P2 one final state, never changed',
-        `${job.id}: ${job.readResult}, then ${result}`,
-      )
+      this.#ledger.violate('one final state, never changed', `${job.id}: ${job.readResult}, then ${result}`)
     }
     job.readResult = result
   }
@@ -168,7 +165,7 @@ export class Callers {
       const areOver = isOver(response, until)
       const isEarly = world.nowMs - sentMs < waitMs && !response.wasCut
       if (!areOver && isEarly)
-        ledger.violate('a wait ends with its jobs or its time', wanted.jobIds.join(' '))
+        ledger.violate('a wait ends when its jobs end or it times out', wanted.jobIds.join(' '))
       const ends = known.map((job) => (job === null ? null : (ledger.endedMs.get(job.id) ?? null)))
       const ended = ends.filter((end) => end !== null)
       if (ended.length === 0 || (until === 'all' && ended.length < ends.length)) return
@@ -204,12 +201,12 @@ export class Callers {
       for (const { id, account: owner, status: listed } of found) {
         const job = ledger.jobs.get(id)
         if (job === undefined || job.account !== account || owner !== account)
-          ledger.violate('P15 accounts are apart', `${account} lists ${id} of ${owner}`)
+          ledger.violate('accounts are isolated', `${account} lists ${id} of ${owner}`)
         else this.#learnStatus(job, listed, before.get(id) ?? null)
       }
       if (beforeJobId !== null || status !== null) return
       const missing = known.find((job) => !ids.includes(job.id) && !ledger.mayBeGone(job))
-      if (missing) ledger.violate('P1 no accepted job is lost', `${missing.id} is not in the list`)
+      if (missing) ledger.violate('no accepted job is lost', `${missing.id} is not in the list`)
     })
   }
 
@@ -225,7 +222,7 @@ export class Callers {
       const { result, record } = response
       world.note(`cancel ${job.id}: ${result}`)
       if (isForeign && result !== 'unknown')
-        ledger.violate('P15 accounts are apart', `${account} cancels ${job.id}`)
+        ledger.violate('accounts are isolated', `${account} cancels ${job.id}`)
       if (isForeign || record === null) return
       this.#learn(job, record, job.readStatus)
       if (result !== 'cancelled') return
@@ -268,7 +265,7 @@ export class Callers {
     const result = await process.front.delete(account, job.id, dropCallback)
     world.note(`delete ${job.id}: ${result}`)
     if (isForeign && result !== undefined && result !== 'unknown')
-      ledger.violate('P15 accounts are apart', `${account} deletes ${job.id}`)
+      ledger.violate('accounts are isolated', `${account} deletes ${job.id}`)
     if (isForeign || result === undefined) return
     if (result === 'deleted') job.goneAtMs ??= world.nowMs
     else if (result !== 'unknown') job.wasDeleted = before
@@ -291,16 +288,16 @@ export class Callers {
     const process = runningProcess(nodes, node)
     if (process === null) return
     const send = () =>
-      void work(process).catch((error) => ledger.violate('no request meets a bug', String(error?.stack)))
+      void work(process).catch((error) => ledger.violate('no request hits a bug', String(error?.stack)))
     world.after(world.random.next() * 2, `${label} at ${process.id}`, send, process.main)
   }
 
   #check(account: string, job: KnownJob, record: JobRecord | null, before: Knowledge): void {
     const ledger = this.#ledger
     if (account !== job.account) {
-      if (record !== null) ledger.violate('P15 accounts are apart', `${account} reads ${job.id}`)
+      if (record !== null) ledger.violate('accounts are isolated', `${account} reads ${job.id}`)
     } else if (record === null) {
-      if (!ledger.mayBeGone(job)) ledger.violate('P1 no accepted job is lost', `${job.id} cannot be read`)
+      if (!ledger.mayBeGone(job)) ledger.violate('no accepted job is lost', `${job.id} cannot be read`)
     } else if (before.isGone) ledger.violate('a deleted job cannot be read', job.id)
     else this.#learn(job, record, before.status)
   }

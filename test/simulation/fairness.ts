@@ -1,5 +1,5 @@
 /**
- * P22, while nothing else happens. Slow jobs of one account fill a node, or the upstream that it calls, and a job of another
+ * Fair shares, while nothing else happens. Slow jobs of one account fill a node, or the upstream that it calls, and a job of another
  * account starts nevertheless; two accounts with the same weight get equal shares; a receiver that stalls does not delay
  * others.
  */
@@ -17,7 +17,7 @@ export const FAIRNESS_ACCOUNTS: readonly AccountPlan[] = [
   { name: SINGLE, tier: 'user_max' },
   { name: FILLER, tier: 'user_max' },
 ]
-const RULE = 'P22 one account cannot delay another'
+const RULE = 'one account cannot delay another'
 /** With fewer slots none is reserved for other accounts, or for receivers that have not answered yet. */
 const LEAST_SLOTS = 4
 /** Jobs per slot. */
@@ -122,10 +122,7 @@ async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: 
     const [one = 0, other = 0] = started.values()
     if (Math.max(one, other) === each) return
     if (Math.abs(one - other) <= slots + 1) continue
-    ledger.violate(
-      'P22 equal weights have equal shares',
-      `${one} and ${other} of ${each} jobs, ${slots} slots`,
-    )
+    ledger.violate('equal weights have equal shares', `${one} and ${other} of ${each} jobs, ${slots} slots`)
     return
   }
 }

@@ -108,7 +108,7 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'store.confirmCrashes(-1)',
   },
   {
-    what: 'nodes are taken for dead right after an outage of the database',
+    what: 'nodes are considered dead right after an outage of the database',
     file: 'src/queue/node-lease.ts',
     text: 'if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return',
     by: '',

@@ -77,15 +77,15 @@ function receive(ledger: Ledger, account: string, { body, headers }: PostRequest
   const id = String(headers['webhook-id'])
   const job = ledger.jobs.get(id)
   if (job === undefined || job.account !== account) {
-    ledger.violate('P15 accounts are apart', `the receiver of ${account} got a callback for ${id}`)
+    ledger.violate('accounts are isolated', `the receiver of ${account} got a callback for ${id}`)
     return null
   }
   const sent = JSON.parse(String(body)) as { job_id: string; status: string; callback_payload: unknown }
   if (sent.job_id !== id || sent.callback_payload !== job.plan.tag) {
-    ledger.violate('P7 callbacks are what was asked', `${id} got ${JSON.stringify(sent)}`)
+    ledger.violate('callbacks match the request', `${id} got ${JSON.stringify(sent)}`)
   }
   if (sent.status !== 'completed' && sent.status !== 'failed') {
-    ledger.violate('P7 callbacks report an end', `${id} is ${sent.status}`)
+    ledger.violate('callbacks report a final state', `${id} is ${sent.status}`)
   }
   const signatures = String(headers['webhook-signature']).split(' ')
   const text = `${id}.${headers['webhook-timestamp']}.${body}`
@@ -96,7 +96,7 @@ function receive(ledger: Ledger, account: string, { body, headers }: PostRequest
         .digest('base64')}`,
     ),
   )
-  if (!isSigned) ledger.violate('P7 every signature verifies', `that of ${id} does not`)
+  if (!isSigned) ledger.violate('every signature verifies', `that of ${id} does not`)
   job.callbacksReceived += 1
   return job
 }

@@ -35,10 +35,10 @@ export function checkRules(facts: Facts): void {
   for (const job of ledger.jobs.values()) {
     const row = db.jobs.get(job.id)
     if (row === undefined) {
-      if (job.isAccepted && !ledger.mayBeGone(job)) ledger.violate('P1 no accepted job is lost', job.id)
+      if (job.isAccepted && !ledger.mayBeGone(job)) ledger.violate('no accepted job is lost', job.id)
       continue
     }
-    if (row.outcome === null) ledger.violate('P24 every accepted job ends', `${job.id} is ${row.status}`)
+    if (row.outcome === null) ledger.violate('every accepted job ends', `${job.id} is ${row.status}`)
     else {
       checkOutcome(facts, job, row)
       checkUsageOf(facts, job, row)
@@ -54,12 +54,12 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
   const { ledger } = facts
   const { tag, manner, model } = job.plan
   if (stored.account !== job.account)
-    ledger.violate('P15 accounts are apart', `${job.id} is of ${stored.account}`)
+    ledger.violate('accounts are isolated', `${job.id} is of ${stored.account}`)
   const counts = ledger.callsOf(job.account, tag)
   if (outcome?.contentJson) {
     if (!outcome.contentJson.includes(`answer to ${tag} for ${job.account}`)) {
       ledger.violate(
-        'P15 accounts are apart',
+        'accounts are isolated',
         `${job.id} of ${job.account}, ${tag}, got ${outcome.contentJson}`,
       )
     }
@@ -67,7 +67,7 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
       COMPLETING.includes(manner) ||
       manner === 'reset' ||
       (WRONG.includes(manner) && job.plan.format === 'text')
-    if (!mayComplete) ledger.violate('an outcome fits the answer', `${job.id} (${manner}) completed`)
+    if (!mayComplete) ledger.violate('an outcome matches the answer', `${job.id} (${manner}) completed`)
   } else {
     const why = failureProblem(facts, job, outcome?.errorJson ?? '{}')
     if (why !== null) ledger.violate(why, `${job.id} (${manner}, ${model}) failed: ${outcome?.errorJson}`)
@@ -75,7 +75,7 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
   if (counts.jobs > 1) return
   const attempts = facts.db.jobs.get(job.id)?.attempt ?? 0
   const most = (attempts + 1) * ROUNDS * 2 * (MODELS[model]?.length ?? 1)
-  if (counts.calls > most) ledger.violate('P24 calls are bounded', `${job.id}: ${counts.calls} calls`)
+  if (counts.calls > most) ledger.violate('calls are bounded', `${job.id}: ${counts.calls} calls`)
 }
 
 /** The rule that a failure violates; null if the job may fail like this. */
@@ -90,24 +90,24 @@ function failureProblem(
   if (code === 'cancelled') return ledger.mayBeCancelled(job) ? null : 'only operators cancel'
   if (message.startsWith('The process that ran this job')) {
     if (manner !== 'kill' && plan.maxAttempts > 1 && !mayBeBeside(plan))
-      return 'P5 only the job that kills its process ends'
+      return 'only the job that kills its process ends'
     return job.foundDead.filter(hasEnded).length >= plan.maxAttempts
       ? null
-      : 'P26 a pause or a drain is not a crash'
+      : 'a pause or a drain is not a crash'
   }
   if (message.startsWith('No model server was available')) {
     const { settledAtMs = 0, job: stored } = db.jobs.get(job.id) ?? {}
     const waitedMs = (settledAtMs ?? 0) - (stored?.createdAtMs ?? 0)
-    return waitedMs >= plan.patienceMs || hasClockJumps(plan) ? null : 'P25 an outage fails nothing'
+    return waitedMs >= plan.patienceMs || hasClockJumps(plan) ? null : 'an outage fails no job'
   }
-  if (code === 'content_policy_violation') return manner === 'refuse' ? null : 'an outcome fits the answer'
+  if (code === 'content_policy_violation') return manner === 'refuse' ? null : 'an outcome matches the answer'
   if (code === 'validation_error')
-    return WRONG.includes(manner) && format !== 'text' ? null : 'an outcome fits the answer'
-  if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome fits the answer'
+    return WRONG.includes(manner) && format !== 'text' ? null : 'an outcome matches the answer'
+  if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome matches the answer'
   if (manner === 'invalid') return null
   // Calls that hang use up the time of the run.
   if (message.startsWith('The job did not finish within its run timeout') && counts.blamed > 0) return null
-  return counts.blamed >= MAX_TRIES ? null : 'P25 an outage fails nothing'
+  return counts.blamed >= MAX_TRIES ? null : 'an outage fails no job'
 }
 
 /**
@@ -126,15 +126,15 @@ function hasClockJumps({ actions }: Plan): boolean {
 }
 
 function checkCallback({ plan, ledger }: Facts, job: KnownJob, callback: CallbackRow): void {
-  if (callback.dueAtMs !== null) ledger.violate('P7 callbacks arrive', `that of ${job.id} is owed`)
+  if (callback.dueAtMs !== null) ledger.violate('callbacks arrive', `that of ${job.id} is owed`)
   const wasDelivered = job.callbackAnswers.some((status) => status >= 200 && status < 300)
   if (callback.deliveredAtMs !== null && !wasDelivered) {
-    ledger.violate('P7 a callback counts as delivered once it is', `that of ${job.id} never arrived`)
+    ledger.violate('a callback counts as delivered only after delivery', `that of ${job.id} never arrived`)
   }
   if (callback.failedAtMs === null) return
   const isSpent = callback.tries >= plan.callbackPausesS.length
   if (!isSpent && !job.callbackAnswers.includes(GONE)) {
-    ledger.violate('P7 callbacks arrive', `that of ${job.id} failed after ${callback.tries} tries`)
+    ledger.violate('callbacks arrive', `that of ${job.id} failed after ${callback.tries} tries`)
   }
 }
 
@@ -149,7 +149,7 @@ function checkBatch({ ledger, db }: Facts, { attempts, isBatch }: KnownRequest):
     const kept = ids.filter((id) => !isGone(ledger, id))
     const stored = kept.filter((id) => db.jobs.has(id)).length
     if (stored > 0 && stored < kept.length) {
-      ledger.violate('P6 a batch is all or nothing', `${stored} of ${kept.length} jobs are stored`)
+      ledger.violate('a batch is all or nothing', `${stored} of ${kept.length} jobs are stored`)
     }
   }
 }
@@ -178,7 +178,7 @@ function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): vo
   const { input_tokens: input, output_tokens: output } = outcome.usage
   if (input + output !== tokens)
     ledger.violate(
-      'what a job used is what model servers counted',
+      'the usage of a job is what model servers counted',
       `${job.id}: ${input + output} of ${tokens}`,
     )
 }

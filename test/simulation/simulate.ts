@@ -61,7 +61,10 @@ export async function simulate(
   const world = new World(plan.seed, onStep)
   const ledger = new Ledger(world, plan.retentionS * 1000)
   const onRejection = (error: unknown) => {
-    ledger.violate('no promise is forgotten', error instanceof Error ? String(error.stack) : String(error))
+    ledger.violate(
+      'no promise is left unhandled',
+      error instanceof Error ? String(error.stack) : String(error),
+    )
   }
   process.on('unhandledRejection', onRejection)
   try {
@@ -146,7 +149,7 @@ class Simulation {
     const endOf = (action: (typeof actions)[number]) =>
       faults.includes(action.kind) && 'ms' in action ? action.atMs + Math.max(0, action.ms) : action.atMs
     await world.runUntil(Math.min(Math.max(...actions.map(endOf), 0), lastMs + FAULTS_END_MS))
-    await this.#untilQuiet('every accepted job ends once faults stop')
+    await this.#untilQuiet('every accepted job ends once the faults end')
     await this.#tryFairness()
     const hasEnded = (id: string) => !this.#nodes.some(({ process }) => process?.id === id)
     checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db, hasEnded })
@@ -260,7 +263,7 @@ class Simulation {
       }
       for (const [what, count] of Object.entries(left)) {
         if (count !== 0)
-          this.#ledger.violate('nothing is left when all is quiet', `${count} ${what}, ${process.id}`)
+          this.#ledger.violate('nothing leaks once everything has settled', `${count} ${what}, ${process.id}`)
       }
     }
   }
@@ -274,7 +277,7 @@ class Simulation {
     if (stopped.size < this.#nodes.length) this.#ledger.violate('every node stops', this.#state())
     for (const { id, main, heartbeat } of processes) {
       const timers = main.timers + heartbeat.timers
-      if (timers > 0) this.#ledger.violate('nothing is left after a stop', `${timers} timers of ${id}`)
+      if (timers > 0) this.#ledger.violate('nothing leaks after a stop', `${timers} timers of ${id}`)
     }
   }
 }

@@ -195,7 +195,7 @@ export class StoreConnection {
       if (node === null || node === this.#node || (db.shared && db.hasLease(node))) continue
       witness.rescued(job.id)
       ledger.jobs.get(job.id)?.foundDead.push(node)
-      if (this.#lives(node)) ledger.violate('P26 no job of a living node is rescued', `${job.id} of ${node}`)
+      if (this.#lives(node)) ledger.violate('no job of a live node is rescued', `${job.id} of ${node}`)
     }
   }
 

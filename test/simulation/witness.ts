@@ -65,10 +65,7 @@ export class Witness {
   #assigned(jobId: string, holder: Holder): void {
     const before = this.#holders.get(jobId)
     if (before !== undefined)
-      this.#ledger.violate(
-        'P3 a job has one holder',
-        `${jobId} of ${before.node} is assigned to ${holder.node}`,
-      )
+      this.#ledger.violate('a job has one holder', `${jobId} of ${before.node} is assigned to ${holder.node}`)
     this.#holders.set(jobId, holder)
   }
 
@@ -80,14 +77,14 @@ export class Witness {
   #settled({ jobId, node, attempt, nowMs }: Settlement): void {
     const holder = this.#holders.get(jobId)
     if (holder?.node !== node || holder.attempt !== attempt)
-      this.#ledger.violate('P3 a stale holder cannot write', `${node} settled attempt ${attempt} of ${jobId}`)
+      this.#ledger.violate('a stale holder cannot write', `${node} settled attempt ${attempt} of ${jobId}`)
     this.#ended(jobId, nowMs)
   }
 
   /** @param atMs the time according to the node's clock; a retried settlement keeps its time */
   #ended(jobId: string, atMs = this.#world.nowMs + WORLD_START_MS): void {
     if (this.#ledger.endedMs.has(jobId))
-      this.#ledger.violate('P2 one final state, never changed', `${jobId} ended twice`)
+      this.#ledger.violate('one final state, never changed', `${jobId} ended twice`)
     this.#ledger.endedMs.set(jobId, this.#world.nowMs)
     this.#ledger.settledAtMs.set(jobId, atMs - WORLD_START_MS)
     this.#holders.delete(jobId)
