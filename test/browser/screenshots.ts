@@ -65,6 +65,12 @@ const SHOTS: readonly Shot[] = [
     path: () => '/dashboard/accounts/trial-42',
     prepare: (page) => page.waitForSelector('tbody tr'),
   },
+  { name: 'suspend', path: () => '/dashboard/accounts/acme', prepare: press('Suspend account…') },
+  { name: 'wrong-cap', path: () => '/dashboard/accounts/harbour-tools', prepare: wrongCap },
+  { name: 'secret', path: () => '/dashboard/accounts/acme', prepare: rotate },
+  { name: 'revoke', path: () => '/dashboard/accounts/acme', prepare: press(/^Revoke/) },
+  { name: 'replay-all', path: () => '/dashboard/callbacks', prepare: press('Replay all failed…') },
+  { name: 'operator', path: () => '/dashboard/settings', prepare: press(/name/i) },
   { name: 'cancel-jobs', path: () => '/dashboard/accounts/trial-42', prepare: press('Cancel jobs…') },
   { name: 'delete-account', path: () => '/dashboard/accounts/trial-42', prepare: deleteAccount },
   { name: 'usage', path: () => '/dashboard/usage', prepare: (page) => page.waitForSelector('tbody tr') },
@@ -89,13 +95,25 @@ async function wrongToken(page: Page) {
   await page.getByRole('alert').waitFor()
 }
 
-function press(name: string) {
+function press(name: string | RegExp) {
   return (page: Page) => page.getByRole('button', { name }).click()
 }
 
 async function deleteAccount(page: Page) {
   await page.getByRole('button', { name: 'Delete account…' }).click()
   await page.getByLabel(/name to confirm/).fill('trial-42')
+}
+
+async function wrongCap(page: Page) {
+  await page.getByLabel('Jobs per month, at most').fill('many')
+  await page.getByRole('button', { name: 'Set caps' }).click()
+  await page.getByText('Enter a whole number').waitFor()
+}
+
+async function rotate(page: Page) {
+  await page.getByRole('button', { name: /^Signing secret/ }).click()
+  await page.getByRole('button', { name: 'Rotate…' }).click()
+  await page.getByRole('button', { name: 'Rotate now' }).waitFor()
 }
 
 async function showContents(page: Page) {

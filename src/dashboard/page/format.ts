@@ -23,6 +23,10 @@ export function count(value: number | null): string {
 /** Shows every digit. */
 export const exact = (value: number): string => whole.format(value)
 
+/** `1 job`, `1,250 jobs`. @param noun in the singular; its plural ends in `s` */
+export const counted = (value: number, noun: string): string =>
+  `${exact(value)} ${noun}${value === 1 ? '' : 's'}`
+
 /** Formats a rate or a mean with about three significant digits. */
 export function figure(value: number): string {
   if (value >= 100) return count(value)

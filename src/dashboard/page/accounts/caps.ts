@@ -5,7 +5,7 @@ import { useAction } from '../action.ts'
 import { admin } from '../api.ts'
 import type { Account, EffectiveSettings } from '../contract.ts'
 import type { Cap, Caps, UsageList } from '../contract-usage.ts'
-import { exact } from '../format.ts'
+import { counted, exact } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { Panel } from '../parts/panel.ts'
@@ -106,8 +106,8 @@ function CurrentUsage({ account }: { readonly account: Account }) {
   )
   const { jobs, input_tokens, output_tokens } = sumOf(data?.usage ?? [])
   return html`<p class="hint">Months are in UTC. ${
-    data && `This month: ${exact(jobs)} jobs and ${exact(input_tokens + output_tokens)} tokens.`
-  } Now: ${exact(open_jobs)} open jobs and ${exact(stored_bytes)} stored bytes.</p>`
+    data && `This month: ${counted(jobs, 'job')} and ${counted(input_tokens + output_tokens, 'token')}.`
+  } Now: ${counted(open_jobs, 'open job')} and ${counted(stored_bytes, 'stored byte')}.</p>`
 }
 
 /** According to the settings of the node that served the page. */

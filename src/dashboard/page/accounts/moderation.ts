@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
 import { admin } from '../api.ts'
 import type { Account } from '../contract.ts'
+import { counted } from '../format.ts'
 import { Confirm } from '../parts/dialog.ts'
 import { Panel } from '../parts/panel.ts'
 
@@ -67,7 +68,7 @@ function CancelJobs({ account: { name }, onChange }: ModerationProps) {
     async () => {
       const path = `/accounts/${encodeURIComponent(name)}/cancel-jobs`
       const { cancelled } = await admin<{ cancelled: number }>(path, { body: { running } })
-      return cancelled === 1 ? '1 job was cancelled.' : `${cancelled} jobs were cancelled.`
+      return `${counted(cancelled, 'job')} ${cancelled === 1 ? 'was' : 'were'} cancelled.`
     },
     () => {
       setAsking(false)
