@@ -6,8 +6,9 @@
 import { join } from 'node:path'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { countSyncs } from '../harness/count-syncs.ts'
-import { assertThat } from '../harness/invariants.ts'
-import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
+import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
+import { LiveSides } from '../harness/live-sides.ts'
+import { type Rig, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
 import { Parley } from '../harness/parley.ts'
 import { bullmqMissing, portkeyMissing } from '../harness/peers.ts'
@@ -16,6 +17,7 @@ import { writtenBytesOf } from '../harness/process-figures.ts'
 import { type Receivers, startReceivers } from '../harness/receivers.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
+import type { Side } from '../harness/sides.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'
 import { sendSteadily } from '../load/batch-sender.ts'
@@ -32,6 +34,8 @@ const CONCURRENCY = 1024
 const RECEIVER_DELAY_MS = 50
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
+/** Until the connections are open and the load is steady. */
+const SETTLE_MS = 300
 const ARRIVED_WITHIN_MS = 60_000
 /** Enough for all requests that wait for their answer. */
 const CREATE_CONNECTIONS = 640
@@ -112,25 +116,33 @@ async function compareCreates(
   folder: string,
   { rounds, seconds }: BenchOptions,
 ): Promise<{ ours: number[]; theirs: number[] }> {
-  const runs = await interleaved(['ours', 'theirs'], rounds, async (side) => {
-    const main = side === 'theirs' ? { main: join(folder, 'src/main.ts') } : {}
+  await rig.model.ask({ kind: 'delay', ms: MODEL_MS }, 'delayed')
+  const load = { connections: CREATE_CONNECTIONS, perSecond: PER_SECOND }
+  const names = ['ours', 'theirs'] as const
+  const start = async (name: (typeof names)[number]): Promise<Side> => {
+    const main = name === 'theirs' ? { main: join(folder, 'src/main.ts') } : {}
     const parley = await Parley.start({ modelPort: rig.modelPort, concurrency: CONCURRENCY, ...main })
-    const order = {
-      kind: 'run',
+    return {
       target: parley.single(jobBody(BYTES)),
-      connections: CREATE_CONNECTIONS,
-      perSecond: PER_SECOND,
-      warmUpMs: WARM_UP_MS,
-      measureMs: seconds * 1000,
-    } as const
-    const { sideCpuUs, result } = await runLoad(rig, order, [parley.child])
-    await parley.child.stop()
-    parley.dataFolder.remove()
-    const sent = (PER_SECOND * (WARM_UP_MS + seconds * 1000)) / 1000
-    assertThat(result.answers > 0.9 * sent, `${result.answers} of ${sent} creates were answered`)
-    // Requests sent before the measured time, or answered after it, cost as much as the others.
-    return (sideCpuUs * result.perSecond) / PER_SECOND
+      processes: [parley.child],
+      pid: parley.child.pid,
+      finish: async ({ answers, jobIds }) => {
+        await parley.child.stop()
+        assertThat(jobIds.length === answers, `${answers} answers held ${jobIds.length} job IDs`)
+        assertEachSettledOnce(parley.dataFolder.database, jobIds, answers)
+        parley.dataFolder.remove()
+      },
+    }
+  }
+  const sides = await LiveSides.start(rig, names, start, { ...load, warmUpMs: 0, measureMs: WARM_UP_MS })
+  const measureMs = seconds * 1000
+  const runs = await interleaved(names, rounds, async (name) => {
+    // The first answers come after the time that the model takes.
+    const run = await sides.run(name, { ...load, warmUpMs: MODEL_MS + SETTLE_MS, measureMs })
+    // Creates sent before the measured time, or answered after it, cost as much as the others.
+    return (run.sideCpuUs * run.result.perSecond) / PER_SECOND
   })
+  await sides.finish()
   return { ours: runs.get('ours') ?? [], theirs: runs.get('theirs') ?? [] }
 }
 
