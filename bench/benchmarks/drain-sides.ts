@@ -59,13 +59,18 @@ const GRAPHILE_ENDED =
   'select (select count(*) from results) - (select count(*) from graphile_worker._private_jobs)'
 const PGBOSS_ENDED = `select count(*) from pgboss.job where state = 'completed' and output is not null`
 
-async function startParleyOnPostgres({ modelPort, jobs, bytes }: DrainOptions): Promise<DrainSide> {
+async function startParleyOnPostgres({
+  modelPort,
+  jobs,
+  bytes,
+  concurrency,
+}: DrainOptions): Promise<DrainSide> {
   const postgres = await Postgres.start()
   const store = await QueueStore.onPostgres(postgres.url(), contents(bytes))
   await store.fill(jobs)
   await store.close()
   await postgres.settle()
-  const parley = await Parley.start({ modelPort, database: postgres.url(), role: 'worker' })
+  const parley = await Parley.start({ modelPort, database: postgres.url(), role: 'worker', concurrency })
   return {
     worker: parley.child,
     postgres,
@@ -80,12 +85,17 @@ async function startParleyOnPostgres({ modelPort, jobs, bytes }: DrainOptions): 
   }
 }
 
-async function startParleyOnSqlite({ modelPort, jobs, bytes }: DrainOptions): Promise<DrainSide> {
+async function startParleyOnSqlite({
+  modelPort,
+  jobs,
+  bytes,
+  concurrency,
+}: DrainOptions): Promise<DrainSide> {
   const dataFolder = new DataFolder()
   const store = await QueueStore.onSqlite(dataFolder.database, contents(bytes))
   await store.fill(jobs)
   await store.close()
-  const parley = await Parley.start({ modelPort }, dataFolder)
+  const parley = await Parley.start({ modelPort, concurrency }, dataFolder)
   const reader = new DatabaseSync(dataFolder.database, { readOnly: true })
   const count = reader.prepare('select count(*) as n from outcomes')
   return {

@@ -15,6 +15,8 @@ export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
 
 export interface Side {
   readonly target: Target
+  /** Where connections go in turns, if the side listens on several ports. */
+  readonly ports?: readonly number[]
   /** Everything whose CPU time counts as this side's. */
   readonly processes: readonly Worked[]
   /** Of the process that answers. */
@@ -29,6 +31,8 @@ export interface SideOptions {
   /** Upstream connections of the bare proxy. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
+  /** Request threads of Parley, or processes of the bare proxy; 1 if absent. */
+  readonly width?: number
   /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
 }
@@ -46,9 +50,9 @@ export function startSide(name: SideName, options: SideOptions): Promise<Side> {
   }
 }
 
-async function startParley({ modelPort, bytes, env, maxInputTokens }: SideOptions): Promise<Side> {
+async function startParley({ modelPort, bytes, env, maxInputTokens, width = 1 }: SideOptions): Promise<Side> {
   const options = { ...(env && { env }), ...(maxInputTokens !== undefined && { maxInputTokens }) }
-  const parley = await Parley.start({ modelPort, ...options })
+  const parley = await Parley.start({ modelPort, threads: width, ...options })
   return {
     target: parley.single(jobBody(bytes)),
     processes: [parley.child],
@@ -62,22 +66,27 @@ async function startParley({ modelPort, bytes, env, maxInputTokens }: SideOption
   }
 }
 
-async function startBare({ modelPort, bytes, connections }: SideOptions): Promise<Side> {
+async function startBare({ modelPort, bytes, connections, width = 1 }: SideOptions): Promise<Side> {
   const script = new URL('../peers/bare-proxy.ts', import.meta.url)
   const settings = { modelPort, connections }
-  const { child, ready } = await startScript<{ port: number }>(script, { name: 'bare proxy', settings })
+  const start = () => startScript<{ port: number }>(script, { name: 'bare proxy', settings })
+  const proxies = await Promise.all(Array.from({ length: width }, start))
+  const ports = proxies.map(({ ready }) => ready.port)
   return {
     target: {
-      port: ready.port,
+      port: ports[0] ?? 0,
       host: '127.0.0.1',
       path: '/v1/chat/completions',
       headers: { 'content-type': 'application/json' },
       body: jobBody(bytes),
       expect: { status: 200, text: '"finish_reason":"stop"', correlationId: true },
     },
-    processes: [child],
-    pid: child.pid,
-    finish: () => child.stop(),
+    ports,
+    processes: proxies.map(({ child }) => child),
+    pid: proxies[0]?.child.pid ?? 0,
+    finish: async () => {
+      await Promise.all(proxies.map(({ child }) => child.stop()))
+    },
   }
 }
 
