@@ -18,7 +18,7 @@ export interface Panel {
 }
 
 const WIDTH = 760
-const LABELS = 250
+const LABELS = 320
 const VALUES = 70
 const ROW = 26
 const BAR = 14
