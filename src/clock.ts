@@ -13,7 +13,7 @@ export interface Clock {
   readonly about?: (ms: number, callback: () => void) => () => void
 }
 
-/** The moments at which polls are due together: every second, and for shorter pauses every half of one. */
+/** Polls share these times: every second, or every half second for shorter pauses. */
 const SHARED_MS = [1000, 500]
 
 /** A hundred thousand days: added to any time, it is still a whole number of milliseconds and fits into every database. */

@@ -5,7 +5,7 @@ import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
 
 const HANG_MS = 10_000
 
-/** Looks every second until the watch finds a hang; returns after how many milliseconds. */
+/** Checks every second until the watch finds a hang; returns how many milliseconds that took. */
 function hangFoundAfterMs(watch: LoopWatch, reports: number, fromMs: number): number {
   for (let passedMs = REPORT_EVERY_MS; passedMs < 100 * HANG_MS; passedMs += REPORT_EVERY_MS) {
     if (watch.hangs(reports, fromMs + passedMs)) return passedMs

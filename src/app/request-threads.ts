@@ -58,7 +58,7 @@ export async function createRequestThreads(parts: RequestThreadParts) {
   })
   await requestThreads.started()
   const hangMs = wholeMs(settings.jobs.hang_seconds)
-  // On the real clock: whether a loop turns has nothing to do with the time of tests.
+  // On the real clock: an event loop hangs in real time, whatever clock a test uses.
   const endWatch = watchThreads({ reports, hangMs, clock: systemClock, onHang: onFatal })
   const listening = new HandoverServer({
     onConnection: (socket) => {

@@ -1,4 +1,4 @@
-/** From the setting `threads` to the number of request threads, and why there are not as many as it asks for. */
+/** Determines the number of request threads from the setting `threads`, and the reason if it is smaller. */
 import type { Settings } from './settings.ts'
 
 /** What the setting may be. */

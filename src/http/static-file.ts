@@ -9,7 +9,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Pieces } from './pieces.ts'
 
 const compress = promisify(gzip)
-/** A file of at most so many bytes is not compressed: it fits into one packet. */
+/** Files up to this size are not compressed: they fit into one packet. */
 const SMALL_FILE = 1024
 /** A file of at most so many bytes is written in one piece. */
 const ONE_PIECE = 16_384

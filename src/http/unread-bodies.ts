@@ -17,7 +17,7 @@ const SMALL_BYTES = 64 * 1024
 const BYTES_PER_MS = 32 * 1024
 /** What is read at once if nothing was read before: what an eighth of a second allows. */
 const BURST_BYTES = 125 * BYTES_PER_MS
-/** Between two rounds of pieces. */
+/** The pause between two rounds of pieces. */
 const ROUND_MS = 5
 /** Each may hold a piece in memory. */
 const MAX_BODIES = 256

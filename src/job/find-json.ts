@@ -1,6 +1,6 @@
 /**
- * Finds the JSON in a model's text: without the thoughts before it, and without the prose and the code fence around it, which
- * models write despite their instructions. In linear time, whatever the model wrote.
+ * Finds the JSON in a model's text: skips the thoughts before it, and the prose and the code fence around it, which models
+ * add despite their instructions. In linear time, whatever the model wrote.
  */
 
 /** Start and end of a text that may be the JSON, without surrounding white space. */

@@ -34,7 +34,7 @@ const interesting = fc.constantFrom(
 )
 const names = fc.oneof({ weight: 4, arbitrary: interesting }, fc.string({ maxLength: 40 }))
 
-/** A string as JSON text, with each character written plainly, or escaped, by chance. */
+/** A string as JSON text, in which each character is written plainly or escaped, at random. */
 const written = (string: fc.Arbitrary<string>) =>
   fc.tuple(string, fc.infiniteStream(fc.boolean())).map(([characters, coins]) => {
     const units = characters.split('').map((unit) => {

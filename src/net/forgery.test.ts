@@ -256,7 +256,8 @@ test('a name is looked up once per connection, and the connection goes to the ad
   lookups = 0
   answers = [PUBLIC]
   const before = canary.connections()
-  // The canary stands in for the public address, and its own address gives it away: nothing is sent to it.
+  // The connection is opened to the public address, for which the canary stands in; its real address is rejected, so nothing
+  // is sent.
   const result = await post('rebinding.example.com')
   assert.equal(result.kind, 'refused')
   assert.deepEqual(opened, [PUBLIC])

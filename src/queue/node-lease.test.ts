@@ -202,7 +202,7 @@ test('a job that another node rescued is ended here', async (t) => {
   await pass(LEASE_MS / 9)
   assert.deepEqual([worker.lost, events], [[claim], ['lost 1', 'reverted 1']])
 
-  // Also where its run has ended by then: that the lease had ended is worth knowing.
+  // Reported even if its run has ended by then, because the expired lease is worth knowing about.
   worker.held = []
   heartbeat.expire()
   await pass(LEASE_MS / 9)
@@ -221,7 +221,7 @@ test('crashes of nodes that came back are reverted, and others are confirmed aft
   const claimed = (await store.claim('node-a', 5, now.ms, { candidates: final })).jobs
   assert.deepEqual(ids(claimed), [paused.id])
   worker.held = claimed.map(claimOf)
-  // The database's clock has not moved meanwhile: it must, and not the clock of this node.
+  // The database's clock has not advanced meanwhile: only that clock counts, not this node's.
   await pass(LEASE_MS * 11)
   assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
   await store.confirmCrashes(ENDED_MS)

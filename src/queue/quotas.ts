@@ -14,7 +14,7 @@ import { type Cap, capOf } from './monthly-caps.ts'
 const SHARE = 1 / 16
 /** After this time, it looks them up in any case: answers that were stored meanwhile are not in any estimate. */
 const FRESH_MS = 5000
-/** An account at its quota does not make a node look more often than this. */
+/** However often an account reaches its quota, the node refreshes its sums no more often than this. */
 const PAUSE_MS = 100
 const MAX_ACCOUNTS = 10_000
 
@@ -50,7 +50,7 @@ interface Entry {
   /** Accepted here since the last lookup, so `use` does not include it. */
   acceptedJobs: number
   acceptedBytes: number
-  /** Being accepted here. */
+  /** Jobs that are being accepted here. */
   reservedJobs: number
   reservedBytes: number
   /** Called when nothing is being accepted any longer. */

@@ -139,7 +139,7 @@ export class Worker {
     return this.#plan.heldBack()
   }
 
-  /** What the store has as held by this node. */
+  /** The claims that this node holds according to the store. */
   claims(): Claim[] {
     const stored = this.#held.values().filter(({ state }) => state === 'stored')
     return [...stored.map(({ claim }) => claim), ...this.#unsettleable.values()]
@@ -293,7 +293,7 @@ export class Worker {
     this.#capacityFreed()
   }
 
-  /** Never rejects: null after a claim that failed, and a pause. */
+  /** Never rejects. If the claim fails, it pauses and returns null. */
   async #claim({ limit, bounds }: PlannedClaim): Promise<Claimed | null> {
     const { store, node, clock, onError } = this.#options
     const candidates = this.#poisonJobs.claimable

@@ -97,7 +97,7 @@ export interface TakenBefore {
 /** A taken callback, without its body. */
 export interface DueCallback {
   readonly jobId: string
-  /** 1 for the first attempt, and one more for each later one: the fence of what is recorded. */
+  /** 1 for the first attempt, incremented for each later one. It fences what is recorded. */
   readonly attempt: number
   /**
    * Its place in the schedule: the same, but counted since the last replay, and without attempts that a stopping server

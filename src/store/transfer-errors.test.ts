@@ -1,4 +1,4 @@
-/** What is not copied, and what stays out while a copy runs; a copy that fails leaves nothing. */
+/** What is not copied, and what is locked out while a copy runs; a copy that fails leaves nothing behind. */
 import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'

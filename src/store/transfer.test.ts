@@ -72,7 +72,7 @@ test('a server runs on the copy: fair order, fences, cached responses, idempoten
   const claimed = (await store.claim('new', 10_000, clock.ms)).jobs
   const order = claimed.map(({ id, attempt, crashCount: deaths }) => ({ id, attempt, deaths }))
   assert.deepEqual(order, inLine)
-  // What a server had in hand is nobody's any more.
+  // Nobody holds the jobs that a server had been running.
   await store.rescue('new', clock.ms)
   const due = all(
     file,

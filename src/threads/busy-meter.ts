@@ -8,7 +8,10 @@ export interface LoopMeter {
   eventLoopUtilization(one?: EventLoopUtilization, other?: EventLoopUtilization): EventLoopUtilization
 }
 
-/** Returns the part of the time in which the event loop was busy since the figure before, of a second at least; from 0 to 1. */
+/**
+ * Returns a function that measures the part of the time, from 0 to 1, in which the event loop was busy since the last
+ * measurement, at least a second ago.
+ */
 export function busyMeter(meter: LoopMeter): () => number {
   let last: EventLoopUtilization | undefined
   let lastMs = Number.NEGATIVE_INFINITY

@@ -49,7 +49,7 @@ export class KnownCallers {
     if (answer[0] !== 'caller') return null
     const [, , keyId, account, tier, suspended, freshMs] = answer
     const caller = { account, keyId, tier: tiers.of(tier), suspended }
-    // Counted from the question, so that nothing that changed meanwhile stays unseen for longer.
+    // Counted from the question, so that a change made before the answer is seen in time.
     this.#known.delete(key)
     const [oldest] = this.#known.keys()
     if (this.#known.size >= maxKeys && oldest !== undefined) this.#known.delete(oldest)

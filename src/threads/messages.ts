@@ -17,7 +17,10 @@ import type { Socket } from 'node:net'
 import type { MessagePort } from 'node:worker_threads'
 import type { Status } from '../job/job.ts'
 
-/** Of a job, what the caller of its key does not say. Cells instead of an object, because copying those costs a fraction. */
+/**
+ * The fields of a job that its caller's key does not determine. An array instead of an object, because copying objects costs
+ * several times as much.
+ */
 export type JobCells = readonly [
   id: string,
   model: string,

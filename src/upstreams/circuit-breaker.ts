@@ -63,7 +63,7 @@ export type HealthPhase = 'available' | 'unavailable' | 'trial' | 'recovering'
 interface RememberedFailure {
   /** How many calls had succeeded by that time. */
   readonly successes: number
-  /** Whether one of them was after the failure of the job before that. */
+  /** Whether a call succeeded after the previous job had failed. */
   readonly succeededBetween: boolean
 }
 

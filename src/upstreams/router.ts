@@ -187,7 +187,7 @@ export class ModelRouter implements Router, Routes {
     signal: StopSignal,
   ): Promise<RoutedReply> {
     let { tries } = request
-    /** Successes of the targets at the first failure of this request there. */
+    /** The success counts of the targets when this request first failed there. */
     let successes: Map<Target, number> | null = null
     for (let round = 1; ; round++) {
       let failures = 0

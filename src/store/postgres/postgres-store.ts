@@ -1,4 +1,4 @@
-/** The store on Postgres as one of many nodes uses it: composed of its operations, of which each file holds some. */
+/** The store on Postgres as one of many nodes uses it, composed of operations that are implemented in several files. */
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { callbackOperations } from './callbacks.ts'

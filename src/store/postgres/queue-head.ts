@@ -21,7 +21,7 @@ export class QueueHead {
   #from = 0
   /** The least turn that was queued since the last walk began. */
   #joined = Number.POSITIVE_INFINITY
-  /** Walks that passed jobs over began at this turn or later: what they passed over may be behind `#from`. */
+  /** The least turn at which a walk that skipped jobs began: the skipped jobs may be behind `#from`. */
   #passedOverFrom = Number.POSITIVE_INFINITY
   #wholeDueMs = 0
 

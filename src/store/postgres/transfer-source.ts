@@ -140,7 +140,7 @@ const TURN = `
     (select max(turn) from nodes),
     (select turn from open_jobs where turn is not null and deaths = 0 order by turn, id limit 1),
     0) as turn`
-/** The account's next job follows its last one; how far behind, only its tier decides. */
+/** The account's next job comes after its last one; only its tier decides how far after. */
 const ACCOUNTS = `
   select name, tier, secret, previous_secret, rotated_at_ms,
     suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes,
@@ -182,6 +182,6 @@ const RESPONSES = `
 const IDEMPOTENCY = `
   select account, key, fingerprint, job_ids, until_ms
   from idempotency where (account, key) > ($1, $2) and until_ms > $4::bigint order by account, key limit $3`
-/** What is not folded yet, too. */
+/** Includes usage that has not been folded yet. */
 const USAGE = `${sumsOfUsage('(account, month, model) > ($1, $2, $3)')} order by account, month, model limit $4`
 const AUDIT = `select ${AUDIT_COLUMNS} from audit where id > $1::uuid order by id limit $2`

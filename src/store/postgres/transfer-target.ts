@@ -177,7 +177,7 @@ class PostgresTarget implements TransferTarget {
     )
   }
 
-  /** The queue begins at its head, so there is no turn to store. */
+  /** The target's queue starts at its head, so no turn needs to be stored. */
   async commit(): Promise<void> {
     // Plans from the statistics of empty tables would be poor until autovacuum gathers new ones.
     await this.#connection.run(

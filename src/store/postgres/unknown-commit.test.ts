@@ -1,4 +1,4 @@
-/** Statements whose answer is cut off: what the database did is found out, and done once. */
+/** Statements whose result is lost: the store finds out what the database did, and does it only once. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'

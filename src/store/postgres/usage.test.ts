@@ -25,7 +25,7 @@ test('no reader misses or doubles anything while nodes settle and fold', async (
   const [{ store }, { store: other }] = nodes
   const jobs = Array.from({ length: 1200 }, (_, at) => newJob({ account: `a${at % 3}` }))
   await store.accept(acceptance(jobs, { handedOff: true }))
-  // Partitions are made now, with nobody in the way.
+  // Creates the partitions before the concurrent writes start.
   for (const { store: node } of nodes) await node.expire(expiry())
   let settled = 0
   let isOver = false

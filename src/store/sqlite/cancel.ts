@@ -53,7 +53,7 @@ export const ownCancelOperations = {
 export const cancelledOperations = {
   takeCancelled: write((file: ServedFile, _node: string): Claim[] => {
     const rows = file.prepare(TAKE_CANCELLED).all(MAX_CANCELLED)
-    // They were queued or assigned until then, and perhaps a command cancelled them in a process of its own.
+    // They were queued or assigned before, and another process may have cancelled them.
     if (rows.length > 0) file.queue.recount(file)
     return rows.map((row) => ({ jobId: textOf(row, 'job_id'), attempt: numberOf(row, 'attempt') }))
   }),

@@ -4,8 +4,8 @@ import { read } from './operation.ts'
 
 export const scrubOperations = {
   /**
-   * Writes the file again without the pages that were freed, and empties the write-ahead log, which still holds them. Outside
-   * of any transaction, as a read is. Throws if another process keeps reading the file.
+   * Rewrites the file without the freed pages, and empties the write-ahead log, which still contains them. Like a read, it runs
+   * outside of any transaction. Throws if another process keeps reading the file.
    */
   scrub: read(({ db }: OpenFile): void => {
     // The copy that is made meanwhile is as large as the file, perhaps too large for memory.

@@ -18,7 +18,7 @@ import { withSearches } from './searches.ts'
 import type { OutcomeCells } from './settle.ts'
 
 const MAX_GROUP = 1024
-/** Groups on their way: the thread commits together what has arrived while it was committing. */
+/** Groups in progress: while one is being committed, the next one gathers. */
 const IN_FLIGHT = 8
 /** Cached responses that are read at once to build their index. */
 const INDEX_STEP = 5000

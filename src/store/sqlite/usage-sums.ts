@@ -18,7 +18,7 @@ export interface EndedUse {
 
 type Sums = { -readonly [Name in keyof UsageRecord]: UsageRecord[Name] }
 
-/** Where a sum of tokens stops: a model server may claim what it likes, and no job must fail to settle for it. */
+/** The maximum of a sum of tokens. A model server may report any number, and that must not keep a job from being settled. */
 const MAX_TOKENS = Number.MAX_SAFE_INTEGER
 
 export class UsageSums {
