@@ -118,7 +118,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     log: recordingLog(log),
     clock,
     // Where time stands still, tests expect a job to be stored as soon as its model is called.
-    ...(options.clock && { earlyWriteDelay: null }),
+    ...(options.clock && { writeDelay: null }),
     onFatal: (error) => {
       throw error
     },

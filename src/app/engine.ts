@@ -13,6 +13,7 @@ import { Enqueuer } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
 import { AnswerReader } from '../queue/read-answer.ts'
 import { retentionLoop } from '../queue/retention.ts'
+import type { WriteDelay } from '../queue/write-delay.ts'
 import { turnStep } from '../store/fair-order.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -44,8 +45,8 @@ export interface EngineParts {
   readonly poster: Poster
   /** Takes the lease and renews it from then on. */
   readonly startHeartbeat: StartHeartbeat
-  /** Delays the early write of a job (`queue/enqueue.ts`). */
-  readonly earlyWriteDelay?: ((callback: () => void) => void) | null
+  /** Delays writes that others may join (`queue/write-delay.ts`); null sends each at once. */
+  readonly writeDelay: WriteDelay | null
 }
 
 export type Engine = ReturnType<typeof createEngine>
@@ -72,7 +73,7 @@ export function createEngine(parts: EngineParts) {
     clock,
     stepOf: (tier) => turnStep(tiers.of(tier)),
     routeOf: (job) => upstreams.routeOf(job),
-    ...(parts.earlyWriteDelay !== undefined && { delay: parts.earlyWriteDelay }),
+    delay: parts.writeDelay,
   })
   const retention = retentionLoop({
     store,

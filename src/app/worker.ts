@@ -8,6 +8,7 @@ import { createExecuteJob } from '../queue/execute.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import type { AnswerReader } from '../queue/read-answer.ts'
 import { Worker } from '../queue/worker.ts'
+import type { WriteDelay } from '../queue/write-delay.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -32,6 +33,7 @@ export interface WorkerParts {
   readonly bytes: ByteBudget
   readonly log: Log
   readonly metrics: Metrics
+  readonly writeDelay: WriteDelay | null
 }
 
 export function createWorker(parts: WorkerParts): Worker {
@@ -59,6 +61,7 @@ export function createWorker(parts: WorkerParts): Worker {
     execute: isTracing() ? tracedExecution(execute) : execute,
     afterSettlement: createAfterSettlement(parts),
     metrics,
+    delay: parts.writeDelay,
     onError: (message, error) => log.error(errorFields(error), message),
   })
 }

@@ -7,6 +7,7 @@ import type { Job } from '../job/job.ts'
 import type { Acceptance, Accepted, Idempotency, Store } from '../store/store.ts'
 import { HeldJob } from './held-job.ts'
 import type { Worker } from './worker.ts'
+import type { WriteDelay } from './write-delay.ts'
 
 export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
@@ -15,10 +16,13 @@ export interface EnqueueOptions {
 }
 
 /**
- * How long the write of a job that is already being executed may be delayed. A model or a cached response that is faster
- * saves one of two writes; for any other execution, five milliseconds do not matter.
+ * How long the write of a job that is already being executed is delayed, and at most twice that. A model or a cached response
+ * that is faster saves one of two writes; the others share a transaction. Nobody notices the delay, because the caller has no
+ * identifier yet.
  */
-const EARLY_WRITE_MS = 5
+const EARLY_WRITE_MS = 25
+/** After so many early writes, those of jobs that have ended are forgotten, so that none keeps a job's text in memory for long. */
+const LEAST_EARLY = 64
 
 export interface EnqueuerOptions {
   readonly store: Pick<Store, 'accept'>
@@ -30,14 +34,18 @@ export interface EnqueuerOptions {
   readonly stepOf: (tier: string) => number
   /** The route of a job that is queued (`upstreams/routes.ts`). */
   readonly routeOf: (job: Job) => string
-  /** Replaces the timer of `EARLY_WRITE_MS`; null sends every job to the store at once. */
-  readonly delay?: ((send: () => void) => void) | null
+  /** Delays early writes; null sends every job to the store at once. */
+  readonly delay: WriteDelay | null
 }
 
 export class Enqueuer {
   readonly #options: EnqueuerOptions
-  /** Jobs that are being executed; those still `unsent` are sent when the delay is over. */
+  /** Jobs that are being executed. Those that have been here for a whole delay, and are still `unsent`, are sent when it ends. */
   #early: HeldJob[] = []
+  #isDelayed = false
+  /** How many of them were here when the delay began. */
+  #due = 0
+  #forgetAt = LEAST_EARLY
 
   constructor(options: EnqueuerOptions) {
     this.#options = options
@@ -77,28 +85,45 @@ export class Enqueuer {
   }
 
   #executeEarly(job: Job, worker: Worker): Promise<Accepted> {
-    const { delay } = this.#options
     const held = new HeldJob({ ...job, attempt: 1, crashCount: 0 }, 'unsent')
     void worker.execute(held)
-    if (this.#early.push(held) > 1) return held.accepted
-    if (delay === null) this.#sendUnsent()
-    else if (delay) delay(this.#sendUnsent)
-    // Real time instead of the injected clock, because it depends on the speed of the machine.
-    else setTimeout(this.#sendUnsent, EARLY_WRITE_MS)
+    const { delay } = this.#options
+    if (delay === null) this.#send(held)
+    else this.#sendLater(held, delay)
     return held.accepted
   }
 
-  readonly #sendUnsent = (): void => {
-    const { store } = this.#options
-    for (const held of this.#early) {
-      if (held.state !== 'unsent') continue
-      held.sent()
-      store.accept(this.#acceptanceOf([held.job], 1, null, true)).then(
-        () => held.stored(),
-        (error) => held.rejected(error),
-      )
-    }
-    this.#early = []
+  #sendLater(held: HeldJob, delay: WriteDelay): void {
+    if (this.#early.push(held) >= this.#forgetAt) this.#forgetSent()
+    if (!this.#isDelayed) this.#delayEarly(delay)
+  }
+
+  #delayEarly(delay: WriteDelay): void {
+    this.#isDelayed = this.#early.length > 0
+    this.#due = this.#early.length
+    if (!this.#isDelayed) return
+    delay(EARLY_WRITE_MS, () => {
+      for (const held of this.#early.splice(0, this.#due)) this.#send(held)
+      this.#due = 0
+      this.#forgetSent()
+      this.#delayEarly(delay)
+    })
+  }
+
+  #forgetSent(): void {
+    const isUnsent = ({ state }: HeldJob) => state === 'unsent'
+    this.#due = this.#early.slice(0, this.#due).filter(isUnsent).length
+    this.#early = this.#early.filter(isUnsent)
+    this.#forgetAt = Math.max(LEAST_EARLY, 2 * this.#early.length)
+  }
+
+  #send(held: HeldJob): void {
+    if (held.state !== 'unsent') return
+    held.sent()
+    this.#options.store.accept(this.#acceptanceOf([held.job], 1, null, true)).then(
+      () => held.stored(),
+      (error) => held.rejected(error),
+    )
   }
 
   #acceptanceOf(

@@ -101,7 +101,12 @@ test('an execution that takes longer finds its job stored, and settles it', asyn
   const running = await executions.atLeast(2)
   assert.equal(sends.length, 1)
   sends[0]?.()
-  await Promise.all(accepted)
+  await accepted[0]
+  // It arrived during the delay of the first, and is delayed as a whole.
+  assert.equal(sends.length, 2)
+  assert.equal(await status(store, jobs[1] ?? newJob()), null)
+  sends[1]?.()
+  await accepted[1]
   for (const job of jobs) assert.equal(await status(store, job), 'assigned')
   for (const run of running) run.end()
   await settled.atLeast(2)
@@ -174,7 +179,7 @@ test('an outcome that the database rejects is stored as an internal error, early
   first?.end('"bad"')
   await accepted[0]
   assert.equal(await status(store, late), null)
-  sends[0]?.()
+  for (const send of sends) send()
   await accepted[1]
   second?.end('"bad"')
   await settled.atLeast(2)

@@ -19,6 +19,7 @@ import { LimitedRoutes } from './limited-routes.ts'
 import { PoisonJobs } from './poison-jobs.ts'
 import { retryWrite } from './retry-write.ts'
 import { type SettleOptions, settle } from './settle.ts'
+import { SettlementGate, type WriteDelay } from './write-delay.ts'
 
 const NOTHING = {}
 /** The pause after a failed claim. */
@@ -41,6 +42,8 @@ export interface WorkerOptions {
   readonly execute: ExecuteJob
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
+  /** Delays settlements of slow executions a little (`write-delay.ts`); null sends each at once. */
+  readonly delay: WriteDelay | null
   readonly onError: (message: string, error: unknown) => void
 }
 
@@ -51,6 +54,7 @@ export class Worker {
   readonly #plan: ClaimPlan
   readonly #limited: LimitedRoutes
   readonly #poisonJobs: PoisonJobs
+  readonly #gate: SettlementGate
   readonly #held = new TransientMap<string, HeldJob>()
   /**
    * Jobs whose every outcome the database rejects. This node keeps them, so that no node executes and pays for them again,
@@ -70,6 +74,7 @@ export class Worker {
     const onChange = () => this.wake()
     this.#limited = new LimitedRoutes({ routes, clock, patienceMs, capacity: this.#capacity, onChange })
     this.#poisonJobs = new PoisonJobs(maxAttempts)
+    this.#gate = new SettlementGate(options.delay)
     this.#settleOptions = {
       store,
       node,
@@ -206,6 +211,8 @@ export class Worker {
       mayBeHeldAgain = result === null || result.outcome === null
       if (result !== null && result.outcome === null) await this.#releaseWaiting(held, result)
       else if (result !== null) {
+        const turn = this.#gate.pass(executionMs)
+        if (turn !== null) await turn
         const settled = await settle(held, result, this.#settleOptions)
         if (settled.settled === 'rejected') this.#unsettleable.set(job.id, held.claim)
         else if (settled.settled !== 'given up') {

@@ -54,7 +54,7 @@ const service = await createService({
   configuration: loadConfiguration(process.env, process.argv[2] ?? ''),
   log: { error: report, warn: report, info: () => {}, debug: () => {}, flush: () => {} },
   clock,
-  earlyWriteDelay: null,
+  writeDelay: null,
   onFatal: (error) => {
     throw error
   },

@@ -14,7 +14,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a caller is answered before its job is stored',
     file: 'src/queue/enqueue.ts',
-    text: 'else setTimeout(this.#sendUnsent, EARLY_WRITE_MS)\n    return held.accepted',
+    text: 'else this.#sendLater(held, delay)\n    return held.accepted',
     by: "held.accepted.catch(() => {})\n    return Promise.resolve({ kind: 'accepted' as const })",
   },
   {

@@ -102,11 +102,11 @@ export async function start(
       }),
     afterSettlement: (job, result, how) => settled.add([job.id, how, result]),
     metrics: { started: () => {} },
+    delay: null,
     onError: (message) => errors.add(message),
   })
   /** Sends the jobs whose early write is delayed. */
   const sends: (() => void)[] = []
-  const delay = early ? (callback: () => void) => void sends.push(callback) : null
   const enqueuer = new Enqueuer({
     store: wrap(store),
     worker,
@@ -114,7 +114,7 @@ export async function start(
     clock,
     stepOf: () => 1000,
     routeOf: () => '',
-    delay,
+    delay: early ? (_ms, send) => void sends.push(send) : null,
   })
   const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })
   return { store, clock, worker, enqueuer, enqueue, executions, settled, errors, sends }
