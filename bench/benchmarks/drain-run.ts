@@ -1,4 +1,5 @@
 /** One drain of a stored backlog: from the model's first answer until the last result is durable. */
+import { reserveOf } from '../../src/queue/capacity.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import type { PostgresWork } from '../harness/postgres.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'
@@ -25,7 +26,8 @@ export async function drain(name: DrainSideName, options: Omit<DrainOptions, 'mo
   const model = (question: 'held' | 'answered') => countOf(rig, question)
   await waitForCount(
     () => model('held'),
-    Math.min(options.jobs, options.concurrency),
+    // Each account holds some slots then, so no job takes those that are reserved for accounts without any.
+    Math.min(options.jobs, options.concurrency - reserveOf(options.concurrency)),
     BEGUN_WITHIN_MS,
     side.worker,
     'jobs begun',

@@ -1,4 +1,5 @@
 /** One round of waiting requests: hold many on a side, measure its memory, release them, and time each answer. */
+import { reserveOf } from '../../src/queue/capacity.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
 import { type Rig, runLoad } from '../harness/load-run.ts'
@@ -32,6 +33,8 @@ interface Held {
 
 const BYTES = 1024
 const DEFAULT_CONCURRENCY = 256
+/** More than enough slots for a number of jobs, if a sixteenth is reserved for other accounts. */
+const WITH_RESERVE = 1.1
 const RELEASE_MS = 800
 const HELD_WITHIN_MS = 60_000
 const SETTLE_MS = 1000
@@ -82,7 +85,9 @@ function start(name: HoldingSide, rig: Rig, held: number, openFiles: number): Pr
 
 async function startParley(rig: Rig, held: number, openFiles: number, wide: boolean): Promise<Held> {
   const { modelPort } = rig
-  const concurrency = wide ? held : DEFAULT_CONCURRENCY
+  // Of so many slots, one account gets all but the reserve.
+  const concurrency = wide ? Math.ceil(held * WITH_RESERVE) : DEFAULT_CONCURRENCY
+  const running = Math.min(held, concurrency - reserveOf(concurrency))
   const beginToHold = () => rig.model.ask({ kind: 'hold', timed: true }, 'holding')
   const parley = await Parley.start({ modelPort, concurrency, openFiles, nodeOptions: NODE_OPTIONS })
   return {
@@ -91,7 +96,7 @@ async function startParley(rig: Rig, held: number, openFiles: number, wide: bool
     beginToHold,
     held: async () => {
       const [waiting, asked] = await Promise.all([parley.metric('parley_waiters'), heldByModel(rig)])
-      return asked < concurrency ? asked : waiting
+      return asked < running ? asked : waiting
     },
     release: () => rig.model.tell({ kind: 'release', overMs: wide ? RELEASE_MS : 0 }),
     finish: async () => {
