@@ -1,5 +1,5 @@
-# Parley as an image: docker build -t parley .   docs/install.md says how to run it.
-# Debian's slim image, not Alpine: Node's own builds are for glibc, those for musl are unofficial and less tested.
+# The image of Parley: docker build -t parley .   docs/install.md describes how to run it.
+# Debian's slim image, not Alpine: Node's official builds are for glibc; those for musl are unofficial and less tested.
 
 FROM node:26-slim AS build
 WORKDIR /build
@@ -14,7 +14,7 @@ COPY scripts/build.ts scripts/
 COPY client/src client/src
 COPY src src
 RUN node scripts/build.ts && chmod +x dist/src/main.js
-# The same packages that the tests run with, less those that only tests need.
+# The same packages that the tests run with, without those that only tests need.
 RUN npm ci --omit=dev --ignore-scripts --workspaces=false
 
 FROM node:26-slim
@@ -30,7 +30,7 @@ ENV HOST=0.0.0.0 PORT=8080
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-# Running jobs have jobs.drain_seconds (20) to end; then give it more than Docker's 10: docker stop --time 30.
+# Running jobs have jobs.drain_seconds (20) to end, so allow more than Docker's default of 10: docker stop --time 30.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["node", "--max-semi-space-size=64", "/opt/parley/dist/src/main.js"]
 CMD ["serve"]

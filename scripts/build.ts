@@ -1,7 +1,7 @@
 /**
- * `npm run build`, which `npm pack` runs: what the package carries, in `dist/`. The sources run as they are, but Node strips
- * no types below `node_modules`, so the package has JavaScript at the same paths, with the page's styles. Types are not
- * checked: `npm run types` does that.
+ * `npm run build`, which `npm pack` runs: writes the contents of the package to `dist/`. The sources run as they are, but Node
+ * does not strip types below `node_modules`, so the package has JavaScript at the same paths, with the page's styles. It does
+ * not check types: `npm run types` does.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, readdirSync, rmSync } from 'node:fs'

@@ -170,7 +170,7 @@ export class RequestBodies {
   #received(memory: BodyMemory, body: Buffer, done: OnBody): void {
     const { account } = memory
     memory.bodyLength = body.length
-    // The bytes that a body of unknown length counted before it was large.
+    // Until it was large, a body of unknown length counted against the share of requests.
     if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
     memory.requestBytes = 0
     const bytes = requestBytes(body.length)

@@ -32,7 +32,7 @@ export function trustedProxies(
 }
 
 /**
- * Where a client is: the last address on the way here that is not a trusted proxy. As Fastify's `request.ip`.
+ * The client's address: the last one on the path to this server that is not a trusted proxy, like Fastify's `request.ip`.
  * @param forwardedFor the header X-Forwarded-For
  */
 export function clientAddress(

@@ -1,4 +1,4 @@
-/** What an answer must be by the keywords that combine schemas, and by those about keys, tuples and sets. */
+/** Answers against the keywords that combine schemas, and those about property names, tuples and sets. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { checkAnswer } from './check-answer.ts'

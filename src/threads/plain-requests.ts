@@ -139,7 +139,10 @@ export class PlainRequests {
     this.#sendCreated(exchange, created, answered)
   }
 
-  /** From a body to jobs; null for a body that is not plain: wrong, or with so much text that its tokens must be counted. */
+  /**
+   * Converts a body to jobs; null if the body is not plain: it is invalid, or has so much text that its tokens must be
+   * counted.
+   */
   #admit(kind: 'single' | 'batch', caller: KnownCaller, body: Buffer): Admitted | null {
     try {
       return this.#jobsOf(kind, caller, body)

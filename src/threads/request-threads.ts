@@ -149,7 +149,7 @@ class RequestThread {
     return this.#open.size
   }
 
-  /** Without those that it is to close. */
+  /** The number of open connections, without those that the thread is to close. */
   get keptConnections(): number {
     return this.#open.size - this.#toShed
   }

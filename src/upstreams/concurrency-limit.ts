@@ -17,11 +17,11 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   readonly reserve = 0
   readonly ceiling: number
   readonly #isFixed: boolean
-  /** Written here only. */
+  /** Only this class writes it. */
   limit: number
   /**
-   * Counts changes of the limit: calls that started before the last change show nothing about the current limit. Written here
-   * only.
+   * Counts changes of the limit: calls that started before the last change show nothing about the current limit. Only this
+   * class writes it.
    */
   changes = 0
   /** The highest limit at which a full window has succeeded. */

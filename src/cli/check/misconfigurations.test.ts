@@ -1,4 +1,4 @@
-/** What a wrong configuration does to a real server, and what `parley check` then says to change, without paying. */
+/** What a wrong configuration does to a real server, and what `parley check` then advises without a paid call. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'

@@ -159,7 +159,7 @@ test('a table that another program locks for long is not waited for, and the nex
   })
   await endSome(old)
   await backup.query('rollback')
-  // The step before was kept.
+  // The previous migration step was committed.
   assert.equal(await migratePostgres(url), AFTER_FIRST - 1)
   const { store } = await openNode(url)
   t.after(() => store.close())

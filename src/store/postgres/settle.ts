@@ -120,12 +120,12 @@ export const STORE_OUTCOMES = `
   )`
 
 /**
- * $1 node, then the columns of settlements, ids first. The planner takes a node for something rare, since the most jobs
- * have none, and would look for them by node: past all that this node has ever held and no vacuum could remove yet. It
- * has no index for `is not distinct from`; and `is true` has it look claims up in a hash, rather than go through all of them
- * for each job.
+ * $1 node, then the columns of settlements, IDs first. The planner assumes that jobs with a node are rare, because most jobs
+ * have none, and would search by node: past every row that this node has ever held and that vacuum has not removed yet. There is
+ * no index for `is not distinct from`, which prevents that; `is true` makes it look claims up in a hash instead of scanning all
+ * of them for each job.
  *
- * What is not freed is looked into: was it this very claim, is it there?
+ * Jobs that are not freed are then checked: whether they exist, and whether this claim holds them.
  */
 const SETTLE = {
   name: 'settle',
