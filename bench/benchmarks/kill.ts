@@ -6,12 +6,15 @@ import { DEFAULTS } from '../../src/config/settings.ts'
 import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { assertThat } from '../harness/invariants.ts'
 import { startRig } from '../harness/load-run.ts'
+import { waitForCount } from '../harness/wait-for-count.ts'
 import { batchBody, jobBody } from '../load/bodies.ts'
 import type { RunResult } from '../load/generator.ts'
 
 const CONNECTIONS = 32
 const DELAY_MS = 20
 const KILL_AFTER_MS = 2500
+/** More than the jobs that a second start finds: those of the connections. */
+const COMPLETED_BEFORE = 200
 const SETTLED_WITHIN_MS = 60_000
 
 /**
@@ -34,10 +37,12 @@ export async function losesNothing(store: StoreName): Promise<string> {
       target,
       connections: kind === 'single' ? CONNECTIONS : 4,
       warmUpMs: 0,
-      measureMs: KILL_AFTER_MS * 4,
+      measureMs: KILL_AFTER_MS + SETTLED_WITHIN_MS,
       mayBreak: true,
     })
     await new Promise((resolve) => setTimeout(resolve, KILL_AFTER_MS))
+    const completed = () => parley.sumOf('parley_jobs_total', 'outcome="completed"')
+    await waitForCount(completed, COMPLETED_BEFORE, SETTLED_WITHIN_MS, parley.child, 'jobs completed')
     await parley.child.kill()
     const { jobIds, failures } = await ended
     assertThat(failures.length === 0, `wrong answers before the kill, such as: ${failures[0]}`)
