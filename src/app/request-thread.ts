@@ -14,6 +14,7 @@ import { clientAddress, trustedProxies } from '../http/trusted-proxies.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { Tiers } from '../job/tier.ts'
 import { BodyReader } from '../threads/body-reader.ts'
+import { ClientLines } from '../threads/client-line.ts'
 import { Forwarder } from '../threads/forwarder.ts'
 import { KnownCallers } from '../threads/known-callers.ts'
 import { MainCalls } from '../threads/main-calls.ts'
@@ -41,7 +42,9 @@ function serve(parent: MessagePort, { settings, reports }: RequestThreadData): v
   const port = new TurnPort<ToMain>(parent)
   const calls = new MainCalls(port)
   const closes = () => server.closes()
+  const lines = new ClientLines()
   const forwarder = new Forwarder({
+    lines,
     open: (address) => openTunnel(port, address),
     closes,
     onUnsendable: (socket) => server.answerBroken(new Error('not valid HTTP'), socket),
@@ -73,6 +76,7 @@ function serve(parent: MessagePort, { settings, reports }: RequestThreadData): v
   })
   const server = new ThreadServer({
     port,
+    lines,
     headerTimeoutMs: wholeMs(limits.header_timeout_seconds),
     requestTimeoutMs: wholeMs(limits.request_timeout_seconds),
     stalledWrites: (onClosed) =>

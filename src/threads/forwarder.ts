@@ -11,6 +11,7 @@ import {
 } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import type { ClientLines } from './client-line.ts'
 
 /**
  * Headers about one connection, of which there are two here (RFC 9110 §7.6.1). `trailer` only announces what nobody reads, and Node
@@ -32,6 +33,7 @@ const NOT_SENT_BACK_CLOSING: ReadonlySet<string> = new Set(
 const OF_OLD_CLIENTS: ReadonlySet<string> = new Set([...OF_CONNECTION, 'expect'])
 
 export interface ForwarderOptions {
+  readonly lines: ClientLines
   /** Opens a connection to the HTTP server of the main thread for the client at that address. */
   readonly open: (address: string | null) => Duplex
   /** Whether the connection is to be closed after the response that is about to be sent. */
@@ -54,11 +56,13 @@ export class Forwarder {
     const forwarded = this.#open(request)
     if (forwarded === null) return
     const { socket } = request
+    const line = this.#options.lines.of(socket)
+    line.forwarded(response, forwarded)
     forwarded.on('continue', () => response.writeContinue())
     forwarded.on('response', (answer) => this.#sendBack(answer, response))
     forwarded.on('error', () => {
       // The main thread may answer and close before it has read all of a body.
-      if (!response.headersSent) socket.destroy()
+      if (!response.headersSent) line.lost(response)
     })
     forwarded.once('close', () => request.resume())
     response.once('close', () => {
@@ -90,6 +94,8 @@ export class Forwarder {
     const isClosing = answer.headers.connection === 'close'
     const headers = without(answer.rawHeaders, isClosing ? NOT_SENT_BACK_CLOSING : NOT_SENT_BACK)
     if (!isClosing && this.#options.closes()) headers.push('connection', 'close')
+    // Node adds it to all responses but those to what is not valid HTTP.
+    if (answer.headers.date === undefined) response.sendDate = false
     response.writeHead(answer.statusCode ?? 500, headers)
     answer.once('error', () => response.destroy())
     answer.pipe(response)

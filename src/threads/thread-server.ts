@@ -4,11 +4,13 @@ import type { Socket } from 'node:net'
 import { answerBrokenRequest } from '../http/broken-requests.ts'
 import { BROKEN_REQUEST, CONNECTIONS_CHECK_MS, KEEP_ALIVE_MS, requestId } from '../http/received-requests.ts'
 import type { StalledWrites } from '../http/stalled-writes.ts'
+import type { ClientLines } from './client-line.ts'
 import type { ToMain } from './messages.ts'
 import type { TurnPort } from './turn-port.ts'
 
 export interface ThreadServerOptions {
   readonly port: Pick<TurnPort<ToMain>, 'send'>
+  readonly lines: ClientLines
   readonly headerTimeoutMs: number
   readonly requestTimeoutMs: number
   /** Makes what closes connections whose client reads nothing. */
@@ -29,7 +31,7 @@ export class ThreadServer {
 
   constructor(options: ThreadServerOptions) {
     this.#options = options
-    const { headerTimeoutMs, requestTimeoutMs, stalledWrites, handle } = options
+    const { lines, headerTimeoutMs, requestTimeoutMs, stalledWrites, handle } = options
     this.#server = createServer({
       headersTimeout: headerTimeoutMs,
       keepAliveTimeout: KEEP_ALIVE_MS,
@@ -39,13 +41,14 @@ export class ThreadServer {
     // Not among the options: Node would reject one that is shorter than the timeout of the headers.
     this.#server.requestTimeout = requestTimeoutMs
     const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+      lines.of(request.socket).add(response)
       if (this.#isStopping) response.once('close', () => setImmediate(() => this.#closeIdle()))
       handle(request, response)
     }
     // Expectations other than 100-continue are ignored, as by the HTTP server of the main thread.
     for (const event of ['request', 'checkContinue', 'checkExpectation']) this.#server.on(event, onRequest)
     this.#server.on('clientError', (error: Error & { code?: string }, socket: Socket) =>
-      this.answerBroken(error, socket),
+      lines.of(socket).end(() => this.answerBroken(error, socket)),
     )
     stalledWrites((socket) => this.#stalled.add(socket)).watch(this.#server)
     // Node begins to look for requests past their timeout when a server listens; this one is handed its connections.
@@ -56,9 +59,24 @@ export class ThreadServer {
   accept(connection: number, socket: Socket): void {
     this.#open.set(socket, connection)
     socket.once('close', () => this.#closed(socket, connection))
+    const others = new Set(socket.listeners('end'))
     this.#server.emit('connection', socket)
+    this.#delayEnd(
+      socket,
+      socket.listeners('end').filter((listener) => !others.has(listener)),
+    )
     socket.resume()
     if (this.#isStopping) this.#closeIdle()
+  }
+
+  /** Delays how the HTTP server reacts to the end of what the client sends: first it sends the responses that it would have sent by then. */
+  #delayEnd(socket: Socket, listeners: readonly ReturnType<Socket['listeners']>[number][]): void {
+    for (const listener of listeners) socket.off('end', listener as () => void)
+    socket.on('end', () => {
+      this.#options.lines.of(socket).end(() => {
+        for (const listener of listeners) listener.call(socket)
+      })
+    })
   }
 
   /** Whether the connection is to be closed after the response that is about to be sent. Each `true` is acted upon. */

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
 import { MessageChannel } from 'node:worker_threads'
+import { ClientLines } from './client-line.ts'
 import { Forwarder } from './forwarder.ts'
 import { Tunnel } from './tunnel.ts'
 
@@ -17,6 +18,7 @@ async function forwarding(
   behind.on('checkContinue', handler)
   let opened = 0
   const forwarder = new Forwarder({
+    lines: new ClientLines(),
     open: (address) => {
       opened += 1
       const { port1, port2 } = new MessageChannel()

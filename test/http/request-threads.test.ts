@@ -1,5 +1,6 @@
 /** Several request threads are one server: the same answers, one set of limits, connections spread evenly, one stop. */
 import assert from 'node:assert/strict'
+import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { reply, startModelServer } from '../model-server.ts'
@@ -78,6 +79,25 @@ test('requests of every kind get the same answers from one thread and from sever
   assert.deepEqual(several, one)
 })
 
+test('what comes before the end of a client’s requests, or before what is not HTTP, is answered as by one thread', async (t) => {
+  const ask = (path: string) => `GET ${path} HTTP/1.1\r\nhost: p\r\n\r\n`
+  const said = [
+    ask('/healthz'),
+    ask('/healthz') + ask('/api/v1/nothing'),
+    `${ask('/healthz')}NOT HTTP\r\n\r\n`,
+    'POST /api/v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 5\r\n\r\n{',
+    'POST / HTTP/1.1\r\nhost: p\r\ntrailer: digest\r\ncontent-length: 2\r\n\r\n{}',
+    'GET /healthz HTTP/1.0\r\nexpect: 100-continue\r\n\r\n',
+  ]
+  const statusesOf = async (threads: number) => {
+    const { parley } = await start(t, threads)
+    return Promise.all(said.map((text) => statusesAfter(parley, text)))
+  }
+  const one = await statusesOf(1)
+  assert.deepEqual(one, ['200', '200 404', '200 400', '401 400', '404', '200'])
+  assert.deepEqual(await statusesOf(2), one)
+})
+
 onEachStore(() => {
   test('the process has one set of limits, and a stop answers who waits on every thread', async (t) => {
     const { parley, models } = await start(t, THREADS, {
@@ -143,6 +163,16 @@ test('connections are spread over the threads, and again after most of some thre
   assert.deepEqual(counts.toSorted(), [1, 1, 2], 'with the connection that asks')
   await Promise.all(keptOpen)
 })
+
+/** Sends this, and that nothing more comes; resolves with the statuses of the answers. */
+async function statusesAfter({ url }: Parley, text: string): Promise<string> {
+  const { hostname, port } = new URL(url)
+  const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true }).setEncoding('utf8')
+  socket.end(text)
+  let answers = ''
+  for await (const piece of socket) answers += piece
+  return [...answers.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status).join(' ')
+}
 
 function countOf(answers: readonly Answer[]): Readonly<Record<number, number>> {
   const counts: Record<number, number> = {}
