@@ -48,7 +48,7 @@ export class ClientLine {
     else this.#remove(response)
   }
 
-  /** Calls this once the responses before it are sent, for as long as they come from the main thread, which is told of the end, too. */
+  /** Calls this once the responses before it are sent, for as long as they come from the main thread, whose connection ends, too. */
   end(finish: () => void): void {
     this.#endings.push(finish)
     this.#next()
