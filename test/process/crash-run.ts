@@ -2,6 +2,7 @@
  * A server that is repeatedly killed, or stopped, while callers keep sending it requests, on one database. The moments of
  * the kills are random numbers of events: requests sent, responses received, calls that reached the model server.
  */
+import { eventually } from '../support/eventually.ts'
 import type { Caller } from './caller.ts'
 import type { Random } from './random.ts'
 import type { Installation, Server } from './server-process.ts'
@@ -12,6 +13,8 @@ export interface CrashRunOptions {
   readonly callers: number
   /** A kill happens before this many events since the last start. */
   readonly mostEvents: number
+  /** And after at least this many: none if absent. */
+  readonly leastEvents?: number
   readonly random: Random
   /** One request of a caller, repeated while there is a server. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
@@ -61,8 +64,8 @@ export class CrashRun {
   }
 
   async #moment(): Promise<void> {
-    const { random, mostEvents } = this.#options
-    const events = random.below(mostEvents)
+    const { random, mostEvents, leastEvents = 0 } = this.#options
+    const events = leastEvents + random.below(mostEvents - leastEvents)
     await new Promise<void>((resolve) => {
       this.#eventsLeft = events
       this.#onMoment = resolve
@@ -95,4 +98,12 @@ export class CrashRun {
 /** The errors that a caller gets from a killed server. */
 function isCutOff(error: unknown): boolean {
   return /^(ECONNRESET|ECONNREFUSED|EPIPE|UND_ERR_SOCKET)$/.test(String((error as { code?: string }).code))
+}
+
+/** Resolves when no job is queued or running any more. */
+export async function allEnded(url: string): Promise<void> {
+  await eventually(
+    async () => (await fetch(`${url}/metrics`)).text(),
+    (text) => /^parley_queue_jobs 0$/m.test(text) && /^parley_jobs_assigned 0$/m.test(text),
+  )
 }

@@ -6,8 +6,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { chatCompletion, type Reply, startModelServer } from '../model-server.ts'
-import { eventually } from '../support/eventually.ts'
-import { CrashRun } from './crash-run.ts'
+import { allEnded, CrashRun } from './crash-run.ts'
 import { Random } from './random.ts'
 import { outcomes, usageSums } from './rows.ts'
 import { installation } from './server-process.ts'
@@ -87,12 +86,4 @@ function countedReply(counted: Map<string, Counted>, random: Random): Reply {
     response.writeHead(200, { 'content-type': 'application/json' })
     response.end(JSON.stringify({ ...chatCompletion(body, { content }), usage }))
   }
-}
-
-/** Resolves when no job is queued or running any more. */
-async function allEnded(url: string): Promise<void> {
-  await eventually(
-    async () => (await fetch(`${url}/metrics`)).text(),
-    (text) => /^parley_queue_jobs 0$/m.test(text) && /^parley_jobs_assigned 0$/m.test(text),
-  )
 }
