@@ -85,7 +85,7 @@ function assignments(text: string): Record<string, string> {
   )
 }
 
-test('the image starts what the package does, where its variables say', () => {
+test('the image starts what the package starts, in the place that its variables name', () => {
   const { settings } = configured(imageEnvironment)
   assert.deepEqual([settings.host, String(settings.port)], ['0.0.0.0', instruction('EXPOSE')])
   const [, ...args] = JSON.parse(instruction('ENTRYPOINT')) as string[]
@@ -100,7 +100,7 @@ test('the image starts what the package does, where its variables say', () => {
   assert.match(manifest.engines.node, new RegExp(`>=${major}\\.`))
 })
 
-test('all that the image is built from is there, and let in by .dockerignore', () => {
+test('everything that the image is built from exists, and .dockerignore does not exclude it', () => {
   const [all, ...letIn] = read('.dockerignore')
     .split('\n')
     .filter((line) => line !== '' && !line.startsWith('#'))
@@ -115,7 +115,7 @@ test('all that the image is built from is there, and let in by .dockerignore', (
   }
 })
 
-test("the image's health check says 0 of a server that lives and 1 of none", {
+test("the image's health check exits with 0 for a running server and with 1 without one", {
   timeout: 60_000,
 }, async (t) => {
   const [, command = ''] = /CMD (\[.*\])$/.exec(instruction('HEALTHCHECK')) ?? []
@@ -130,7 +130,7 @@ test("the image's health check says 0 of a server that lives and 1 of none", {
   assert.equal((await check()).code, 1)
 })
 
-test('compose gives Parley its Postgres, a token and a port, and time to stop', () => {
+test('compose provides Postgres, a token, a port, and time to stop', () => {
   const { parley, postgres } = compose.services
   const given = { POSTGRES_PASSWORD: 'c0ffee', PARLEY_ADMIN_TOKEN: 'token', OPENAI_API_KEY: 'sk-x' }
   const environment = Object.fromEntries(
@@ -151,7 +151,7 @@ test('compose gives Parley its Postgres, a token and a port, and time to stop', 
   assert.ok(read('compose.yaml').includes(`./parley.config.json:${mounted}:ro`))
 })
 
-test('the unit starts a command that there is, in time and with options that Node takes', () => {
+test('the unit starts an existing command, in time and with options that Node accepts', () => {
   const unit = new Map(
     [...read('deploy/parley.service').matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [
       name,
@@ -168,7 +168,7 @@ test('the unit starts a command that there is, in time and with options that Nod
   assert.equal(node.status, 0, String(node.stderr))
 })
 
-test('the files of variables that docs/install.md shows are ones that the program reads', () => {
+test('the program reads the variables in the environment files of docs/install.md', () => {
   const page = read('docs/install.md')
   const [, systemd = ''] = /```ini\n# \/etc\/parley\/parley\.env\n(.*?)```/s.exec(page) ?? []
   const shown = assignments(systemd)

@@ -81,7 +81,7 @@ async function assertVerifies(url: string, secret: string): Promise<void> {
   assert.equal(await post(url, signedCallback([makeSecret(), secret])), 204)
 }
 
-test('the index leads to every example, and the index of the documents to it', async () => {
+test("the index links to every example, and the documents' index links to it", async () => {
   const index = await readFile(join(EXAMPLES, 'README.md'), 'utf8')
   const entries = await readdir(EXAMPLES)
   const found = entries.filter((name) => !/^(README\.md|package\.json|node_modules)$/.test(name))
@@ -90,7 +90,7 @@ test('the index leads to every example, and the index of the documents to it', a
   assert.ok((await readFile(join(CLONE, 'docs/README.md'), 'utf8')).includes('](../examples/README.md)'))
 })
 
-test('express-callbacks.ts creates a batch and gets a callback for each job', { timeout }, async (t) => {
+test('express-callbacks.ts creates a batch and receives a callback for each job', { timeout }, async (t) => {
   const program = await run(await scene(t), [process.execPath, 'express-callbacks.ts'])
   const lines = (await printed(program)).split('\n')
   assert.match(lines[0] ?? '', RECEIVING)

@@ -9,7 +9,7 @@ const completion = (baseUrl: string, text: string) =>
     body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content: text }] }),
   })
 
-test('it is killed in the middle of an answer, refuses connections, and comes back on the same port', async (t) => {
+test('it can be killed in the middle of an answer, refuses connections, and comes back on the same port', async (t) => {
   const server = await startModelServer({ script: () => reply.stall() })
   t.after(() => server.close())
   const before = server.baseUrl

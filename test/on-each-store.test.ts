@@ -31,7 +31,7 @@ test('no test file declares tests for one store only', () => {
 const databases = new Map<string, boolean>()
 
 onEachStore(() => {
-  test('a Parley is on the store of its suite, and so is the next one on the same folder', async (t) => {
+  test('a Parley uses the store of its suite, and so does the next one on the same folder', async (t) => {
     const folder = await temporaryFolder(t)
     const first = await startParley(t, { folder })
     databases.set(t.fullName.split(' > ').at(-2) ?? '', first.store.shared)

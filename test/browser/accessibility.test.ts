@@ -134,7 +134,7 @@ for (const { name, path, prepare, signedIn = true } of LOOKS) {
   })
 }
 
-test('by keyboard alone: sign in, skip, go to a page, open a dialog, leave it', async (t) => {
+test('by keyboard alone: sign in, skip to the content, open a page, open and close a dialog', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard', { signedIn: false })
   await page.getByLabel('Admin token').waitFor()
   const focused = () =>
@@ -160,7 +160,7 @@ test('by keyboard alone: sign in, skip, go to a page, open a dialog, leave it', 
   assert.equal(await focused(), 'Create a key…')
 })
 
-test('the playground sends by Ctrl + Enter, and a moved message keeps the focus of who moved it', async (t) => {
+test('Ctrl + Enter sends in the playground, and moving a message keeps the focus on its button', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/playground')
   await page.getByRole('button', { name: 'Create a key for one day' }).click()
   await page.getByText('Key of').waitFor()

@@ -36,7 +36,7 @@ async function confirm(page: Page, action: string) {
   await page.getByRole('dialog').waitFor({ state: 'detached' })
 }
 
-test('an account is found by its link, and one that is not there is not', async (t) => {
+test("an account's link opens its page, and that of an unknown account reports that it does not exist", async (t) => {
   await parley.key('user_pro', 'a')
   await parley.key('user_go', 'acme')
   const page = await visit(t, browser, parley, '/dashboard/accounts')
@@ -49,7 +49,7 @@ test('an account is found by its link, and one that is not there is not', async 
   await page.getByText('Account not found').waitFor()
 })
 
-test('an account is suspended and let in again', async (t) => {
+test('an account is suspended and resumed', async (t) => {
   const key = await parley.key('user_max', 'stopped')
   const page = await visit(t, browser, parley, '/dashboard/accounts/stopped')
   await page.getByRole('button', { name: 'Suspend account…' }).click()
@@ -67,7 +67,7 @@ test('an account is suspended and let in again', async (t) => {
   assert.equal((await accountOf('stopped'))?.suspendedAtMs, null)
 })
 
-test('its jobs are cancelled: those that wait, and those that run where asked to', async (t) => {
+test('its jobs are cancelled: queued ones, and running ones on request', async (t) => {
   const key = await parley.key('user_max', 'busy')
   const before = server.requests.length
   const { body } = await create(key, 3)
@@ -115,7 +115,7 @@ test('an account that is held back is shown with the reason, on the overview and
   assert.equal(await panel.count(), 0)
 })
 
-test('caps are a number, no end, or those of the tier; what is no number is refused in words', async (t) => {
+test("caps are a number, none, or the tier's; anything else is rejected with an explanation", async (t) => {
   await parley.key('user_max', 'capped')
   const page = await visit(t, browser, parley, '/dashboard/accounts/capped')
   const caps = async () => (await accountOf('capped'))?.caps
@@ -145,7 +145,7 @@ test('caps are a number, no end, or those of the tier; what is no number is refu
   assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: 'none', ...quotas })
 })
 
-test('an account is deleted by who types its name, and the page says that it is under way', async (t) => {
+test('an account is deleted after typing its name, and the page shows that the deletion is in progress', async (t) => {
   const key = await parley.key('user_max', 'leaving')
   const before = server.requests.length
   const { body } = await create(key, 2)

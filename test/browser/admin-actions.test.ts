@@ -17,7 +17,7 @@ onEachStore(async () => {
   const key = await parley.key('user_max', 'acme')
   const userMessage = (content: string) => [{ role: 'user', content }]
 
-  test('a failed callback is shown with its attempts and replayed; so are all', async (t) => {
+  test('a failed callback is shown with its attempts and replayed; then all failed ones are', async (t) => {
     receiver.script(
       ...Array.from({ length: 3 }, () => ({ kind: 'answer', status: 500, body: 'not today' }) as const),
     )
@@ -43,7 +43,7 @@ onEachStore(async () => {
     await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
   })
 
-  test('a key is made, shown once, works, and is revoked; tiers and secrets change', async (t) => {
+  test('a key is created, shown once, works, and is revoked; tiers and secrets change', async (t) => {
     const page = await visit(t, browser, parley, '/dashboard/accounts', { expected: /400/ })
     await page.getByRole('button', { name: 'Create a key…' }).click()
     const dialog = page.getByRole('dialog')

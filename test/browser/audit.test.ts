@@ -16,7 +16,7 @@ test('an empty log says so', async (t) => {
   await page.getByText('The audit log is empty').waitFor()
 })
 
-test('the name given at the sign-in is in the log, whatever its letters; it changes, and goes with the sign-out', async (t) => {
+test('the name entered at sign-in is in the log, in any script; it can be changed, and signing out forgets it', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/accounts/acme', { signedIn: false })
   await page.getByLabel('Admin token').fill(ADMIN_TOKEN)
   await page.getByLabel('Your name (optional)').fill('x'.repeat(65))
@@ -44,7 +44,7 @@ test('the name given at the sign-in is in the log, whatever its letters; it chan
   assert.equal(await page.evaluate('sessionStorage.length'), 0)
 })
 
-test('acts are shown newest first, by account, with what they were done to; refusals as such', async (t) => {
+test('entries are shown newest first, by account, with their objects; rejected actions are marked', async (t) => {
   const { body } = await parley.post('/api/v1/messages', job(), key)
   const id = body.data.job_id
   const admin = (path: string, sent: unknown) =>

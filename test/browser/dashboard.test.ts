@@ -7,7 +7,7 @@ import { openBrowser, visit } from './visit.ts'
 const parley = await startParley({ after }, { settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } } })
 const browser = await openBrowser({ after })
 
-test('a wrong token is refused in words, the right one opens; signing out closes', async (t) => {
+test('a wrong token is rejected with an explanation, the right one signs in, and signing out ends the session', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings', { signedIn: false, expected: /401/ })
   await page.getByLabel('Admin token').fill('guess')
   await page.keyboard.press('Enter')
@@ -24,14 +24,14 @@ test('a wrong token is refused in words, the right one opens; signing out closes
   assert.equal(await page.evaluate('sessionStorage.length'), 0)
 })
 
-test('a token that is taken no more leads back to signing in, and says why', async (t) => {
+test('a token that is no longer accepted leads back to signing in, with the reason', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard', { signedIn: false, expected: /401/ })
   await page.evaluate("sessionStorage.setItem('parley.admin-token', 'of yesterday')")
   await page.reload()
   await page.getByText('is no longer valid').waitFor()
 })
 
-test('a browser whose language no standard knows is shown charts all the same', async (t) => {
+test('charts are shown in a browser with an invalid language tag', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings')
   await page.addInitScript(
     "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })",
@@ -40,7 +40,7 @@ test('a browser whose language no standard knows is shown charts all the same', 
   await page.locator('.uplot').first().waitFor()
 })
 
-test('a time at the end of a chart is shown whole', async (t) => {
+test('a time label at the end of a chart is not clipped', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings', { expected: /ERR_FAILED/ })
   await page.route('**/admin/api/events', (route) => route.abort())
   await page.route('**/admin/api/overview', async (route) => {
@@ -73,7 +73,7 @@ test('an unknown job and an unknown page say so', async (t) => {
   await page.getByText('Page not found').waitFor()
 })
 
-test('on a narrow screen the names of settings break between their words only', async (t) => {
+test('on a narrow screen the names of settings break only between words', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings', { width: 390 })
   const name = page.getByRole('rowheader', { name: 'prepared_statements' }).locator('code')
   await name.waitFor()
@@ -100,7 +100,7 @@ test('the settings in force are shown, without secrets', async (t) => {
   assert.doesNotMatch(await page.content(), new RegExp(ADMIN_TOKEN))
 })
 
-test('the colours follow the system until they are switched', async (t) => {
+test('the theme follows the system until it is switched', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/jobs', { theme: 'dark' })
   const theme = () => page.evaluate('document.documentElement.dataset.theme')
   await page.getByRole('heading', { name: 'Jobs', level: 1 }).waitFor()

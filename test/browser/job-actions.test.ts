@@ -20,7 +20,7 @@ async function createBatch(...words: readonly string[]): Promise<string[]> {
   return body.data.job_ids
 }
 
-test('a job that runs is cancelled: the call is cut off, and the page shows what became of it', async (t) => {
+test('a running job is cancelled: the call is cut off, and the page shows how the job ended', async (t) => {
   const [running = '', waiting = ''] = await createBatch('runs', 'waits')
   await server.received(1)
   const page = await visit(t, browser, parley, `/dashboard/jobs/${running}`)

@@ -11,7 +11,7 @@ onEachStore(async () => {
   const key = await parley.key('user_max', 'acme')
   const userMessage = (content: string) => [{ role: 'user', content }]
 
-  test('jobs are found by filters that stand in the address, and the back button goes back', async (t) => {
+  test('jobs are found by filters in the URL, and the back button works', async (t) => {
     await parley.post('/api/v1/messages', job({ messages: userMessage('[[fail timeout]]') }), key)
     await parley.post('/api/v1/messages', job({ model: 'gpt-auto', messages: userMessage('fine') }), key)
     const page = await visit(t, browser, parley, '/dashboard/jobs')
@@ -33,7 +33,7 @@ onEachStore(async () => {
     await page.getByText('No matching jobs').waitFor()
   })
 
-  test('a job shows its timeline, and its contents only when asked, which is logged', async (t) => {
+  test('a job shows its timeline, and its contents only on request, which is logged', async (t) => {
     const schema = {
       type: 'object',
       properties: { n: { type: 'integer' } },

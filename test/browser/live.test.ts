@@ -20,7 +20,7 @@ onEachStore(async () => {
     await page.getByRole('heading', { name: 'Playground', level: 1 }).waitFor()
   })
 
-  test('the overview lives by events, and comes back after a lost connection', async (t) => {
+  test('the overview is updated by events, and recovers after a lost connection', async (t) => {
     const page = await visit(t, browser, parley, '/dashboard/jobs', { expected: /ERR_FAILED/ })
     let isCut = true
     await page.route('**/admin/api/events', (route) => (isCut ? route.abort() : route.continue()))
@@ -52,7 +52,7 @@ onEachStore(async () => {
   const countsTo = async (page: Page, jobs: number) =>
     await ended(page).getByText(String(jobs), { exact: true }).waitFor()
 
-  test('a stream that breaks in the middle is said to be lost, and nothing that happened meanwhile is missed', async (t) => {
+  test('a stream that breaks is reported as lost, and nothing that happened meanwhile is missing', async (t) => {
     const line = await startCuttingProxy(parley.url)
     t.after(() => line.close())
     const page = await visit(t, browser, line, '/dashboard', { expected: /ERR_/ })
@@ -74,7 +74,7 @@ onEachStore(async () => {
     await countsTo(page, before + 3)
   })
 
-  test('a stream that falls silent without an end is taken for lost, and opened again', async (t) => {
+  test('a stream that falls silent without ending counts as lost, and is opened again', async (t) => {
     const page = await visit(t, browser, parley, '/dashboard/settings')
     await page.clock.install()
     await page.addInitScript(() => {

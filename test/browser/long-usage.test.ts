@@ -7,7 +7,7 @@ import { openBrowser, visit } from './visit.ts'
 const MODELS = 101
 const ACCOUNTS = 10
 
-test('a long list is read on, and until then its totals say that they are not whole', async (t) => {
+test('the rest of a long list can be loaded, and until then its totals are marked as partial', async (t) => {
   const names = Array.from({ length: MODELS }, (_, index) => `model-${index}`)
   const targets = [{ upstream: 'openai', model: 'any' }]
   const models = Object.fromEntries(names.map((name) => [name, { targets }]))

@@ -74,7 +74,7 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   await page.getByRole('region', { name: 'the answer' }).getByText('"simulated river"').waitFor()
 })
 
-test('a failure and a forbidden model are shown for what they are', async (t) => {
+test('a failed job and a forbidden model are shown with their reasons', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/playground', { expected: /40[13]/ })
   await page.getByLabel('Or paste a key').fill('prl_wrong')
   await page.getByRole('button', { name: 'Use this key' }).click()
@@ -91,7 +91,7 @@ test('a failure and a forbidden model are shown for what they are', async (t) =>
   await page.getByText('Insufficient permissions: tier user_free cannot use model gpt-5.').first().waitFor()
 })
 
-test('a batch of variants is watched to the end of each', async (t) => {
+test('a batch of variants is followed until every job has ended', async (t) => {
   const page = await enter(t)
   await page.getByLabel('Fill in an example').selectOption('A batch of variants')
   await send(page)
@@ -103,7 +103,7 @@ test('a batch of variants is watched to the end of each', async (t) => {
   )
 })
 
-test('jobs that run are cancelled, single ones and those of a batch', async (t) => {
+test('running jobs can be cancelled, single ones and those of a batch', async (t) => {
   const page = await enter(t)
   await page.getByLabel('Text of message 1').fill('[[delay 100s]] A long one')
   await send(page)

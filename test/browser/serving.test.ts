@@ -7,7 +7,7 @@ import { startParley } from '../parley.ts'
 const parley = await startParley({ after })
 const page = await parley.get('/dashboard')
 
-test('/dashboard is a page that anybody may load', () => {
+test('/dashboard is a page that anyone may load', () => {
   assert.equal(page.status, 200)
   assert.match(page.headers.get('content-type') ?? '', /^text\/html/)
   assert.equal(
@@ -17,7 +17,7 @@ test('/dashboard is a page that anybody may load', () => {
   assert.equal(page.headers.get('x-content-type-options'), 'nosniff')
 })
 
-test('it holds no script or style in itself, and nothing from elsewhere', () => {
+test('it contains no inline script or style, and nothing from other origins', () => {
   assert.doesNotMatch(page.text, /<style|\sstyle=|\son\w+=/)
   for (const [, attributes] of page.text.matchAll(/<script([^>]*)>/g))
     assert.match(`${attributes}`, / src="\//)
@@ -25,7 +25,7 @@ test('it holds no script or style in itself, and nothing from elsewhere', () => 
   for (const address of addresses) assert.match(address, /^(?:\/dashboard\/files\/|data:image\/svg)/)
 })
 
-test('every file it names is there, may be kept forever, and comes smaller to who can unpack it', async () => {
+test('every file that it refers to exists, may be cached forever, and is compressed for clients that accept it', async () => {
   const addresses = [...page.text.matchAll(/"(\/dashboard\/files\/[^"]+)"/g)].map((found) => `${found[1]}`)
   assert.ok(addresses.length > 20)
   for (const address of addresses) {
@@ -43,7 +43,7 @@ test('every file it names is there, may be kept forever, and comes smaller to wh
   }
 })
 
-test('of the server it holds what is fit for browsers, and of the admin API no more than types', () => {
+test('it imports from the server only what runs in browsers, and from the admin API only types', () => {
   const folders = [...page.text.matchAll(/"\/dashboard\/files\/[^/"]+\/([^/"]+)\/[^"]+"/g)].map(
     (found) => found[1],
   )

@@ -45,7 +45,7 @@ const rowsOf = async (page: Page) => {
     )
 }
 
-test('each month has its totals, newest first, and each account and model its row', async (t) => {
+test('each month has totals, newest first, and each account and model has a row', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/usage')
   const rows = await rowsOf(page)
   const stored = await parley.store.listUsage({ limit: 10 })
@@ -64,7 +64,7 @@ test('each month has its totals, newest first, and each account and model its ro
   assert.deepEqual(first?.slice(1, 4), ['gpt-5-mini', '2', '0'])
 })
 
-test('filters stand in the address: one month, one account', async (t) => {
+test('filters are in the URL: one month, one account', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/usage')
   await page.getByLabel('Month').selectOption(earlier)
   await page.waitForURL(new RegExp(`month=${earlier}`))
@@ -77,7 +77,7 @@ test('filters stand in the address: one month, one account', async (t) => {
   assert.equal(await page.getByLabel('Account', { exact: true }).inputValue(), '')
 })
 
-test('the bars show tokens or jobs of the newest month, by account or model, in words too', async (t) => {
+test('the bars show tokens or jobs of the newest month, by account or model, with a text alternative', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/usage')
   const figure = page.getByRole('figure')
   const bars = () =>
@@ -106,7 +106,7 @@ test('the bars show tokens or jobs of the newest month, by account or model, in 
   )
 })
 
-test('what is shown comes as a file', async (t) => {
+test('what is shown can be downloaded', async (t) => {
   const page = await visit(t, browser, parley, `/dashboard/usage?account=bob&month=${now}`)
   await rowsOf(page)
   const [download] = await Promise.all([

@@ -26,7 +26,7 @@ const sizes = ({ requests }: FaultyProxy) =>
   requests.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(body).length)
 
 onEachStore(() => {
-  test('75 jobs go in batches of the tier, and the ids are in the order of the jobs', async (t) => {
+  test('75 jobs are sent in batches that the tier allows, and the IDs are in the order of the jobs', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max'))
     const ids = await client.messages.createBatch(jobs(75))
@@ -41,14 +41,14 @@ onEachStore(() => {
     assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 1)
   })
 
-  test('no jobs are no request', async (t) => {
+  test('without jobs no request is sent', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key())
     assert.deepEqual(await client.messages.createBatch([]), [])
     assert.equal(proxy.requests.length, 0)
   })
 
-  test('a tier that is lowered on the way is asked for again, and the batches become smaller', async (t) => {
+  test('if the tier is lowered meanwhile, its limit is loaded again, and the batches become smaller', async (t) => {
     const { parley, clock } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max', 'acme'))
     await client.me()
@@ -59,7 +59,7 @@ onEachStore(() => {
     assert.deepEqual(sizes(proxy), [5, 2, 2, 1])
   })
 
-  test('403 for another reason than the length is thrown as it is', async (t) => {
+  test('a 403 for another reason than the length is thrown unchanged', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
     const dear = { ...numbered(0), model: 'gpt-5' }
@@ -79,7 +79,7 @@ onEachStore(() => {
     await assert.rejects(client.messages.createBatch([larger]), InvalidRequestError)
   })
 
-  test('an error in between reports what was created, and the same call continues from there', async (t) => {
+  test('an error midway reports what was created, and the same call continues from there', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_go'), { maxRetries: 0 })
     proxy.script('pass', 'pass', 'pass', 'reset after')
@@ -98,7 +98,7 @@ onEachStore(() => {
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 45)
   })
 
-  test('an abort in between reports what was created, too', async (t) => {
+  test('an abort midway reports what was created, too', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
     const controller = new AbortController()

@@ -46,7 +46,7 @@ onEachStore(() => {
     })
   })
 
-  test('a job that outlives the wait at the server: create says so, createAndWait continues', async (t) => {
+  test("if a job outlives the server's wait, create reports it and createAndWait continues", async (t) => {
     const { parley, models, clock } = await startStage(t, { script: () => reply.stall() })
     const own = new HurriedClock()
     const client = clientOf(parley, await parley.key(), { clock: own })
@@ -64,7 +64,7 @@ onEachStore(() => {
     assert.deepEqual(ended.result, { response_content: 'echo: First' })
   })
 
-  test('a single create has the time that the server waits, and that of any request on top', async (t) => {
+  test('a single create may take as long as the server waits, plus the timeout of any request', async (t) => {
     const { parley, models } = await startStage(t, { script: () => reply.stall() })
     const clock = new FakeClock()
     const client = clientOf(parley, await parley.key(), { clock, requestTimeout: 20 })
@@ -76,7 +76,7 @@ onEachStore(() => {
     await Promise.all(created)
   })
 
-  test('each refusal has its class, with status, details and request id', async (t) => {
+  test('each error response has its class, with status, details and request ID', async (t) => {
     const { parley, client } = await startWithClient(t)
     const refused = async (call: Promise<unknown>) => {
       const error = await call.then(

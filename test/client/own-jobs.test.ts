@@ -37,7 +37,7 @@ onEachStore(() => {
     assert.deepEqual(await client.messages.cancel(id), data)
   })
 
-  test('what has ended otherwise is not cancelled, and only what has ended is deleted, once', async (t) => {
+  test('jobs that ended otherwise cannot be cancelled, and only ended jobs can be deleted, once', async (t) => {
     const { parley, models } = await startStage(t)
     const client = clientOf(parley, await parley.key())
     const done = await client.messages.createAndWait(asking('Hello'))
@@ -55,7 +55,7 @@ onEachStore(() => {
     await assert.rejects(client.messages.cancel('no-such-job'), NotFoundError)
   })
 
-  test('a delete and a cancel whose responses are lost are made once', async (t) => {
+  test('a delete and a cancel whose responses are lost are executed once', async (t) => {
     const { parley, models } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key())
     const { job_id } = await client.messages.createAndWait(asking('Hello'))

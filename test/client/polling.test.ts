@@ -21,7 +21,7 @@ async function stalledJob(t: TestContext) {
 }
 
 onEachStore(() => {
-  test('reads come ever more rarely', async (t) => {
+  test('reads become less and less frequent', async (t) => {
     const { parley, models, key, id } = await stalledJob(t)
     const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
     const waiting = client.messages.wait(id)
@@ -34,7 +34,7 @@ onEachStore(() => {
     )
   })
 
-  test('429, outages and broken connections are waited through, 429 as long as it asks for', async (t) => {
+  test('the wait survives 429, outages and broken connections, and honors Retry-After', async (t) => {
     const { parley, models, key, id } = await stalledJob(t)
     const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
     const limited: Fault = { status: 429, headers: { 'retry-after': '41' } }
@@ -47,7 +47,7 @@ onEachStore(() => {
     assert.deepEqual([clock.pauses[1], clock.pauses[2]], [41_000, 17_000])
   })
 
-  test('a server that is gone for more than five minutes ends the wait', async (t) => {
+  test('a wait ends when the server has been gone for more than five minutes', async (t) => {
     const { parley, key, id } = await stalledJob(t)
     const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
     proxy.script(...Array.from({ length: 100 }, (): Fault => 'reset before'))
@@ -55,14 +55,14 @@ onEachStore(() => {
     assert.ok(clock.nowMs() > 300_000 && clock.nowMs() < 330_000, String(clock.nowMs()))
   })
 
-  test('what will not pass ends the wait at once', async (t) => {
+  test('a permanent error ends the wait at once', async (t) => {
     const { parley, key } = await stalledJob(t)
     const { client, proxy } = await faultyClient(t, parley, key, { older: true })
     await assert.rejects(client.messages.wait('no-such-job'), NotFoundError)
     assert.equal(proxy.requests.length, 1)
   })
 
-  test('a wait ends after its timeout, with the id', async (t) => {
+  test('a wait ends after its timeout, with the job ID', async (t) => {
     const { parley, key, id } = await stalledJob(t)
     const clock = new FakeClock()
     const older = await startFaultyProxy(t, parley.url, { older: true })
@@ -77,7 +77,7 @@ onEachStore(() => {
     assert.deepEqual(clock.pending(), [])
   })
 
-  test('an abort ends a wait, whatever it is doing, with the reason given', async (t) => {
+  test("an abort ends a wait at any point, with the abort's reason", async (t) => {
     const { parley, key, id } = await stalledJob(t)
     const clock = new FakeClock()
     const client = clientOf(await startFaultyProxy(t, parley.url, { older: true }), key, { clock })
@@ -95,7 +95,7 @@ onEachStore(() => {
     }
   })
 
-  test('waitAll stays within the reads a minute of the tier', async (t) => {
+  test("waitAll stays within the tier's reads per minute", async (t) => {
     const { parley, clock } = await startStage(t, {
       settings: { tiers: { user_go: { reads_per_minute: 12 } } },
     })
@@ -142,7 +142,7 @@ onEachStore(() => {
     assert.ok(tookMs > 180_000 && tookMs < 240_000, String(tookMs))
   })
 
-  test('waitAll ends with the first error, and leaves nothing under way', async (t) => {
+  test('waitAll ends with the first error, and leaves no request in progress', async (t) => {
     const { parley, key, id } = await stalledJob(t)
     const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
     await assert.rejects(client.messages.waitAll([id, 'no-such-job']), NotFoundError)

@@ -59,7 +59,7 @@ onEachStore(() => {
     })
   }
 
-  test('a key of the caller makes calls of different processes one', async (t) => {
+  test('calls of different processes with the same key create one job', async (t) => {
     const { parley, models } = await startStage(t, UNKEPT)
     const key = await parley.key()
     const [one, other] = [await faultyClient(t, parley, key), await faultyClient(t, parley, key)]
@@ -87,7 +87,7 @@ onEachStore(() => {
     )
   })
 
-  test('tries are maxRetries and one, ever further apart, and never before Retry-After', async (t) => {
+  test('there are maxRetries retries, with growing pauses, and never before Retry-After', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy, clock } = await faultyClient(t, parley, await parley.key())
     const busy = { status: 503, headers: { 'retry-after': '7' } }
@@ -117,7 +117,7 @@ onEachStore(() => {
     assert.deepEqual(clock.pauses, [120_000])
   })
 
-  test('what will not pass is not retried', async (t) => {
+  test('permanent errors are not retried', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key())
     await assert.rejects(client.messages.create({ ...ask, messages: [] }), InvalidRequestError)
@@ -130,7 +130,7 @@ onEachStore(() => {
     assert.equal(proxy.requests.length, 4)
   })
 
-  test('each failure on the way has its class', async (t) => {
+  test('each network failure has its class', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key(), { maxRetries: 0 })
     const late = {
@@ -149,7 +149,7 @@ onEachStore(() => {
     await assert.rejects(client.me(), TimeoutError)
   })
 
-  test('a server that does not answer in time is retried, and then given up', async (t) => {
+  test('a request without an answer in time is retried, then fails', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key()
     const { client, proxy } = await faultyClient(t, parley, key, { requestTimeout: 0.02, maxRetries: 1 })
@@ -162,7 +162,7 @@ onEachStore(() => {
     })
   })
 
-  test('an abort ends a request, a pause, and what was not begun, with the reason given', async (t) => {
+  test("an abort ends a request, a pause, and a call that has not started, with the abort's reason", async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key())
     const reason = new Error('enough')

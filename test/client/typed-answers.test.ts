@@ -127,7 +127,7 @@ onEachStore(() => {
     assert.deepEqual(read.result.response_content, RHINE)
   })
 
-  test('what the schema makes of the answer is what comes, in value and type', async (t) => {
+  test('the call returns what the schema makes of the answer, in value and type', async (t) => {
     const { client } = await start(t, { km: '1230' })
     const schema = z.object({ km: z.string().transform(Number), since: z.string().default('always') })
     const job = await client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
@@ -135,7 +135,7 @@ onEachStore(() => {
     assert.deepEqual(job.result.response_content, { km: 1230, since: 'always' })
   })
 
-  test('an answer that breaks a rule no JSON Schema can say is an error with its issues', async (t) => {
+  test('an answer that breaks a rule that JSON Schema cannot express is an error with its issues', async (t) => {
     const { client } = await start(t, { km: 7 })
     const schema = z.object({ km: z.number().refine((km) => km % 2 === 0, 'must be even') })
     const call = client.messages.create({ ...asked, response_format: { format: 'json', schema } })
@@ -169,7 +169,7 @@ onEachStore(() => {
     sameType<typeof third.result.response_content, unknown>()
   })
 
-  test('a schema of a library that makes no JSON Schema needs one next to it', async (t) => {
+  test('a schema of a library without JSON Schema output needs a JSON Schema beside it', async (t) => {
     const { client } = await start(t, 7)
     const even = {
       '~standard': {
@@ -192,7 +192,7 @@ onEachStore(() => {
     await assert.rejects(call, /zod cannot generate a JSON Schema for this schema: Date/)
   })
 
-  test('numbers keep every digit with a parser that keeps them', async (t) => {
+  test('numbers keep every digit with a suitable parser', async (t) => {
     const { parley } = await startStage(t, { script: () => reply.text('{"id":12345678901234567890}') })
     const key = await parley.key()
     const exact = (text: string): unknown =>

@@ -50,7 +50,7 @@ onEachStore(() => {
     assert.equal((await client.messages.wait(id.toUpperCase())).job_id, id)
   })
 
-  test('a wait whose time at the server is over continues', async (t) => {
+  test('a wait continues when its time at the server is over', async (t) => {
     const { parley, models, serverClock, client, proxy, id } = await startWaiting(t, ['Hello'])
     const waiting = client.messages.wait(id)
     await pendingResponsesAre(t, parley, 1)
@@ -98,7 +98,7 @@ onEachStore(() => {
     await pendingResponsesAre(t, parley, 0)
   })
 
-  test('waitEach takes ids that become known one after the other', async (t) => {
+  test('waitEach accepts IDs that become known one after the other', async (t) => {
     const { client } = await startWaiting(t, [])
     async function* ids() {
       for (const content of ['now 1', 'now 2', 'now 3'])
@@ -116,7 +116,7 @@ onEachStore(() => {
     }, /no more ids/)
   })
 
-  test('429, outages and broken connections are waited through, Retry-After as long as it asks for', async (t) => {
+  test('the wait survives 429, outages and broken connections, and waits as long as Retry-After says', async (t) => {
     const { parley, models, client, proxy, clock, ids, id } = await startWaiting(t, ['later', 'now'])
     await client.messages.wait(ids[1] ?? '')
     const limited: Fault = { status: 429, headers: { 'retry-after': '41' } }
@@ -148,7 +148,7 @@ onEachStore(() => {
     assert.deepEqual(pauses.slice(0, 5), [2000, 2000, 2000, 2000, 2531])
   })
 
-  test('results that do not fit into one response come in several', async (t) => {
+  test('results that do not fit into one response are returned in several', async (t) => {
     const { parley, models } = await startStage(t)
     models.script = () => reply.text('x'.repeat(3_000_000))
     const { client, proxy } = await faultyClient(t, parley, await parley.key())
@@ -182,7 +182,7 @@ onEachStore(() => {
     assert.deepEqual(await client.messages.waitAll([]), [])
   })
 
-  test('a wait ends after its timeout, with the id, and asks the server for no longer one', async (t) => {
+  test('a wait ends after its timeout, with the job ID, and never asks the server to wait longer', async (t) => {
     const { parley, proxy, key, id } = await startWaiting(t, ['Hello'])
     const clock = new FakeClock()
     const client = clientOf(proxy, key, { clock })
@@ -207,7 +207,7 @@ onEachStore(() => {
     assert.deepEqual(waited, ['10', '10', '10'])
   })
 
-  test('an abort ends a wait with the reason given', async (t) => {
+  test("an abort ends a wait with the abort's reason", async (t) => {
     const { parley, client, ids } = await startWaiting(t, ['Hello', 'too'])
     const reason = new Error('enough')
     for (const wait of [
@@ -243,7 +243,7 @@ onEachStore(() => {
     await assert.rejects(hanging, reason)
   })
 
-  test('createAndWait has one timeout for all of it, and its key finds the job again', async (t) => {
+  test('createAndWait has one timeout for everything, and its key finds the job again', async (t) => {
     const { parley, models } = await startStage(t, { script: () => reply.stall() })
     const clock = new FakeClock()
     const client = clientOf(parley, await parley.key(), { clock })

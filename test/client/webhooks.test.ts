@@ -7,7 +7,7 @@ import { startReceiver } from '../receiver.ts'
 import { startWithClient } from './client.ts'
 
 onEachStore(() => {
-  test('a callback is verified by one of several secrets, and typed', async (t) => {
+  test('a callback is verified with one of several secrets, and typed', async (t) => {
     const receiver = await startReceiver()
     t.after(() => receiver.close())
     const { parley, client } = await startWithClient(t, {

@@ -22,7 +22,7 @@ const rules = groups.flatMap((group) => group.rules)
 const page = text('docs/runbook.md')
 const headings = [...page.matchAll(/^### (.*)$/gm)].map(([, heading = '']) => heading)
 
-test('each alert has its place on the page, in the same order, with its severity, and leads there', () => {
+test('each alert has a section on the page, in the same order, with its severity, and links to it', () => {
   assert.deepEqual(
     headings.filter((heading) => heading.startsWith('Parley')),
     rules.map(({ alert }) => alert),
@@ -34,7 +34,7 @@ test('each alert has its place on the page, in the same order, with its severity
   }
 })
 
-test('each way from one place of the page to another leads somewhere', () => {
+test('each link within the page has a target', () => {
   const places = new Set([...page.matchAll(/^##+ (.*)$/gm)].map(([, heading = '']) => placeOf(heading)))
   for (const [, place = ''] of page.matchAll(/\]\(#([^)]+)\)/g)) assert.ok(places.has(place), place)
 })
@@ -46,7 +46,7 @@ test('each alert is made to fire by a test of the rules', () => {
 
 const hasPromtool = spawnSync('promtool', ['--version']).status === 0
 
-test('promtool takes the rules and their tests', {
+test('promtool accepts the rules and their tests', {
   skip: hasPromtool ? false : 'promtool is not there',
 }, () => {
   for (const args of [

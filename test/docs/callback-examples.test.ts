@@ -119,7 +119,7 @@ const cases: readonly { what: string; callback: () => Callback; accepted: boolea
   },
 ]
 
-test('every example of the page is known here, and its JSON is JSON', () => {
+test('every example of the page is tested here, and its JSON is valid', () => {
   assert.deepEqual([...files.keys()].sort(), [
     'inbox.ts',
     'receiver.py',
@@ -134,7 +134,7 @@ test('every example of the page is known here, and its JSON is JSON', () => {
   for (const { language, text } of left) if (language === 'json') JSON.parse(text)
 })
 
-test('the examples in TypeScript have no errors of type', { timeout }, async (t) => {
+test('the TypeScript examples have no type errors', { timeout }, async (t) => {
   const { folder } = await examples(t)
   const sources = [...files.keys()].filter((name) => name.endsWith('.ts'))
   const options = '--noEmit --strict --target es2024 --module nodenext --types node --skipLibCheck'.split(' ')
@@ -198,7 +198,7 @@ function received(program: Program, jobId: string): Promise<unknown> {
   return program.line(new RegExp(`${jobId} completed`))
 }
 
-test('inbox.ts works a callback off once, however often it comes', { timeout }, async (t) => {
+test('inbox.ts processes a callback once, however often it arrives', { timeout }, async (t) => {
   const place = await examples(t)
   const command = [process.execPath, 'inbox.ts']
   const first = await start(place, command, secret)
@@ -238,7 +238,7 @@ async function runVerify({ folder, place }: Examples, { body, headers }: Callbac
   return { code, said: program.stdout, complained: program.stderr }
 }
 
-test('verify.sh finds the same with openssl', { timeout, skip: noOpenssl }, async (t) => {
+test('verify.sh gives the same results with openssl', { timeout, skip: noOpenssl }, async (t) => {
   const place = await examples(t)
   for (const { what, callback, accepted } of cases) {
     await t.test(what, async () => {

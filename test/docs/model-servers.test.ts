@@ -60,7 +60,7 @@ describe('the configuration works', () => {
     })
   }
 
-  test('every section with a configuration is here', () => {
+  test('every section with a configuration is tested here', () => {
     const withOne = [...sections].filter(([, text]) => /^```json|OPENAI_BASE_URL=http/m.test(text))
     const headings = withOne
       .map(([heading]) => heading)

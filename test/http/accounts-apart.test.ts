@@ -118,7 +118,7 @@ onEachStore(() => {
     t.diagnostic(`${pairs} pairs`)
   })
 
-  test('these are all routes of the callers that take an id', async (t) => {
+  test('these are all caller routes with an ID', async (t) => {
     const { parley } = await startStage(t)
     const withParameters = (await documentedRoutes(parley)).filter(
       ({ path }) => path.startsWith('/api/') && path.includes('{'),

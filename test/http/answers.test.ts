@@ -105,7 +105,7 @@ onEachStore(() => {
     assert.equal((await stage.parley.get(`${MESSAGES}/${answer.body.data.job_id}`, key)).text, answer.text)
   })
 
-  test('2.2 json: thoughts before the answer, and prose around its only block, are no part of it', async (t) => {
+  test('2.2 json: thoughts before the answer, and prose around its only block, are removed', async (t) => {
     const stage = await startStage(t)
     const answer = '{"name":"Ann","age":40}'
     for (const text of [
@@ -126,7 +126,7 @@ onEachStore(() => {
     assert.match(String(stage.models.requests[1]?.body.messages.at(-1)?.content), /\[1\]: must be a number/)
   })
 
-  test('2.2 json: a schema that the server rejects is sent as an instruction, at the cost of no try', async (t) => {
+  test('2.2 json: a schema that the server rejects is sent as an instruction, without using up a try', async (t) => {
     const llama = new LlamaCpp({ template: 'qwen-2.5', answer: () => '{"code":"x1"}' })
     const stage = await startStage(t, { script: llama.script })
     const code = { type: 'string', pattern: '[a-z][0-9]' }
@@ -221,7 +221,7 @@ onEachStore(() => {
     assert.equal(stage.models.requests.length, 1)
   })
 
-  test('3 failed, model_error: a 200 that is no chat completion', async (t) => {
+  test('3 failed, model_error: a 200 that is not a chat completion', async (t) => {
     const stage = await startStage(t)
     for (const wrong of [reply.garbage(), reply.notACompletion()]) {
       stage.models.script = () => wrong

@@ -37,7 +37,7 @@ onEachStore(() => {
     assert.equal(completed(answer), 'echo: Hello')
   })
 
-  test('2.1 an identical job is answered from the kept answer, and x-cache says so', async (t) => {
+  test('2.1 an identical job is answered from the cache, and x-cache says so', async (t) => {
     const { parley, models } = await startCounting(t)
     const key = await parley.key()
     const first = await parley.post(MESSAGES, job(), key)
@@ -138,7 +138,7 @@ onEachStore(() => {
     assert.equal(models.requests.length, 2)
   })
 
-  test('2.1 failed jobs are not kept', async (t) => {
+  test('2.1 failed jobs are not cached', async (t) => {
     const { parley, models } = await startStage(t, { script: () => reply.status(400) })
     const key = await parley.key()
     failed(await parley.post(MESSAGES, job(), key))
@@ -147,7 +147,7 @@ onEachStore(() => {
     assert.equal(isHit(await parley.post(MESSAGES, job(), key)), true)
   })
 
-  test('2.1 kept answers survive a restart, and end on time', async (t) => {
+  test('2.1 cached responses survive a restart, and expire on time', async (t) => {
     const stage = await startCounting(t)
     const key = await stage.parley.key()
     completed(await stage.parley.post(MESSAGES, job(), key))

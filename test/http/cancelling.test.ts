@@ -12,7 +12,7 @@ const BATCHES = '/api/v1/messages/batches'
 const LOOK_MS = 500
 
 onEachStore(() => {
-  test('a job that runs: its call to the model server is cut off, and the next job takes its place', async (t) => {
+  test('a running job: its call to the model server is cut off, and the next job takes its slot', async (t) => {
     const { parley, models, clock } = await startStage(t, {
       settings: { jobs: { concurrency: 1 } },
       script: (_request, index) => (index === 0 ? reply.stall() : undefined),
@@ -35,7 +35,7 @@ onEachStore(() => {
     assert.deepEqual([usage.jobs, usage.failed_jobs, usage.calls], [2, 1, 1])
   })
 
-  test('who waits for a job is answered with its end, whether it ran or was in line', async (t) => {
+  test('callers that wait for a job get its end, whether it ran or was queued', async (t) => {
     const { parley, models, clock } = await startStage(t, {
       settings: { jobs: { concurrency: 1 } },
       script: () => reply.stall(),

@@ -46,7 +46,7 @@ onEachStore(() => {
     completed(await parley.post(MESSAGES, job(), key))
   })
 
-  test('many at once do not pass a cap on jobs', async (t) => {
+  test('concurrent creates do not exceed a cap on jobs', async (t) => {
     const { parley } = await startStage(t, { settings: capped({ max_monthly_jobs: 5 }) })
     const key = await parley.key('user_go')
     const answers = await Promise.all(Array.from({ length: 20 }, () => parley.post(MESSAGES, job(), key)))
@@ -67,7 +67,7 @@ onEachStore(() => {
     )
   })
 
-  test("an account's own cap goes before its tier's, within two seconds", async (t) => {
+  test("an account's own cap overrides its tier's, within two seconds", async (t) => {
     const { parley, clock } = await startStage(t, { settings: capped({ max_monthly_jobs: 1 }) })
     const key = await parley.key('user_go', 'acme')
     completed(await parley.post(MESSAGES, job(), key))

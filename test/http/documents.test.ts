@@ -355,7 +355,7 @@ onEachStore(async () => {
       assert.ok(page.text.includes(off), off)
   })
 
-  test('files are compressed, have an ETag, and are not sent again to who has them', async () => {
+  test('files are compressed, have an ETag, and are not sent again to clients that have them', async () => {
     await parley.get('/dashboard')
     const dashboard = (await parley.get('/dashboard')).text
     const files = [...dashboard.matchAll(/(?:src|href)="(\/dashboard\/files\/[^"]+)"/g)].map(

@@ -57,7 +57,7 @@ onEachStore(() => {
     for (const one of ids) completed(await parley.ended(one, crowd))
   })
 
-  test('8 while jobs wait, user_max gets eight places for each of user_free', async (t) => {
+  test('8 while jobs are queued, user_max gets eight slots for each of user_free', async (t) => {
     const { script, answerNext } = oneByOne()
     const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } }, script })
     const [max, free] = [await parley.key('user_max'), await parley.key('user_free')]
@@ -80,7 +80,7 @@ onEachStore(() => {
     for (const id of ids) completed(await parley.ended(id, max))
   })
 
-  test('8 an account that comes late shares from then on, and is not owed what it did not use', async (t) => {
+  test('8 an account that arrives late gets its share from then on, and is not owed what it did not use', async (t) => {
     const { script, answerNext } = oneByOne()
     const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } }, script })
     const [early, late] = [await parley.key('user_max', 'early'), await parley.key('user_max', 'late')]

@@ -13,7 +13,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 
 onEachStore(() => {
-  test('4.3 503: too many wait already, so the job is created and 202 given at once', async (t) => {
+  test('4.3 503: too many requests wait already, so the job is created and 202 returned at once', async (t) => {
     const { parley, models } = await startStage(t, {
       settings: { sync: { max_waiters: 1 } },
       script: () => reply.stall(),
@@ -134,7 +134,7 @@ onEachStore(() => {
     }
   })
 
-  test('3 a job given back reads assigned, never pending again', async (t) => {
+  test('3 a released job reads assigned, never pending again', async (t) => {
     const settings = { jobs: { concurrency: 2 } }
     const stage = await startStage(t, { settings, script: () => reply.stall() })
     const key = await stage.parley.key()

@@ -137,7 +137,7 @@ onEachStore(() => {
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 2)
   })
 
-  test('4.3 a single create that gets no place to wait gives the same identifier too', async (t) => {
+  test('4.3 a single create without a free waiting slot returns the same ID, too', async (t) => {
     const { parley, models } = await startStage(t, {
       settings: { sync: { max_waiters: 0 } },
       script: () => reply.stall(),
@@ -179,7 +179,7 @@ onEachStore(() => {
     invalid(await parley.post(MESSAGES, job(), one, ORDER), CONFLICT)
   })
 
-  test('a refused request is not remembered', async (t) => {
+  test('a rejected request is not remembered', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key('user_free')
     invalid(await parley.post(MESSAGES, job({ messages: [] }), key, ORDER), /^messages: /)

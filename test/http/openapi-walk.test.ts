@@ -104,7 +104,7 @@ onEachStore(async () => {
     }
   })
 
-  test('what the document gives as right is taken', async () => {
+  test('what the document describes as valid is accepted', async () => {
     models.script = () => reply.text('{"river":"Lena","km":4294}')
     for (const route of routes) {
       const bodies = route.body ? examplesFor(route) : [undefined]
@@ -199,7 +199,7 @@ onEachStore(async () => {
     })
   })
 
-  test('404 for each id that never was', async () => {
+  test('404 for each ID that never existed', async () => {
     for (const route of routes) {
       for (const { name } of route.parameters.filter((one) => one.in === 'path')) {
         const [body] = examplesFor(route)

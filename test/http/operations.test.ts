@@ -155,7 +155,7 @@ onEachStore(() => {
     }
   })
 
-  test('/metrics: what waits and what runs', async (t) => {
+  test('/metrics: queued and running jobs', async (t) => {
     const { parley, models, clock } = await startStage(t, {
       settings: { jobs: { concurrency: 2 } },
       script: () => reply.stall(),

@@ -51,7 +51,7 @@ onEachStore(() => {
     assert.match(text, /^parley_quota_rejections_total\{quota="open_jobs"\} 2$/m)
   })
 
-  test('many at once do not pass the quota of open jobs', async (t) => {
+  test('concurrent creates do not exceed the quota of open jobs', async (t) => {
     const { parley } = await startStage(t, {
       settings: limited({ max_open_jobs: 5 }),
       script: () => reply.stall(),
@@ -97,7 +97,7 @@ onEachStore(() => {
     completed(await parley.post(MESSAGES, job(), key))
   })
 
-  test("an account's own quota goes before its tier's, within two seconds", async (t) => {
+  test("an account's own quota overrides its tier's, within two seconds", async (t) => {
     const { parley, clock } = await startStage(t, { settings: limited({ max_open_jobs: 0 }) })
     const key = await parley.key('user_go', 'acme')
     refused(await parley.post(MESSAGES, job(), key), 403)

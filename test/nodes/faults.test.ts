@@ -83,7 +83,9 @@ test(`${CUTS} connections cut before the answer to a statement: nothing is lost,
   t.diagnostic(`${load.ledger.size} accepted, ${stored} stored`)
 })
 
-test('a database out of reach gives 503 with Retry-After; then all continues', { timeout }, async (t) => {
+test('an unreachable database gives 503 with Retry-After; then everything continues', {
+  timeout,
+}, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const proxy = await startCuttingProxy(await freshRealDatabase(t))
@@ -109,7 +111,7 @@ test('a database out of reach gives 503 with Retry-After; then all continues', {
   assert.equal(await fleet.assertAllSettledOnce(), 2)
 })
 
-test('blocked tables and a full pool give 503 with Retry-After; then all continues', {
+test('blocked tables and a full pool give 503 with Retry-After; then everything continues', {
   timeout,
 }, async (t) => {
   const models = await startModelServer()
@@ -134,7 +136,9 @@ test('blocked tables and a full pool give 503 with Retry-After; then all continu
   assert.equal(await fleet.assertAllSettledOnce(), 2, 'what was refused is not stored')
 })
 
-test('a Postgres that takes no more connections gives 503; then all continues', { timeout }, async (t) => {
+test('a Postgres that accepts no more connections gives 503; then everything continues', {
+  timeout,
+}, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const cluster = await startCluster({ settings: { max_connections: 20 } })

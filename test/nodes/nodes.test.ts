@@ -29,7 +29,7 @@ test('three nodes settle every job exactly once, and call the model once for eac
   assert.equal(shares.length, 3, 'all nodes took part')
 })
 
-test('jobs of a killed node end elsewhere when its lease has ended, and no sooner', {
+test('jobs of a killed node end on others after its lease has expired, and no sooner', {
   timeout,
 }, async (t) => {
   const { models, fleet } = await start(t)
@@ -100,7 +100,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   assert.deepEqual(ofBefore, before)
 })
 
-test('a rolling restart under load loses nothing and refuses nothing', { timeout }, async (t) => {
+test('a rolling restart under load loses nothing and rejects nothing', { timeout }, async (t) => {
   const { fleet } = await start(t)
   const load = new Load(fleet, 12)
   for (const node of [...fleet.nodes]) {

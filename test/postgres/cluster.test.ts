@@ -48,7 +48,7 @@ test('a cluster whose process is killed ends, and its folder goes', async (t) =>
   await Promise.all([disconnected, removed])
 })
 
-test('commits wait for the disk, and settings can be had otherwise', async (t) => {
+test('commits wait for the disk, and settings can be overridden', async (t) => {
   const cluster = await startCluster({ settings: { max_connections: 7 } })
   t.after(() => cluster.stop())
   const show = async (name: string) => Object.values((await query(cluster, `show ${name}`))[0] ?? {})[0]
@@ -56,7 +56,7 @@ test('commits wait for the disk, and settings can be had otherwise', async (t) =
   assert.equal(await show('max_connections'), '7')
 })
 
-test('a port that is taken is said so', async (t) => {
+test('a port in use is reported', async (t) => {
   const cluster = await startCluster()
   t.after(() => cluster.stop())
   await assert.rejects(startCluster({ port: cluster.port }), /could not bind/)

@@ -7,7 +7,7 @@ import { freshDatabase, freshRealDatabase } from './database.ts'
 const COUNT_SCHEMAS = 'select count(*)::int as found from pg_namespace where nspname = $1'
 const COUNT_DATABASES = 'select count(*)::int as found from pg_database where datname = $1'
 
-test('each schema is a place of its own, for clients and pools', async (t) => {
+test('each schema is separate, for clients and pools', async (t) => {
   const urls = await Promise.all([freshDatabase(t), freshDatabase(t)])
   for (const [index, url] of urls.entries()) {
     await query(url, 'create table mine (number int)')

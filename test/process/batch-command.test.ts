@@ -199,7 +199,7 @@ test('reads are spread so that the limit is not met, and a limit met anyway is w
   assert.equal(met.earlyAfterRefusal(), 0, 'it stays away for as long as it is told to')
 })
 
-test('mistakes and refusals have codes of their own', { timeout }, async (t) => {
+test('user errors and rejected requests have their own exit codes', { timeout }, async (t) => {
   const { ask, write, place } = await startAsking(t)
   await write('jobs.jsonl', jobLine('Hello'))
   await write('empty.jsonl', '\n\n')

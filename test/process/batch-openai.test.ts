@@ -98,7 +98,7 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
   assert.equal(rows[0].response.body.choices[0].message.content, 'echo: A river?')
 })
 
-test('what an OpenAI line cannot be here is refused by its line', { timeout }, async (t) => {
+test('OpenAI lines that are not supported here are rejected by line', { timeout }, async (t) => {
   const { ask, write } = await startAsking(t)
   const body = { model: 'gpt-5', messages: [{ role: 'user', content: 'x' }] }
   let lines = 0

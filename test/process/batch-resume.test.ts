@@ -90,7 +90,7 @@ test('1,500 lines, killed twice on the way (Postgres)', { timeout }, async (t) =
   killedTwice(t, 1500, await freshDatabase(t)),
 )
 
-test('a batch that arrived unheard of is found again by its key', { timeout }, async (t) => {
+test('a batch whose response was lost is found again by its key', { timeout }, async (t) => {
   const models = await startModelServer({ script: () => reply.stall() })
   t.after(() => models.close())
   const asking = await startAsking(t, { upstream: models.baseUrl })

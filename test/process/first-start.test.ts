@@ -15,7 +15,7 @@ const timeout = 60_000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 const hasCurl = spawnSync('curl', ['--version']).status === 0
 
-test('the first start makes an account and prints its key; the second prints none', {
+test('the first start creates an account and prints its key; the second prints none', {
   timeout,
 }, async (t) => {
   const place = await installation(t)
@@ -39,7 +39,7 @@ test('the first start makes an account and prints its key; the second prints non
   assert.ok(!second.program.stdout.includes('curl'))
 })
 
-test('the first start makes an admin token that its owner alone can read, and the second takes it again', {
+test('the first start creates an admin token that only its owner can read, and the second start uses it again', {
   timeout,
 }, async (t) => {
   const place = await installation(t)
@@ -127,7 +127,7 @@ test('a server whose standard output is closed continues when it prints about it
   assert.ok(!server.program.stderr.includes('uncaught'), server.program.stderr)
 })
 
-test('the example of the first start names a model that there is', { timeout }, async (t) => {
+test('the example of the first start names an existing model', { timeout }, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const own = { base_url: models.baseUrl, api_key_env: null }

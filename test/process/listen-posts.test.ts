@@ -116,7 +116,9 @@ function json(body: string | Buffer): RequestInit {
   return { method: 'POST', body, headers: { 'content-type': 'application/json; charset=utf-8' } }
 }
 
-test('what is no callback is rejected with a line, and the next one is received', { timeout }, async (t) => {
+test('a request that is not a callback is rejected with a line, and the next one is received', {
+  timeout,
+}, async (t) => {
   const { url, program } = await listening(t)
   for (const { what, init, status, says } of noCallbacks) {
     await t.test(what, async () => {

@@ -162,7 +162,9 @@ test('a database is not made by looking; one that is made later is found', { tim
   await program.line(new RegExp(`  verified: job ${id}`))
 })
 
-test('what is no database of ours, or has no such account, is left as it is', { timeout }, async (t) => {
+test('a file that is not a Parley database, or lacks the account, is left unchanged', {
+  timeout,
+}, async (t) => {
   const place = await installation(t)
   const other = new DatabaseSync(place.database)
   other.exec('create table theirs (a)')

@@ -5,7 +5,7 @@ import test from 'node:test'
 import { idsOf } from './caller.ts'
 import { installation } from './server-process.ts'
 
-test('where somebody reads, a deletion says that the disk is not scrubbed, and how to continue', {
+test('while another process reads, a deletion says that the disk is not scrubbed, and how to continue', {
   timeout: 60_000,
 }, async (t) => {
   const place = await installation(t)

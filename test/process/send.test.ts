@@ -73,7 +73,7 @@ test('a job that fails ends with 2, and says why', { timeout }, async (t) => {
   assert.deepEqual([json.code, JSON.parse(json.stdout).error.code, json.stderr], [2, 'model_error', ''])
 })
 
-test('--no-wait prints the id at once, and `parley job` tells the rest', { timeout }, async (t) => {
+test('--no-wait prints the ID at once, and `parley job` shows the rest', { timeout }, async (t) => {
   const models = await startModelServer({ script: () => reply.stall() })
   t.after(() => models.close())
   const { ask, begin } = await startAsking(t, { upstream: models.baseUrl })
@@ -118,7 +118,7 @@ test('an answer that takes longer than the wait is waited for, and Ctrl-C says h
   assert.equal((await occupying).status, 200)
 })
 
-test('mistakes and refusals have codes of their own', { timeout }, async (t) => {
+test('user errors and rejected requests have their own exit codes', { timeout }, async (t) => {
   const { ask, place, write } = await startAsking(t)
   await write('no-text', Buffer.from([0x61]).toString())
   const free = await place.parley(['keys', 'create', '--account', 'fred', '--tier', 'user_free'])

@@ -33,7 +33,7 @@ onEachStore(async () => {
     })
   }
 
-  test('every route of the contract is there', () => {
+  test('every route of the contract exists', () => {
     const found = routes.map(({ method, path }) => `${method} ${path.slice(BASE.length)}`).sort()
     assert.deepEqual(found, [
       'DELETE /accounts/{name}',
@@ -64,7 +64,7 @@ onEachStore(async () => {
     ])
   })
 
-  test('401 in the same words without the token or with a wrong one, on every route, before anything else', async () => {
+  test('401 with the same text without the token or with a wrong one, on every route, before anything else', async () => {
     const wrong: Record<string, string | undefined> = {
       missing: undefined,
       empty: '',
@@ -91,7 +91,7 @@ onEachStore(async () => {
     }
   })
 
-  test('the admin token opens nothing else', async () => {
+  test('the admin token gives access to nothing else', async () => {
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'x-api-key': ADMIN_TOKEN }
     refused(await parley.get('/api/v1/me', undefined, headers), 401)
   })
@@ -115,7 +115,7 @@ onEachStore(async () => {
     granted(await guess('2001:db8:0:2::1', ADMIN_TOKEN), 200)
   })
 
-  test('who sends no token guesses none, and is not limited', async () => {
+  test('requests without a token are not guesses, and are not limited', async () => {
     const from = callerAt('192.0.2.3')
     for (let sent = 0; sent <= WRONG_TOKENS; sent++) {
       refused(await parley.get(`${BASE}/overview`, undefined, from), 401)
@@ -124,7 +124,7 @@ onEachStore(async () => {
     granted(await parley.get(`${BASE}/overview`, undefined, headers), 200)
   })
 
-  test('nothing is kept by anybody between, and no page of another origin is let in', async () => {
+  test('responses are not cached, and pages of other origins get no access', async () => {
     const origin = { origin: 'https://app.example.com' }
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...origin }
     const answer = await parley.get(`${BASE}/settings`, undefined, headers)
@@ -143,7 +143,7 @@ onEachStore(async () => {
     }
   })
 
-  test('looking counts against no caller’s reads', async (t) => {
+  test("operators' reads do not count against any caller's limit", async (t) => {
     const stage = await startStage(t, { settings: { tiers: { user_go: { reads_per_minute: 1 } } } })
     const caller = await stage.parley.key('user_go')
     const admin = await adminOf(stage.parley)

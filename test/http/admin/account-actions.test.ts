@@ -54,7 +54,7 @@ onEachStore(() => {
     granted(await parley.post(MESSAGES, job(), key), 200)
   })
 
-  test('an account’s caps are set as a whole, and are in force', async (t) => {
+  test('an account’s caps are set together, and take effect', async (t) => {
     const { parley, admin, key, clock } = await start(t)
     const set = (jobs: unknown, tokens: unknown) =>
       admin.post('/accounts/acme/caps', { max_monthly_jobs: jobs, max_monthly_tokens: tokens })
@@ -80,7 +80,7 @@ onEachStore(() => {
     invalid(lone, 'max_monthly_tokens: is required')
   })
 
-  test('quotas are set with the caps, and stay as they are where they are absent', async (t) => {
+  test('quotas are set with the caps, and absent ones remain unchanged', async (t) => {
     const { parley, admin, key, clock } = await start(t)
     const monthly = { max_monthly_jobs: 'tier', max_monthly_tokens: 'tier' }
     const set = async (quotas: object) =>
@@ -106,7 +106,7 @@ onEachStore(() => {
     invalid(wrong, 'max_open_jobs: must be a whole number of at least 0, none, or tier')
   })
 
-  test('all that wait are cancelled, and those that run where asked to', async (t) => {
+  test('queued jobs are cancelled, and running ones on request', async (t) => {
     const { parley, models, admin, key } = await start(t, {
       script: () => reply.stall(),
       settings: { jobs: { concurrency: 1 } },
@@ -179,7 +179,7 @@ onEachStore(() => {
     assert.notEqual(listed.suspended_at, null)
   })
 
-  test('an account that never was is not found', async (t) => {
+  test('an account that never existed is not found', async (t) => {
     const { admin } = await start(t)
     for (const name of ['nobody', '%00']) {
       for (const action of ['suspend', 'resume', 'cancel-jobs']) {

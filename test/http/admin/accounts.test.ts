@@ -17,7 +17,7 @@ onEachStore(async () => {
       .filter(({ message }) => message === 'admin')
       .map(({ level, message, request_id, from, ...rest }) => rest)
 
-  test('a key is made with its account, works, is listed, and is revoked permanently', async () => {
+  test('a key is created with its account, works, is listed, and is revoked permanently', async () => {
     const answer = await admin.post('/keys', { account: 'acme', tier: 'user_go' })
     const { id, key, ...rest } = granted(answer, 201)
     assert.deepEqual(rest, { account: 'acme', tier: 'user_go', expires_at: null })
@@ -42,7 +42,7 @@ onEachStore(async () => {
     ])
   })
 
-  test('a key ends after its days', async () => {
+  test('a key expires after its days', async () => {
     const made = await admin.post('/keys', { account: 'short', tier: 'user_free', expires_days: 0.5 })
     const { key, expires_at } = granted(made, 201)
     assert.equal(expires_at, Math.floor(clock.nowMs() / 1000) + DAY_S / 2)
@@ -51,7 +51,7 @@ onEachStore(async () => {
     refused(await parley.get(ME, key), 401)
   })
 
-  test('keys come newest first, a page at a time', async () => {
+  test('keys are listed newest first, a page at a time', async () => {
     const ids: string[] = []
     for (let made = 0; made < 3; made++) {
       clock.advance(1000)
@@ -63,7 +63,7 @@ onEachStore(async () => {
     assert.deepEqual([rest.keys.map(({ id }: { id: string }) => id), rest.more], [ids.slice(2), false])
   })
 
-  test('what is wrong with a new key is said by field', async () => {
+  test('errors in a new key are reported by field', async () => {
     const tell = async (body: unknown, details: string | RegExp) =>
       invalid(await admin.post('/keys', body), details)
     await tell({ tier: 'user_go' }, 'account: is required')
@@ -123,7 +123,7 @@ onEachStore(async () => {
     assert.deepEqual(acts().at(-1), { what: 'set the tier of an account', account: 'acme', tier: 'user_pro' })
   })
 
-  test('a signing secret is shown and rotated, on record', async () => {
+  test('a signing secret is shown and rotated, and both are logged', async () => {
     const secret = async (body?: unknown) =>
       granted(await admin.post('/accounts/acme/secret', body), 200).secret
     const first = await secret()

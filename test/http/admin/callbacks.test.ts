@@ -120,7 +120,7 @@ onEachStore(() => {
     )
   })
 
-  test('404 for a callback that is none, 409 while it is being sent', async (t) => {
+  test('404 for an unknown callback, 409 while it is being sent', async (t) => {
     const { receiver, create, admin } = await start(t)
     for (const id of ['x', randomUUID()]) {
       assert.equal(refused(await admin.get(`/callbacks/${id}`), 404).message, 'Callback not found.')
@@ -137,7 +137,7 @@ onEachStore(() => {
     await callbacksAre(t, admin, 'delivered', 1)
   })
 
-  test('all that failed are sent again, of all accounts or one', async (t) => {
+  test('all failed callbacks are replayed, of all accounts or of one', async (t) => {
     const { receiver, parley, create, admin } = await start(t)
     const other = await parley.key('user_max', 'other')
     receiver.script(...Array(3).fill({ kind: 'answer', status: 500 }))

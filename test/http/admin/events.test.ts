@@ -60,7 +60,7 @@ async function makePoint(clock: FakeClock): Promise<void> {
 }
 
 onEachStore(() => {
-  test('listeners get each point when it is taken', async (t) => {
+  test('listeners get each sample when it is taken', async (t) => {
     const { parley, clock } = await startStage(t)
     const key = await parley.key()
     const listener = await listen(t, parley)
@@ -96,7 +96,7 @@ onEachStore(() => {
     assert.equal(new Set(listeners.map((listener) => listener.text())).size, 1)
   })
 
-  test('a listener that does not read is let go', { timeout: 60_000 }, async (t) => {
+  test('a listener that does not read is disconnected', { timeout: 60_000 }, async (t) => {
     const { parley, clock } = await startStage(t)
     const reading = await listen(t, parley)
     const { port, hostname } = new URL(parley.url)
@@ -118,14 +118,14 @@ onEachStore(() => {
     await closed
   })
 
-  test('a server that stops ends them at once, and is not held up', async (t) => {
+  test('a stopping server ends them at once, and is not delayed', async (t) => {
     const { parley } = await startStage(t)
     const listeners = await Promise.all(Array.from({ length: 5 }, () => listen(t, parley)))
     await Promise.all([parley.stop(), ...listeners.map((listener) => listener.ended())])
     for (const listener of listeners) assert.equal(listener.text(), GREETING)
   })
 
-  test('a HEAD is not answered without an end', async (t) => {
+  test('the response to a HEAD ends', async (t) => {
     const { parley } = await startStage(t)
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const answer = await parley.request(`${BASE}/events`, { method: 'HEAD', headers })

@@ -51,7 +51,7 @@ onEachStore(() => {
     assert.deepEqual(operations, ['addAuditEntry', 'cancelJob', 'endAuditEntry', 'takeCancelled'])
   })
 
-  test('a job that waits is cancelled, and never runs', async (t) => {
+  test('a queued job is cancelled, and never runs', async (t) => {
     const { parley, models, admin, key } = await start(t, {
       script: () => reply.stall(),
       settings: { jobs: { concurrency: 1 } },
@@ -69,7 +69,7 @@ onEachStore(() => {
     assert.equal(models.requests.length, 1)
   })
 
-  test('a job that has ended is deleted with its contents and its kept answer', async (t) => {
+  test('an ended job is deleted with its contents and its cached response', async (t) => {
     const { parley, models, admin, key } = await start(t)
     const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
     assert.deepEqual(granted(await admin.delete(`/jobs/${id}`), 200), { deleted: true })
@@ -93,7 +93,7 @@ onEachStore(() => {
     granted(await admin.delete(`/jobs/${id}`), 200)
   })
 
-  test('where the disk could not be scrubbed, the answer says that the job is deleted, and how to continue', async (t) => {
+  test('if the disk could not be scrubbed, the response says that the job is deleted, and how to continue', async (t) => {
     const { parley, admin, key } = await start(t)
     const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
     parley.store.scrub = () => Promise.reject(new Error('somebody reads'))
@@ -105,7 +105,7 @@ onEachStore(() => {
     assert.equal(entry.outcome, 'deleted, not scrubbed: somebody reads')
   })
 
-  test('what never was is not found, and what cannot be is refused by name', async (t) => {
+  test('unknown jobs are not found, and invalid parameters are rejected by name', async (t) => {
     const { admin } = await start(t)
     for (const id of [randomUUID(), 'x', '%00']) {
       refused(await admin.post(`/jobs/${id}/cancel`), 404)

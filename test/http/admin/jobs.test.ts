@@ -78,7 +78,7 @@ onEachStore(() => {
     assert.deepEqual([running.settled_at, running.input_tokens, running.target], [null, null, null])
   })
 
-  test('a search that asks for what there cannot be is refused by name', async (t) => {
+  test('a search with an invalid parameter is rejected by name', async (t) => {
     const { admin } = await start(t)
     invalid(await admin.get('/jobs?limit=0'), /^limit: must be >= 1/)
     invalid(await admin.get('/jobs?limit=201'), /^limit: must be <= 200/)
@@ -121,7 +121,7 @@ onEachStore(() => {
     assert.ok(times[3] > times[2], 'the pause shows')
   })
 
-  test('the contents are handed on as they are stored, and each look is logged without them', async (t) => {
+  test('the contents are returned as stored, and each access is logged without them', async (t) => {
     const { parley, admin, key, models } = await start(t)
     const raw = '{"n":12345678901234567890,"x":1e-400}'
     models.script = () => reply.text(raw)
@@ -153,7 +153,7 @@ onEachStore(() => {
     assert.ok(!JSON.stringify(parley.log).includes('CANARY'))
   })
 
-  test('a job that has not ended, one that failed, and one answered from a kept answer', async (t) => {
+  test('a job that has not ended, one that failed, and one answered from the cache', async (t) => {
     const { parley, admin, key, models } = await start(t)
     const repeated = says('again')
     await parley.post(MESSAGES, repeated, key)

@@ -16,7 +16,7 @@ import { adminOf } from './admin.ts'
 const POINT_MS = 2000
 
 onEachStore(() => {
-  test('the overview shows what runs and waits, and the points so far', async (t) => {
+  test('the overview shows running and queued jobs, and the samples so far', async (t) => {
     const { parley, clock, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } } })
     const admin = await adminOf(parley)
     const key = await parley.key()
@@ -82,7 +82,7 @@ onEachStore(() => {
     await isHeldBack([])
   })
 
-  test('503 and 500 are answered in the one shape', async (t) => {
+  test('503 and 500 have the standard shape', async (t) => {
     const { parley } = await startStage(t)
     const admin = await adminOf(parley)
     for (const [status, error] of [

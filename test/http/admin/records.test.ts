@@ -52,7 +52,7 @@ onEachStore(() => {
     assert.deepEqual(pages, all)
   })
 
-  test('what cannot be asked for is refused by name', async (t) => {
+  test('invalid parameters are rejected by name', async (t) => {
     const { admin } = await start(t)
     for (const month of ['2026', '2026-13', '2026-1', '26-01', '']) {
       invalid(await admin.get(`/usage?month=${month}`), 'month: must be YYYY-MM')
@@ -65,7 +65,7 @@ onEachStore(() => {
     assert.deepEqual(granted(await admin.get('/usage?month=1999-01'), 200).usage, [])
   })
 
-  test('every act is in the audit log with who did it and what came of it, and no secret', async (t) => {
+  test('every action is in the audit log with who did it and its outcome, without secrets', async (t) => {
     const { parley, admin, key, clock } = await start(t)
     const alice = { 'x-parley-operator': 'alice' }
     const { job_id: jobId } = granted(await parley.post(MESSAGES, says('CANARY'), key), 200)
@@ -109,7 +109,7 @@ onEachStore(() => {
     assert.deepEqual([rest.acts.length, rest.more, rest.next], [6, false, null])
   })
 
-  test('who sends an act says so in a header, or is refused where it is no name', async (t) => {
+  test('a header names the operator of an action, and an invalid name is rejected', async (t) => {
     const { parley, admin } = await start(t)
     const tiers = (name: string) =>
       admin.post('/accounts/acme/tier', { tier: 'user_max' }, { 'x-parley-operator': name })
@@ -130,7 +130,7 @@ onEachStore(() => {
   /** The UTF-8 bytes as a header carries them. */
   const latin1 = (text: string) => Buffer.from(text).toString('latin1')
 
-  test('what cannot be noted is not done', async (t) => {
+  test('an action that cannot be logged is not done', async (t) => {
     const { parley, admin } = await start(t)
     const add = parley.store.addAuditEntry
     parley.store.addAuditEntry = () => Promise.reject(new Error('the log is full'))
@@ -144,7 +144,7 @@ onEachStore(() => {
     assert.equal(entry.outcome, 'refused: there is no such job')
   })
 
-  test('what was done stays done where its outcome cannot be noted', async (t) => {
+  test('an action stays done if its outcome cannot be logged', async (t) => {
     const { parley, admin } = await start(t)
     parley.store.endAuditEntry = () => Promise.reject(new Error('the log is full'))
     granted(await admin.post('/accounts/acme/suspend'), 200)
