@@ -20,6 +20,7 @@ import { size } from './benchmarks/size.ts'
 import { start } from './benchmarks/start.ts'
 import { sync } from './benchmarks/sync.ts'
 import { syncPostgres } from './benchmarks/sync-postgres.ts'
+import { killAll } from './harness/child.ts'
 import { printLine } from './harness/output.ts'
 import { machine } from './harness/results.ts'
 import { figure } from './harness/table.ts'
@@ -85,15 +86,28 @@ async function main(): Promise<void> {
   const { cores, cpu, node, system } = machine()
   printLine(`${cores} cores (${cpu}), ${system}, Node ${node}; rounds of ${options.seconds} s`)
   for (const store of ['sqlite', 'postgres'] as const) printLine(await losesNothing(store))
+  const failed: string[] = []
   for (const benchmark of BENCHMARKS) {
     if (positionals.length > 0 && !positionals.includes(benchmark.name)) continue
     printLine(`\n${benchmark.name}: ${benchmark.about}\n`)
     const rounds = Number(values.rounds ?? benchmark.rounds ?? ROUNDS)
     const startedMs = performance.now()
-    await benchmark.run({ ...options, rounds })
+    try {
+      await benchmark.run({ ...options, rounds })
+    } catch (error) {
+      // The other benchmarks are measured all the same.
+      printLine(error instanceof Error ? error.stack : String(error))
+      failed.push(benchmark.name)
+      killAll()
+      continue
+    }
     printLine(
       `\n${benchmark.name}: ${rounds} rounds took ${figure((performance.now() - startedMs) / 1000)} s`,
     )
+  }
+  if (failed.length > 0) {
+    printLine(`\nFailed: ${failed.join(', ')}`)
+    process.exitCode = 1
   }
 }
 

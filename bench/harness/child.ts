@@ -22,9 +22,12 @@ const START_MS = 60_000
 const STOP_MS = 60_000
 const running = new Set<ChildProcess>()
 
-process.on('exit', () => {
+/** Ends whatever is left of a benchmark that failed. */
+export function killAll(): void {
   for (const child of running) child.kill('SIGKILL')
-})
+}
+
+process.on('exit', killAll)
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(130))
 
 export class Child {
