@@ -152,7 +152,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const limits = partLimits(settings)
   const { readCounter } = parts.limits
   openapiRoutes(app, VERSION)
-  await limitReads(app, readCounter)
+  limitReads(app, readCounter)
   if (parts.role !== 'worker') {
     const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })
     const awaiter = new JobAwaiter({

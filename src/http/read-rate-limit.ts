@@ -1,8 +1,7 @@
 /** Limits reads to the tier's reads per minute, for each key and node, with Retry-After and the RateLimit headers. */
-import rateLimit from '@fastify/rate-limit'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { tooManyReads } from './errors.ts'
+import { type HttpError, tooManyReads } from './errors.ts'
 import './request-context.ts'
 
 const WINDOW_MS = 60_000
@@ -67,59 +66,27 @@ export class ReadCounter {
 }
 
 /** Applies to every route declared later whose config has `limitReads`. */
-export async function limitReads(app: FastifyInstance, counter: ReadCounter): Promise<void> {
-  /** The plugin creates its store itself, so it gets a class around ours. */
-  class Store {
-    readonly #cost: number
-
-    constructor(options: object) {
-      this.#cost = 'cost' in options && typeof options.cost === 'number' ? options.cost : 1
-    }
-
-    incr(
-      keyId: string,
-      callback: (error: Error | null, result?: { current: number; ttl: number }) => void,
-      _windowMs: number,
-      limit: number,
-    ): void {
-      // Even a tier with few reads per minute can make such a request once a minute.
-      const { reads, leftMs } = counter.add(keyId, Math.min(this.#cost, limit), limit)
-      callback(null, { current: reads, ttl: leftMs })
-    }
-
-    child(options: object): Store {
-      return new Store(options)
-    }
+export function limitReads(app: FastifyInstance, counter: ReadCounter): void {
+  const limit = (
+    { caller: { keyId, tier } }: FastifyRequest,
+    reply: FastifyReply,
+    cost: number,
+  ): HttpError | undefined => {
+    const most = tier.readsPerMinute
+    // Even a tier with few reads per minute can make a request that costs several once a minute.
+    const { reads, leftMs } = counter.add(keyId, Math.min(cost, most), most)
+    const leftS = Math.ceil(leftMs / 1000)
+    reply
+      .header('ratelimit-limit', most)
+      .header('ratelimit-remaining', Math.max(0, most - reads))
+      .header('ratelimit-reset', leftS)
+    return reads > most ? tooManyReads(most, leftS) : undefined
   }
-  await app.register(rateLimit, {
-    global: false,
-    enableDraftSpec: true,
-    timeWindow: WINDOW_MS,
-    store: Store,
-    errorResponseBuilder: (_request, { max, ttl }) => tooManyReads(max, Math.ceil(ttl / 1000)),
-  })
-  const limiter = (cost: number) => {
-    const options = {
-      max: (request: FastifyRequest) => request.caller.tier.readsPerMinute,
-      keyGenerator: (request: FastifyRequest) => request.caller.keyId,
-      cost,
-    }
-    return app.rateLimit(options)
-  }
-  const one = limiter(1)
-  const walk = limiter(WALK_READS)
   app.addHook('onRoute', (route) => {
     const isLimited = route.config?.limitReads
     if (!isLimited) return
     const before = route.onRequest === undefined ? [] : [route.onRequest].flat()
-    if (isLimited === true) route.onRequest = [...before, one]
-    else {
-      route.onRequest = [
-        ...before,
-        function limit(request, reply) {
-          return (isLimited(request) ? walk : one).call(app, request, reply)
-        },
-      ]
-    }
+    const costOf = (request: FastifyRequest) => (isLimited === true || !isLimited(request) ? 1 : WALK_READS)
+    route.onRequest = [...before, (request, reply, done) => done(limit(request, reply, costOf(request)))]
   })
 }

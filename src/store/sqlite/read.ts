@@ -1,5 +1,5 @@
 /** Reads jobs in SQLite as their accounts may see them. */
-import type { Expiry } from '../expiry.ts'
+import type { JobRecord } from '../../job/job-record.ts'
 import { ANY_SIZE, hasExpired, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
 import type { EndedJob, ReadJob } from '../store.ts'
@@ -7,16 +7,20 @@ import type { OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
 
 export const readOperations = {
+  /** Returns cells, of which `readJob` makes the job: they cost less to copy between threads. */
   read: read(
     (
       file: OpenFile,
       account: string,
       jobId: string,
-      expiry: Expiry,
-      maxBytes: number = ANY_SIZE,
-    ): ReadJob | null => {
+      nowMs: number,
+      retentionMs: number,
+      maxBytes: number,
+    ): ReadCells | null => {
       const row = file.prepare(READ).get(maxBytes, maxBytes, jobId, account)
-      return row && !hasExpired(row, expiry) ? readWithin(row, maxBytes) : null
+      if (row === undefined || hasExpired(row, { nowMs, retentionMs })) return null
+      const { status, createdAtMs, contentJson, errorJson, omittedBytes } = readWithin(row, maxBytes)
+      return [status, createdAtMs, contentJson, errorJson, omittedBytes]
     },
   ),
 
@@ -33,6 +37,20 @@ export const readOperations = {
     }
     return ended
   }),
+}
+
+/** A job of an account as it crosses from the storage thread. */
+export type ReadCells = readonly [
+  status: JobRecord['status'],
+  createdAtMs: number,
+  content: string | null,
+  error: string | null,
+  omittedBytes: number,
+]
+
+export function readJob(id: string, cells: ReadCells): ReadJob {
+  const [status, createdAtMs, contentJson, errorJson, omittedBytes] = cells
+  return { id, status, createdAtMs, contentJson, errorJson, omittedBytes }
 }
 
 /** SQLite knows the size of a text without reading it. */

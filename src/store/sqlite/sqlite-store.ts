@@ -7,12 +7,14 @@ import { attemptLine, recordCells } from '../callback-rows.ts'
 import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { Failed, GroupCommit } from '../group-commit.ts'
+import { ANY_SIZE } from '../job-rows.ts'
 import { type NewJob, type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store.ts'
 import type { NewJobCells } from './accept.ts'
 import { readBody, readDue } from './callbacks.ts'
 import { readClaimedJob } from './claim.ts'
 import type { Reply, Request, StartReport } from './messages.ts'
 import { type Args, type Call, methodsOf, type Name, operations, type Result } from './operations.ts'
+import { readJob } from './read.ts'
 import { ResponseIndex } from './response-index.ts'
 import { withSearches } from './searches.ts'
 import type { OutcomeCells } from './settle.ts'
@@ -186,6 +188,11 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
       if (typeof seq === 'string') return seq
       noteCached(settlement, seq)
       return 'settled'
+    },
+
+    read: async (account, jobId, { nowMs: atMs, retentionMs }, maxBytes = ANY_SIZE) => {
+      const cells = await thread.call('read', [account, jobId, atMs, retentionMs, maxBytes])
+      return cells && readJob(jobId, cells)
     },
 
     findResponse,
