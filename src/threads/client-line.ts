@@ -6,6 +6,12 @@
 import type { ClientRequest, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
+/**
+ * Requests of a connection that may wait for their response while more are read. Node stops to read only when responses pile up, and
+ * those of forwarded requests are written one after the other.
+ */
+const MAX_UNANSWERED = 64
+
 /** The lines of all connections. */
 export class ClientLines {
   readonly #lines = new WeakMap<Socket, ClientLine>()
@@ -30,10 +36,13 @@ export class ClientLine {
 
   constructor(socket: Socket) {
     this.#socket = socket
+    // Also called when the body of an earlier request is to be read.
+    socket.on('resume', () => this.#limit())
   }
 
   add(response: ServerResponse): void {
     this.#open.add(response)
+    this.#limit()
     response.once('close', () => this.#remove(response))
   }
 
@@ -56,7 +65,12 @@ export class ClientLine {
 
   #remove(response: ServerResponse): void {
     this.#open.delete(response)
+    if (this.#open.size === MAX_UNANSWERED) this.#socket.resume()
     if (this.#endings.length > 0) this.#next()
+  }
+
+  #limit(): void {
+    if (this.#open.size > MAX_UNANSWERED) this.#socket.pause()
   }
 
   #next(): void {
