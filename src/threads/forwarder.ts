@@ -31,6 +31,8 @@ const NOT_SENT_BACK_CLOSING: ReadonlySet<string> = new Set(
 )
 /** In HTTP/1.0 there is no 100 Continue (RFC 9110 §10.1.1). */
 const OF_OLD_CLIENTS: ReadonlySet<string> = new Set([...OF_CONNECTION, 'expect'])
+/** Without a body, Node sends these as they are. */
+const SENT_WITHOUT_LENGTH: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS', 'TRACE'])
 
 export interface ForwarderOptions {
   readonly lines: ClientLines
@@ -104,7 +106,10 @@ export class Forwarder {
   #agentOf(socket: Socket): Agent {
     let agent = this.#agents.get(socket)
     if (agent === undefined) {
-      agent = new TunnelAgent(() => this.#options.open(socket.remoteAddress ?? null))
+      // For requests that still wait when their client hangs up, the agent would open another tunnel, which nothing would close.
+      agent = new TunnelAgent(() =>
+        socket.destroyed ? null : this.#options.open(socket.remoteAddress ?? null),
+      )
       const used = agent
       socket.once('close', () => used.destroy())
       this.#agents.set(socket, agent)
@@ -115,24 +120,27 @@ export class Forwarder {
 
 /** Requests of one connection take turns, as they would without a tunnel. */
 class TunnelAgent extends Agent {
-  readonly #open: () => Duplex
+  readonly #open: () => Duplex | null
 
-  constructor(open: () => Duplex) {
+  /** @param open returns null if no further request is to be sent */
+  constructor(open: () => Duplex | null) {
     super({ keepAlive: true, maxSockets: 1 })
     this.#open = open
   }
 
-  override createConnection(): Duplex {
+  override createConnection(): Duplex | null {
     return this.#open()
   }
 }
 
 /** A client older than HTTP/1.1 need not name a host, and the tunnel speaks HTTP/1.1. */
-function headersOf({ httpVersion, rawHeaders }: IncomingMessage): string[] {
-  if (httpVersion === '1.1') return without(rawHeaders, OF_CONNECTION)
-  const headers = without(rawHeaders, OF_OLD_CLIENTS)
-  const isNamed = headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'host')
-  if (!isNamed) headers.push('host', 'localhost')
+function headersOf({ httpVersion, rawHeaders, headers: given, method = '' }: IncomingMessage): string[] {
+  const isOld = httpVersion !== '1.1'
+  const headers = without(rawHeaders, isOld ? OF_OLD_CLIENTS : OF_CONNECTION)
+  if (isOld && given.host === undefined) headers.push('host', 'localhost')
+  const hasBody = given['content-length'] !== undefined || given['transfer-encoding'] !== undefined
+  // Node would announce an empty body in chunks, which needs a content type.
+  if (!hasBody && !SENT_WITHOUT_LENGTH.has(method)) headers.push('content-length', '0')
   return headers
 }
 

@@ -13,17 +13,21 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void
 async function forwarding(
   t: TestContext,
   handler: Handler,
-): Promise<{ port: number; tunnels: () => number }> {
+): Promise<{ port: number; tunnels: () => number; openTunnels: () => number }> {
   const behind = createServer({ requireHostHeader: false }, handler)
   behind.on('checkContinue', handler)
   let opened = 0
+  const open = new Set<Tunnel>()
   const forwarder = new Forwarder({
     lines: new ClientLines(),
     open: (address) => {
       opened += 1
       const { port1, port2 } = new MessageChannel()
       behind.emit('connection', new Tunnel(port2, address))
-      return new Tunnel(port1, null)
+      const tunnel = new Tunnel(port1, null)
+      open.add(tunnel)
+      tunnel.once('close', () => open.delete(tunnel))
+      return tunnel
     },
     closes: () => false,
     onUnsendable: (socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'),
@@ -37,7 +41,8 @@ async function forwarding(
     front.close()
   })
   const address = front.address()
-  return { port: typeof address === 'object' ? (address?.port ?? 0) : 0, tunnels: () => opened }
+  const port = typeof address === 'object' ? (address?.port ?? 0) : 0
+  return { port, tunnels: () => opened, openTunnels: () => open.size }
 }
 
 test('bodies of megabytes arrive whole in both directions, and a client’s address with them', async (t) => {
@@ -150,4 +155,35 @@ test('a request that announces trailers is forwarded, though Node would not send
     if (/body|400/.test(text)) break
   }
   assert.match(text, /^HTTP\/1\.1 200 OK/)
+})
+
+test('no tunnel is left of a client that hangs up while requests wait for those before them', async (t) => {
+  const arrived = Promise.withResolvers<void>()
+  const closed = Promise.withResolvers<void>()
+  const { port, tunnels, openTunnels } = await forwarding(t, ({ socket }) => {
+    arrived.resolve()
+    socket.once('close', closed.resolve)
+  })
+  const socket = connect(port, '127.0.0.1')
+  socket.write('GET /stall HTTP/1.1\r\nhost: p\r\n\r\n'.repeat(3))
+  await arrived.promise
+  socket.destroy()
+  await closed.promise
+  assert.equal(tunnels(), 1)
+  assert.equal(openTunnels(), 0)
+})
+
+test('a POST without a body is not sent in chunks', async (t) => {
+  const { port } = await forwarding(t, ({ headers }, response) => {
+    response.end(`chunks: ${headers['transfer-encoding']}, length: ${headers['content-length']}.`)
+  })
+  const socket = connect(port, '127.0.0.1').setEncoding('utf8')
+  t.after(() => socket.destroy())
+  socket.write('POST / HTTP/1.1\r\nhost: p\r\n\r\n')
+  let text = ''
+  for await (const piece of socket) {
+    text += piece
+    if (text.endsWith('.')) break
+  }
+  assert.match(text, /chunks: undefined, length: 0\.$/)
 })
