@@ -15,22 +15,32 @@ export class BodyReader {
    * already that the main thread must decide.
    */
   read(request: IncomingMessage, done: (body: Buffer | null) => void): boolean {
+    // No event follows.
+    if (request.destroyed) {
+      done(null)
+      return true
+    }
     const length = Number(request.headers['content-length'])
     if (this.#arriving + length > this.#maxBytes) return false
     this.#arriving += length
-    const pieces: Buffer[] = []
+    let whole: Buffer | null = null
+    let received = 0
     const end = (body: Buffer | null): void => {
       request.off('data', onData).off('end', onEnd).off('close', onClose)
       this.#arriving -= length
       done(body)
     }
     const onData = (piece: Buffer): void => {
-      pieces.push(piece)
+      // The whole body in one piece, which Node allocated for it.
+      if (piece.length === length) whole = piece
+      else {
+        whole ??= Buffer.allocUnsafe(length)
+        // A copy, so that a body in many small pieces does not take more memory than one in a few large ones.
+        piece.copy(whole, received)
+      }
+      received += piece.length
     }
-    const onEnd = (): void => {
-      const [first] = pieces
-      end(pieces.length === 1 && first !== undefined ? first : Buffer.concat(pieces))
-    }
+    const onEnd = (): void => end(whole)
     const onClose = (): void => end(null)
     request.on('data', onData).on('end', onEnd).on('close', onClose)
     return true
