@@ -34,7 +34,9 @@ export interface Authentication {
    * key from an address that has sent too many of them.
    */
   get(key: string, address: string): Caller | null | Promise<Caller | null>
-  /** For how long what `get` has just returned may be relied on. */
+  /** The caller of a key that was valid when it was last looked up. Null for any other, which `get` decides: nothing is counted. */
+  find(key: string): Caller | null | Promise<Caller | null>
+  /** For how long what `find` has just returned may be relied on. */
   freshForMs(key: string): number
 }
 
@@ -95,6 +97,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       // A key that has just been looked up does not count again.
       return found instanceof Promise ? countUnknown(found, address) : found
     },
+    find: (key) => (cache.peek(key) ? cache.get(key) : null),
     freshForMs: (key) => cache.freshForMs(key),
   }
 }

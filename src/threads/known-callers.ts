@@ -33,18 +33,18 @@ export class KnownCallers {
   }
 
   /** The caller where it is known, else a promise; null for a key that may not be valid. */
-  get(key: string, address: string): KnownCaller | Promise<KnownCaller | null> {
+  get(key: string): KnownCaller | Promise<KnownCaller | null> {
     const known = this.#known.get(key)
     if (known && known.freshUntilMs > this.#options.steadyMs()) return known.caller
-    const asked = this.#asked.get(key) ?? this.#ask(key, address)
+    const asked = this.#asked.get(key) ?? this.#ask(key)
     this.#asked.set(key, asked)
     return asked
   }
 
-  async #ask(key: string, address: string): Promise<KnownCaller | null> {
+  async #ask(key: string): Promise<KnownCaller | null> {
     const { calls, tiers, steadyMs, maxKeys } = this.#options
     const askedMs = steadyMs()
-    const answer = await calls.authenticate(key, address)
+    const answer = await calls.authenticate(key)
     this.#asked.delete(key)
     if (answer[0] !== 'caller') return null
     const [, , keyId, account, tier, suspended, freshMs] = answer

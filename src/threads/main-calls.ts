@@ -34,9 +34,9 @@ export class MainCalls {
     resolve?.(answer)
   }
 
-  authenticate(key: string, address: string): Promise<Answer> {
+  authenticate(key: string): Promise<Answer> {
     const call = this.#next()
-    this.#port.send(['authenticate', call, key, address])
+    this.#port.send(['authenticate', call, key])
     return this.#answer(call)
   }
 

@@ -33,8 +33,8 @@ export type JobCells = readonly [
 ]
 
 export type ToMain =
-  /** Answered with `caller`, or `forward` for a key that is not valid. */
-  | readonly [kind: 'authenticate', call: number, key: string, address: string]
+  /** Answered with `caller`, or `forward` for a key that the HTTP server has not accepted yet. */
+  | readonly [kind: 'authenticate', call: number, key: string]
   /**
    * Creates the jobs, all or none. Answered with `accepted` once they are durable; with `ended` if `waitMs` is not null, which is for
    * one job: when it has ended, the time is over, or the server stops.

@@ -90,7 +90,7 @@ export class PlainRequests {
       account: null,
       jobIds: null,
     }
-    const caller = callers.get(key, from ?? '')
+    const caller = callers.get(key)
     if (caller instanceof Promise) void caller.then((found) => this.#answer(exchange, kind, found))
     else this.#answer(exchange, kind, caller)
   }

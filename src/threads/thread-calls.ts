@@ -81,7 +81,7 @@ export class ThreadCalls {
         void this.#read(call, message[2], message[3])
         return
       case 'authenticate':
-        void this.#authenticate(call, message[2], message[3])
+        void this.#authenticate(call, message[2])
         return
       case 'leave':
         this.#pending.get(call)?.leave()
@@ -91,10 +91,10 @@ export class ThreadCalls {
     }
   }
 
-  async #authenticate(call: number, key: string, address: string): Promise<void> {
+  async #authenticate(call: number, key: string): Promise<void> {
     const { authentication } = this.#options
     try {
-      const found = authentication.get(key, address)
+      const found = authentication.find(key)
       const caller = found instanceof Promise ? await found : found
       if (caller === null) throw new Error('the key is not valid')
       this.#callers.set(caller)

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
+import { makeKey } from '../../src/accounts/key.ts'
 import { reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
@@ -96,6 +97,16 @@ test('what comes before the end of a client’s requests, or before what is not 
   const one = await statusesOf(1)
   assert.deepEqual(one, ['200', '200 404', '200 400', '401 400', '404', '200'])
   assert.deepEqual(await statusesOf(2), one)
+})
+
+test('an unknown key counts once, although two threads look at it', async (t) => {
+  const { parley } = await start(t, THREADS, { limits: { unknown_keys_per_minute: 2 } })
+  const statuses: number[] = []
+  for (let sent = 0; sent < 4; sent++) {
+    statuses.push((await parley.post(MESSAGES, job(), makeKey())).status)
+  }
+  assert.deepEqual(statuses, [401, 401, 429, 429])
+  assert.match((await parley.get('/metrics')).text, /^parley_unknown_key_rejections_total 2$/m)
 })
 
 onEachStore(() => {
