@@ -30,9 +30,10 @@ export class Responder {
   ): void {
     const { response, id } = exchange
     const length = String(Buffer.byteLength(text))
+    if (this.#options.closes() && !headers.includes('close')) headers.push('connection', 'close')
+    // The caller chooses the ID, which may be any of the texts above.
     headers.unshift('x-request-id', id)
     headers.push('content-type', JSON_TYPE, 'content-length', length)
-    if (this.#options.closes() && !headers.includes('close')) headers.push('connection', 'close')
     response.writeHead(status, headers)
     if (text.length <= LARGE_ANSWER) {
       response.end(text)
