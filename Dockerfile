@@ -1,5 +1,5 @@
-# The image of Parley: docker build -t parley .   docs/install.md describes how to run it.
-# Debian's slim image, not Alpine: Node's official builds are for glibc; those for musl are unofficial and less tested.
+# The image of Parley. To build it: docker build -t parley .   docs/install.md explains how to run it.
+# Debian slim, not Alpine: Node's official builds are for glibc; builds for musl are unofficial and less tested.
 
 FROM node:26-slim AS build
 WORKDIR /build
@@ -7,21 +7,21 @@ COPY package.json package-lock.json ./
 COPY client/package.json client/
 COPY examples/package.json examples/
 COPY test/generators/package.json test/generators/
-# Without scripts: they fetch runtimes for the tests.
+# Without install scripts, which download runtimes for the tests.
 RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts/build.ts scripts/
 COPY client/src client/src
 COPY src src
 RUN node scripts/build.ts && chmod +x dist/src/main.js
-# The same packages that the tests run with, without those that only tests need.
+# The packages that the tests use, without development dependencies.
 RUN npm ci --omit=dev --ignore-scripts --workspaces=false
 
 FROM node:26-slim
 COPY --from=build /build/package.json /opt/parley/
 COPY --from=build /build/node_modules /opt/parley/node_modules
 COPY --from=build /build/dist /opt/parley/dist
-# The server's working directory: parley.config.json is looked for here, and ./data holds the database file and the admin token.
+# The working directory of the server: it reads parley.config.json here, and ./data contains the database file and the admin token.
 WORKDIR /parley
 RUN ln -s /opt/parley/dist/src/main.js /usr/local/bin/parley && mkdir data && chown node:node data
 USER node
@@ -30,7 +30,7 @@ ENV HOST=0.0.0.0 PORT=8080
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-# Running jobs have jobs.drain_seconds (20) to end, so allow more than Docker's default of 10: docker stop --time 30.
+# Running jobs get jobs.drain_seconds (20) to finish, so allow more than Docker's default of 10 s: docker stop --time 30.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["node", "--max-semi-space-size=64", "/opt/parley/dist/src/main.js"]
 CMD ["serve"]

@@ -13,8 +13,8 @@
  *     export PARLEY_CALLBACK_SECRET=$(npm run -s parley -- accounts secret default)
  *     npx node examples/express-callbacks.ts
  *
- * In a project of your own, copy this file and install express and parley-client (`npm pack --workspace client` makes the package). It runs
- * on Node 22.18 and newer if your package.json has "type": "module". On another machine, set PARLEY_URL, and CALLBACK_URL to an address of this
+ * In a project of your own, copy this file and install express and parley-client (`npm pack --workspace client` creates the package). It runs
+ * on Node 22.18 and newer if your package.json has "type": "module". On another machine, set PARLEY_URL, and set CALLBACK_URL to an address of this
  * program that the server can reach.
  */
 import type { AddressInfo } from 'node:net'
@@ -25,7 +25,7 @@ const RIVERS = ['Rhine', 'Nile', 'Amur']
 const secret = process.env.PARLEY_CALLBACK_SECRET ?? ''
 if (secret === '') throw new Error('PARLEY_CALLBACK_SECRET is not set')
 
-/** What each job carries and its callback returns, so that the receiver knows what an answer belongs to. */
+/** The payload that each job passes to its callback, so that the receiver knows which river the answer is about. */
 interface Payload {
   river: string
 }
@@ -35,7 +35,7 @@ const received = new Set<string>()
 const allReceived = Promise.withResolvers<void>()
 
 const app = express()
-// The signature covers the bytes as they arrived, so this route must not parse them: no express.json() before it.
+// The signature covers the unmodified bytes, so do not use express.json() before this route.
 app.post(
   '/callbacks',
   express.raw({ type: 'application/json', limit: '10mb' }),
@@ -44,7 +44,7 @@ app.post(
     try {
       callback = await webhooks.verify<string, Payload>(request.body, request.headers, secret)
     } catch (error) {
-      if (!(error instanceof WebhookVerificationError)) throw error // Express answers 500, and Parley retries
+      if (!(error instanceof WebhookVerificationError)) throw error // Express responds with 500, and Parley retries
       console.error('rejected:', error.message)
       response.status(401).send(error.message)
       return
@@ -64,7 +64,7 @@ function work(callback: RiverCallback): void {
   else console.log(`${river}: failed, ${callback.error.code}: ${callback.error.message}`)
 }
 
-// Listen before the batch is created: a fast job calls back at once.
+// Listen before creating the batch, because the callback of a fast job arrives immediately.
 const server = app.listen(Number(process.env.PORT ?? 9000), '127.0.0.1')
 await new Promise((resolve, reject) => server.once('listening', resolve).once('error', reject))
 const { port } = server.address() as AddressInfo

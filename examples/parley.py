@@ -1,5 +1,5 @@
 """
-Creates jobs, waits for one, cancels one, and verifies the callback of a third, with Python's standard library alone (3.9 or newer).
+Creates jobs, waits for one, cancels one, and verifies the callback of a third, using only Python's standard library (3.9 or newer).
 
 In a clone of Parley, allow callbacks to this machine and start the server, which prints an API key when it starts for the first time:
 
@@ -12,7 +12,7 @@ In a second terminal, in the same folder:
     export PARLEY_CALLBACK_SECRET=$(npm run -s parley -- accounts secret default)
     python3 examples/parley.py
 
-This file needs no other, so you can copy it anywhere. If the server is on another machine, set PARLEY_URL, and CALLBACK_URL to an address of
+This file is self-contained, so you can copy it anywhere. If the server is on another machine, set PARLEY_URL, and CALLBACK_URL to an address of
 this program that the server can reach.
 """
 
@@ -42,8 +42,8 @@ TRIES = 5
 
 def call(method, path="", body=None, idempotency_key=None):
     """
-    The `data` of the response. A request that failed for a while is sent again, no sooner than the server asks for. That is safe: reads
-    and cancels change nothing the second time, and a create with the same idempotency key returns the first job.
+    Returns the `data` of the response. Temporary failures are retried, respecting Retry-After. That is safe: repeated reads and cancels
+    change nothing, and a create with the same idempotency key returns the first job.
     """
     headers = {"x-api-key": KEY}
     if idempotency_key:
@@ -74,12 +74,12 @@ def text_job(content, **fields):
 
 
 def create_batch(jobs):
-    """The IDs of the jobs, in their order. Store the key with your work if the create must be safe across restarts of this program."""
+    """Returns the IDs of the jobs, in the same order. Store the key with your work if the create must be safe across restarts of this program."""
     return call("POST", "/batches", jobs, idempotency_key=str(uuid.uuid4()))["job_ids"]
 
 
 def wait(job_id):
-    """The job, once it has ended. Each read returns when the job ends, or after WAIT_S."""
+    """Returns the job once it has ended. Each read returns when the job ends, or after WAIT_S."""
     while True:
         job = call("GET", f"/{job_id}?wait={WAIT_S}")
         if job["status"] in ("completed", "failed"):
@@ -87,7 +87,7 @@ def wait(job_id):
 
 
 def verify(headers, body):
-    """Whether the request was signed with the secret, and within the last 5 minutes. `body` is the bytes as they arrived."""
+    """Returns whether the request was signed with the secret within the last 5 minutes. `body` must be the unmodified bytes."""
     webhook_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")
     signatures = headers.get("webhook-signature", "")
@@ -105,7 +105,7 @@ class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
         is_genuine = verify(self.headers, body)
-        # Respond first and work afterwards. The same callback can arrive more than once: webhook-id, the job ID, tells you.
+        # Respond first and work afterwards. The same callback can arrive more than once: recognize it by webhook-id, the job ID.
         self.send_response(204 if is_genuine else 401)
         self.end_headers()
         if is_genuine:
@@ -124,7 +124,7 @@ def main():
     callback = {"callback_url": callback_url, "callback_payload": {"order": 7}}
     first, slow, with_callback = create_batch([
         text_job("Name a river."),
-        # An instruction to the built-in simulator, and words that no earlier job had, so that its answer is not in the cache.
+        # An instruction for the built-in simulator, and unique words, so that its answer is not in the cache.
         text_job(f"[[delay 60s]] Take your time, {uuid.uuid4()}."),
         text_job("Name another river.", callback=callback),
     ])

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Creates jobs, waits for one, cancels one, and receives and verifies a callback, with curl and openssl alone.
+# Creates jobs, waits for one, cancels one, and receives and verifies a callback. It needs only curl and openssl.
 #
 # In a clone of Parley, start the server, which prints an API key when it starts for the first time:
 #
@@ -10,8 +10,8 @@
 #     export PARLEY_API_KEY=prl_…                     # the key that the server printed
 #     sh examples/parley.sh
 #
-# Callbacks: `sh parley.sh receive` answers one HTTP request that comes on standard input. A program that starts it for each connection makes a
-# receiver of it: inetd, systemd (Accept=yes), socat. Allow callbacks to this machine before the server starts:
+# Callbacks: `sh parley.sh receive` reads one HTTP request from standard input and responds to it. To receive callbacks, run it from a program that
+# starts it for each connection: inetd, systemd (Accept=yes) or socat. Allow callbacks to this machine before you start the server:
 #
 #     echo '{ "callbacks": { "allow_networks": ["127.0.0.0/8"] } }' > parley.config.json
 #
@@ -21,19 +21,19 @@
 #     systemd-socket-activate --accept --inetd -l 127.0.0.1:9000 -E PARLEY_CALLBACK_SECRET -E PATH sh examples/parley.sh receive
 #     socat TCP-LISTEN:9000,bind=127.0.0.1,reuseaddr,fork EXEC:'sh examples/parley.sh receive'
 #
-# Then the jobs of this script have a callback, too:
+# Then run this script again, with callbacks for its jobs:
 #
 #     PARLEY_CALLBACK_URL=http://127.0.0.1:9000/ sh examples/parley.sh
 #
-# This file needs no other, so you can copy it anywhere. Set PARLEY_URL if the server is on another machine.
+# This file is self-contained, so you can copy it anywhere. Set PARLEY_URL if the server is on another machine.
 set -euf
 
 messages=${PARLEY_URL:-http://127.0.0.1:8080}/api/v1/messages
 tolerance_s=300
 max_body_bytes=10485760
 
-# Prints the response. Failures that pass (429, 503, no connection) are retried, no sooner than the server asks for; others end the script.
-# The key is not in the arguments, which other users of this machine can list.
+# Prints the response. Temporary failures (429, 503, no connection) are retried, respecting Retry-After; other failures end the script.
+# The key is not passed as an argument, because other users of this machine can see arguments.
 call() {
   response=$(printf 'header = "x-api-key: %s"\n' "$PARLEY_API_KEY" |
     curl --config - --silent --show-error --fail-with-body --retry 4 --retry-connrefused --max-time 70 "$@") || {
@@ -47,7 +47,7 @@ call() {
 field() { grep -o "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d '"' -f 4; }
 
 # create CONTENT: prints the ID of a new job. The idempotency key makes it safe to retry: a repeated create returns the first job.
-# The content must not need escapes in JSON. jq can escape any: jq -n --arg content "$1" '{ role: "user", content: $content }'
+# The content must not contain characters that JSON escapes. jq can escape any content: jq -n --arg content "$1" '{ role: "user", content: $content }'
 create() {
   callback=${PARLEY_CALLBACK_URL:+", \"callback\": { \"callback_url\": \"$PARLEY_CALLBACK_URL\", \"callback_payload\": { \"order\": 7 } }"}
   created=$(call "$messages/batches" -H 'content-type: application/json' -H "idempotency-key: $(openssl rand -hex 16)" --data '[{
@@ -71,15 +71,15 @@ demo() {
   echo "created $id"
   job=$(wait_for "$id")
   echo "waited: $(printf %s "$job" | field status)"
-  # An instruction to the built-in simulator, and words that no earlier job had, so that its answer is not in the cache.
+  # The content has an instruction for the built-in simulator, and unique words, so that its answer is not in the cache.
   slow=$(create "[[delay 60s]] Take your time, $(openssl rand -hex 4).")
   echo "created $slow"
   job=$(call -X POST "$messages/$slow/cancel")
   echo "cancelled: $(printf %s "$job" | field status), $(printf %s "$job" | field code)"
 }
 
-# verify BODY_FILE ID TIMESTAMP SIGNATURES: whether the request was signed with the secret, and within the last 5 minutes.
-# The secret appears on the command line of openssl for a moment: run a receiver on a machine of your own.
+# verify BODY_FILE ID TIMESTAMP SIGNATURES: succeeds if the request was signed with the secret, within the last 5 minutes.
+# The secret appears on the command line of openssl for a moment: do not run a receiver on a machine that you share.
 verify() {
   key=$(printf %s "${PARLEY_CALLBACK_SECRET#whsec_}" | openssl base64 -d -A | od -An -v -tx1 | tr -d ' \n')
   case $3 in '' | *[!0-9]* | ????????????*) return 1 ;; esac
@@ -97,7 +97,7 @@ respond() {
   printf 'HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n' "$1"
 }
 
-# Reads one request from standard input and answers it on standard output. What it reports goes to standard error.
+# Reads one request from standard input and writes the response to standard output. Messages go to standard error.
 receive() {
   : "${PARLEY_CALLBACK_SECRET:?set it to what "parley accounts secret NAME" prints}"
   id='' timestamp='' signatures='' bytes=0
@@ -121,7 +121,7 @@ receive() {
   trap 'rm -f "$body"' EXIT
   head -c "$bytes" > "$body"
   if verify "$body" "$id" "$timestamp" "$signatures"; then
-    # Respond first and work afterwards. The same callback can arrive more than once: the job ID, which is also webhook-id, tells you.
+    # Respond first and work afterwards. The same callback can arrive more than once: recognize it by the job ID, which is also webhook-id.
     respond '204 No Content'
     echo "verified callback: job $(field job_id < "$body") $(field status < "$body")" >&2
   else

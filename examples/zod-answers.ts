@@ -1,5 +1,5 @@
 /**
- * Gets an answer in the form of a Zod schema, with its type.
+ * Requests an answer that matches a Zod schema, and gets it validated and typed.
  *
  * In a clone of Parley, start the server, which prints an API key when it starts for the first time:
  *
@@ -10,18 +10,18 @@
  *     npm run -s build --workspace client
  *     PARLEY_API_KEY=prl_… npx node examples/zod-answers.ts
  *
- * In a project of your own, copy this file and install zod and parley-client (`npm pack --workspace client` makes the package). It runs on
+ * In a project of your own, copy this file and install zod and parley-client (`npm pack --workspace client` creates the package). It runs on
  * Node 22.18 and newer if your package.json has "type": "module". Set PARLEY_URL if the server is on another machine.
  */
 import { JobFailedError, Parley, ResponseContentError } from 'parley-client'
 import * as z from 'zod'
 
-/** With strict objects, all properties required, a model server can hold the answer to the schema while it writes it. */
+/** If objects are strict and all properties are required, a model server can enforce the schema while it generates the answer. */
 const River = z.strictObject({
   name: z.string().min(1),
   lengthKm: z.number().positive().describe('the length in kilometres'),
   countries: z.array(z.string()).describe('the countries it flows through, from the source to the mouth'),
-  // The server checks the format of the date, and Zod makes a Date of the text.
+  // Parley checks the format of the date, and Zod converts the text to a Date.
   measured: z.iso.date().transform((text) => new Date(text)),
 })
 
@@ -41,7 +41,7 @@ try {
   )
   console.log(`measured in ${river.measured.getUTCFullYear()}`)
 } catch (error) {
-  // The job failed: the model did not give this form, even after one repair, or did not answer.
+  // The job failed: the model did not answer, or its answer did not match the schema, even after one repair.
   if (error instanceof JobFailedError) console.error(error.code, error.job.error.message)
   // The answer satisfies the JSON Schema, but breaks a rule that only Zod can check, such as a refinement.
   else if (error instanceof ResponseContentError) console.error(error.message)

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Two Parley nodes on one Postgres, with nginx in front of them. README.md beside this file says how to use it.
+# Starts two Parley nodes on one Postgres database, with nginx in front of them. README.md in this folder explains how to use it.
 #
 #     DATABASE_URL=postgres://localhost/parley sh start.sh
 #
 # DATABASE_URL  a Postgres database; the first node creates the tables
-# LISTEN        where nginx listens: an address and a port, or unix:/path (127.0.0.1:8080)
-# FOLDER        for sockets, logs and process IDs (the folder `run` beside this file)
+# LISTEN        where nginx listens: an address and a port, or unix:/path (default: 127.0.0.1:8080)
+# FOLDER        for sockets, logs and process IDs (default: the folder `run` next to this file)
 #
 # Ctrl-C, or SIGTERM to this script, stops nginx and both nodes.
 set -eu
@@ -13,12 +13,12 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 : "${DATABASE_URL:?set it to a Postgres database, such as postgres://localhost/parley}"
 mkdir -p "${FOLDER:-$here/run}"
-# Relative paths from here on: the path of a Unix socket may have about 100 characters only.
+# Relative paths from here on, because the path of a Unix socket is limited to about 100 characters.
 cd "${FOLDER:-$here/run}"
 
 clone=$here/../..
 node() {
-  # `exec`, so that the process ID is that of Parley.
+  # `exec`, so that the process ID is Parley's.
   if [ -e "$clone/src/main.ts" ]; then
     exec "$clone/node_modules/.bin/node" --max-semi-space-size=64 "$clone/src/main.ts" serve
   fi
@@ -35,7 +35,7 @@ start_node() {
   done
 }
 
-# nginx first, so that it gets its answers; then the nodes, which let running jobs end for up to jobs.drain_seconds.
+# nginx first; then the nodes, which wait up to jobs.drain_seconds for running jobs.
 stop() {
   trap '' INT TERM
   for name in nginx node-1 node-2; do
@@ -54,7 +54,7 @@ start_node node-2
 mkdir -p nginx-tmp
 listen=${LISTEN:-127.0.0.1:8080}
 sed "s|127.0.0.1:8080|$listen|" "$here/nginx.conf" > nginx.conf
-# Started by root, nginx would run as another user, who may not open the sockets of the nodes.
+# If root starts nginx, its workers would run as another user, who cannot open the sockets of the nodes.
 user=''
 [ "$(id -u)" != 0 ] || user='user root root;'
 nginx -p "$PWD/" -c nginx.conf -g "$user" &

@@ -39,13 +39,13 @@ test('two passwords, a file that holds none, and a password for SQLite are error
   const own = 'postgres://parley:secret@db/parley'
   assert.throws(
     () => withPassword(own, from(file), {}),
-    says(/^--from: has a password, and so has --from-password-file/),
+    says(/^--from: both this URL and --from-password-file contain a password/),
   )
   assert.throws(
     () => withPassword(own, from(), { FROM: 'x' }),
-    says(/^--from: has a password, and so has FROM\./),
+    says(/^--from: both this URL and FROM contain a password\./),
   )
-  assert.throws(() => withPassword(`${ADDRESS}&password=secret`, from(file), {}), says(/has a password/))
+  assert.throws(() => withPassword(`${ADDRESS}&password=secret`, from(file), {}), says(/contain a password/))
   assert.throws(() => withPassword(ADDRESS, from(empty), {}), says(/first line of .*empty is empty/))
   assert.throws(
     () => withPassword(ADDRESS, from(join(folder, 'none')), {}),

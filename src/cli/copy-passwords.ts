@@ -35,7 +35,9 @@ export function withPassword(
   const url = new URL(address)
   if (url.password !== '' || url.searchParams.has('password')) {
     const from = file === undefined ? variable : `${option}-password-file`
-    throw new CommandError(`${option}: has a password, and so has ${from}. Remove the one in the address.`)
+    throw new CommandError(
+      `${option}: both this URL and ${from} contain a password. Remove the one in the URL.`,
+    )
   }
   url.password = encodeURIComponent(password)
   return url.href

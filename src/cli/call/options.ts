@@ -40,7 +40,7 @@ Examples:
   parley jobs list --status failed
   parley jobs list --json | jq -r '.[].job_id'
 
-A page of 100 jobs costs ten reads of the tier's reads per minute; the command waits when they are used up.
+A page of 100 jobs counts as ten of the reads per minute that the tier allows. When they are used up, the command waits.
 ${EXIT_CODES_HELP}`
 
 export function addSend(command: Command, exit: (code: number) => void): void {

@@ -160,7 +160,7 @@ test('wrong: a JSON answer that is cut', async (t) => {
   const { wrong } = await checkCalls(t, (request, index) => script(request, index) ?? usual(request, index))
   assert.match(
     wrong,
-    /JSON answer was cut at a length limit \(12 output tokens\) -> raise the limit, .*max_tokens/,
+    /JSON answer was cut off at a length limit \(12 output tokens\) -> raise the limit, .*max_tokens/,
   )
 })
 
@@ -230,7 +230,7 @@ test('a server with one slot: two calls take twice as long', async (t) => {
   assert.equal(code, 0)
   assert.match(
     of('concurrency')?.says ?? '',
-    /calls one after the other, or slower: two concurrent calls take 2000 ms, one takes 1000 ms/,
+    /does not process calls concurrently: two concurrent calls take 2000 ms, one takes 1000 ms/,
   )
   assert.match(of('concurrency')?.fix ?? '', /upstreams\.own\.max_concurrency/)
 })

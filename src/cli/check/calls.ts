@@ -195,7 +195,7 @@ class TargetCheck {
     const text = reply.kind === 'answer' ? reply.text : ''
     const verdict = judgeAnswer(text, RESPONSE_FORMAT, { maxDepth: MAX_DEPTH, steps: CHECK_STEPS })
     if (verdict.kind === 'wrong' && reply.kind === 'answer' && reply.truncated) {
-      const says = `the JSON answer was cut at a length limit (${tokensOf(reply).output} output tokens)`
+      const says = `the JSON answer was cut off at a length limit (${tokensOf(reply).output} output tokens)`
       const fix = `raise the limit, which may be max_tokens in upstreams.${upstream}.body, or that of the server`
       return { ...this.#found('json', says), ok: false, fix }
     }
@@ -229,7 +229,7 @@ class TargetCheck {
     if (ms < Math.max(fastest * SERIAL_FACTOR, fastest + NOISE_MS)) {
       return this.#found('concurrency', `answers two concurrent calls (${times})`)
     }
-    const says = `answers calls one after the other, or slower: ${times}`
+    const says = `does not process calls concurrently: ${times}`
     const fix = `set ${concurrency} to the number of slots of the server, or give the server more slots`
     return { ...this.#found('concurrency', says), warns: true, fix }
   }
@@ -257,7 +257,7 @@ class TargetCheck {
     if (status === 404) return `set ${modelSetting} to a model of the server`
     if (status === 200)
       return `correct upstreams.${upstream}.base_url: this is not the format of chat completions`
-    return 'follow the message of the server, or look at its log'
+    return 'see the message of the server, or its log'
   }
 }
 

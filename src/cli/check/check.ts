@@ -63,8 +63,8 @@ function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
             ok: true,
             warns: true,
             about: 'configuration',
-            says: `accounts of tier ${name} may use no model`,
-            fix: `name models in tiers.${name}.models, or "all"`,
+            says: `accounts of tier ${name} cannot use any model`,
+            fix: `list models in tiers.${name}.models, or set it to "all"`,
           },
         ],
   )

@@ -47,7 +47,7 @@ const cases: readonly Case[] = [
     script: () => undefined,
     path: '/v1/chat/completions',
     wrong:
-      /ends in \/v1\/chat\/completions, which Parley adds itself -> end upstreams\.own\.base_url before that, with \/v1$/,
+      /ends in \/v1\/chat\/completions, but Parley appends the endpoint itself -> remove this, so that upstreams\.own\.base_url ends in \/v1$/,
   },
   {
     name: 'Ollama without /v1',
@@ -67,7 +67,7 @@ const cases: readonly Case[] = [
     name: 'a wrong path, where nothing better is found',
     script: () => reply.status(404),
     wrong:
-      /no chat completions at this path.* -> set upstreams\.own\.base_url to the address before \/chat\/completions/,
+      /no chat completions at this path.* -> set upstreams\.own\.base_url to the URL in the documentation of the server, without \/chat\/completions/,
   },
   {
     name: 'a web page instead of an API',
@@ -216,7 +216,7 @@ const cases: readonly Case[] = [
         ? (_request, response) =>
             response.end('{"object":"list","data":[{"id":"/models/tiny.gguf","owned_by":"llamacpp"}]}')
         : undefined,
-    notes: /does not list this model; it has \/models\/tiny\.gguf\. It answers for every name/,
+    notes: /does not list this model; it has \/models\/tiny\.gguf\. It accepts every model name/,
   },
 ]
 
@@ -276,7 +276,7 @@ test('wrong: http to a port that speaks TLS', async (t) => {
   const checked = await checkServer(t, { upstream: { base_url: `http://${at}/v1` } })
   assert.match(
     checked.wrong,
-    /speaks TLS, and the address begins with http -> begin upstreams\.own\.base_url with https:/,
+    /speaks TLS, but the URL begins with http: -> use https: in upstreams\.own\.base_url/,
   )
 })
 
@@ -299,14 +299,14 @@ test('wrong: http to a proxy that answers 400 on its port for TLS', async (t) =>
   const checked = await checkServer(t, { upstream: { base_url: `http://${at}/v1` } })
   assert.match(
     checked.wrong,
-    /speaks TLS, and the address begins with http -> begin upstreams\.own\.base_url with https:/,
+    /speaks TLS, but the URL begins with http: -> use https: in upstreams\.own\.base_url/,
   )
 })
 
 test('wrong: https to a port that speaks HTTP', async (t) => {
   const server = await started(t)
   const checked = await checkServer(t, { upstream: { base_url: server.baseUrl.replace('http:', 'https:') } })
-  assert.match(checked.wrong, /does not speak TLS, and the address begins with https -> begin .* with http:/)
+  assert.match(checked.wrong, /does not speak TLS, but the URL begins with https: -> use http: in /)
   assert.deepEqual(
     server.requests.map(({ headers }) => headers.authorization),
     [undefined],
@@ -328,7 +328,7 @@ test('wrong: https to a port that speaks HTTP and waits for the rest of a handsh
   })
   const base_url = `https://127.0.0.1:${await port(t, server)}/v1`
   const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: 2_000 })
-  assert.match(checked.wrong, /does not speak TLS, and the address begins with https -> begin .* with http:/)
+  assert.match(checked.wrong, /does not speak TLS, but the URL begins with https: -> use http: in /)
 })
 
 test('wrong: a certificate that is not trusted; right with ca_file', async (t) => {

@@ -41,8 +41,8 @@ export async function schemeDiagnosis(
   if (url.protocol === 'http:') {
     if (!(await speaksTls(url, options.timeoutMs))) return null
     return {
-      says: `cannot be reached: ${url.host} speaks TLS, and the address begins with http`,
-      fix: `begin ${baseUrl} with https:`,
+      says: `cannot be reached: ${url.host} speaks TLS, but the URL begins with http:`,
+      fix: `use https: in ${baseUrl}`,
     }
   }
   const plain = new URL(url)
@@ -55,8 +55,8 @@ export async function schemeDiagnosis(
   ])
   if (hasTls || answered.kind === 'failed') return null
   return {
-    says: `cannot be reached: ${url.host} does not speak TLS, and the address begins with https`,
-    fix: `begin ${baseUrl} with http:`,
+    says: `cannot be reached: ${url.host} does not speak TLS, but the URL begins with https:`,
+    fix: `use http: in ${baseUrl}`,
   }
 }
 
@@ -78,7 +78,7 @@ function ofFailure(
       }
     case 'protocol':
       return {
-        says: `cannot be reached: what listens on ${url.host} does not speak HTTP (${code})`,
+        says: `cannot be reached: the service on ${url.host} does not speak HTTP (${code})`,
         fix: `correct the port in ${baseUrl}`,
       }
     case 'tls':
@@ -127,7 +127,7 @@ function connectionDiagnosis(url: URL, code: string, baseUrl: string): Diagnosis
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') {
     return {
       says: `cannot be reached: no connection to ${url.host} (${code})`,
-      fix: `correct ${baseUrl}, or let this machine through the firewall`,
+      fix: `correct ${baseUrl}, or allow the connection in the firewall`,
     }
   }
   return {

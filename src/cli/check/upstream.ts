@@ -57,9 +57,12 @@ export async function checkUpstream(upstream: CheckedUpstream): Promise<Finding[
   )
   if (complete !== null) {
     const path = complete[0]
-    const fix = `end ${names.baseUrl} before that, with ${complete[1] || 'the host'}`
+    const fix = `remove this, so that ${names.baseUrl} ends in ${complete[1] || 'the host'}`
     return [
-      wrong(upstream, 'reachable', { says: `the address ends in ${path}, which Parley adds itself`, fix }),
+      wrong(upstream, 'reachable', {
+        says: `the URL ends in ${path}, but Parley appends the endpoint itself`,
+        fix,
+      }),
     ]
   }
   const { listed, trouble } = await reach(upstream, AGENT)
@@ -207,7 +210,7 @@ class UpstreamCheck {
     return this.#wrong(
       'reachable',
       `rejects GET /models (HTTP 400)${this.#quote(this.#listed)}`,
-      `follow the message of the server: a header may be missing in upstreams.${name}.headers, a parameter in upstreams.${name}.query, or ${names.baseUrl} is wrong`,
+      `see the message of the server: a header may be missing in upstreams.${name}.headers, a parameter in upstreams.${name}.query, or ${names.baseUrl} is wrong`,
     )
   }
 
@@ -225,7 +228,7 @@ class UpstreamCheck {
     const better = await this.#betterBase()
     const fix =
       better === null
-        ? `set ${names.baseUrl} to the address before /chat/completions in the documentation of the server; it often ends in /v1`
+        ? `set ${names.baseUrl} to the URL in the documentation of the server, without /chat/completions; it often ends in /v1`
         : `set ${names.baseUrl} to ${better}, where the server lists its models`
     return this.#wrong('reachable', says, fix)
   }
@@ -286,7 +289,7 @@ class UpstreamCheck {
     }
     const has = list === null || list.ids.length === 0 ? '' : `; it has ${someOf(list.ids)}`
     if (list?.ignoresNames) {
-      const says = `the server does not list this model${has}. It answers for every name`
+      const says = `the server does not list this model${has}. It accepts every model name`
       return { ok: true, warns: true, about, check: 'model', says }
     }
     const fix = `set ${setting} to a model of the server, or load this model there`

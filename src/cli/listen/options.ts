@@ -11,7 +11,7 @@ const MAX_RETRY_AFTER_S = 86_400
 const MAX_FAILURES = 1_000_000
 
 const HELP = `
-The secret that verifies callbacks comes from --secret, else from PARLEY_CALLBACK_SECRET, else it is the secret of
+Callbacks are verified with the secret in --secret or PARLEY_CALLBACK_SECRET. If neither is set, it is the secret of
 --account in the configured database. Without a secret, callbacks are printed as not verified.
 
 Callbacks that fail verification get a 401 response, all others 200. To see how failures are retried:

@@ -22,7 +22,7 @@ export function addServe(program: Command, exit: (code: number) => void): void {
     .addOption(
       new Option(
         '--threads <number>',
-        'threads that serve HTTP, or auto; beats the configuration file',
+        'threads that serve HTTP, or auto; overrides the configuration file',
       ).argParser(threadsOf),
     )
     .addHelpText(

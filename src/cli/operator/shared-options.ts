@@ -22,9 +22,10 @@ export function noScrub(): Option {
 }
 
 export const SCRUB_HELP = `
-Scrubbing removes deleted data from the disk as far as the database can. On SQLite it rewrites the whole file, which needs as much free disk space as the file takes, both next to the file and for temporary files (in SQLITE_TMPDIR, TMPDIR or /var/tmp).
-Writes wait meanwhile; if that takes longer than 5 s, a running server responds to new jobs with 503. On Postgres it vacuums the
-tables. Backups and log files are not changed. The audit log still shows what was deleted and by whom.`
+Scrubbing removes deleted data from the disk as far as the database can. On SQLite it rewrites the whole file, which needs
+as much free disk space as the file takes, both next to the file and for temporary files (in SQLITE_TMPDIR, TMPDIR or
+/var/tmp). Other writes wait until it has finished; after 5 s, a running server responds to new jobs with 503. On Postgres
+it vacuums the tables. Backups and log files are not changed. The audit log still shows what was deleted and by whom.`
 
 export function examples(...lines: readonly string[]): string {
   const title = lines.length === 1 ? 'Example' : 'Examples'

@@ -1,6 +1,6 @@
 /** Replaces a database file with a backup, and keeps the old file under another name. */
 import { chownSync, existsSync, linkSync, realpathSync, renameSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { basename, dirname } from 'node:path'
 import type { Restored, RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { holdsAnything, openReadOnly } from './database-summary.ts'
@@ -21,7 +21,7 @@ export async function restoreFile(backup: string, path: string, options: Restore
     if (realpathSync(backup) === place) throw new DatabaseProblem(`${backup} is the database itself.`)
     if (!options.force && holdsSomething(place)) {
       throw new DatabaseProblem(
-        `${path} holds accounts or jobs, or cannot be read. With --force the backup replaces it, and it is kept next to the backup under another name.`,
+        `${path} holds accounts or jobs, or cannot be read. With --force, the backup replaces it, and the old file is kept next to it as ${basename(place)}.replaced-TIME.`,
       )
     }
     const snapshot = await takeSnapshot(backup, place, options)
