@@ -3,6 +3,7 @@ import type { Server } from 'node:http'
 import { systemClock, wholeMs } from '../clock.ts'
 import type { ConnectionLimits } from '../http/load-shedding/connection-limits.ts'
 import { moduleURL } from '../module-url.ts'
+import { errorFields } from '../telemetry/log.ts'
 import { requestReporter } from '../telemetry/report-request.ts'
 import { HandoverServer } from '../threads/handover-server.ts'
 import { RequestThreads } from '../threads/request-threads.ts'
@@ -44,6 +45,10 @@ export async function createRequestThreads(parts: RequestThreadParts) {
     // The HTTP server meets the quota, too, and counts it.
     creator: createJobCreator(parts, () => {}),
     retentionMs: wholeMs(settings.jobs.retention_seconds),
+    onUnavailable: (error: Error) => {
+      metrics.databaseRejected()
+      log.error(errorFields(error), 'a request failed')
+    },
   }
   const requestThreads = new RequestThreads({
     threads,

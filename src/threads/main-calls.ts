@@ -7,7 +7,7 @@ import type { TurnPort } from './turn-port.ts'
 export type Answer = Extract<
   ToThread,
   readonly [
-    kind: 'forward' | 'caller' | 'accepted' | 'ended' | 'not ended' | 'record',
+    kind: 'forward' | 'caller' | 'accepted' | 'unavailable' | 'ended' | 'not ended' | 'record',
     call: number,
     ...rest: unknown[],
   ]

@@ -88,6 +88,8 @@ export type ToThread =
       freshMs: number,
     ]
   | readonly [kind: 'accepted', call: number]
+  /** The database could not store the jobs. It is not asked again for the same request: their execution may have begun already. */
+  | readonly [kind: 'unavailable', call: number]
   /** `counted`: the response counts towards the byte budget until the thread reports it `sent`. */
   | readonly [
       kind: 'ended',

@@ -7,6 +7,7 @@ import type { Clock } from '../clock.ts'
 import { wholeMs } from '../clock.ts'
 import { dataText, READ_AFTER_S } from '../http/envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from '../http/ignored-header.ts'
+import { unavailable } from '../http/load-shedding/unavailable.ts'
 import { requestId } from '../http/received-requests.ts'
 import {
   enqueuedMessage,
@@ -135,7 +136,7 @@ export class PlainRequests {
     if (answered[0] === 'not ended' && answered[2] === 'vanished') {
       return this.#createAgain(exchange, caller, body)
     }
-    exchange.jobIds = created.ids
+    if (answered[0] !== 'unavailable') exchange.jobIds = created.ids
     this.#sendCreated(exchange, created, answered)
   }
 
@@ -193,13 +194,19 @@ export class PlainRequests {
 
   #sendCreated(exchange: Exchange, { ids, createdAtMs, ignored }: Created, answer: Answer): void {
     const { responder, calls } = this.#options
-    const headers = ignored === null ? [] : [IGNORED_HEADER, ignored]
+    const headers = ignored === null || answer[0] === 'unavailable' ? [] : [IGNORED_HEADER, ignored]
     const [id = ''] = ids
     switch (answer[0]) {
       case 'accepted': {
         headers.push('retry-after', READ_AFTER_S)
         const text = dataText(enqueuedMessage(ids.length), JSON.stringify({ job_ids: ids }))
         responder.send(exchange, 202, headers, text)
+        break
+      }
+      case 'unavailable': {
+        const { status, message, details, retryAfterS } = unavailable()
+        headers.push('retry-after', String(retryAfterS))
+        responder.send(exchange, status, headers, JSON.stringify({ success: false, message, details }))
         break
       }
       case 'ended': {

@@ -12,7 +12,7 @@ import type { Job } from '../job/job.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
 import { type ByteBudget, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import { answerBytes, requestBytes, waitingRequestBytes } from '../sharing/job-bytes.ts'
-import type { Store } from '../store/store.ts'
+import { type Store, StoreUnavailable } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { JobCells, ToMain, ToThread } from './messages.ts'
 import type { TurnPort } from './turn-port.ts'
@@ -26,6 +26,8 @@ export interface ThreadCallsOptions {
   readonly bytes: Pick<ByteBudget, 'requests' | 'answers'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionMs: number
+  /** A create was rejected because the database could not store its jobs. */
+  readonly onUnavailable: (error: StoreUnavailable) => void
 }
 
 export type Call = Extract<
@@ -130,10 +132,15 @@ export class ThreadCalls {
       if (waitMs === null) this.#port.send(['accepted', call])
       else if (pending === null) this.#port.send(['not ended', call, 'timeout'])
       else this.#ended(call, account, await pending.ended)
-    } catch {
-      // Nothing was created. The HTTP server meets the same error, and reports it.
+    } catch (error) {
       pending?.leave()
-      this.#port.send(['forward', call])
+      if (error instanceof StoreUnavailable) {
+        this.#options.onUnavailable(error)
+        this.#port.send(['unavailable', call])
+      } else {
+        // Nothing was created. The HTTP server meets the same error, and reports it.
+        this.#port.send(['forward', call])
+      }
     } finally {
       this.#pending.delete(call)
       bytes.requests.release(account, held)

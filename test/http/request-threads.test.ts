@@ -4,6 +4,7 @@ import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { makeKey } from '../../src/accounts/key.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
@@ -107,6 +108,21 @@ test('an unknown key counts once, although two threads look at it', async (t) =>
   }
   assert.deepEqual(statuses, [401, 401, 429, 429])
   assert.match((await parley.get('/metrics')).text, /^parley_unknown_key_rejections_total 2$/m)
+})
+
+test('a create that the database cannot store is rejected, and not tried again', async (t) => {
+  const { parley } = await start(t, THREADS)
+  const key = await parley.key()
+  assert.equal((await parley.post(MESSAGES, job(), key)).status, 200)
+  let tried = 0
+  const accept = () => {
+    tried += 1
+    return Promise.reject(new StoreUnavailable('down'))
+  }
+  Object.assign(parley.store, { accept, acceptEnded: accept })
+  const { status, headers, body } = await parley.post(BATCHES, [job()], key)
+  assert.deepEqual([status, headers.get('retry-after'), tried], [503, '1', 1])
+  assert.equal(body.message, 'Service temporarily unavailable.')
 })
 
 onEachStore(() => {
