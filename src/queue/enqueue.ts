@@ -70,6 +70,7 @@ export class Enqueuer {
   ): Promise<Accepted> {
     const { store, worker } = this.#options
     let unused = slots
+    const call = slots > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
     try {
       const accepted = await store.accept(this.#acceptanceOf(jobs, slots, idempotency, awaited))
       if (accepted.kind !== 'accepted') return accepted
@@ -80,6 +81,7 @@ export class Enqueuer {
       if (slots < jobs.length) worker?.queued(jobs.slice(slots))
       return accepted
     } finally {
+      worker?.assigningCalls.end(call)
       if (unused > 0) worker?.free(jobs.slice(0, unused))
     }
   }

@@ -6,6 +6,7 @@ import { freshDatabase } from '../../test/postgres/database.ts'
 import { acceptance, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import type { Claim } from '../store/node-store.ts'
+import { AssigningCalls } from './assigning-calls.ts'
 import { NodeLease } from './node-lease.ts'
 
 const LEASE_MS = 30_000
@@ -17,6 +18,7 @@ class FakeWorker {
   held: Claim[] = []
   readonly lost: Claim[] = []
   woken = 0
+  readonly assigningCalls = new AssigningCalls()
   claims = () => this.held
   holds = ({ jobId, attempt }: Claim) =>
     this.held.some((claim) => claim.jobId === jobId && claim.attempt === attempt)
@@ -251,6 +253,18 @@ test('a job that only the database gives to this node is released at the second 
   const [claimed] = (await store.claim('node-b', 5, now.ms)).jobs
   assert.deepEqual([claimed?.id, claimed?.attempt, claimed?.crashCount], [job.id, 2, 0])
   assert.equal(worker.woken, 1)
+})
+
+test('a job that only the database gives to this node is kept while the create that assigned it has no response', async (t) => {
+  const { store, worker, pass } = await start(t)
+  const call = worker.assigningCalls.begin()
+  const job = newJob()
+  await store.accept(acceptance([job], { handedOff: true }))
+  await pass(LEASE_MS * 2)
+  assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: job.id, attempt: 1 }])
+  worker.assigningCalls.end(call)
+  await pass(LEASE_MS / 3)
+  assert.deepEqual(await store.claimsOf('node-a'), [])
 })
 
 test('the lease ends with the node, unless the node still holds a job', async (t) => {

@@ -8,6 +8,7 @@ import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Claim, NodeStore } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
+import type { AssigningCalls } from './assigning-calls.ts'
 
 /** How often per lease duration node and database compare the jobs of the node. */
 const COMPARISONS = 3
@@ -30,6 +31,7 @@ export interface JobHolder {
   lose(claim: Claim): unknown
   /** Jobs may have been queued. */
   wake(): void
+  readonly assigningCalls: Pick<AssigningCalls, 'latest' | 'haveEnded'>
 }
 
 /** What renews the lease. */
@@ -75,6 +77,8 @@ export class NodeLease {
   #inTouchSinceMs = Number.POSITIVE_INFINITY
   /** Jobs that this node held according to the database at the last comparison, but not according to the worker. */
   #strays: readonly Claim[] = []
+  /** The latest call by then that may have assigned them. */
+  #strayCall = 0
 
   constructor(options: NodeLeaseOptions) {
     const { clock, leaseMs, events } = options
@@ -163,12 +167,15 @@ export class NodeLease {
 
   /**
    * Releases jobs that this node holds according to the database, but not according to the worker, twice in a row: the
-   * response to their claim or release was lost. If seen only once, such a job may still be on its way here.
+   * response to their claim or release was lost. If seen only once, such a job may still be on its way here; and however often
+   * it is seen, it may be as long as a call that may have assigned it has no response.
    */
   async #releaseStrays(held: readonly Claim[]): Promise<void> {
     const { store, worker, node } = this.#options
+    if (!worker.assigningCalls.haveEnded(this.#strayCall)) return
     const before = new Set(this.#strays.map(keyOf))
     this.#strays = held.filter((claim) => !worker.holds(claim))
+    this.#strayCall = worker.assigningCalls.latest
     const twice = this.#strays.filter((claim) => before.has(keyOf(claim)))
     if (twice.length === 0) return
     await store.release(node, twice)

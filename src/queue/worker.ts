@@ -10,6 +10,7 @@ import { type Claimed, type Store, StoreUnavailable } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
+import { AssigningCalls } from './assigning-calls.ts'
 import { Capacity } from './capacity.ts'
 import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
 import type { ExecuteJob } from './execute.ts'
@@ -48,6 +49,7 @@ export interface WorkerOptions {
 }
 
 export class Worker {
+  readonly assigningCalls = new AssigningCalls()
   readonly #options: WorkerOptions
   readonly #settleOptions: SettleOptions
   readonly #capacity: Capacity
@@ -284,17 +286,20 @@ export class Worker {
     for (let claim: PlannedClaim | null = first; claim !== null; claim = this.#nextClaim()) {
       this.#capacity.beginClaim(claim.limit)
       const [{ wakeUps }, { wakeUps: ofLimited }] = [this.#plan, this.#limited]
+      const call = this.assigningCalls.begin()
       const claimed = await this.#claim(claim)
       this.#capacity.endClaim(claim.limit)
-      if (claimed === null) continue
-      for (const job of claimed.jobs) {
+      const jobs = claimed?.jobs ?? []
+      for (const job of jobs) {
         this.#capacity.take(job, claim.fromReserve)
         this.#limited.started(job)
       }
       const { ofRoute } = claim.bounds
-      if (ofRoute === undefined) this.#plan.learn(claim, claimed, wakeUps)
-      else this.#limited.learn(claim, ofRoute, claimed, ofLimited)
-      for (const job of claimed.jobs) void this.execute(new HeldJob(job, 'stored'))
+      if (claimed !== null && ofRoute === undefined) this.#plan.learn(claim, claimed, wakeUps)
+      else if (claimed !== null && ofRoute !== undefined)
+        this.#limited.learn(claim, ofRoute, claimed, ofLimited)
+      for (const job of jobs) void this.execute(new HeldJob(job, 'stored'))
+      this.assigningCalls.end(call)
     }
     this.#claiming = false
     this.#capacityFreed()
