@@ -40,92 +40,92 @@ async function connectionsOf(parley: Parley): Promise<number[]> {
 const headersOf = ({ headers }: Answer) =>
   Object.fromEntries([...headers].filter(([name]) => !VOLATILE.includes(name)).toSorted())
 
-test('requests of every kind get the same answers from one thread and from several', async (t) => {
-  const answersOf = async (threads: number): Promise<unknown[]> => {
-    const { parley } = await start(t, threads)
-    const key = await parley.key('user_go')
-    const schema = { type: 'object', properties: { a: { type: 'string', default: 'x' } } }
-    const withSchema = job({ response_format: { format: 'json', schema } })
-    const long = job({ messages: [{ role: 'user', content: 'long '.repeat(20_000) }] })
-    const answers = [
-      await parley.post(MESSAGES, job(), key),
-      await parley.post(MESSAGES, job(), key),
-      await parley.post(MESSAGES, withSchema, key),
-      await parley.post(MESSAGES, long, key),
-      await parley.post(MESSAGES, job(), key, { 'idempotency-key': 'one' }),
-      await parley.post(MESSAGES, job(), key, { 'content-type': 'text/plain' }),
-      await parley.post(MESSAGES, '{"model":', key),
-      await parley.post(MESSAGES, job({ model: 'none' }), key),
-      await parley.post(MESSAGES, job({ timeout: -1 }), key),
-      await parley.post(MESSAGES, job(), 'prl_unknown'),
-      await parley.post(MESSAGES, job()),
-      await parley.post(BATCHES, [], key),
-      await parley.post(BATCHES, [job(), job({ messages: [] })], key),
-      await parley.get('/api/v1/nothing', key),
-      await parley.get(`${MESSAGES}/01a20364-ea83-7000-97f0-c24ab429e057`, key),
-      await parley.request(MESSAGES, { method: 'DELETE', headers: { 'x-api-key': key } }),
-      await parley.request(MESSAGES, { method: 'OPTIONS', headers: { origin: 'https://a.example' } }),
-      await parley.get('/healthz'),
-    ]
-    const batch = await parley.post(BATCHES, [job(), job()], key)
-    const [jobId] = batch.body.data.job_ids
-    answers.push(batch, await parley.get(`${MESSAGES}/${jobId}?wait=60`, key))
-    answers.push(await parley.get(`${MESSAGES}/${jobId}`, key))
-    return answers.map((answer) => ({
-      status: answer.status,
-      headers: headersOf(answer),
-      text: answer.text.replaceAll(ID, 'ID').replace(/"created_at":\d+/, ''),
-    }))
-  }
-  const [one, several] = await Promise.all([answersOf(1), answersOf(2)])
-  assert.deepEqual(several, one)
-})
-
-test('what comes before the end of a client’s requests, or before what is not HTTP, is answered as by one thread', async (t) => {
-  const ask = (path: string) => `GET ${path} HTTP/1.1\r\nhost: p\r\n\r\n`
-  const said = [
-    ask('/healthz'),
-    ask('/healthz') + ask('/api/v1/nothing'),
-    `${ask('/healthz')}NOT HTTP\r\n\r\n`,
-    'POST /api/v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 5\r\n\r\n{',
-    'POST / HTTP/1.1\r\nhost: p\r\ntrailer: digest\r\ncontent-length: 2\r\n\r\n{}',
-    'GET /healthz HTTP/1.0\r\nexpect: 100-continue\r\n\r\n',
-  ]
-  const statusesOf = async (threads: number) => {
-    const { parley } = await start(t, threads)
-    return Promise.all(said.map((text) => statusesAfter(parley, text)))
-  }
-  const one = await statusesOf(1)
-  assert.deepEqual(one, ['200', '200 404', '200 400', '401 400', '404', '200'])
-  assert.deepEqual(await statusesOf(2), one)
-})
-
-test('an unknown key counts once, although two threads look at it', async (t) => {
-  const { parley } = await start(t, THREADS, { limits: { unknown_keys_per_minute: 2 } })
-  const statuses: number[] = []
-  for (let sent = 0; sent < 4; sent++) {
-    statuses.push((await parley.post(MESSAGES, job(), makeKey())).status)
-  }
-  assert.deepEqual(statuses, [401, 401, 429, 429])
-  assert.match((await parley.get('/metrics')).text, /^parley_unknown_key_rejections_total 2$/m)
-})
-
-test('a create that the database cannot store is rejected, and not tried again', async (t) => {
-  const { parley } = await start(t, THREADS)
-  const key = await parley.key()
-  assert.equal((await parley.post(MESSAGES, job(), key)).status, 200)
-  let tried = 0
-  const accept = () => {
-    tried += 1
-    return Promise.reject(new StoreUnavailable('down'))
-  }
-  Object.assign(parley.store, { accept, acceptEnded: accept })
-  const { status, headers, body } = await parley.post(BATCHES, [job()], key)
-  assert.deepEqual([status, headers.get('retry-after'), tried], [503, '1', 1])
-  assert.equal(body.message, 'Service temporarily unavailable.')
-})
-
 onEachStore(() => {
+  test('requests of every kind get the same answers from one thread and from several', async (t) => {
+    const answersOf = async (threads: number): Promise<unknown[]> => {
+      const { parley } = await start(t, threads)
+      const key = await parley.key('user_go')
+      const schema = { type: 'object', properties: { a: { type: 'string', default: 'x' } } }
+      const withSchema = job({ response_format: { format: 'json', schema } })
+      const long = job({ messages: [{ role: 'user', content: 'long '.repeat(20_000) }] })
+      const answers = [
+        await parley.post(MESSAGES, job(), key),
+        await parley.post(MESSAGES, job(), key),
+        await parley.post(MESSAGES, withSchema, key),
+        await parley.post(MESSAGES, long, key),
+        await parley.post(MESSAGES, job(), key, { 'idempotency-key': 'one' }),
+        await parley.post(MESSAGES, job(), key, { 'content-type': 'text/plain' }),
+        await parley.post(MESSAGES, '{"model":', key),
+        await parley.post(MESSAGES, job({ model: 'none' }), key),
+        await parley.post(MESSAGES, job({ timeout: -1 }), key),
+        await parley.post(MESSAGES, job(), 'prl_unknown'),
+        await parley.post(MESSAGES, job()),
+        await parley.post(BATCHES, [], key),
+        await parley.post(BATCHES, [job(), job({ messages: [] })], key),
+        await parley.get('/api/v1/nothing', key),
+        await parley.get(`${MESSAGES}/01a20364-ea83-7000-97f0-c24ab429e057`, key),
+        await parley.request(MESSAGES, { method: 'DELETE', headers: { 'x-api-key': key } }),
+        await parley.request(MESSAGES, { method: 'OPTIONS', headers: { origin: 'https://a.example' } }),
+        await parley.get('/healthz'),
+      ]
+      const batch = await parley.post(BATCHES, [job(), job()], key)
+      const [jobId] = batch.body.data.job_ids
+      answers.push(batch, await parley.get(`${MESSAGES}/${jobId}?wait=60`, key))
+      answers.push(await parley.get(`${MESSAGES}/${jobId}`, key))
+      return answers.map((answer) => ({
+        status: answer.status,
+        headers: headersOf(answer),
+        text: answer.text.replaceAll(ID, 'ID').replace(/"created_at":\d+/, ''),
+      }))
+    }
+    const [one, several] = await Promise.all([answersOf(1), answersOf(2)])
+    assert.deepEqual(several, one)
+  })
+
+  test('what comes before the end of a client’s requests, or before what is not HTTP, is answered as by one thread', async (t) => {
+    const ask = (path: string) => `GET ${path} HTTP/1.1\r\nhost: p\r\n\r\n`
+    const said = [
+      ask('/healthz'),
+      ask('/healthz') + ask('/api/v1/nothing'),
+      `${ask('/healthz')}NOT HTTP\r\n\r\n`,
+      'POST /api/v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 5\r\n\r\n{',
+      'POST / HTTP/1.1\r\nhost: p\r\ntrailer: digest\r\ncontent-length: 2\r\n\r\n{}',
+      'GET /healthz HTTP/1.0\r\nexpect: 100-continue\r\n\r\n',
+    ]
+    const statusesOf = async (threads: number) => {
+      const { parley } = await start(t, threads)
+      return Promise.all(said.map((text) => statusesAfter(parley, text)))
+    }
+    const one = await statusesOf(1)
+    assert.deepEqual(one, ['200', '200 404', '200 400', '401 400', '404', '200'])
+    assert.deepEqual(await statusesOf(2), one)
+  })
+
+  test('an unknown key counts once, although two threads look at it', async (t) => {
+    const { parley } = await start(t, THREADS, { limits: { unknown_keys_per_minute: 2 } })
+    const statuses: number[] = []
+    for (let sent = 0; sent < 4; sent++) {
+      statuses.push((await parley.post(MESSAGES, job(), makeKey())).status)
+    }
+    assert.deepEqual(statuses, [401, 401, 429, 429])
+    assert.match((await parley.get('/metrics')).text, /^parley_unknown_key_rejections_total 2$/m)
+  })
+
+  test('a create that the database cannot store is rejected, and not tried again', async (t) => {
+    const { parley } = await start(t, THREADS)
+    const key = await parley.key()
+    assert.equal((await parley.post(MESSAGES, job(), key)).status, 200)
+    let tried = 0
+    const accept = () => {
+      tried += 1
+      return Promise.reject(new StoreUnavailable('down'))
+    }
+    Object.assign(parley.store, { accept, acceptEnded: accept })
+    const { status, headers, body } = await parley.post(BATCHES, [job()], key)
+    assert.deepEqual([status, headers.get('retry-after'), tried], [503, '1', 1])
+    assert.equal(body.message, 'Service temporarily unavailable.')
+  })
+
   test('the process has one set of limits, and a stop answers who waits on every thread', async (t) => {
     const { parley, models } = await start(t, THREADS, {
       tiers: { user_go: { max_open_jobs: 5, reads_per_minute: 7 } },
@@ -155,40 +155,40 @@ onEachStore(() => {
     assert.equal(closing.length, 3)
     await stopped
   })
-})
 
-test('connections are spread over the threads, and again after most of some threads were closed', async (t) => {
-  const { parley } = await start(t, THREADS)
-  const ask = 'GET /healthz HTTP/1.1\r\nhost: p\r\n\r\n'
-  const open = async () => {
-    const line = openLine(parley)
-    line.send(ask)
-    await line.until(/"status":"alive"/)
-    return line
-  }
-  const lines: Awaited<ReturnType<typeof open>>[] = []
-  for (let opened = 0; opened < 8; opened++) lines.push(await open())
-  assert.deepEqual(await connectionsOf(parley), [3, 3, 3], 'with the connection that asks')
-
-  // Every third one was given to the first thread; the others hang up.
-  const left = lines.filter((_, at) => at % THREADS === 0)
-  for (const [at, line] of lines.entries()) if (at % THREADS !== 0) line.hangUp()
-  let isEven = false
-  // A client opens a connection again where a response has closed it, as HTTP clients do.
-  const keptOpen = left.map(async (first) => {
-    for (let line = first; !t.signal.aborted && !isEven; ) {
+  test('connections are spread over the threads, and again after most of some threads were closed', async (t) => {
+    const { parley } = await start(t, THREADS)
+    const ask = 'GET /healthz HTTP/1.1\r\nhost: p\r\n\r\n'
+    const open = async () => {
+      const line = openLine(parley)
       line.send(ask)
-      const isClosed = await Promise.race([line.closed.then(() => true), setTimeout(REST_MS, false)])
-      if (isClosed) line = await open()
+      await line.until(/"status":"alive"/)
+      return line
     }
+    const lines: Awaited<ReturnType<typeof open>>[] = []
+    for (let opened = 0; opened < 8; opened++) lines.push(await open())
+    assert.deepEqual(await connectionsOf(parley), [3, 3, 3], 'with the connection that asks')
+
+    // Every third one was given to the first thread; the others hang up.
+    const left = lines.filter((_, at) => at % THREADS === 0)
+    for (const [at, line] of lines.entries()) if (at % THREADS !== 0) line.hangUp()
+    let isEven = false
+    // A client opens a connection again where a response has closed it, as HTTP clients do.
+    const keptOpen = left.map(async (first) => {
+      for (let line = first; !t.signal.aborted && !isEven; ) {
+        line.send(ask)
+        const isClosed = await Promise.race([line.closed.then(() => true), setTimeout(REST_MS, false)])
+        if (isClosed) line = await open()
+      }
+    })
+    const counts = await eventually(
+      () => connectionsOf(parley),
+      (open) => open.reduce((sum, count) => sum + count, 0) === 4 && Math.max(...open) === 2,
+    )
+    isEven = true
+    assert.deepEqual(counts.toSorted(), [1, 1, 2], 'with the connection that asks')
+    await Promise.all(keptOpen)
   })
-  const counts = await eventually(
-    () => connectionsOf(parley),
-    (open) => open.reduce((sum, count) => sum + count, 0) === 4 && Math.max(...open) === 2,
-  )
-  isEven = true
-  assert.deepEqual(counts.toSorted(), [1, 1, 2], 'with the connection that asks')
-  await Promise.all(keptOpen)
 })
 
 /** Sends this, and that nothing more comes; resolves with the statuses of the answers. */
