@@ -16,6 +16,13 @@ const CALLS = 120
 const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
 const isSlow = (request: Received) => said(request).startsWith('slow')
 
+interface SceneOptions {
+  readonly databaseUrl?: string
+  readonly maxConcurrency?: number
+  /** Request threads; the default of the tests if absent. */
+  readonly threads?: number
+}
+
 interface Scene {
   readonly models: ModelServerForTests
   readonly server: Server
@@ -25,8 +32,15 @@ interface Scene {
   readonly single: Caller
 }
 
+/** The default, and as many as on a machine with 4 cores. */
+const THREADS = [1, 3]
+const withThreads = (threads: number): string => (threads === 1 ? '' : `, ${threads} request threads`)
+
 /** A server with two accounts, and a model server that holds back its answers to slow requests. */
-async function scene(t: TestContext, databaseUrl?: string, maxConcurrency = 1000): Promise<Scene> {
+async function scene(
+  t: TestContext,
+  { databaseUrl, maxConcurrency = 1000, threads }: SceneOptions,
+): Promise<Scene> {
   const models = await startModelServer({
     script: (request) => (isSlow(request) ? reply.stall() : undefined),
   })
@@ -34,6 +48,7 @@ async function scene(t: TestContext, databaseUrl?: string, maxConcurrency = 1000
   const place = await installation(t, {
     upstream: models.baseUrl,
     settings: {
+      ...(threads !== undefined && { threads }),
       upstreams: { openai: { api_key_env: null, max_concurrency: maxConcurrency } },
       tiers: { user_free: { max_batch_jobs: BATCH } },
       jobs: { drain_seconds: 0.1 },
@@ -71,8 +86,8 @@ async function timed(caller: Caller, content: string): Promise<number> {
   return performance.now() - startedMs
 }
 
-async function startsAtOnce(t: TestContext, databaseUrl?: string): Promise<void> {
-  const { models, many, single } = await scene(t, databaseUrl)
+async function startsAtOnce(t: TestContext, options: SceneOptions): Promise<void> {
+  const { models, many, single } = await scene(t, options)
   await timed(single, 'first')
   const idleMs = [await timed(single, 'idle 1'), await timed(single, 'idle 2'), await timed(single, 'idle 3')]
   await createSlow(many, SLOW_JOBS)
@@ -84,18 +99,29 @@ async function startsAtOnce(t: TestContext, databaseUrl?: string): Promise<void>
   assert.equal(models.requests.filter(isSlow).length, slots - slots / 16, 'the reserve stays free')
 }
 
-test(`${SLOW_JOBS} slow jobs of an account leave slots for others (SQLite)`, { timeout }, async (t) => {
-  await startsAtOnce(t)
-})
+for (const threads of THREADS) {
+  const given = threads === 1 ? {} : { threads }
+  test(
+    `${SLOW_JOBS} slow jobs of an account leave slots for others (SQLite${withThreads(threads)})`,
+    {
+      timeout: threads * timeout,
+    },
+    (t) => startsAtOnce(t, given),
+  )
 
-test(`${SLOW_JOBS} slow jobs of an account leave slots for others (Postgres)`, { timeout }, async (t) => {
-  await startsAtOnce(t, await freshRealDatabase(t))
-})
+  test(
+    `${SLOW_JOBS} slow jobs of an account leave slots for others (Postgres${withThreads(threads)})`,
+    {
+      timeout: threads * timeout,
+    },
+    async (t) => startsAtOnce(t, { ...given, databaseUrl: await freshRealDatabase(t) }),
+  )
+}
 
 test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account comes next when a running one ends`, {
   timeout,
 }, async (t) => {
-  const { models, many, single } = await scene(t, undefined, SLOTS)
+  const { models, many, single } = await scene(t, { maxConcurrency: SLOTS })
   await createSlow(many, CALLS)
   await models.received(SLOTS)
   const created = single.single('single', { timeout: 30 })
