@@ -1,5 +1,7 @@
 /** Bringing the schema up to date beside nodes of the first version, which continue working. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
@@ -164,4 +166,23 @@ test('a table that another program locks for long is not waited for, and the nex
   const { store } = await openNode(url)
   t.after(() => store.close())
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
+})
+
+test('a connection that breaks during a migration is named as the cause', async (t) => {
+  // Greets as Postgres does: the password is accepted, and the server is ready for a query.
+  const greeting = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49])
+  const server = createServer((socket) => {
+    socket.once('data', () => {
+      socket.write(greeting)
+      socket.once('data', () => socket.destroy())
+    })
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.after(() => server.close())
+  const { port } = server.address() as AddressInfo
+  await assert.rejects(migratePostgres(`postgres://somebody@127.0.0.1:${port}/any`), (error) => {
+    assert.ok(error instanceof DatabaseProblem)
+    assert.match(error.message, /Connection terminated unexpectedly/)
+    return true
+  })
 })
