@@ -53,7 +53,7 @@ async function applyNext(client: pg.Client, patience: Patience): Promise<boolean
     try {
       return await tryNext(client, patience.lockMs)
     } catch (error) {
-      // Fails if the connection broke, and then the first error says why.
+      // Fails if the connection broke, and the first error has the cause.
       await client.query('rollback').catch(() => {})
       if (!IN_THE_WAY.includes((error as { code?: string }).code ?? '')) throw error
       if (tried === patience.tries) {
