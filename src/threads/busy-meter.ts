@@ -1,7 +1,7 @@
 /** How busy an event loop is. */
 import type { EventLoopUtilization } from 'node:perf_hooks'
 
-/** For how long a figure is repeated: two who ask one after the other would else get that of the time between them. */
+/** For how long a figure is repeated: otherwise, the second of two readers would get that of the moment between them. */
 const LEAST_MS = 1000
 
 export interface LoopMeter {
@@ -20,7 +20,8 @@ export function busyMeter(meter: LoopMeter): () => number {
     const nowMs = performance.now()
     if (nowMs - lastMs < LEAST_MS) return busy
     const now = meter.eventLoopUtilization()
-    busy = meter.eventLoopUtilization(now, last).utilization
+    // Without a last one, Node would compare `now` with a moment later, which can give a negative figure.
+    busy = last === undefined ? now.utilization : meter.eventLoopUtilization(now, last).utilization
     last = now
     lastMs = nowMs
     return busy
