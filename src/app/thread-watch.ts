@@ -1,4 +1,4 @@
-/** Notices a request thread whose event loop hangs: it has stopped to report. */
+/** Notices a request thread whose event loop hangs: it has stopped reporting. */
 import type { Clock } from '../clock.ts'
 import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
 

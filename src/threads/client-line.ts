@@ -7,7 +7,7 @@ import type { ClientRequest, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 /**
- * Requests of a connection that may wait for their response while more are read. Node stops to read only when responses pile up, and
+ * Requests of a connection that may wait for their response while more are read. Node stops reading only when responses pile up, and
  * those of forwarded requests are written one after the other.
  */
 const MAX_UNANSWERED = 64
