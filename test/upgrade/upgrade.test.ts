@@ -1,7 +1,7 @@
 /**
  * Starts this program on a database of the first release, in the state in which its server was killed: everything can be
- * read, queued and running jobs run, and ended jobs count as usage. The databases were created by that release and are never
- * edited.
+ * read, queued and running jobs run, a callback that was owed is delivered, and ended jobs count as usage. The databases were
+ * created by that release and are never edited.
  */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
@@ -12,6 +12,8 @@ import { openForOperator } from '../../src/store/open.ts'
 import { startModelServer } from '../model-server.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { type Installation, installation } from '../process/server-process.ts'
+import { startReceiver } from '../receiver.ts'
+import { eventually } from '../support/eventually.ts'
 import { countStored } from '../support/stored-sums.ts'
 
 const KEY = 'prl_z0Mgda1rYkcIkhhhXb73qPloAwyJPaJo0ryqdr'
@@ -34,43 +36,58 @@ const OPEN = {
 /** A hundred years in seconds, so that the jobs of the first release can still be read. */
 const RETENTION = 3_155_760_000
 
-const file = (store: string) => readFile(new URL(`./first-schema.${store}.sql`, import.meta.url), 'utf8')
+/** Where the first release sent its callbacks. */
+const OLD_RECEIVER = 'http://127.0.0.1:34535'
+
+/**
+ * The statements that create the database, with a callback that became due a moment ago and whose receiver is `receiver`: with
+ * its own times it would be owed too long one day, and this test would depend on the date.
+ */
+async function statements(store: string, receiver: string): Promise<string> {
+  const file = await readFile(new URL(`./first-schema.${store}.sql`, import.meta.url), 'utf8')
+  assert.ok(file.includes(OLD_RECEIVER))
+  const nowMs = Date.now()
+  return `${file.replaceAll(OLD_RECEIVER, receiver)}
+    update callbacks set owed_since_ms = ${nowMs - 60_000}, due_at_ms = ${nowMs} where due_at_ms is not null;`
+}
 
 test('a SQLite file of the first release', { timeout: 60_000 }, async (t) => {
-  const { place, upstream } = await placeOf(t)
+  const { place, ...others } = await placeOf(t)
   const db = new DatabaseSync(place.database)
-  db.exec(await file('sqlite'))
+  db.exec(await statements('sqlite', others.receiver.url))
   db.close()
-  await upgrade(t, place, `sqlite:${place.database}`, upstream)
+  await upgrade(t, place, `sqlite:${place.database}`, others)
 })
 
 test('a Postgres database of the first release', { timeout: 60_000 }, async (t) => {
   const url = await freshDatabase(t)
-  const { place, upstream } = await placeOf(t, url)
+  const { place, ...others } = await placeOf(t, url)
   const client = new pg.Client(url)
   await client.connect()
-  await client.query(await file('postgres'))
+  await client.query(await statements('postgres', others.receiver.url))
   await client.end()
-  await upgrade(t, place, url, upstream)
+  await upgrade(t, place, url, others)
 })
 
 async function placeOf(t: TestContext, databaseUrl?: string) {
   const models = await startModelServer()
   t.after(() => models.close())
-  const settings = { jobs: { retention_seconds: RETENTION } }
+  const receiver = await startReceiver()
+  t.after(() => receiver.close())
+  const settings = { jobs: { retention_seconds: RETENTION }, callbacks: { allow_networks: ['127.0.0.0/8'] } }
   const place = await installation(t, {
     upstream: models.baseUrl,
     settings,
     ...(databaseUrl !== undefined && { databaseUrl }),
   })
-  return { place, upstream: models }
+  return { place, upstream: models, receiver }
 }
 
 async function upgrade(
   t: TestContext,
   place: Installation,
   database: string,
-  upstream: Awaited<ReturnType<typeof startModelServer>>,
+  { upstream, receiver }: Omit<Awaited<ReturnType<typeof placeOf>>, 'place'>,
 ): Promise<void> {
   const migrated = await place.parley(['migrate', '--json'])
   assert.equal(migrated.code, 0, migrated.stderr)
@@ -109,13 +126,18 @@ async function upgrade(
     assert.equal(use.openJobs, 0)
     assert.deepEqual(await store.quotaUse(account), use, account)
   }
-  const callbacks = await store.searchCallbacks({ limit: 10 })
+  const callbacks = await eventually(
+    async () => (await store.searchCallbacks({ limit: 10 })).items,
+    (items) => items.every(({ state }) => state !== 'owed'),
+  )
   assert.deepEqual(
-    callbacks.items.map(({ jobId, state, attempts }) => [jobId, state, attempts]),
+    callbacks.map(({ jobId, state, attempts }) => [jobId, state, attempts]),
     [
-      [ENDED.undelivered, 'owed', 1],
+      [ENDED.undelivered, 'delivered', 2],
       [ENDED.delivered, 'delivered', 1],
     ],
   )
+  const [sent, ...more] = receiver.requests
+  assert.deepEqual([sent?.path, sent?.headers['x-a'], more.length], ['/down', 'b', 0])
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
 }
