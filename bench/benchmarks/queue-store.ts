@@ -1,5 +1,6 @@
 /** A store with a queue of jobs of several accounts, filled and emptied as the server does. */
 import { randomBytes } from 'node:crypto'
+import { issueKey } from '../../src/accounts/issue-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import type { ClaimedJob } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
@@ -19,6 +20,8 @@ const TOGETHER = 64
 /** How far a job delays its account's next turn: the accounts differ in weight, as tiers do. */
 export const STEPS = [1000, 500, 250, 125] as const
 
+const accountName = (account: number) => `account-${account}`
+
 export class QueueStore {
   readonly #store: Store
   readonly #content: () => string
@@ -36,7 +39,7 @@ export class QueueStore {
       throw error
     }
     const maxQueued = Number.POSITIVE_INFINITY
-    return new QueueStore(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), content)
+    return QueueStore.#on(await openSqliteStore({ path, maxQueued, nowMs: Date.now, onFatal }), content)
   }
 
   static async onPostgres(url: string, content: () => string): Promise<QueueStore> {
@@ -51,6 +54,19 @@ export class QueueStore {
       nowMs: Date.now,
       onNote: () => {},
     })
+    return QueueStore.#on(store, content)
+  }
+
+  static async #on(store: Store, content: () => string): Promise<QueueStore> {
+    for (let account = 0; account < ACCOUNTS; account++) {
+      const owner = {
+        account: accountName(account),
+        tier: 'user_max',
+        expiresDays: null,
+        nowMs: Date.now(),
+      } as const
+      await issueKey(store, owner)
+    }
     return new QueueStore(store, content)
   }
 
@@ -97,7 +113,7 @@ export class QueueStore {
     const messages = [{ role: 'user', content }] as const
     const job = {
       id: this.#makeId(),
-      account: `account-${account}`,
+      account: accountName(account),
       tier: 'user_max',
       model: 'gpt-5-mini',
       messagesJson: JSON.stringify(messages),

@@ -1,10 +1,9 @@
 /** Owed callbacks of a chosen size, spread evenly over the hosts: the same for every side of a comparison. */
 import { randomBytes } from 'node:crypto'
-import { callbackRequest } from '../../src/callbacks/callback-request.ts'
+import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-request.ts'
 import { systemClock } from '../../src/clock.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { makeSecret } from '../../src/net/signature.ts'
-import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { words } from './bodies.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
 
@@ -19,11 +18,11 @@ export interface OwedOptions {
 }
 
 /** The hosts in turn. */
-export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): CallbackBody[] {
+export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): SignableBody[] {
   const nowMs = Date.now()
   const makeId = jobIdMaker(systemClock, (count) => randomBytes(count).toString('hex'))
   const secrets = { current: makeSecret(), previous: null }
-  const owed = (index: number, text: string): CallbackBody => ({
+  const owed = (index: number, text: string): SignableBody => ({
     callback: {
       url: urlOf(index % HOSTS, receiversPort),
       headers: {},

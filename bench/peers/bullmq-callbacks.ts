@@ -4,15 +4,14 @@
  * reports.
  */
 import { Agent } from 'undici'
-import { callbackRequest } from '../../src/callbacks/callback-request.ts'
+import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-request.ts'
 import { DEFAULTS } from '../../src/config/settings.ts'
-import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { owedCallbacks } from '../load/owed-callbacks.ts'
 import type { CallbackOrder, CallbackSettings } from './callback-settings.ts'
 
 interface QueuedJob {
-  readonly data: CallbackBody
+  readonly data: SignableBody
 }
 interface Bullmq {
   readonly Queue: new (

@@ -2,12 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { makeSecret } from '../net/signature.ts'
-import type { CallbackBody } from '../store/callback-store.ts'
-import { callbackRequest } from './callback-request.ts'
+import { callbackRequest, type SignableBody } from './callback-request.ts'
 
 const NOW_MS = Date.now()
 
-function bodyOf(over: Partial<CallbackBody> = {}): CallbackBody {
+function bodyOf(over: Partial<SignableBody> = {}): SignableBody {
   return {
     callback: {
       url: 'https://example.com/',

@@ -8,8 +8,12 @@ import type { CallbackBody } from '../store/callback-store.ts'
 /** How long the secret before a rotation signs in addition to the new one. */
 const ROTATION_MS = 86_400_000
 
+export interface SignableBody extends CallbackBody {
+  readonly secrets: Secrets
+}
+
 /** The payload is sent as the text that was stored. */
-export function callbackRequest({ callback, view, secrets }: CallbackBody, nowMs: number): PostRequest {
+export function callbackRequest({ callback, view, secrets }: SignableBody, nowMs: number): PostRequest {
   const body = `${jobRecordJson(view).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
   const timestampS = Math.floor(nowMs / 1000)
   return {

@@ -21,6 +21,7 @@ import { nextAttempt } from './retry-schedule.ts'
 const MAX_BYTES_WAIT_MS = 15_000
 /** A body of at most this many bytes does not wait and does not count: the slots bound how many there are. */
 const SMALL_BODY_BYTES = 16 * 1024
+const NO_ACCOUNT = 'not sent: the account of the job no longer exists, so there is no secret to sign with'
 const OVERDUE = 'not retried: the receiver is failing, and too many callbacks are waiting for it'
 
 export interface CallbackSenderOptions {
@@ -48,7 +49,7 @@ export type SendResult =
   | Sent
   /** No attempt was made. The delivery must be released. */
   | { readonly kind: 'not sent' }
-  /** No attempt was made, and none is owed: the job was deleted, or another node holds the callback. */
+  /** No attempt was made, and none is owed: the job or its account was deleted, or another node holds the callback. */
   | { readonly kind: 'gone' }
 
 const NOT_SENT: SendResult = { kind: 'not sent' }
@@ -91,10 +92,7 @@ export class CallbackSender {
 
   /** Records that the callback has failed permanently, without an attempt. */
   recordOverdue(delivery: Delivery): Promise<void> {
-    const { attempt } = delivery.callback
-    const atMs = this.#options.clock.nowMs()
-    const made = { attempt, atMs, ms: 0, status: null, error: OVERDUE, answer: null }
-    return this.#write(delivery, { kind: 'failed' }, made)
+    return this.#recordFailed(delivery, OVERDUE)
   }
 
   /** Loads no more bodies. Attempts in progress may finish. */
@@ -139,8 +137,13 @@ export class CallbackSender {
     if (body === 'given up') return NOT_SENT
     // If this node has claimed it again meanwhile, because its lease had ended, it must still be sent.
     if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
+    const { secrets } = body
+    if (secrets === null) {
+      await this.#recordFailed(delivery, NO_ACCOUNT)
+      return GONE
+    }
     const atMs = clock.nowMs()
-    const result = await poster.post(callbackRequest(body, atMs))
+    const result = await poster.post(callbackRequest({ ...body, secrets }, atMs))
     return { kind: 'sent', result, atMs, health: this.#isCutOff(result) ? 'unknown' : healthOf(result) }
   }
 
@@ -149,6 +152,13 @@ export class CallbackSender {
     const { jobId, bodyBytes } = callback
     const load = () => store.loadCallback({ jobId, attempt, bodyBytes })
     return retryWrite(load, clock, onError, () => this.#state === 'running')
+  }
+
+  #recordFailed(delivery: Delivery, error: string): Promise<void> {
+    const { attempt } = delivery.callback
+    const atMs = this.#options.clock.nowMs()
+    const made = { attempt, atMs, ms: 0, status: null, error, answer: null }
+    return this.#write(delivery, { kind: 'failed' }, made)
   }
 
   async #write(delivery: Delivery, next: CallbackNext, made: CallbackAttempt): Promise<void> {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { instead, refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 import type { CallbackSummary } from '../store/callback-store.ts'
-import { StoreUnavailable } from '../store/store.ts'
+import { type Store, StoreUnavailable } from '../store/store.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -30,6 +30,22 @@ test('an origin never gets more attempts at once than the setting allows', async
   assert.equal(receiver.requests.length, 60)
   const connections = receiver.connections()
   assert.ok(connections > 1 && connections <= 4, `${connections} connections`)
+})
+
+test('a callback of a deleted account fails permanently without an attempt', async (t) => {
+  const wrap = (store: Store) =>
+    instead(store, 'loadCallback', async (one) => {
+      const body = await store.loadCallback(one)
+      return body && { ...body, secrets: null }
+    })
+  const { dispatcher, receiver, ended, owe, store } = await start(t, { wrap })
+  const jobId = await owe()
+  dispatcher.notify('acme', jobId)
+  await ended.when(() => ended.count('failed') === 1)
+  const found = await store.findCallback(jobId)
+  assert.equal(found?.state, 'failed')
+  assert.match(found.last?.error ?? '', /the account of the job no longer exists/)
+  assert.equal(receiver.requests.length, 0)
 })
 
 test('a callback in flight is not sent twice when the clock jumps', async (t) => {

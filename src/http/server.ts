@@ -1,7 +1,7 @@
 /** The HTTP server: what happens to every request before and after its route. */
 import { maxHeaderSize, type Server } from 'node:http'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
-import { StoreUnavailable } from '../store/store.ts'
+import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
 import { compileOnFirstUse } from './compile-on-first-use.ts'
@@ -226,6 +226,8 @@ function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: La
 function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   if (error instanceof HttpError) return error
   if (error instanceof StoreUnavailable) return unavailable()
+  // The key was deleted with its account.
+  if (error instanceof UnknownAccount) return keyRequired()
   if ('validation' in error && Array.isArray(error.validation)) {
     return invalid(validationError(error.validation[0]))
   }

@@ -1,7 +1,7 @@
 /** Which jobs a worker executes when slots or bytes are short. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, newJob } from '../../test/store-contract/fixtures.ts'
 import { start as startWorker } from '../../test/support/start-worker.ts'
 import { jobBytes } from '../sharing/job-bytes.ts'
 import { reserveOf } from './capacity.ts'
@@ -15,9 +15,25 @@ interface Options {
   readonly bytes?: number
 }
 
+const ACCOUNTS = [
+  'many',
+  'other',
+  'single',
+  'mine',
+  'late',
+  'busy',
+  'huge',
+  'small',
+  'first',
+  'third',
+  'fourth',
+  'fifth',
+]
+
 /** A worker; `running` lists the accounts of its jobs in the order in which they began. */
 async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}) {
   const { store, worker, enqueue, executions, settled } = await startWorker(t, slots, undefined, false, bytes)
+  await addAccounts(store, ...ACCOUNTS)
   const ended = new Set<string>()
   const running = () => executions.all.filter(({ job }) => !ended.has(job.id)).map(({ job }) => job.account)
   /** Ends the first running job of the account, and waits until its capacity is used again. */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import type { Claim } from '../store/node-store.ts'
 import { AssigningCalls } from './assigning-calls.ts'
@@ -38,6 +38,7 @@ async function start(t: TestContext, isDown: () => boolean | Promise<void> = () 
 /** A node that has not been started. */
 async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
   const { store } = await openNode(await freshDatabase(t))
+  await addAccounts(store, 'acme')
   const clock = new FakeClock()
   const worker = new FakeWorker()
   const events: string[] = []

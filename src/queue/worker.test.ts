@@ -3,7 +3,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
 import { NODE, start, status } from '../../test/support/start-worker.ts'
-import { type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
+import {
+  type Settlement,
+  type Store,
+  StoreUnavailable,
+  UnknownAccount,
+  WriteRejected,
+} from '../store/store.ts'
 
 test('executes what was queued before it began', async (t) => {
   const { store, worker, executions, settled } = await start(t)
@@ -62,6 +68,26 @@ test('calls the model before the acceptance is durable, and reports nothing abou
   assert.equal(run?.signal.reason, 'lost')
   await worker.drain(0)
   assert.deepEqual([settled.all, errors.all], [[], []])
+  assert.equal(await status(store, job), null)
+})
+
+test('an execution that ends after its account was deleted stores nothing, and frees its slot', async (t) => {
+  const { store, worker, enqueuer, executions, settled, errors } = await start(t, 1, undefined, true)
+  worker.wake()
+  await runsNothingWaits(store)
+  const job = newJob({ account: 'deleted' })
+  const accepted = enqueuer.enqueue([job], { idempotency: null, awaited: true })
+  const rejected = assert.rejects(accepted, UnknownAccount)
+  const [run] = await executions.atLeast(1)
+  run?.end()
+  await rejected
+  const next = newJob()
+  await enqueuer.enqueue([next], { idempotency: null, awaited: false })
+  worker.wake()
+  const [, second] = await executions.atLeast(2)
+  second?.end()
+  await settled.atLeast(1)
+  assert.deepEqual([settled.all.map(([id]) => id), errors.all], [[next.id], []])
   assert.equal(await status(store, job), null)
 })
 

@@ -6,7 +6,7 @@ import { type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
-import { type Claimed, type Store, StoreUnavailable } from '../store/store.ts'
+import { type Claimed, type Store, StoreUnavailable, UnknownAccount } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
@@ -223,7 +223,8 @@ export class Worker {
       } else if (stop.reason !== 'lost') await this.#release(held)
     } catch (error) {
       // A job that was not stored never existed, and its caller got the error. Any other error is a bug; the job is safe.
-      if (!(error instanceof StoreUnavailable)) onError(`handling job ${job.id} failed`, error)
+      const wasNotStored = error instanceof StoreUnavailable || error instanceof UnknownAccount
+      if (!wasNotStored) onError(`handling job ${job.id} failed`, error)
     } finally {
       if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)
       this.#capacity.release(job)

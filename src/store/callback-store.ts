@@ -119,8 +119,8 @@ export interface CallbackBody {
   readonly callback: Callback
   /** The settled job. */
   readonly view: JobRecord
-  /** The secrets that were valid when it was loaded. */
-  readonly secrets: Secrets
+  /** The secrets that were valid when it was loaded; null if the account was deleted. */
+  readonly secrets: Secrets | null
 }
 
 export interface AttemptRecord {

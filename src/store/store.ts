@@ -45,12 +45,13 @@ export interface Store
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, it stores nothing
    * and returns the jobs of the earlier request (`repeated`), or `conflict` if that request was another one. If those jobs no
    * longer exist, the request is accepted again. A second call without a key stores the jobs a second time, or rejects.
+   * Rejects with `UnknownAccount`, and stores nothing, if the account does not exist.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
   /**
    * Stores a finished job together with everything that settling stores, as if the settlement's node had accepted it, run it
-   * by hand-off and settled it at once.
+   * by hand-off and settled it at once. Rejects with `UnknownAccount` if the account does not exist.
    */
   acceptEnded(job: Job, settlement: Settlement): Promise<void>
 
@@ -277,4 +278,13 @@ export class StoreUnavailable extends Error {
 /** The database rejects the write because of what it contains (a constraint, a type, a size), and always will. */
 export class WriteRejected extends Error {
   override readonly name = 'WriteRejected'
+}
+
+/** The account of a new job does not exist: it was deleted after its key had been looked up. Nothing was stored. */
+export class UnknownAccount extends Error {
+  override readonly name = 'UnknownAccount'
+
+  constructor() {
+    super('The account of the job does not exist.')
+  }
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, newJob } from '../../test/store-contract/fixtures.ts'
 import { options } from '../../test/support/populated-database.ts'
 import { countStored } from '../../test/support/stored-sums.ts'
 import {
@@ -129,6 +129,7 @@ test('an assigned job is queued and reads as assigned, with no crash counted; a 
       assert.equal((await store.read(String(account), String(id), expiry))?.status, 'assigned')
     }
     const late = newJob({ id: 'ffffffff-0000-7000-8000-000000000000', account: 'newcomer' })
+    await addAccounts(store, 'newcomer')
     await store.accept(acceptance([late], { node: 'new' }))
     const line = (await store.claim('new', Number(waiting) + 1, clock.ms)).jobs
     const isHeld = new Set(held.map(({ id }) => id))

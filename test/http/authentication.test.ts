@@ -31,6 +31,27 @@ function misspelt(key: string): string {
 }
 
 onEachStore(() => {
+  test('401 for a create whose account is deleted after its key was looked up, and nothing is left of it', async (t) => {
+    const { parley, models } = await startStage(t)
+    const key = await parley.key('user_max', 'leaving')
+    assert.equal((await parley.get(ME, key)).status, 200)
+    await parley.store.deleteAccount('leaving')
+    const answers = await Promise.all([
+      parley.post(MESSAGES, job(), key),
+      parley.post(BATCHES, [job(), job()], key),
+      parley.post(MESSAGES, job(), key, { 'idempotency-key': 'once' }),
+    ])
+    for (const answer of answers) unauthorised(answer)
+    assert.deepEqual(await parley.store.quotaUse('leaving'), { openJobs: 0, storedBytes: 0 })
+    assert.deepEqual(await parley.store.depth(), { waiting: 0, oldestCreatedAtMs: null, assigned: 0 })
+    completed(await parley.post(MESSAGES, job(), await parley.key('user_max', 'staying')))
+    assert.ok(models.requests.length <= 3, 'no job of the batch runs')
+    assert.deepEqual(
+      parley.log.filter(({ level }) => level === 'error'),
+      [],
+    )
+  })
+
   test('5.2 401 in the same words for every missing or invalid key, on every route', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key()

@@ -12,7 +12,13 @@ import { bytesToStore, Quotas, quotasOf } from '../../src/queue/quotas.ts'
 import type { KeyRecord } from '../../src/store/account-store.ts'
 import type { JobPage } from '../../src/store/job-search-store.ts'
 import type { OwnDeleted } from '../../src/store/own-job-store.ts'
-import { type Accepted, type Idempotency, StoreUnavailable, WriteRejected } from '../../src/store/store.ts'
+import {
+  type Accepted,
+  type Idempotency,
+  StoreUnavailable,
+  UnknownAccount,
+  WriteRejected,
+} from '../../src/store/store.ts'
 import type { KnownRequest, Ledger } from './ledger.ts'
 import type { SimulatedProcess } from './node.ts'
 import type { JobPlan } from './plan.ts'
@@ -153,6 +159,7 @@ export class Front {
       return await this.#answer(await pending.ended, { request, waitMs: null, key, onWaiting }, jobIds)
     } catch (error) {
       pending?.leave()
+      if (error instanceof UnknownAccount) return rejected(401)
       if (error instanceof StoreUnavailable || error instanceof WriteRejected) return rejected(503)
       throw error
     }

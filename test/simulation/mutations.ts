@@ -176,8 +176,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a callback is recorded as delivered before it is sent',
     file: 'src/callbacks/callback-sender.ts',
-    text: '    const result = await poster.post(callbackRequest(body, atMs))\n',
-    by: "    void this.record(delivery, { kind: 'sent', result: { kind: 'answered', status: 200, retryAfterMs: null, bodyStart: '', ms: 0 }, atMs, health: 'coping' }).catch(() => {})\n    const result = await poster.post(callbackRequest(body, atMs))\n",
+    text: '    const result = await poster.post(callbackRequest({ ...body, secrets }, atMs))\n',
+    by: "    void this.record(delivery, { kind: 'sent', result: { kind: 'answered', status: 200, retryAfterMs: null, bodyStart: '', ms: 0 }, atMs, health: 'coping' }).catch(() => {})\n    const result = await poster.post(callbackRequest({ ...body, secrets }, atMs))\n",
   },
   {
     what: 'a callback is signed for another body',

@@ -82,6 +82,29 @@ export function acceptTests(on: On): void {
     assert.deepEqual(repeated, { kind: 'repeated', jobIds: [again.id] })
   })
 
+  on('stores nothing of an account that does not exist, and what came with it', async (store) => {
+    const [good, other] = [newJob(), newJob()]
+    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
+    const unknown = () => newJob({ account: 'nobody' })
+    const ended = unknown()
+    const results = await Promise.allSettled([
+      store.accept(acceptance([good])),
+      store.accept(acceptance([unknown(), unknown()])),
+      store.accept(acceptance([unknown()], { handedOff: true })),
+      store.accept(acceptance([unknown()], { idempotency })),
+      store.acceptEnded(ended, settlement({ jobId: ended.id, attempt: 1 })),
+      store.accept(acceptance([other], { handedOff: true })),
+    ])
+    assert.deepEqual(
+      results.map((result) => (result.status === 'rejected' ? result.reason.name : 'accepted')),
+      ['accepted', ...Array.from({ length: 4 }, () => 'UnknownAccount'), 'accepted'],
+    )
+    const { jobs } = await store.searchJobs({ limit: 10, expiry: expiry() })
+    assert.deepEqual(jobs.map(({ id }) => id).sort(), ids([good, other]).sort())
+    assert.deepEqual(await store.quotaUse('nobody'), { openJobs: 0, storedBytes: 0 })
+    assert.deepEqual(await store.listUsage({ limit: 10 }), [])
+  })
+
   on('lets one of many concurrent acceptances with one key through', async (store) => {
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
     const jobs = Array.from({ length: 20 }, () => newJob())

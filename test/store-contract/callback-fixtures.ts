@@ -24,18 +24,6 @@ export async function owed(store: Store, over: { outcome?: Outcome } = {}): Prom
   return job.id
 }
 
-export async function withAccount(store: Store): Promise<void> {
-  await store.createKey({
-    id: 'key_1',
-    hash: 'h1',
-    account: 'acme',
-    tier: 'user_max',
-    secret: 'whsec_1',
-    createdAtMs: now.ms,
-    expiresAtMs: null,
-  })
-}
-
 export function take(store: Store, over: Partial<TakeCallbacks> = {}): Promise<DueCallback[]> {
   const { nowMs = now.ms } = over
   return store.takeCallbacks({

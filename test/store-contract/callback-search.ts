@@ -6,22 +6,11 @@ import {
   MAX_ATTEMPTS_LENGTH,
 } from '../../src/store/callback-store.ts'
 import type { Page } from '../../src/store/pagination.ts'
-import {
-  attemptMade,
-  CALLBACK,
-  DELIVERED,
-  dueAt,
-  FAILED,
-  owed,
-  record,
-  take,
-  withAccount,
-} from './callback-fixtures.ts'
-import { acceptance, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+import { attemptMade, CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take } from './callback-fixtures.ts'
+import { acceptance, addAccounts, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function callbackSearchTests(on: On): void {
   on('a callback is found with all its attempts', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     await take(store)
     await store.recordCallback(record(jobId, 1, dueAt(now.ms + 5000)))
@@ -48,7 +37,6 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('of very many attempts the last are stored', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     const answer = 'é'.repeat(1024)
     const most = Math.ceil(MAX_ATTEMPTS_LENGTH / answer.length) + 5
@@ -69,7 +57,6 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('callbacks are listed newest first, by state and account, a page at a time', async (store) => {
-    await withAccount(store)
     const [first, second, third] = [await owed(store), await owed(store), await owed(store)]
     const ids = async (filter: Partial<CallbackFilter>) => {
       const { items: found, ...rest } = await store.searchCallbacks({ limit: 10, ...filter })
@@ -101,7 +88,7 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('a search for callbacks continues where the previous page ended', async (store) => {
-    await withAccount(store)
+    await addAccounts(store, 'rare')
     const jobs = Array.from({ length: 2100 }, (_, at) =>
       newJob({ callback: CALLBACK, account: at % 300 === 0 ? 'rare' : 'acme' }),
     )
@@ -127,7 +114,6 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('an attempt in progress has no next attempt yet, found one by one or in a search', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     const dueAt = async () => {
       const { items: found } = await store.searchCallbacks({ limit: 5 })
@@ -139,7 +125,6 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('a replay makes a callback due now, with all its attempts before it', async (store) => {
-    await withAccount(store)
     const [failed, delivered, waiting] = [await owed(store), await owed(store), await owed(store)]
     await take(store)
     await store.recordCallback(record(failed, 1, FAILED))
@@ -160,7 +145,6 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('a callback whose job has expired, or that never existed, is not replayed', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     await take(store)
     await store.recordCallback(record(jobId, 1, FAILED))
@@ -173,7 +157,6 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('all that have failed are replayed, a limited number at a time', async (store) => {
-    await withAccount(store)
     const jobIds: string[] = []
     for (let made = 0; made < 5; made++) jobIds.push(await owed(store))
     await take(store)
@@ -190,7 +173,6 @@ export function callbackSearchTests(on: On): void {
   })
 
   on('a callback that failed permanently is deleted with its job', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     await take(store)
     await store.recordCallback(record(jobId, 1, FAILED))

@@ -2,12 +2,11 @@
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { BODY_READ_BYTES } from '../../src/store/callback-store.ts'
-import { CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take, withAccount } from './callback-fixtures.ts'
+import { CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take } from './callback-fixtures.ts'
 import { acceptance, DAY_MS, newJob, now, type On, settlement } from './fixtures.ts'
 
 export function callbackTests(on: On): void {
   on('settling a job with a callback makes it due, with all that is to be sent', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     const [due, ...others] = await take(store)
     assert.ok(due)
@@ -30,7 +29,6 @@ export function callbackTests(on: On): void {
   })
 
   on('sizes are in bytes, and an address is read whatever it contains', async (store) => {
-    await withAccount(store)
     const url = `https://example.com/${'x'.repeat(8000)}?q=\\"#ä`
     const callback = { url, headers: { 'x-a': '"' }, payloadJson: `"${'€'.repeat(50_000)}"` }
     const contentJson = `"${'é'.repeat(40_000)}"`
@@ -47,7 +45,6 @@ export function callbackTests(on: On): void {
   })
 
   on('bodies are loaded together, and only those that are taken under that attempt', async (store) => {
-    await withAccount(store)
     for (let made = 0; made < 30; made++) await owed(store)
     const taken = await take(store, { limit: 100 })
     const [retaken, recorded, deferred] = taken
@@ -66,8 +63,19 @@ export function callbackTests(on: On): void {
     )
   })
 
+  on('a body has no secrets if its account was deleted', async (store) => {
+    const job = newJob({ callback: CALLBACK })
+    await store.accept(acceptance([job], { handedOff: true }))
+    await store.deleteAccount('acme')
+    await store.settle(settlement({ jobId: job.id, attempt: 1 }))
+    const [due] = await take(store)
+    const body = due && (await store.loadCallback(due))
+    assert.deepEqual([body?.view.id, body?.secrets], [job.id, null])
+    assert.equal(await store.recordCallback(record(job.id, 1, FAILED)), true)
+    assert.deepEqual(await take(store), [])
+  })
+
   on('bodies larger than one read together are all loaded', async (store) => {
-    await withAccount(store)
     const contentJson = `"${'x'.repeat(BODY_READ_BYTES / 2)}"`
     const jobs = [1, 2, 3, 4].map(() => newJob({ callback: CALLBACK }))
     const outcome: Outcome = { status: 'completed', contentJson }
@@ -82,7 +90,6 @@ export function callbackTests(on: On): void {
   })
 
   on('a failed job owes its callback too, and a job without one owes nothing', async (store) => {
-    await withAccount(store)
     const plain = newJob()
     await store.accept(acceptance([plain], { handedOff: true }))
     await store.settle(settlement({ jobId: plain.id, attempt: 1 }))
@@ -95,14 +102,12 @@ export function callbackTests(on: On): void {
   })
 
   on('a job that is stored as it ended owes its callback too', async (store) => {
-    await withAccount(store)
     const job = newJob({ callback: CALLBACK })
     await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
     assert.equal((await take(store))[0]?.jobId, job.id)
   })
 
   on('a callback is taken by one node only, and again by that node when its lease ends', async (store) => {
-    await withAccount(store)
     await owed(store)
     const leaseUntilMs = now.ms + 1000
     const taken = await Promise.all([1, 2, 3].map(() => take(store, { limit: 1, leaseUntilMs })))
@@ -112,7 +117,6 @@ export function callbackTests(on: On): void {
   })
 
   on('the callbacks of a dead node are due at once', async (store, _t, place) => {
-    await withAccount(store)
     await owed(store)
     await take(store, { leaseUntilMs: now.ms + DAY_MS })
     await store.close()
@@ -126,7 +130,6 @@ export function callbackTests(on: On): void {
   on(
     'the result of an attempt decides when it is due, and a stale attempt decides nothing',
     async (store) => {
-      await withAccount(store)
       const jobId = await owed(store)
       await take(store)
       const later = now.ms + 5000
@@ -143,7 +146,6 @@ export function callbackTests(on: On): void {
   )
 
   on('many are recorded together, each with its own result', async (store) => {
-    await withAccount(store)
     const jobIds: string[] = []
     for (let made = 0; made < 30; made++) jobIds.push(await owed(store))
     await take(store, { limit: 100 })
@@ -160,7 +162,6 @@ export function callbackTests(on: On): void {
   })
 
   on('first attempts and later ones are taken apart', async (store) => {
-    await withAccount(store)
     const tried = await owed(store)
     await take(store)
     await store.recordCallback(record(tried, 1, dueAt(now.ms)))
@@ -174,7 +175,6 @@ export function callbackTests(on: On): void {
   })
 
   on('an attempt that our own shutdown cut off is stored and does not count', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     await take(store)
     await store.recordCallback(record(jobId, 1, { kind: 'due', atMs: now.ms, counts: false }))
@@ -183,7 +183,6 @@ export function callbackTests(on: On): void {
   })
 
   on('a deferred callback was not tried, and is due at the time given', async (store) => {
-    await withAccount(store)
     const jobId = await owed(store)
     await take(store)
     const dueAtMs = now.ms + 700
@@ -197,7 +196,6 @@ export function callbackTests(on: On): void {
   })
 
   on('a deferred callback is taken before it is due, unless it was tried since', async (store) => {
-    await withAccount(store)
     const [waits, tried] = [await owed(store), await owed(store)]
     await take(store)
     const deferred = [waits, tried].map((jobId) => ({ jobId, attempt: 1, dueAtMs: now.ms + 1000 }))
@@ -216,7 +214,6 @@ export function callbackTests(on: On): void {
   })
 
   on('the secrets are those in force when it is loaded', async (store) => {
-    await withAccount(store)
     await owed(store)
     const [due] = await take(store)
     await store.rotateSecret('acme', 'whsec_2', now.ms)
@@ -226,7 +223,6 @@ export function callbackTests(on: On): void {
   })
 
   on('the depth counts what is owed and what has failed', async (store) => {
-    await withAccount(store)
     assert.deepEqual(await store.callbackDepth(), { owed: 0, failed: 0, earliestDueMs: null })
     const [one] = [await owed(store), await owed(store), await owed(store)]
     await take(store, { limit: 3 })

@@ -17,15 +17,6 @@ export function cancelTests(on: On): void {
   on('cancels a queued job: it has failed, is never claimed, and its callback is owed', async (store) => {
     const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
     const [job, next] = [newJob({ callback }), newJob()]
-    await store.createKey({
-      id: 'key_1',
-      hash: 'h1',
-      account: 'acme',
-      tier: 'user_max',
-      secret: 'whsec_1',
-      createdAtMs: now.ms,
-      expiresAtMs: null,
-    })
     await store.accept(acceptance([job, next]))
     assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
     const read = await store.read('acme', job.id, expiry())

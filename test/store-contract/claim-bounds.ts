@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { Callback, Job } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
-import { acceptance, ids, newJob, now, type On, settlement } from './fixtures.ts'
+import { acceptance, addAccounts, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
 const ANY_SIZE = { small: 0, max: Number.MAX_SAFE_INTEGER }
 
@@ -18,6 +18,7 @@ const several = (count: number, account: string) => Array.from({ length: count }
 
 export function claimBoundsTests(on: On): void {
   on('claims nothing of the excepted accounts, and finds the others behind their jobs', async (store) => {
+    await addAccounts(store, 'greedy', 'modest', 'another')
     await store.accept(acceptance(several(300, 'greedy')))
     await store.claim('node-a', 200, now.ms)
     const [single, other] = [newJob({ account: 'modest' }), newJob({ account: 'another' })]
@@ -34,6 +35,7 @@ export function claimBoundsTests(on: On): void {
   })
 
   on('claims the first job of each account, and accounts take turns', async (store) => {
+    await addAccounts(store, 'a', 'b', 'c')
     const first = ['a', 'b', 'c'].map((account) => newJob({ account }))
     const second = ['a', 'b', 'c'].map((account) => newJob({ account }))
     await queue(store, ...first, ...second)
@@ -53,6 +55,7 @@ export function claimBoundsTests(on: On): void {
   on(
     'leaves the order of the queue as it is when it claims for accounts that are not excepted',
     async (store) => {
+      await addAccounts(store, 'greedy', 'late', 'newcomer')
       const backlog = several(10, 'greedy')
       await store.accept(acceptance(backlog))
       const late = several(4, 'late')
@@ -69,6 +72,7 @@ export function claimBoundsTests(on: On): void {
   )
 
   on('claims no poison candidates for accounts that are not excepted', async (store) => {
+    await addAccounts(store, 'crashing')
     const crashed = newJob({ account: 'crashing' })
     await store.accept(acceptance([crashed], { node: 'dead', handedOff: true }))
     await store.rescue('node-a', now.ms)
@@ -86,6 +90,7 @@ export function claimBoundsTests(on: On): void {
 
   on('gives each job to one node only, also for accounts that are not excepted', async (store, t) => {
     const jobs = Array.from({ length: 40 }, (_, index) => newJob({ account: `account ${index % 8}` }))
+    await addAccounts(store, ...jobs.slice(0, 8).map(({ account }) => account))
     await queue(store, ...jobs)
     const claimed: Job[] = []
     while (claimed.length < jobs.length) {
@@ -136,6 +141,7 @@ export function claimBoundsTests(on: On): void {
   on(
     'passes over jobs that are too large when it claims for accounts that are not excepted',
     async (store) => {
+      await addAccounts(store, 'a', 'b', 'c')
       const [large, other, small] = [sized(50_000, 'a'), sized(20_000, 'b'), newJob({ account: 'c' })]
       await queue(store, large, other, small)
       const bounds = { exceptOf: [], bytes: { small: 1000, max: 30_000 } }
@@ -148,6 +154,7 @@ export function claimBoundsTests(on: On): void {
   on('finds a small job behind more accounts with too large ones than it may claim jobs', async (store) => {
     const large = Array.from({ length: 6 }, (_, index) => sized(50_000, `large ${index}`))
     const [small, last] = [newJob({ account: 'small' }), newJob({ account: 'zz' })]
+    await addAccounts(store, ...[...large, small, last].map(({ account }) => account))
     await queue(store, ...large, small, last)
     const bounds = { exceptOf: [], bytes: { small: 1000, max: 0 } }
     const { jobs } = await store.claim('node-a', 2, now.ms, bounds)

@@ -1,7 +1,7 @@
 /** What every store guarantees about claim: one node per job, in fair order. */
 import assert from 'node:assert/strict'
 import type { Callback } from '../../src/job/job.ts'
-import { acceptance, ids, newJob, now, type On } from './fixtures.ts'
+import { acceptance, addAccounts, ids, newJob, now, type On } from './fixtures.ts'
 
 export function claimTests(on: On): void {
   on('returns every field of a job as it was accepted', async (store) => {
@@ -31,6 +31,7 @@ export function claimTests(on: On): void {
   })
 
   on('is fair: a backlog of one account does not delay the job of another', async (store) => {
+    await addAccounts(store, 'greedy', 'modest')
     await store.accept(acceptance(Array.from({ length: 50 }, () => newJob({ account: 'greedy' }))))
     await store.claim('node-a', 5, now.ms)
     const single = newJob({ account: 'modest' })
@@ -42,6 +43,7 @@ export function claimTests(on: On): void {
   on(
     'is fair: an account whose next job comes when the last begins does not keep others waiting',
     async (store) => {
+      await addAccounts(store, 'crowd', 'steady')
       await store.accept(acceptance(Array.from({ length: 50 }, () => newJob({ account: 'crowd' }))))
       const turns: string[] = []
       while (turns.length < 20) {
@@ -56,6 +58,7 @@ export function claimTests(on: On): void {
   )
 
   on('shares by weight: half the step, twice the jobs', async (store) => {
+    await addAccounts(store, 'one', 'two')
     await store.accept(
       acceptance(
         Array.from({ length: 40 }, () => newJob({ account: 'one' })),

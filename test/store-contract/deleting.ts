@@ -1,7 +1,7 @@
 /** What every store guarantees about deleting: nothing of the job, or of the account, is left. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
-import { acceptance, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+import { acceptance, addAccounts, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 
 const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
@@ -15,16 +15,6 @@ export function deleteTests(on: On): void {
     await store.settle(settlement({ jobId: job.id, attempt: 1 }, { cache: kept }))
     return job
   }
-  const makeKey = (store: Store, account: string) =>
-    store.createKey({
-      id: `key_${account}`,
-      hash: `hash ${account}`,
-      account,
-      tier: 'user_max',
-      secret: `whsec_${account}`,
-      createdAtMs: now.ms,
-      expiresAtMs: null,
-    })
   /** Deletes all jobs of an account, as deleting the account does. */
   const deleteAll = async (store: Store, account: string) => {
     const sums = { deleted: 0, open: 0 }
@@ -40,7 +30,6 @@ export function deleteTests(on: On): void {
   on(
     'deletes an ended job with its cached response and its callback, and leaves its usage',
     async (store) => {
-      await makeKey(store, 'acme')
       const job = await ended(store)
       assert.equal(await store.deleteJob(job.id), 'deleted')
       assert.equal(await store.read('acme', job.id, expiry()), null)
@@ -63,7 +52,6 @@ export function deleteTests(on: On): void {
   })
 
   on('deletes the ended jobs of one account only', async (store) => {
-    for (const account of ['acme', 'other']) await makeKey(store, account)
     const mine = [await ended(store), await ended(store), await ended(store)]
     const other = await ended(store, 'other')
     const open = newJob()
@@ -88,7 +76,6 @@ export function deleteTests(on: On): void {
   })
 
   on('deletes an account with its keys, its usage and the keys of its requests', async (store) => {
-    for (const account of ['acme', 'other']) await makeKey(store, account)
     const job = newJob()
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
     await store.accept(acceptance([job], { idempotency, handedOff: true }))
@@ -97,14 +84,15 @@ export function deleteTests(on: On): void {
     await deleteAll(store, 'acme')
     assert.equal(await store.deleteAccount('acme'), true)
     assert.equal(await store.deleteAccount('acme'), false)
-    assert.equal(await store.findKey('hash acme'), null)
+    assert.equal(await store.findKey('hash of acme'), null)
     assert.equal(await store.secrets('acme'), null)
     assert.deepEqual(
       (await store.listUsage({ limit: 10 })).map(({ account }) => account),
       ['other'],
     )
-    assert.ok(await store.findKey('hash other'))
-    // The request's idempotency key is free again.
+    assert.ok(await store.findKey('hash of other'))
+    // An account of the same name is another account: the idempotency key is free again.
+    await addAccounts(store, 'acme')
     const again = await store.accept(
       acceptance([newJob()], { idempotency: { ...idempotency, fingerprint: 'g' } }),
     )
@@ -112,7 +100,6 @@ export function deleteTests(on: On): void {
   })
 
   on('scrubs while it keeps serving', async (store) => {
-    await makeKey(store, 'acme')
     const job = await ended(store)
     await store.deleteJob(job.id)
     await Promise.all([store.scrub(), store.accept(acceptance([newJob()]))])

@@ -1,7 +1,17 @@
 /** What every store guarantees after it is closed and opened again. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { acceptance, expiry, ids, type MakePlace, newJob, now, START_MS, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  addAccounts,
+  expiry,
+  ids,
+  type MakePlace,
+  newJob,
+  now,
+  START_MS,
+  settlement,
+} from './fixtures.ts'
 
 export function durabilityTests(makePlace: MakePlace): void {
   test('what was stored is there when the store is opened again', async (t) => {
@@ -10,6 +20,7 @@ export function durabilityTests(makePlace: MakePlace): void {
     const [done, waiting] = [newJob(), newJob({ account: 'other' })]
     const keep = { fingerprint: 'd'.repeat(22), untilMs: now.ms + 300_000 }
     const first = await place.open()
+    await addAccounts(first, 'acme', 'other')
     await first.accept(acceptance([done], { handedOff: true }))
     await first.accept(acceptance([waiting]))
     await first.settle(settlement({ jobId: done.id, attempt: 1 }, { cache: keep }))
@@ -27,6 +38,7 @@ export function durabilityTests(makePlace: MakePlace): void {
     now.ms = START_MS
     const place = await makePlace(t)
     const first = await place.open()
+    await addAccounts(first, 'greedy', 'modest')
     await first.accept(acceptance(Array.from({ length: 20 }, () => newJob({ account: 'greedy' }))))
     await first.claim('node-a', 10, now.ms)
     await first.close()
@@ -42,6 +54,7 @@ export function durabilityTests(makePlace: MakePlace): void {
     now.ms = START_MS
     const place = await makePlace(t)
     const first = await place.open()
+    await addAccounts(first, 'acme')
     const jobs = Array.from({ length: 50 }, () => newJob())
     const accepted = Promise.all(jobs.map((job) => first.accept(acceptance([job]))))
     await first.close()

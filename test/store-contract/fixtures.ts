@@ -57,6 +57,20 @@ export function restartTime(): void {
   makeId = newIds()
 }
 
+/** Creates the accounts, so that their jobs are accepted. */
+export async function addAccounts(
+  store: Pick<Store, 'createKey'>,
+  ...names: readonly string[]
+): Promise<void> {
+  const times = { createdAtMs: START_MS, expiresAtMs: null }
+  await Promise.all(
+    names.map((name) => {
+      const key = { id: `key of ${name}`, hash: `hash of ${name}`, account: name, ...times }
+      return store.createKey({ ...key, tier: 'user_max', secret: 'whsec_1' })
+    }),
+  )
+}
+
 /** The parts that a test may vary; conversation and format as values instead of JSON text. */
 export type JobFields = Partial<Omit<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>> & {
   readonly messages?: readonly Message[]

@@ -4,8 +4,18 @@ import type { Callback, Outcome, Status } from '../../src/job/job.ts'
 import { jobIdMs } from '../../src/job/job-id.ts'
 import type { JobSearch } from '../../src/store/job-search-store.ts'
 import type { Store } from '../../src/store/store.ts'
-import { withAccount } from './callback-fixtures.ts'
-import { acceptance, claimOf, DAY_MS, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  addAccounts,
+  claimOf,
+  DAY_MS,
+  expiry,
+  ids,
+  newJob,
+  now,
+  type On,
+  settlement,
+} from './fixtures.ts'
 
 const FAILED: Outcome = {
   status: 'failed',
@@ -60,6 +70,7 @@ export function jobSearchTests(on: On): void {
   })
 
   on('a search continues where the previous page ended', async (store) => {
+    await addAccounts(store, 'rare')
     const jobs = Array.from({ length: 2300 }, (_, at) =>
       newJob({ account: at % 100 === 0 ? 'rare' : 'acme' }),
     )
@@ -144,7 +155,6 @@ export function jobSearchTests(on: On): void {
   })
 
   on('an expired job is not shown, unless its callback is owed', async (store) => {
-    await withAccount(store)
     const callback: Callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
     const [plain, owing] = [newJob(), newJob({ callback })]
     await store.accept(acceptance([plain, owing], { handedOff: true }))

@@ -5,16 +5,6 @@ import { acceptance, claimOf, DAY_MS, expiry, newJob, now, type On, settlement }
 
 export function ownJobTests(on: On): void {
   const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
-  const makeKey = (store: Store) =>
-    store.createKey({
-      id: 'key_acme',
-      hash: 'hash',
-      account: 'acme',
-      tier: 'user_max',
-      secret: 'whsec',
-      createdAtMs: now.ms,
-      expiresAtMs: null,
-    })
   const errorOf = async (store: Store, jobId: string) =>
     JSON.parse((await store.read('acme', jobId, expiry()))?.errorJson ?? 'null')
   const usageOf = async (store: Store) => {
@@ -37,7 +27,6 @@ export function ownJobTests(on: On): void {
 
   on('cancels a queued job of the account: the caller did it, and nothing was used', async (store) => {
     const job = newJob({ callback, inputTokens: 700 })
-    await makeKey(store)
     await store.accept(acceptance([job]))
     assert.equal(await store.cancelOwnJob(cancel(job.id)), 'cancelled')
     assert.deepEqual(await errorOf(store, job.id), {
@@ -135,7 +124,6 @@ export function ownJobTests(on: On): void {
   })
 
   on('deletes a job with its cached response, and leaves its usage', async (store) => {
-    await makeKey(store)
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
     assert.equal(await store.deleteOwnJob(deletion(job.id)), 'not ended')
@@ -152,7 +140,6 @@ export function ownJobTests(on: On): void {
   })
 
   on('keeps a job whose callback is owed, unless it is to be dropped', async (store) => {
-    await makeKey(store)
     const [kept, dropped] = [newJob({ callback }), newJob({ callback })]
     await store.accept(acceptance([kept, dropped], { handedOff: true }))
     for (const { id } of [kept, dropped]) await store.settle(settlement({ jobId: id, attempt: 1 }))

@@ -10,6 +10,7 @@ import type { Claim } from '../../src/store/node-store.ts'
 import type { Store } from '../../src/store/store.ts'
 import {
   acceptance,
+  addAccounts,
   COMPLETED,
   inPlace,
   type MakePlace,
@@ -259,6 +260,7 @@ export function queueModel(name: string, makePlace: MakePlace): void {
         inPlace(makePlace, async (place) => {
           const real: Real = { store: await place.open(), place }
           try {
+            await addAccounts(real.store, 'one', 'two')
             await fc.asyncModelRun(
               () => ({ model: { jobs: new Map(), claims: [], ended: 0 }, real }),
               commands,

@@ -11,6 +11,7 @@ import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../src/store/ad
 import type { Store } from '../../src/store/store.ts'
 import {
   acceptance,
+  addAccounts,
   DAY_MS,
   inPlace,
   type MakePlace,
@@ -187,6 +188,7 @@ export function quotaModel(name: string, makePlace: MakePlace): void {
           restartTime()
           const real = new History(await place.open(), place)
           try {
+            await addAccounts(real.store, ...ACCOUNTS)
             // Creates partitions, if the store has them.
             await real.expire(0)
             for (const take of history) {

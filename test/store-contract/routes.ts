@@ -2,7 +2,17 @@
 import assert from 'node:assert/strict'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import type { Store, WaitingRelease } from '../../src/store/store.ts'
-import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  addAccounts,
+  claimOf,
+  expiry,
+  ids,
+  newJob,
+  now,
+  type On,
+  settlement,
+} from './fixtures.ts'
 
 const [DEAD, LIVE] = ['dead/m', 'live/m']
 const PATIENCE_MS = 3_600_000
@@ -36,6 +46,7 @@ const claimOverdue = (store: Store, unavailableSinceMs: number, limit = 100) => 
 
 export function routeTests(on: On): void {
   on('claims nothing of the routes that are passed over, and the others in fair order', async (store) => {
+    await addAccounts(store, 'greedy')
     await store.accept(acceptance(several(300, 'greedy'), { route: DEAD }))
     const [first, second, third] = several(3)
     assert.ok(first && second && third)
@@ -49,6 +60,7 @@ export function routeTests(on: On): void {
   })
 
   on('passes routes over when it claims for accounts', async (store) => {
+    await addAccounts(store, 'a', 'b')
     await queue(store, DEAD, ...several(5, 'a'), ...several(5, 'b'))
     const [ofA, ofB] = [newJob({ account: 'a' }), newJob({ account: 'b' })]
     await queue(store, LIVE, ofA, ofB)
@@ -72,6 +84,7 @@ export function routeTests(on: On): void {
   on(
     'an account that comes later does not pass one whose jobs of the route were claimed before',
     async (store) => {
+      await addAccounts(store, 'early', 'late')
       await queue(store, LIVE, ...several(1, 'other'))
       await queue(store, DEAD, ...several(6, 'early'))
       await claimOfRoute(store, 4)

@@ -1,7 +1,7 @@
 /** What a store that many nodes share guarantees about leases. They follow the database's clock. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
-import { owed, take, withAccount } from './callback-fixtures.ts'
+import { owed, take } from './callback-fixtures.ts'
 import { acceptance, claimOf, DAY_MS, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
 const LONG_MS = 60_000
@@ -66,7 +66,6 @@ export function shareTests(on: On): void {
   })
 
   on('no other node takes a callback of a living node, whatever the clocks say', async (store) => {
-    await withAccount(store)
     await owed(store)
     await store.renew('node-b', 60_000)
     await take(store, { node: 'node-b' })

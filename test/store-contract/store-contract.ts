@@ -15,7 +15,7 @@ import { crashTests } from './crashing.ts'
 import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
-import { type MakePlace, type On, restartTime } from './fixtures.ts'
+import { addAccounts, type MakePlace, type On, restartTime } from './fixtures.ts'
 import { holdTests } from './holding.ts'
 import { jobSearchTests } from './job-search.ts'
 import { ownJobTests } from './own-jobs.ts'
@@ -30,8 +30,11 @@ import { settleTests } from './settling.ts'
 import { shareTests } from './sharing.ts'
 import { usageTests } from './usage.ts'
 
+/** The accounts of most tests. */
+const ACCOUNTS = ['acme', 'other']
+
 export function storeContract(name: string, makePlace: MakePlace): void {
-  const on = onEmptyStore(makePlace)
+  const on = onStore(makePlace, ACCOUNTS)
   describe(`${name}: accept`, () => acceptTests(on))
   describe(`${name}: claim`, () => claimTests(on))
   describe(`${name}: claim within bounds`, () => claimBoundsTests(on))
@@ -45,7 +48,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: callbacks`, () => callbackTests(on))
   describe(`${name}: find and replay callbacks`, () => callbackSearchTests(on))
   describe(`${name}: search jobs`, () => jobSearchTests(on))
-  describe(`${name}: accounts`, () => accountTests(on))
+  describe(`${name}: accounts`, () => accountTests(onStore(makePlace, [])))
   describe(`${name}: usage`, () => usageTests(on))
   describe(`${name}: quotas`, () => quotaTests(on))
   describe(`${name}: cancel`, () => cancelTests(on))
@@ -59,18 +62,19 @@ export function storeContract(name: string, makePlace: MakePlace): void {
 
 /** Additional tests for a store that many nodes share. */
 export function sharedStoreContract(name: string, makePlace: MakePlace): void {
-  const on = onEmptyStore(makePlace)
+  const on = onStore(makePlace, ACCOUNTS)
   describe(`${name}: share`, () => shareTests(on))
   describe(`${name}: paused nodes`, () => pauseTests(on))
 }
 
-function onEmptyStore(makePlace: MakePlace): On {
+function onStore(makePlace: MakePlace, accounts: readonly string[]): On {
   return (title, work) => {
     void test(title, async (t) => {
       restartTime()
       const place = await makePlace(t)
       const store = await place.open()
       t.after(() => store.close())
+      await addAccounts(store, ...accounts)
       await work(store, t, place)
     })
   }

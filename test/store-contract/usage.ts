@@ -1,7 +1,7 @@
 /** What every store guarantees about usage: each ended job counts once, in the month in which it ended. */
 import assert from 'node:assert/strict'
 import type { Settlement, Store } from '../../src/store/store.ts'
-import { acceptance, newJob, now, type On, settlement, USAGE } from './fixtures.ts'
+import { acceptance, addAccounts, newJob, now, type On, settlement, USAGE } from './fixtures.ts'
 
 export function usageTests(on: On): void {
   const ended = async (
@@ -65,6 +65,7 @@ export function usageTests(on: On): void {
 
   on('counts jobs that are settled at the same time', async (store) => {
     const accounts = ['a', 'b', 'c']
+    await addAccounts(store, ...accounts)
     const models = ['gpt-5', 'gpt-5-mini']
     const all = Array.from({ length: 300 }, (_, at) => ({
       account: accounts[at % 3] ?? '',
@@ -92,6 +93,7 @@ export function usageTests(on: On): void {
   })
 
   on('is found newest month first, by account and by month, a page at a time', async (store) => {
+    await addAccounts(store, 'b', 'c')
     await ended(store)
     now.ms = Date.UTC(2026, 1, 1) - 1
     await ended(store, { account: 'b' })

@@ -14,6 +14,7 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Settled, Store } from '../../src/store/store.ts'
 import { NO_LIMITS } from '../../src/upstreams/routes.ts'
 import { FakeClock } from '../fake-clock.ts'
+import { addAccounts } from '../store-contract/fixtures.ts'
 
 export const NODE = 'node-a'
 
@@ -67,6 +68,7 @@ export async function start(
   }
   const options = { path: join(folder, 'p.db'), maxQueued: 1000, nowMs: () => clock.nowMs(), onFatal }
   const store = await openSqliteStore(options)
+  await addAccounts(store, 'acme')
   t.after(async () => {
     await store.close()
     await rm(folder, { recursive: true, force: true })

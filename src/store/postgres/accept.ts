@@ -186,8 +186,12 @@ const modes = (name: string, text: (onConflict: string) => string): Readonly<Rec
   again: { name: `${name} again`, text: text('on conflict (id) do nothing') },
 })
 
+/** Null if the account does not exist, which the column does not allow: the statement fails with `UnknownAccount`. */
+const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
+const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
+
 const insertedJobs = (onConflict: string) =>
-  `stored as (insert into jobs (${NEW_JOB_NAMES}) select ${NEW_JOB_NAMES} from n ${onConflict} returning id)`
+  `stored as (insert into jobs (${NEW_JOB_NAMES}) select ${CHECKED_JOB_NAMES} from n ${onConflict} returning id)`
 
 /** With `n` (the jobs) and `stored`: they are open, and what they asked is stored. */
 const COUNT_OPEN = `

@@ -149,7 +149,7 @@ const LOAD: Statement = {
     a.secret, a.previous_secret, a.rotated_at_ms
   from unnest($1::uuid[], $2::integer[]) as t(job_id, attempt)
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
-  join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id join accounts a on a.name = c.account`,
+  join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
 const RECORD = {
   name: 'record callbacks',

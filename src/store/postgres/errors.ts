@@ -3,7 +3,7 @@
  * tried again, is it rejected permanently, may it have been carried out, and is the connection still good.
  */
 import { DatabaseError } from 'pg'
-import { StoreUnavailable, WriteRejected } from '../store.ts'
+import { StoreUnavailable, UnknownAccount, WriteRejected } from '../store.ts'
 
 /** The connection broke during the operation: it may have run, or may still run. */
 export class OutcomeUnknown extends StoreUnavailable {}
@@ -17,6 +17,8 @@ const OVERRULED = ['40P01', '40001', '0A000']
 const PASSING_CLASSES = ['08', '53', '57', '58', '55']
 /** SQLSTATE classes of errors in the row itself: its data, a constraint, a limit of the database's. */
 const REJECTING_CLASSES = ['22', '23', '54']
+/** A null where a value is required. */
+const NOT_NULL = '23502'
 /** A server that only reads: a standby, as after a switch to another primary. */
 const READ_ONLY = '25006'
 /** The server ends the connection with these: shutting down, crashed, starting up, or its session was ended. */
@@ -38,6 +40,8 @@ export function meaningOf(error: unknown): unknown {
   if (code === READ_ONLY || PASSING_CLASSES.includes(code.slice(0, 2))) {
     return new StoreUnavailable(message, { cause: error })
   }
+  // `accept.ts` stores a job without an account if the account does not exist.
+  if (code === NOT_NULL && error.column === 'account') return new UnknownAccount()
   if (REJECTING_CLASSES.includes(code.slice(0, 2))) return new WriteRejected(message, { cause: error })
   return error
 }

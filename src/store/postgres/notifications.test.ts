@@ -3,12 +3,13 @@ import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { acceptance, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 
 async function twoNodes(t: TestContext) {
   const url = await freshDatabase(t)
   const [one, other] = [await openNode(url), await openNode(url)]
+  await addAccounts(one.store, 'acme')
   t.after(() => Promise.all([one.store.close(), other.store.close()]))
   return { url, one, other }
 }

@@ -3,7 +3,14 @@ import { randomBytes } from 'node:crypto'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { acceptance, DAY_MS, expiry, newJob, settlement } from '../../../test/store-contract/fixtures.ts'
+import {
+  acceptance,
+  addAccounts,
+  DAY_MS,
+  expiry,
+  newJob,
+  settlement,
+} from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { jobIdMaker } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
@@ -15,6 +22,7 @@ const NOON_MS = Date.UTC(2026, 5, 1, 12)
 async function start(t: TestContext) {
   const url = await freshDatabase(t)
   const { store } = await openNode(url)
+  await addAccounts(store, 'acme')
   const database = new Database({ url, connections: 2, prepare: true, statementMs: 15_000 })
   t.after(() => Promise.all([store.close(), database.close()]))
   const rows = async (sql: string) => {

@@ -7,6 +7,7 @@ import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
+  addAccounts,
   COMPLETED,
   DAY_MS,
   expiry,
@@ -48,6 +49,7 @@ async function startOld(t: TestContext) {
 async function openNew(t: TestContext, url: string): Promise<Store> {
   const { store } = await openNode(url)
   t.after(() => store.close())
+  if (!(await store.hasAccounts())) await addAccounts(store, 'acme', 'other')
   return store
 }
 
@@ -121,6 +123,7 @@ test('old and new nodes together count each job once, whoever accepts and whoeve
   await fc.assert(
     fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 20 }), async (lives) => {
       const account = randomBytes(6).toString('hex')
+      await addAccounts(store, account)
       const use = { openJobs: 0, storedBytes: 0 }
       for (const { accepts, how, ends, end, size } of lives) {
         const job = largeJob(account, size)

@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
+import { addAccounts, expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
 import { FirstVersionNode } from '../../../test/support/first-version-node.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { DatabaseProblem } from '../database-problem.ts'
@@ -73,6 +73,7 @@ test('what ended before the migration and after it counts once, whichever versio
   const [mine, its] = [newJob({ account: 'both' }), newJob({ account: 'both' })]
   await old.accept([mine])
   assert.equal(await store.settle(settlement({ jobId: mine.id, attempt: 1 }, { node: 'old' })), 'settled')
+  await addAccounts(store, 'both')
   const handOff = { job: its, handedOff: false, step: 1000, awaited: false }
   await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
   assert.deepEqual(await old.claim(5, now.ms), [its.id])
@@ -104,6 +105,7 @@ test('crashes that an old node counts are reverted when the node comes back, als
   const { store } = await openNode(url)
   t.after(() => store.close())
   const [ofNew, ofOld] = [newJob(), newJob()]
+  await addAccounts(store, 'acme')
   const handOff = { job: ofNew, handedOff: true, step: 1000, awaited: false }
   await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
   assert.equal(await old.rescue(now.ms), 1)

@@ -5,6 +5,7 @@ import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
+  addAccounts,
   claimOf,
   expiry,
   ids,
@@ -18,6 +19,7 @@ import { StoreUnavailable } from '../store.ts'
 async function start(t: TestContext) {
   const proxy = await startCuttingProxy(await freshDatabase(t))
   const { store, name } = await openNode(proxy.url)
+  await addAccounts(store, 'acme')
   t.after(async () => {
     await store.close()
     await proxy.close()

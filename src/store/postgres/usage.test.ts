@@ -3,12 +3,20 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { acceptance, expiry, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import {
+  acceptance,
+  addAccounts,
+  expiry,
+  newJob,
+  now,
+  settlement,
+} from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 
 async function start(t: TestContext) {
   const url = await freshDatabase(t)
   const nodes = [await openNode(url), await openNode(url)] as const
+  await addAccounts(nodes[0].store, 'acme', 'a0', 'a1', 'a2')
   t.after(() => Promise.all(nodes.map(({ store }) => store.close())))
   const count = async (table: string) => {
     const client = new pg.Client(url)

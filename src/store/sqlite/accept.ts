@@ -1,5 +1,5 @@
 /** Stores new jobs in SQLite. */
-import type { Accepted, Idempotency } from '../store.ts'
+import { type Accepted, type Idempotency, UnknownAccount } from '../store.ts'
 import { requestBytes } from '../stored-bytes.ts'
 import type { ServedFile } from './open-file.ts'
 import { sheddableWrite } from './operation.ts'
@@ -53,9 +53,8 @@ export const acceptOperations = {
     const seq = file.queue.takeSeq()
     const owesCallback = callback === null ? 0 : 1
     const times = [createdAtMs, createdAtMs, nowMs] as const
-    file
-      .prepare(INSERT_JOB)
-      .run(jobId, seq, account, tier, model, status, null, null, 1, ttlS, tokens, owesCallback, ...times, '')
+    const state = [status, null, null, 1] as const
+    insertJob(file, [jobId, seq, account, tier, model, ...state, ttlS, tokens, owesCallback, ...times, ''])
     file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
     const bytes = requestBytes(messages, format, callback)
     const ended = {
@@ -94,27 +93,32 @@ function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCell
   const { queue } = file
   const seq = queue.takeSeq()
   const hasCallback = callback === null ? 0 : 1
-  const insert = file.prepare(INSERT_JOB)
   if (handedOff) {
     const times = [createdAtMs, nowMs, null] as const
     const values = [id, seq, account, tier, model, 'assigned', null, node, 1, ttlS, tokens] as const
-    insert.run(...values, hasCallback, ...times, route)
+    insertJob(file, [...values, hasCallback, ...times, route])
     queue.handOff()
   } else {
     const turn = file.fairOrder.nextTurn(file, account, step)
     const times = [createdAtMs, null, null] as const
     const values = [id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens] as const
-    insert.run(...values, hasCallback, ...times, route)
+    insertJob(file, [...values, hasCallback, ...times, route])
     queue.join()
   }
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
   file.quotas.add(account, 1, requestBytes(messages, format, callback))
 }
 
+/** @param values of `INSERT_JOB`, in its order */
+function insertJob(file: ServedFile, values: readonly (string | number | null)[]): void {
+  if (file.prepare(INSERT_JOB).run(...values).changes === 0) throw new UnknownAccount()
+}
+
+/** Inserts nothing if the account does not exist. */
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
     input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route)
-  values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)`
+  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16 from accounts where name = ?3`
 const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
 const REMEMBER_KEY =

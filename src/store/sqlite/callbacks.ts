@@ -109,7 +109,7 @@ const LEASE = `
   update callbacks set attempt = attempt + 1, tries = tries + 1, node = ?, under_way = 1, due_at_ms = ? where seq = ?`
 const BODY = `
   select ${BODY_COLUMNS} from jobs j join callbacks c on c.seq = j.seq
-  join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq join accounts a on a.name = c.account
+  join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq left join accounts a on a.name = c.account
   where j.id = ? and c.attempt = ? and c.due_at_ms is not null and c.under_way`
 /** The job is looked up by its id first: callbacks are stored by the job's row number. */
 const RECORD = `

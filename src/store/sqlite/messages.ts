@@ -17,8 +17,8 @@ export interface Reply {
 
 export type Failure = readonly [index: number, message: string, kind: FailureKind]
 
-/** `unavailable` may succeed later, `rejected` never will, and `error` is unexpected. */
-export type FailureKind = 'unavailable' | 'rejected' | 'error'
+/** `unavailable` may succeed later, `rejected` and `unknown account` never will, and `error` is unexpected. */
+export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'error'
 
 /** The first message of the thread. `operator` is whether the operator must fix why it could not start. */
 export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }

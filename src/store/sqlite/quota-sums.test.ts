@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { acceptance, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
 import { folderForTest } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { countStored } from '../../../test/support/stored-sums.ts'
@@ -73,6 +73,7 @@ test('the sums are right after a start on an empty file', async (t) => {
   const path = join(await folderForTest(t), 'parley.db')
   const store = await openStore(`sqlite:${path}`, options('node-a', now))
   const [one, other] = [newJob({ account: 'one' }), newJob({ account: 'other' })]
+  await addAccounts(store, 'one', 'other')
   await store.accept(acceptance([one, other], { handedOff: true }))
   await store.settle(settlement({ jobId: one.id, attempt: 1 }))
   await store.close()

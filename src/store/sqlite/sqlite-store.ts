@@ -8,7 +8,14 @@ import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { Failed, GroupCommit } from '../group-commit.ts'
 import { ANY_SIZE } from '../job-rows.ts'
-import { type NewJob, type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store.ts'
+import {
+  type NewJob,
+  type Settlement,
+  type Store,
+  StoreUnavailable,
+  UnknownAccount,
+  WriteRejected,
+} from '../store.ts'
 import type { NewJobCells } from './accept.ts'
 import { readBody, readDue } from './callbacks.ts'
 import { readClaimedJob } from './claim.ts'
@@ -139,7 +146,12 @@ class ThreadClient {
   }
 }
 
-const ERRORS = { unavailable: StoreUnavailable, rejected: WriteRejected, error: Error }
+const ERRORS = {
+  unavailable: StoreUnavailable,
+  rejected: WriteRejected,
+  'unknown account': UnknownAccount,
+  error: Error,
+}
 
 function withFailures(values: readonly unknown[], failures: Reply['failures']): unknown[] {
   const results = [...values]

@@ -5,6 +5,7 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { DatabaseProblem } from '../database-problem.ts'
+import { UnknownAccount } from '../store.ts'
 import { lockForServing, openFile } from './file.ts'
 import type { Failure, FailureKind, Reply, Request, StartReport } from './messages.ts'
 import { ServedFile } from './open-file.ts'
@@ -107,6 +108,7 @@ function messageOf(error: unknown): string {
 }
 
 function kindOf(error: unknown): FailureKind {
+  if (error instanceof UnknownAccount) return 'unknown account'
   const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
   if (PASSING_CODES.includes(code)) return 'unavailable'
   return REJECTING_CODES.includes(code) ? 'rejected' : 'error'

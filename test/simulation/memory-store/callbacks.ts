@@ -58,8 +58,8 @@ export function callbackOperations(db: MemoryDatabase) {
     loadCallback({ jobId, attempt }: CallbackToLoad): CallbackBody | null {
       const row = find(jobId)
       const account = row && db.accounts.get(row.job.account)
-      if (!row || !account || !isTaken(row, attempt) || !row.callback.isInProgress) return null
-      return { callback: textOf(row), view: recordOf(row), secrets: secretsOf(account) }
+      if (!row || !isTaken(row, attempt) || !row.callback.isInProgress) return null
+      return { callback: textOf(row), view: recordOf(row), secrets: account ? secretsOf(account) : null }
     },
 
     recordCallback({ jobId, attempt, next, nowMs }: AttemptRecord): boolean {

@@ -28,6 +28,7 @@ import {
   type ReadJob,
   type Settled,
   type Settlement,
+  UnknownAccount,
   type WaitingRelease,
   WriteRejected,
 } from '../../../src/store/store.ts'
@@ -42,6 +43,7 @@ export function jobOperations(db: MemoryDatabase) {
     accept: (acceptance: Acceptance) => accept(db, acceptance),
 
     acceptEnded(job: Job, settlement: Settlement): void {
+      if (!db.accounts.has(job.account)) throw new UnknownAccount()
       if (db.jobs.has(job.id)) throw new WriteRejected(`the job ${job.id} exists`)
       checkSettlement(settlement)
       const row = newRow(job, settlement.node)
@@ -214,6 +216,7 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
   if (new Set(ids).size < ids.length || ids.some((id) => db.jobs.has(id))) {
     throw new WriteRejected('a job of this id exists')
   }
+  if (!db.accounts.has(account)) throw new UnknownAccount()
   for (const newJob of jobs) store(db, node, nowMs, newJob)
   if (idempotency) db.idempotency.set(key, { ...idempotency, account, jobIds: ids })
   return { kind: 'accepted' }
