@@ -77,6 +77,8 @@ export function createRemoteResults({
     store,
     clock,
     awaited: () => pendingResponses.jobIds().filter((jobId) => !worker.isRunning(jobId)),
+    awaitsExisting: (jobId) => pendingResponses.awaitsExisting(jobId),
+    onVanished: (jobId) => pendingResponses.vanished(jobId),
     onEnded: ({ cacheHit, ...record }) =>
       pendingResponses.end(record.id, { kind: 'settled', record, cacheHit }),
     onError: (error) => log.warn(errorFields(error), 'could not read the results of other nodes; retrying'),

@@ -6,7 +6,7 @@ import type { PendingResponse, PendingResponses } from './pending-responses.ts'
 
 export interface JobsToAwait {
   readonly account: string
-  /** At least one, each once. */
+  /** At least one, each once. All of them existed when they were read before the wait. */
   readonly jobIds: readonly string[]
   readonly ms: number
   /** Which of them must have finished. A job that no longer exists counts as finished. */
@@ -37,7 +37,7 @@ export function waitForJobs(
     open.clear()
   }
   for (const jobId of jobIds) {
-    const pending = pendingResponses.add(jobId, account, ms)
+    const pending = pendingResponses.add(jobId, account, ms, true)
     if (pending === null) {
       leave()
       return null

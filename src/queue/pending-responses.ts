@@ -28,6 +28,8 @@ export class PendingResponse {
   readonly cancelTimer: () => void
   /** Another pending response for the same job, of a repeated request. */
   next: PendingResponse | undefined
+  /** Whether the job existed when the wait began; otherwise it may not have been stored yet. */
+  existed = false
   /** Whether the wait is over. */
   hasEnded = false
 
@@ -82,11 +84,14 @@ export class PendingResponses {
   /**
    * Adds a pending response; call this before the job can be settled. Returns null if the request cannot wait: there are too
    * many already, only the reserve is left and the account has used its part of it, or the server is stopping.
+   *
+   * @param existed whether the job exists: if so, the wait also ends when the job no longer does (`vanished`)
    */
-  add(jobId: string, account: string, ms: number): PendingResponse | null {
+  add(jobId: string, account: string, ms: number, existed = false): PendingResponse | null {
     if (this.#stopping) return null
     if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
     const pending = new PendingResponse(jobId, account, this.#clock, ms, this.#onLeave)
+    pending.existed = existed
     pending.next = this.#latest.get(jobId)
     this.#latest.set(jobId, pending)
     this.#held.add(account, 1)
@@ -112,6 +117,24 @@ export class PendingResponses {
       pending.cancelTimer()
       pending.hasEnded = true
       pending.end(end)
+    }
+  }
+
+  /** Whether a request waits for the job that existed when its wait began. */
+  awaitsExisting(jobId: string): boolean {
+    for (let pending = this.#latest.get(jobId); pending; pending = pending.next)
+      if (pending.existed) return true
+    return false
+  }
+
+  /** The job does not exist: ends the waits that began when it did. The job of any other wait may be stored later. */
+  vanished(jobId: string): void {
+    for (let pending = this.#latest.get(jobId); pending; pending = pending.next) {
+      if (!pending.existed) continue
+      pending.cancelTimer()
+      this.#remove(pending)
+      pending.hasEnded = true
+      pending.end({ kind: 'vanished' })
     }
   }
 

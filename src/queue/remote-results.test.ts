@@ -2,13 +2,16 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import type { EndedJob } from '../store/store.ts'
+import { waitForJobs } from './job-wait.ts'
+import { PendingResponses } from './pending-responses.ts'
 import { RemoteResults } from './remote-results.ts'
 
 const RESULT = `"${'x'.repeat(600_000)}"`
 
-/** A store in which jobs have ended with `RESULT`; reads as its contract says, and remembers what it loaded at once. */
-function storeWith(ended: ReadonlySet<string>) {
+/** A store in which jobs have ended with `RESULT`, and others are missing; reads as its contract says, and remembers what it loaded at once. */
+function storeWith(ended: ReadonlySet<string>, missing: readonly string[] = []) {
   const loaded: number[] = []
+  const findMissing = async (jobIds: readonly string[]) => jobIds.filter((id) => missing.includes(id))
   const readEnded = async (jobIds: readonly string[], maxBytes = Number.POSITIVE_INFINITY) => {
     const some = jobIds
       .filter((id) => ended.has(id))
@@ -25,7 +28,7 @@ function storeWith(ended: ReadonlySet<string>) {
       }),
     )
   }
-  return { loaded, store: { readEnded, shared: true } }
+  return { loaded, store: { readEnded, findMissing, shared: true } }
 }
 
 test('results are loaded a megabyte at a time, however many have ended at once', async () => {
@@ -37,10 +40,41 @@ test('results are loaded a megabyte at a time, however many have ended at once',
     store,
     clock: new FakeClock(),
     awaited: () => jobIds,
+    awaitsExisting: () => false,
     onEnded: ({ id }) => found.push(id),
+    onVanished: assert.fail,
     onError: assert.ifError,
   })
   await results.settled(jobIds)
   assert.deepEqual(found, [...ended])
   assert.equal(Math.max(...loaded), 1)
+})
+
+test('a job that was deleted before its result was read ends the waits that began when it existed, and no others', async () => {
+  const { store } = storeWith(new Set(['ended']), ['deleted', 'not stored yet'])
+  const clock = new FakeClock()
+  const pendingResponses = new PendingResponses(clock, 10)
+  const waitFor = (jobIds: string[]) =>
+    waitForJobs(pendingResponses, { account: 'acme', jobIds, ms: 60_000, until: 'all' })
+  const read = waitFor(['deleted', 'ended'])
+  waitFor(['open'])
+  // A caller creates it, or repeats the request that created it.
+  const created = pendingResponses.add('not stored yet', 'acme', 60_000)
+  const repeated = pendingResponses.add('deleted', 'acme', 60_000)
+  const results = new RemoteResults({
+    store,
+    clock,
+    awaited: () => pendingResponses.jobIds(),
+    awaitsExisting: (jobId) => pendingResponses.awaitsExisting(jobId),
+    onEnded: ({ cacheHit, ...record }) =>
+      pendingResponses.end(record.id, { kind: 'settled', record, cacheHit }),
+    onVanished: (jobId) => pendingResponses.vanished(jobId),
+    onError: assert.ifError,
+  })
+  await results.settled(pendingResponses.jobIds())
+  assert.deepEqual([created?.hasEnded, repeated?.hasEnded], [false, false])
+  assert.deepEqual(pendingResponses.jobIds().toSorted(), ['deleted', 'not stored yet', 'open'])
+  assert.equal(pendingResponses.count, 3)
+  assert.equal(await read?.ended, 'ended')
+  assert.equal(clock.pending().length, 3)
 })

@@ -1,6 +1,7 @@
 /**
  * Answers pending responses whose jobs another node ran. A notification arrives as soon as the job is settled; a poll of the
- * database every second makes up for lost notifications.
+ * database every second makes up for lost notifications. A job can also be deleted before its result is read; then the
+ * requests that had read it before they waited are answered.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -13,11 +14,15 @@ const MAX_READ = 1000
 const MAX_READ_BYTES = 1024 * 1024
 
 export interface RemoteResultsOptions {
-  readonly store: Pick<Store, 'readEnded' | 'shared'>
+  readonly store: Pick<Store, 'readEnded' | 'findMissing' | 'shared'>
   readonly clock: Clock
   /** The jobs that requests on this node wait for and that do not run here. */
   readonly awaited: () => readonly string[]
+  /** Whether a request waits for the job that existed when its wait began. */
+  readonly awaitsExisting: (jobId: string) => boolean
   readonly onEnded: (job: EndedJob) => void
+  /** Such a job does not exist any longer. */
+  readonly onVanished: (jobId: string) => void
   readonly onError: (error: unknown) => void
 }
 
@@ -42,7 +47,7 @@ export class RemoteResults {
 
   /** These jobs were settled outside of this node's worker. Never rejects. */
   async settled(jobIds: readonly string[]): Promise<void> {
-    const { store, onEnded, onError } = this.#options
+    const { store, awaitsExisting, onEnded, onVanished, onError } = this.#options
     try {
       for (let from = 0; from < jobIds.length; from += MAX_READ) {
         const some = new Set(jobIds.slice(from, from + MAX_READ))
@@ -54,6 +59,9 @@ export class RemoteResults {
             onEnded(job)
           }
         }
+        const existed = [...some].filter(awaitsExisting)
+        if (existed.length === 0) continue
+        for (const jobId of await store.findMissing(existed)) onVanished(jobId)
       }
     } catch (error) {
       onError(error)

@@ -107,6 +107,9 @@ export interface Store
    */
   readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
+  /** Returns those of the jobs, of any account, that do not exist: never stored, or deleted since. */
+  findMissing(jobIds: readonly string[]): Promise<string[]>
+
   /**
    * Deletes a bounded number of expired jobs, cached responses and idempotency keys. Returns true if it reached its limit and
    * there may be more.

@@ -15,7 +15,7 @@ import type { World } from './world.ts'
 /** Results that depend on the clock of the database. */
 const BY_CLOCK: readonly MethodName[] = ['renew', 'rescue', 'revertCrashes', 'confirmCrashes']
 /** Results whose order has no meaning. */
-const UNORDERED: readonly MethodName[] = ['takeCancelled', 'claimsOf', 'readEnded']
+const UNORDERED: readonly MethodName[] = ['takeCancelled', 'claimsOf', 'readEnded', 'findMissing']
 
 type Method = (...args: readonly unknown[]) => unknown
 

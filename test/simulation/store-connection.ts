@@ -27,6 +27,7 @@ const READS: readonly MethodName[] = [
   'findResponse',
   'read',
   'readEnded',
+  'findMissing',
   'depth',
   'claimsOf',
   'loadCallback',

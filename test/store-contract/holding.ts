@@ -36,6 +36,21 @@ export function holdTests(on: On): void {
     assert.deepEqual(await store.readEnded([]), [])
   })
 
+  on(
+    'says which jobs do not exist: unknown and deleted ones, but not those of others, open or ended',
+    async (store) => {
+      const [open, done, deleted, never] = [newJob(), newJob(), newJob({ account: 'other' }), newJob()]
+      await store.accept(acceptance([open]))
+      await store.accept(acceptance([done, deleted], { handedOff: true }))
+      for (const { id } of [done, deleted]) await store.settle(settlement({ jobId: id, attempt: 1 }))
+      await store.deleteJob(deleted.id)
+      const missing = await store.findMissing([open.id, deleted.id, done.id, never.id])
+      assert.deepEqual(missing.toSorted(), [deleted.id, never.id].toSorted())
+      assert.deepEqual(await store.findMissing([open.id]), [])
+      assert.deepEqual(await store.findMissing([]), [])
+    },
+  )
+
   on('reads no more of the jobs that have ended than so many bytes, or one', async (store) => {
     const jobs = [newJob(), newJob(), newJob(), newJob()]
     await store.accept(acceptance(jobs, { handedOff: true }))

@@ -2,7 +2,7 @@
 import { isJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
 import { ANY_SIZE, hasExpired, readEndedJob, readWithin } from '../job-rows.ts'
-import { numberOf } from '../rows.ts'
+import { numberOf, textOf } from '../rows.ts'
 import type { ReadJob, Store } from '../store.ts'
 import type { Database, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
@@ -15,7 +15,10 @@ interface Read {
   readonly maxBytes: number
 }
 
-export function readOperations({ database, groups }: PostgresParts): Pick<Store, 'read' | 'readEnded'> {
+export function readOperations({
+  database,
+  groups,
+}: PostgresParts): Pick<Store, 'read' | 'readEnded' | 'findMissing'> {
   const reads = groups.add<Read, ReadJob | null>({
     commit: (group) => eachAlone(group, (some) => readJobs(database, some)),
   })
@@ -24,6 +27,9 @@ export function readOperations({ database, groups }: PostgresParts): Pick<Store,
 
     readEnded: async (jobIds, maxBytes = ANY_SIZE) =>
       (await database.query(READ_ENDED, [jobIds, maxBytes])).map(readEndedJob),
+
+    findMissing: async (jobIds) =>
+      (await database.query(FIND_MISSING, [jobIds])).map((row) => textOf(row, 'id')),
   }
 }
 
@@ -69,4 +75,13 @@ const READ_ENDED: Statement = {
     from unnest($1::uuid[]) with ordinality as r(id, place) join outcomes o on o.id = r.id join jobs j on j.id = r.id
   ) ended
   where total <= $2::bigint or total = bytes`,
+}
+/** With the limit, it is one look at the index for each job, whatever is estimated. */
+const FIND_MISSING: Statement = {
+  repeatable: true,
+  name: 'find missing',
+  text: `
+  select r.id from unnest($1::uuid[]) as r(id)
+  left join lateral (select true as there from jobs where id = r.id limit 1) j on true
+  where j.there is null`,
 }

@@ -37,6 +37,10 @@ export const readOperations = {
     }
     return ended
   }),
+
+  findMissing: read((file: OpenFile, jobIds: readonly string[]): string[] =>
+    jobIds.filter((jobId) => file.prepare(EXISTS).get(jobId) === undefined),
+  ),
 }
 
 /** A job of an account as it crosses from the storage thread. */
@@ -60,6 +64,7 @@ const READ = `
     case when ${BYTES} <= ? then o.content end as content, case when ${BYTES} <= ? then o.error end as error
   from jobs j left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   where j.id = ? and j.account = ?`
+const EXISTS = 'select 1 from jobs where id = ?'
 const SIZE_OF_ENDED = `select ${BYTES} as bytes from jobs j join outcomes o on o.seq = j.seq where j.id = ?`
 const READ_ENDED = `
   select j.id, j.status, j.created_at_ms, o.content, o.error, o.usage

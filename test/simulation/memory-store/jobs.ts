@@ -110,6 +110,8 @@ export function jobOperations(db: MemoryDatabase) {
       return ended
     },
 
+    findMissing: (jobIds: readonly string[]): string[] => jobIds.filter((jobId) => !db.jobs.has(jobId)),
+
     expire: (expiry: Expiry) => expire(db, expiry),
 
     depth(): Depth {
