@@ -43,6 +43,7 @@ async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
   const worker = new FakeWorker()
   const events: string[] = []
   const heartbeat = { expire: () => {}, stopped: false }
+  const databaseClock = { hasJumped: false }
   const lease = new NodeLease({
     store: {
       shared: true,
@@ -53,7 +54,9 @@ async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
         if (down !== false) await down
         return store.revertCrashes()
       },
-      confirmCrashes: (...args) => store.confirmCrashes(...args),
+      absentNodes: () => store.absentNodes(),
+      confirmCrashes: (nodes, absentMs) =>
+        store.confirmCrashes(nodes, databaseClock.hasJumped ? ENDED_MS : absentMs),
       leave: (...args) => store.leave(...args),
       rescue: (...args) => store.rescue(...args),
       release: (...args) => store.release(...args),
@@ -92,7 +95,7 @@ async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
     }
     await clock.timerSet()
   }
-  return { store, clock, worker, events, lease, heartbeat, pass }
+  return { store, clock, databaseClock, worker, events, lease, heartbeat, pass }
 }
 
 /** A job held by a node whose lease has ended. */
@@ -212,9 +215,11 @@ test('a job that another node rescued is ended here', async (t) => {
   assert.deepEqual(events.slice(2), ['lost 0'])
 })
 
+/** As a worker describes jobs that fail after one crash. */
+const final = { crashCount: 1, limit: 9, maxCrashCount: 1 }
+
 test('crashes of nodes that came back are reverted, and others are confirmed after ten leases', async (t) => {
-  const { store, worker, events, pass } = await start(t)
-  const final = { crashCount: 1, limit: 9, maxCrashCount: 1 }
+  const { store, databaseClock, worker, events, pass } = await start(t)
   const [paused, dead] = [await deadJob(store, 'node-b'), await deadJob(store, 'node-c')]
   await pass(LEASE_MS * 1.3)
   assert.deepEqual(events, ['rescued 2'])
@@ -224,11 +229,40 @@ test('crashes of nodes that came back are reverted, and others are confirmed aft
   const claimed = (await store.claim('node-a', 5, now.ms, { candidates: final })).jobs
   assert.deepEqual(ids(claimed), [paused.id])
   worker.held = claimed.map(claimOf)
-  // The database's clock has not advanced meanwhile: only that clock counts, not this node's.
+  // The database's clock has not advanced meanwhile: this node's clock alone confirms nothing.
   await pass(LEASE_MS * 11)
   assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
-  await store.confirmCrashes(ENDED_MS)
+  databaseClock.hasJumped = true
+  await pass(LEASE_MS / 9)
   assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs), [dead.id])
+})
+
+test('a jump of the clock of the database confirms no crash before this node has seen the other absent for ten leases', async (t) => {
+  const { store, databaseClock, events, pass } = await start(t)
+  const job = await deadJob(store)
+  databaseClock.hasJumped = true
+  await pass(LEASE_MS * 1.3)
+  assert.deepEqual(events, ['rescued 1'])
+  await pass(LEASE_MS * 9.5)
+  assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
+  await pass(LEASE_MS)
+  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs), [job.id])
+})
+
+test('a node that came back in between must be absent for ten leases again', async (t) => {
+  const { store, databaseClock, events, pass } = await start(t)
+  const job = await deadJob(store)
+  databaseClock.hasJumped = true
+  await pass(LEASE_MS * 6)
+  await store.renew('node-b', HOUR_MS)
+  await pass(LEASE_MS / 9)
+  assert.deepEqual(ids((await store.claim('node-b', 5, now.ms, { candidates: final })).jobs), [job.id])
+  await store.renew('node-b', ENDED_MS)
+  await pass(LEASE_MS * 9.5)
+  assert.deepEqual(events, ['rescued 1', 'reverted 1', 'rescued 1'])
+  assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
+  await pass(LEASE_MS)
+  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs), [job.id])
 })
 
 test('a node that was paused and stops at once reverts its crashes itself', async (t) => {

@@ -19,7 +19,10 @@ const LOOKS = 9
  * meanwhile: when an outage starts, a live node has renewed its lease at most 4/9 of a lease ago (`app/lease-renewal.ts`).
  */
 const OUTAGE = 1 / 2
-/** A node that has been absent for this many leases counts as permanently dead: jobs may fail because of its crash. */
+/**
+ * A node that has been absent for this many leases counts as permanently dead: jobs may fail because of its crash. It must
+ * have been absent for so long by the database's clock and by that of the node which confirms this: either may jump.
+ */
 const ABSENT_LEASES = 10
 
 /** The part of the worker that holds jobs. */
@@ -41,7 +44,10 @@ export interface Heartbeat {
 }
 
 export interface NodeLeaseOptions {
-  readonly store: Pick<NodeStore, 'shared' | 'claimsOf' | 'leave' | 'revertCrashes' | 'confirmCrashes'> &
+  readonly store: Pick<
+    NodeStore,
+    'shared' | 'claimsOf' | 'leave' | 'revertCrashes' | 'absentNodes' | 'confirmCrashes'
+  > &
     Pick<Store, 'rescue' | 'release'>
   readonly worker: JobHolder
   readonly node: string
@@ -75,6 +81,8 @@ export class NodeLease {
   #wroteMs = Number.NEGATIVE_INFINITY
   /** Since when writes have reached the database without a gap; every live node could renew since then, too. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
+  /** By absent node, when this node first saw that it was absent; it has been absent at every look since then. */
+  #absentSinceMs: ReadonlyMap<string, number> = new Map()
   /** Jobs that this node held according to the database at the last comparison, but not according to the worker. */
   #strays: readonly Claim[] = []
   /** The latest call by then that may have assigned them. */
@@ -135,7 +143,7 @@ export class NodeLease {
     // After an outage, all leases have expired: no node counts as dead before it has had time to renew.
     if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return
     await this.#rescue()
-    await store.confirmCrashes(ABSENT_LEASES * leaseMs)
+    await this.#confirmCrashes()
   }
 
   async #compare(): Promise<void> {
@@ -191,6 +199,17 @@ export class NodeLease {
     if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) this.#inTouchSinceMs = answeredMs
     this.#wroteMs = askedMs
     if (reverted > 0) events.reverted(reverted)
+  }
+
+  async #confirmCrashes(): Promise<void> {
+    const { store, clock, leaseMs } = this.#options
+    const absent = await store.absentNodes()
+    const nowMs = clock.steadyMs()
+    const sinceMs = new Map(absent.map((node) => [node, this.#absentSinceMs.get(node) ?? nowMs]))
+    this.#absentSinceMs = sinceMs
+    const absentMs = ABSENT_LEASES * leaseMs
+    const dead = absent.filter((node) => nowMs - (sinceMs.get(node) ?? nowMs) >= absentMs)
+    if (dead.length > 0) await store.confirmCrashes(dead, absentMs)
   }
 
   async #rescue(): Promise<void> {

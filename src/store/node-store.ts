@@ -43,12 +43,15 @@ export interface NodeStore {
    */
   revertCrashes(): Promise<number>
 
+  /** The nodes that have no lease and have crashes that are not confirmed. */
+  absentNodes(): Promise<string[]>
+
   /**
-   * Confirms the crashes of nodes that have been absent for `absentMs` since they were counted: jobs may fail for them. They
-   * are still reverted if the node comes back before the job has finished. If a new process proves that the previous one has
-   * exited, every crash is confirmed when it is counted.
+   * Confirms the crashes of those of the nodes that have been absent for `absentMs` since they were counted: jobs may fail for
+   * them. They are still reverted if the node comes back before the job has finished. If a new process proves that the
+   * previous one has exited, every crash is confirmed when it is counted, and there are no absent nodes.
    */
-  confirmCrashes(absentMs: number): Promise<void>
+  confirmCrashes(nodes: readonly string[], absentMs: number): Promise<void>
 
   /** Deletes the lease of a node that holds no jobs. A second call changes nothing. */
   leave(node: string): Promise<void>

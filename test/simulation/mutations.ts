@@ -104,8 +104,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a crash is confirmed at once',
     file: 'src/queue/node-lease.ts',
-    text: 'store.confirmCrashes(ABSENT_LEASES * leaseMs)',
-    by: 'store.confirmCrashes(-1)',
+    text: 'const absentMs = ABSENT_LEASES * leaseMs',
+    by: 'const absentMs = -1',
   },
   {
     what: 'nodes are considered dead right after an outage of the database',

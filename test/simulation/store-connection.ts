@@ -30,6 +30,7 @@ const READS: readonly MethodName[] = [
   'findMissing',
   'depth',
   'claimsOf',
+  'absentNodes',
   'loadCallback',
   'callbackDepth',
   'searchCallbacks',

@@ -20,10 +20,15 @@ export async function crashedJob(store: Store, node: string) {
   return job
 }
 
+/** Confirms the crashes of all nodes that have been absent for this long. */
+export async function confirmAll(store: Store, absentMs: number): Promise<void> {
+  await store.confirmCrashes(await store.absentNodes(), absentMs)
+}
+
 export function crashTests(on: On): void {
   on('a job that is to fail is claimed once its crashes are confirmed', async (store) => {
     const job = await crashedJob(store, 'node-b')
-    await store.confirmCrashes(AT_ONCE_MS)
+    await confirmAll(store, AT_ONCE_MS)
     const [claimed] = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs
     assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 1])
   })
@@ -39,7 +44,7 @@ export function crashTests(on: On): void {
 
   on('a job that is to fail delays no other job', async (store) => {
     const toFail = await crashedJob(store, 'node-b')
-    await store.confirmCrashes(AT_ONCE_MS)
+    await confirmAll(store, AT_ONCE_MS)
     const [fresh, other] = [newJob(), newJob()]
     await store.accept(acceptance([fresh]))
     await store.accept(acceptance([other]))

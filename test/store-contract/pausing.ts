@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
-import { AT_ONCE_MS, crashedJob, failingAfter } from './crashing.ts'
+import { AT_ONCE_MS, confirmAll, crashedJob, failingAfter } from './crashing.ts'
 import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
 const LONG_MS = 60_000
@@ -60,22 +60,41 @@ export function pauseTests(on: On): void {
 
   on('a job that is to fail waits until every one of its crashes is confirmed', async (store) => {
     const job = await crashedJob(store, 'node-b')
-    await store.confirmCrashes(AT_ONCE_MS)
+    await confirmAll(store, AT_ONCE_MS)
     await holdAndDie(store, 'node-c')
     assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs, [])
     // For this long, one of its crashes may still turn out to have been a pause.
-    await store.confirmCrashes(LONG_MS)
+    await confirmAll(store, LONG_MS)
     assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs, [])
-    await store.confirmCrashes(AT_ONCE_MS)
+    await confirmAll(store, AT_ONCE_MS)
     const [claimed] = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs
     assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 2])
+  })
+
+  on('only the crashes of the nodes that are named are confirmed', async (store) => {
+    const job = await crashedJob(store, 'node-b')
+    await holdAndDie(store, 'node-c')
+    assert.deepEqual((await store.absentNodes()).toSorted(), ['node-b', 'node-c'])
+    await store.confirmCrashes(['node-c'], AT_ONCE_MS)
+    assert.deepEqual(await store.absentNodes(), ['node-b'])
+    assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs, [])
+    await store.confirmCrashes(['node-b'], AT_ONCE_MS)
+    assert.deepEqual(await store.absentNodes(), [])
+    const [claimed] = (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(2) })).jobs
+    assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 2])
+  })
+
+  on('a node that has a lease again is not absent', async (store) => {
+    await crashedJob(store, 'node-b')
+    await store.renew('node-b', LONG_MS)
+    assert.deepEqual(await store.absentNodes(), [])
   })
 
   on('a job that was to fail runs again when its node comes back', async (store) => {
     const job = await crashedJob(store, 'node-b')
     assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs, [])
     await store.renew('node-b', LONG_MS)
-    await store.confirmCrashes(AT_ONCE_MS)
+    await store.confirmCrashes(['node-b'], AT_ONCE_MS)
     assert.deepEqual(
       (await store.claim('node-a', 5, now.ms, { candidates: failingAfter(1) })).jobs,
       [],
@@ -98,7 +117,7 @@ export function pauseTests(on: On): void {
 
   on('a confirmed crash is reverted too, if the node comes back before the job has ended', async (store) => {
     const job = await crashedJob(store, 'node-b')
-    await store.confirmCrashes(AT_ONCE_MS)
+    await confirmAll(store, AT_ONCE_MS)
     await store.renew('node-b', LONG_MS)
     assert.equal(await store.revertCrashes(), 1)
     assert.equal((await store.findJob(job.id, expiry()))?.crashCount, 0)

@@ -2,7 +2,7 @@
  * The crashes that were counted in Postgres, by node: reverted when it turns out that the node was only paused, and confirmed
  * when it has been absent for long. A trigger on `open_jobs` writes their rows (migrations.ts).
  */
-import { numberOf, numberOrNull } from '../rows.ts'
+import { numberOf, numberOrNull, textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import type { Database, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
@@ -11,7 +11,7 @@ export function crashOperations({
   database,
   queueHead,
   notifications,
-}: PostgresParts): Pick<Store, 'revertCrashes' | 'confirmCrashes'> {
+}: PostgresParts): Pick<Store, 'revertCrashes' | 'absentNodes' | 'confirmCrashes'> {
   return {
     revertCrashes: async () => {
       const rows = await database.query(REVERT)
@@ -22,8 +22,10 @@ export function crashOperations({
       return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
     },
 
-    confirmCrashes: async (absentMs) => {
-      await database.query(CONFIRM, [absentMs])
+    absentNodes: async () => (await database.query(ABSENT, [])).map((row) => textOf(row, 'node')),
+
+    confirmCrashes: async (nodes, absentMs) => {
+      await database.query(CONFIRM, [nodes, absentMs])
     },
   }
 }
@@ -47,11 +49,17 @@ const REVERT: Statement = {
   update open_jobs o set deaths = greatest(0, o.deaths - c.crashes)
   from counts c where o.id = c.job_id returning o.turn, c.crashes`,
 }
+const ABSENT: Statement = {
+  repeatable: true,
+  name: 'absent nodes',
+  text: `select distinct c.node from crashes c where not c.confirmed and not ${hasLease('c')}`,
+}
 const CONFIRM: Statement = {
   repeatable: true,
   name: 'confirm crashes',
   text: `update crashes c set confirmed = true
-    where not confirmed and counted_at < clock_timestamp() - $1::double precision * interval '1 ms' and not ${hasLease('c')}`,
+    where not confirmed and node = any ($1::text[])
+      and counted_at < clock_timestamp() - $2::double precision * interval '1 ms' and not ${hasLease('c')}`,
 }
 const FORGET: Statement = {
   repeatable: true,

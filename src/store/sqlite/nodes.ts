@@ -22,7 +22,9 @@ export const nodeOperations = {
 
   revertCrashes: read((_file: ServedFile): number => 0),
 
-  confirmCrashes: read((_file: ServedFile, _absentMs: number): void => {}),
+  absentNodes: read((_file: ServedFile): string[] => []),
+
+  confirmCrashes: read((_file: ServedFile, _nodes: readonly string[], _absentMs: number): void => {}),
 }
 
 const CLAIMS = 'select id, attempt from jobs indexed by jobs_held where node = ?'

@@ -60,9 +60,14 @@ export function claimOperations(db: MemoryDatabase) {
       return reverted.length
     },
 
-    confirmCrashes(absentMs: number): void {
+    absentNodes(): string[] {
+      const unconfirmed = db.crashes.filter(({ confirmed, node }) => !confirmed && !db.hasLease(node))
+      return [...new Set(unconfirmed.map(({ node }) => node))]
+    },
+
+    confirmCrashes(nodes: readonly string[], absentMs: number): void {
       for (const crash of db.crashes) {
-        const isLong = crash.countedAtMs < db.clockMs() - absentMs
+        const isLong = nodes.includes(crash.node) && crash.countedAtMs < db.clockMs() - absentMs
         if (isLong && !db.hasLease(crash.node)) crash.confirmed = true
       }
     },
