@@ -56,6 +56,18 @@ export function ownJobTests(on: On): void {
     },
   )
 
+  on(
+    'reports a job to the node that holds it although it was deleted right after it was cancelled',
+    async (store) => {
+      const job = newJob()
+      await store.accept(acceptance([job], { handedOff: true }))
+      assert.equal(await store.cancelOwnJob(cancel(job.id)), 'cancelled')
+      assert.equal(await store.deleteOwnJob(deletion(job.id)), 'deleted')
+      assert.deepEqual(await store.takeCancelled('node-a'), [{ jobId: job.id, attempt: 1 }])
+      assert.deepEqual(await store.takeCancelled('node-a'), [])
+    },
+  )
+
   on('counts the input tokens that are given rather than those of the creation', async (store) => {
     const job = newJob({ inputTokens: 700 })
     await store.accept(acceptance([job], { handedOff: true }))

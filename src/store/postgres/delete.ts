@@ -110,14 +110,12 @@ const NEXT_JOBS: Statement = {
   select (select count(*) from scanned) as scanned, (select id from scanned order by id desc limit 1) as last_id, m.*
   from (select 1) one left join of_account m on true`,
 }
+/** Reports of cancellations stay: their nodes take them, and then stop running these jobs. */
 const DELETE_JOBS: Statement = {
   name: 'delete ended jobs',
   text: `
   with ${DELETE_WITH_SUMS},
-  callbacks_deleted as (delete from callbacks where job_id = any ($1::uuid[])),
-  cancelled as (
-    delete from cancelled_jobs where job_id = any ($1::uuid[])
-  )
+  callbacks_deleted as (delete from callbacks where job_id = any ($1::uuid[]))
   select 1`,
 }
 /** There is no index by job; between these times there is at most one more hour of responses than those of the jobs. */
