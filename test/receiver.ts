@@ -54,6 +54,8 @@ export type ReceiverReply =
 export interface ReceiverOptions {
   /** The answer once the script is used up: a plain 200 if absent. */
   readonly reply?: (request: ReceivedRequest) => ReceiverReply
+  /** Called once if the sender cannot have read the answer to this request: it was gone before, or the answer was never sent. */
+  readonly onUnread?: (request: ReceivedRequest) => void
   /** The address to listen on: 127.0.0.1 if absent. */
   readonly host?: string
   /** The port to listen on, for a receiver that comes back at the same address; any free port if absent. */
@@ -88,7 +90,7 @@ const OK: ReceiverReply = { kind: 'answer' }
 const CHUNK = Buffer.alloc(65_536, 'x')
 
 export async function startReceiver(options: ReceiverOptions = {}): Promise<Receiver> {
-  const host = options.host ?? '127.0.0.1'
+  const { host = '127.0.0.1', onUnread } = options
   const requests: ReceivedRequest[] = []
   const replies: ReceiverReply[] = []
   const sockets = new Set<Socket>()
@@ -96,6 +98,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   const { changed, when } = watch()
   /** By the remote port, which a connection and its TLS layer share. */
   const numbers = new Map<number | undefined, number>()
+  const watchUntilRead = answerWatch()
   let connections = 0
 
   const server = options.tls === undefined ? createServer() : createTlsServer(options.tls)
@@ -116,6 +119,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     response.on('error', () => {})
     readRequest(message, numbers.get(message.socket.remotePort) ?? 0, (request) => {
       requests.push(request)
+      if (onUnread) watchUntilRead(response, () => onUnread(request))
       perform(replies.shift() ?? options.reply?.(request) ?? OK, response, stalled)
       changed()
     })
@@ -192,6 +196,35 @@ function readRequest(
       connection,
     })
   })
+}
+
+/**
+ * Finds out which answers their readers cannot have read. An answer was read if the connection carries another request after it,
+ * or if it is ended in order. The system resets a connection whose other side is gone: if that was before the answer, writing
+ * fails once more; if it was after, but with the answer unread, reading fails. In doubt, an answer was read.
+ */
+function answerWatch(): (response: ServerResponse, onUnread: () => void) => void {
+  const last = new WeakMap<Socket, () => void>()
+  return (response, onUnread) => {
+    const { socket } = response
+    if (socket === null) return onUnread()
+    last.get(socket)?.()
+    const settle = (unread: boolean) => {
+      if (last.get(socket) !== read) return
+      socket.off('error', lost).off('end', probe)
+      last.delete(socket)
+      if (unread) onUnread()
+    }
+    const read = () => settle(false)
+    const lost = () => settle(true)
+    // Once this side has ended the connection, nothing more can be written, whoever is there.
+    const probe = () => (socket.writable ? socket.write('\n', (error) => settle(Boolean(error))) : read())
+    socket.once('error', lost).prependOnceListener('end', probe)
+    response.once('close', () => {
+      if (!response.writableFinished) lost()
+    })
+    last.set(socket, read)
+  }
 }
 
 function perform(reply: ReceiverReply, response: ServerResponse, stalled: Set<ServerResponse>): void {

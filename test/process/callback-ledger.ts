@@ -18,15 +18,15 @@ interface Watcher {
 export class CallbackLedger {
   /** All requests at the receiver, however they ended. */
   requests = 0
-  /** Requests for a callback that arrived after a complete 2xx response to it. */
-  duplicates = 0
   readonly #accepted = new Map<string, string>()
   /** The received body by job ID; each repeated one must be the same. */
   readonly #bodies = new Map<string, string>()
   readonly #answered = new Set<string>()
   /** The accepted jobs whose callbacks have not been answered 2xx, by their IDs. */
   readonly #missing = new Set<string>()
-  readonly #answeredInFull = new Set<string>()
+  /** By job ID, all requests for its callback in their order, and whether the response to each was a complete 2xx. */
+  readonly #requests = new Map<string, { readonly request: ReceivedRequest; readonly whole: boolean }[]>()
+  readonly #unread = new Set<ReceivedRequest>()
   #webhook: Webhook | undefined
   #batches = 0
   #wrong: unknown
@@ -59,13 +59,35 @@ export class CallbackLedger {
     this.#look()
   }
 
+  /** The sender cannot have read the response to this request, so it has to send the callback again. */
+  unread(request: ReceivedRequest): void {
+    this.#unread.add(request)
+  }
+
+  /** Requests for a callback that arrived after a complete 2xx response that the sender can have read. */
+  get duplicates(): number {
+    let count = 0
+    for (const requests of this.#requests.values()) {
+      const read = requests.findIndex(({ request, whole }) => whole && !this.#unread.has(request))
+      if (read >= 0) count += requests.length - 1 - read
+    }
+    return count
+  }
+
+  /** Complete 2xx responses that the sender cannot have read. */
+  get unreadAnswers(): number {
+    const all = [...this.#requests.values()].flat()
+    return all.filter(({ request, whole }) => whole && this.#unread.has(request)).length
+  }
+
   /** A callback has arrived at the receiver, perhaps before its caller has the response that promises it. */
   came(request: ReceivedRequest, answered: Answered): void {
     this.requests += 1
     try {
       const id = this.#verified(request)
-      if (this.#answeredInFull.has(id)) this.duplicates += 1
-      if (answered === 'whole') this.#answeredInFull.add(id)
+      const requests = this.#requests.get(id) ?? []
+      this.#requests.set(id, requests)
+      requests.push({ request, whole: answered === 'whole' })
       if (answered !== 'no') {
         this.#answered.add(id)
         this.#missing.delete(id)

@@ -21,7 +21,7 @@ const MOST_IN_A_BATCH = 10
 /** On average. */
 export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
 /**
- * A callback arrives again after a 2xx if its sender died before it had stored the 2xx. This limits their share of all
+ * A callback arrives again after a 2xx that could be read if its sender died before it had stored the 2xx. This limits their share of all
  * callbacks; in the short form, where that would be a handful, the limit is as many per kill as one receiver may have in
  * progress.
  */
@@ -48,7 +48,10 @@ export class CallbackRun {
     ledger.reportMissing(t)
     const receivers = await Promise.all(
       Array.from({ length: RECEIVERS }, () =>
-        startFaultyReceiver(random, (request, answered) => ledger.came(request, answered)),
+        startFaultyReceiver(random, {
+          onRequest: (request, answered) => ledger.came(request, answered),
+          onUnread: (request) => ledger.unread(request),
+        }),
       ),
     )
     t.after(() => Promise.all(receivers.map((receiver) => receiver.down())))
@@ -116,12 +119,12 @@ export class CallbackRun {
     await ledger.missingAtMost(0)
     const tookS = (performance.now() - calmMs) / 1000
     await ledger.assertAsRead(caller)
-    const again = `${ledger.duplicates} came again after a 2xx`
+    const again = `${ledger.duplicates} came again after a 2xx that could be read`
     const outages = this.#receivers.reduce((sum, receiver) => sum + receiver.outages, 0)
     const share = `${((100 * ledger.duplicates) / ledger.size).toFixed(2)}%`
     this.#t.diagnostic(
       `${ledger.size} callbacks accepted, 0 missing, ${again} (${share}); ${ledger.requests} requests, ` +
-        `${outages} outages of ${RECEIVERS} receivers; the last arrived ${tookS.toFixed(1)} s after the last batch`,
+        `${ledger.unreadAnswers} 2xx that could not be read, ${outages} outages of ${RECEIVERS} receivers; the last arrived ${tookS.toFixed(1)} s after the last batch`,
     )
     const most = Math.max(MOST_DUPLICATES * ledger.size, LONG ? 0 : kills * IN_PROGRESS)
     assert.ok(ledger.duplicates <= most, `${again}, of ${ledger.size}`)

@@ -3,7 +3,7 @@
  * can go down and come back on the same port.
  *
  * ```ts
- * const receiver = await startFaultyReceiver(random, (request, answer) => …)
+ * const receiver = await startFaultyReceiver(random, { onRequest: (request, answered) => …, onUnread: (request) => … })
  * await receiver.maybeTurn()   // now and then: down, and up again
  * await receiver.up()
  * ```
@@ -43,15 +43,19 @@ const BEHAVIOURS: readonly Behaviour[] = [
 const TURNS_UP = 60
 const TURNS_DOWN = 10
 
-export type OnRequest = (request: ReceivedRequest, answered: Answered) => void
+export interface ReceiverEvents {
+  onRequest(request: ReceivedRequest, answered: Answered): void
+  /** The sender cannot have read the answer to this one after all: it died or gave up, or the receiver went down, before that. */
+  onUnread(request: ReceivedRequest): void
+}
 
-export async function startFaultyReceiver(random: Random, onRequest: OnRequest): Promise<FaultyReceiver> {
+export async function startFaultyReceiver(random: Random, events: ReceiverEvents): Promise<FaultyReceiver> {
   const reply = (request: ReceivedRequest) => {
     const { reply, answered } = behaviour(random.below(100))
-    onRequest(request, answered)
+    events.onRequest(request, answered)
     return reply
   }
-  const start = (port: number) => startReceiver({ port, reply })
+  const start = (port: number) => startReceiver({ port, reply, onUnread: events.onUnread })
   return new FaultyReceiver(await start(0), start, random)
 }
 
