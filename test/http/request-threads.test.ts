@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
-import { setTimeout } from 'node:timers/promises'
+import { Client } from 'undici'
 import { makeKey } from '../../src/accounts/key.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply, startModelServer } from '../model-server.ts'
@@ -14,8 +14,6 @@ import { openLine } from './raw-http.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const THREADS = 3
-/** Between two requests of a client. */
-const REST_MS = 20
 /** Of what differs between any two responses. */
 const VOLATILE = ['date', 'x-request-id', 'ratelimit-remaining', 'ratelimit-reset']
 const ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}/g
@@ -158,36 +156,29 @@ onEachStore(() => {
 
   test('connections are spread over the threads, and again after most of some threads were closed', async (t) => {
     const { parley } = await start(t, THREADS)
-    const ask = 'GET /healthz HTTP/1.1\r\nhost: p\r\n\r\n'
-    const open = async () => {
-      const line = openLine(parley)
-      line.send(ask)
-      await line.until(/"status":"alive"/)
-      return line
+    const clients = Array.from({ length: 8 }, () => new Client(parley.url))
+    t.after(() => Promise.all(clients.map((client) => client.destroy())))
+    /** Over the connection that the client has, or over another if a response has closed it. */
+    const ask = async (client: Client) => {
+      const { statusCode, body } = await client.request({ method: 'GET', path: '/healthz' })
+      await body.dump()
+      assert.equal(statusCode, 200)
     }
-    const lines: Awaited<ReturnType<typeof open>>[] = []
-    for (let opened = 0; opened < 8; opened++) lines.push(await open())
+    for (const client of clients) await ask(client)
     assert.deepEqual(await connectionsOf(parley), [3, 3, 3], 'with the connection that asks')
 
     // Every third one was given to the first thread; the others hang up.
-    const left = lines.filter((_, at) => at % THREADS === 0)
-    for (const [at, line] of lines.entries()) if (at % THREADS !== 0) line.hangUp()
-    let isEven = false
-    // A client opens a connection again where a response has closed it, as HTTP clients do.
-    const keptOpen = left.map(async (first) => {
-      for (let line = first; !t.signal.aborted && !isEven; ) {
-        line.send(ask)
-        const isClosed = await Promise.race([line.closed.then(() => true), setTimeout(REST_MS, false)])
-        if (isClosed) line = await open()
-      }
-    })
+    const left = clients.filter((_, at) => at % THREADS === 0)
+    await Promise.all(clients.filter((client) => !left.includes(client)).map((client) => client.destroy()))
     const counts = await eventually(
-      () => connectionsOf(parley),
+      async () => {
+        await Promise.all(left.map(ask))
+        return connectionsOf(parley)
+      },
       (open) => open.reduce((sum, count) => sum + count, 0) === 4 && Math.max(...open) === 2,
+      t,
     )
-    isEven = true
     assert.deepEqual(counts.toSorted(), [1, 1, 2], 'with the connection that asks')
-    await Promise.all(keptOpen)
   })
 })
 
