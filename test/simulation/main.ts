@@ -1,4 +1,5 @@
 /** `npm run simulate`: runs many seeds, or one with all its steps. See docs/simulation.md. */
+import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { generatePlan } from './generate.ts'
 import { describeAction, type Plan } from './plan.ts'
@@ -10,7 +11,9 @@ const { values } = parseArgs({
   options: {
     /** Runs only this seed, with its steps. */
     seed: { type: 'string' },
-    /** With `--seed`: every event, including timers and store calls. */
+    /** Runs only the plan in this file, with its steps. */
+    plan: { type: 'string' },
+    /** With `--seed` or `--plan`: every event, including timers and store calls. */
     all: { type: 'boolean', default: false },
     /** How many seeds, the first one, and after how many minutes to stop early. */
     seeds: { type: 'string', default: '1000' },
@@ -99,9 +102,14 @@ async function runMany(): Promise<boolean> {
   return sums.failed === 0
 }
 
-if (values.seed === undefined) process.exitCode = (await runMany()) ? 0 : 1
+const onePlan = () => {
+  if (values.plan !== undefined) return JSON.parse(readFileSync(values.plan, 'utf8')) as Plan
+  return values.seed === undefined ? null : generatePlan(Number(values.seed))
+}
+const one = onePlan()
+if (one === null) process.exitCode = (await runMany()) ? 0 : 1
 else {
-  const result = await runWithSteps(generatePlan(Number(values.seed)))
+  const result = await runWithSteps(one)
   print(`history ${result.hash}, ${result.events} events, ${seconds(result.simulatedMs)} of simulated time`)
   process.exitCode = result.violations.length === 0 ? 0 : 1
 }

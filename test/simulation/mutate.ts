@@ -1,7 +1,8 @@
 /**
  * `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there
  * until one fails, and prints how many that took. `-- --only TEXT` takes those whose description contains the text, and `--
- * --part 1/4` every fourth, so that parts can run in parallel.
+ * --part 1/4` every fourth, so that parts can run in parallel. `-- --plans` runs the stored plans instead, each with the
+ * defect that it must detect: a plan no longer does if its history has changed since it was stored.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -20,6 +21,7 @@ const { values } = parseArgs({
     only: { type: 'string', default: '' },
     seeds: { type: 'string', default: '2000' },
     part: { type: 'string', default: '1/1' },
+    plans: { type: 'boolean', default: false },
   },
 })
 const print = (text: string) => void process.stdout.write(`${text}\n`)
@@ -34,8 +36,10 @@ async function copySources(): Promise<string> {
 }
 
 /** The result as a row of the table. */
-function runSeeds(copy: string): Promise<string> {
-  const args = ['test/simulation/main.ts', '--until-failure', '--no-shrink', '--seeds', values.seeds]
+function run(copy: string, plan: string | undefined): Promise<string> {
+  const seeds = ['--until-failure', '--no-shrink', '--seeds', values.seeds]
+  const options = values.plans ? ['--plan', `test/simulation/found/${plan}.json`] : seeds
+  const args = ['test/simulation/main.ts', ...options]
   const child = spawn(process.execPath, args, {
     cwd: copy,
     timeout: TIMEOUT_MS,
@@ -49,21 +53,21 @@ function runSeeds(copy: string): Promise<string> {
     child.once('exit', (code, signal) => {
       const [, seed] = /^Seed (\d+) breaks/m.exec(output) ?? []
       const [, rule = ''] = /BROKEN: (.*)/.exec(output) ?? []
-      if (seed !== undefined) resolve(`${seed} | ${rule}`)
+      if (seed !== undefined || rule !== '') resolve(`${seed ?? plan} | ${rule}`)
       else if (signal !== null) resolve('1 | a history does not end')
       else resolve(code === 0 ? 'NOT FOUND |' : `1 | the process ends with ${code}`)
     })
   })
 }
 
-async function tryMutation(copy: string, { what, file, text, by }: Mutation): Promise<void> {
+async function tryMutation(copy: string, { what, file, text, by, plan }: Mutation): Promise<void> {
   const path = join(copy, file)
   const source = await readFile(path, 'utf8')
   await writeFile(
     path,
     source.replace(text, () => by),
   )
-  print(`| ${what} | ${file.replace('src/', '')} | ${await runSeeds(copy)} |`)
+  print(`| ${what} | ${file.replace('src/', '')} | ${await run(copy, plan)} |`)
   await writeFile(path, source)
 }
 
@@ -73,7 +77,8 @@ try {
   const [part = 1, parts = 1] = values.part.split('/').map(Number)
   const isChosen = ({ what }: Mutation, index: number) =>
     what.includes(values.only) && index % parts === part - 1
-  for (const mutation of MUTATIONS.filter(isChosen)) await tryMutation(copy, mutation)
+  const canRun = ({ plan }: Mutation) => !values.plans || plan !== undefined
+  for (const mutation of MUTATIONS.filter(canRun).filter(isChosen)) await tryMutation(copy, mutation)
 } finally {
   await rm(copy, { recursive: true })
 }

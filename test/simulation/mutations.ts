@@ -8,6 +8,8 @@ export interface Mutation {
   readonly file: string
   readonly text: string
   readonly by: string
+  /** The plan in `found/` whose history it must break: that of a bug which this defect repeats. */
+  readonly plan?: string
 }
 
 export const MUTATIONS: readonly Mutation[] = [
@@ -54,7 +56,7 @@ export const MUTATIONS: readonly Mutation[] = [
     by: '0',
   },
   {
-    what: 'poison candidates run beside each other',
+    what: 'poison candidates run next to each other',
     file: 'src/queue/poison-jobs.ts',
     text: 'limit: this.#running === 0 ? 1 : 0',
     by: 'limit: 100',
@@ -90,6 +92,13 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'for (; pending; pending = null) {',
   },
   {
+    what: 'a wait for a job that was deleted goes on',
+    file: 'src/queue/remote-results.ts',
+    text: 'for (const jobId of await store.findMissing(existed)) onVanished(jobId)',
+    by: '',
+    plan: 'awaited-job-deleted-right-after-it-ended',
+  },
+  {
     what: 'the jobs that the database confirms are ended',
     file: 'src/queue/node-lease.ts',
     text: 'claims.filter((claim) => !ours.has(keyOf(claim))',
@@ -108,6 +117,13 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'const absentMs = -1',
   },
   {
+    what: 'a crash is confirmed by the clock of the database alone',
+    file: 'src/queue/node-lease.ts',
+    text: 'const dead = absent.filter((node) => nowMs - (sinceMs.get(node) ?? nowMs) >= absentMs)',
+    by: 'const dead = absent',
+    plan: 'clock-jumps-while-a-node-is-paused',
+  },
+  {
     what: 'nodes are considered dead right after an outage of the database',
     file: 'src/queue/node-lease.ts',
     text: 'if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return',
@@ -118,12 +134,21 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'src/queue/worker.ts',
     text: 'if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)',
     by: 'this.#held.delete(job.id)',
+    plan: 'claimed-again-before-its-release-is-confirmed',
   },
   {
     what: 'a claim of a route that found fewer jobs than it might have counts as the last',
     file: 'src/queue/limited-routes.ts',
     text: 'state.mayBeQueued = jobs.length > 0 ||',
     by: 'state.mayBeQueued = jobs.length === limit ||',
+    plan: 'candidate-queued-beside-other-jobs-of-its-route',
+  },
+  {
+    what: 'poison candidates of a limited route are never claimed',
+    file: 'test/simulation/memory-store/claims.ts',
+    text: '  return amongRoute(candidates, Math.min(limit, most), nowMs, ofRoute)',
+    by: '  return []',
+    plan: 'poison-candidate-of-limited-route',
   },
   {
     what: 'the lease is renewed late',
@@ -154,6 +179,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'src/upstreams/circuit-breaker.ts',
     text: "    if (permit === 'probe') this.#onChange(this)\n",
     by: "    if (permit === 'probe' && result === 'ignored') this.#onChange(this)\n",
+    plan: 'end-of-trial-not-reported',
   },
   {
     what: 'an outage counts against the job',
@@ -192,7 +218,7 @@ export const MUTATIONS: readonly Mutation[] = [
     by: '    this.#endedSincePoll += 1\n',
   },
   {
-    what: 'a cancelled job goes on running',
+    what: 'a cancelled job continues to run',
     file: 'src/queue/cancellation.ts',
     text: 'const job = worker.lose(claim)',
     by: 'const job = null as ClaimedJob | null',

@@ -76,6 +76,11 @@ test('each mutation still has its one place in the sources', () => {
   }
 })
 
+test('each stored plan has the defect that it must detect', () => {
+  const plans = MUTATIONS.flatMap(({ plan }) => (plan === undefined ? [] : [`${plan}.json`]))
+  assert.deepEqual(plans.toSorted(), readdirSync(FOUND).toSorted())
+})
+
 test('a failing history shrinks to the actions that it needs', async () => {
   const plan = generatePlan(21)
   const creates = plan.actions.filter(({ kind }) => kind === 'create')
