@@ -22,10 +22,7 @@ import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge } from './text-array.ts'
-import { eachAlone, untilCommitKnown } from './unknown-commit.ts'
-
-/** `again` does not change a job that is already stored: to repeat an unknown commit. */
-type Mode = 'first' | 'again'
+import { eachAloneUntilKnown, type Mode, untilCommitKnown } from './unknown-commit.ts'
 
 interface EndedAcceptance {
   readonly job: Job
@@ -46,7 +43,7 @@ export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | '
       of: ({ job, settlement }) => weightOfJob(job) + weightOfSettlement(settlement),
       max: MAX_WEIGHT,
     },
-    commit: (group) => eachAlone(group, (some) => acceptEnded(parts, some)),
+    commit: (group) => eachAloneUntilKnown(group, (some, mode) => acceptEnded(parts, some, mode)),
   })
   return {
     accept: (acceptance) => acceptances.submit(acceptance, true),
@@ -60,7 +57,7 @@ async function acceptGroup(
   group: readonly Acceptance[],
 ): Promise<readonly (Accepted | Failed)[]> {
   const plain = group.filter(({ idempotency }) => idempotency === null)
-  const together = eachAlone(plain, (some) => acceptPlain(parts, some))
+  const together = eachAloneUntilKnown(plain, (some, mode) => acceptPlain(parts, some, mode))
   const keyed = group.flatMap(({ idempotency, ...acceptance }) =>
     idempotency ? [acceptKeyed(parts, acceptance, idempotency)] : [],
   )
@@ -73,15 +70,15 @@ async function acceptGroup(
 }
 
 /** All acceptances are of one node. All are stored, or none. */
-async function acceptPlain(parts: PostgresParts, acceptances: readonly Acceptance[]): Promise<Accepted[]> {
+async function acceptPlain(
+  parts: PostgresParts,
+  acceptances: readonly Acceptance[],
+  mode: Mode,
+): Promise<Accepted[]> {
   const [first] = acceptances
   if (!first) return []
   const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
-  const insert = (mode: Mode) => insertJobs(parts, parts.database, { ...first, jobs }, mode)
-  await untilCommitKnown(
-    () => insert('first'),
-    () => insert('again'),
-  )
+  await insertJobs(parts, parts.database, { ...first, jobs }, mode)
   notifyOfQueued(parts, jobs)
   return acceptances.map(() => ({ kind: 'accepted' }))
 }
@@ -158,19 +155,14 @@ function notifyOfQueued({ notifications, queueHead }: PostgresParts, jobs: reado
 async function acceptEnded(
   { database }: PostgresParts,
   acceptances: readonly EndedAcceptance[],
+  mode: Mode,
 ): Promise<undefined[]> {
   const [first] = acceptances
   if (!first) return []
   const columns = newJobColumns(acceptances.map(({ job }) => job))
   const outcomes = settlementColumns(acceptances.map(({ settlement }) => settlement))
   if (hasLarge(columns) || hasLarge(outcomes)) await nextTurn()
-  const insert = async (mode: Mode) => {
-    await database.query(ACCEPT_ENDED[mode], [first.settlement.node, ...columns, ...outcomes])
-  }
-  await untilCommitKnown(
-    () => insert('first'),
-    () => insert('again'),
-  )
+  await database.query(ACCEPT_ENDED[mode], [first.settlement.node, ...columns, ...outcomes])
   return acceptances.map(() => undefined)
 }
 

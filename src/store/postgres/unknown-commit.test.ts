@@ -13,11 +13,13 @@ import {
   now,
   settlement,
 } from '../../../test/store-contract/fixtures.ts'
+import { eventually } from '../../../test/support/eventually.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { StoreUnavailable } from '../store.ts'
 
 async function start(t: TestContext) {
-  const proxy = await startCuttingProxy(await freshDatabase(t))
+  const url = await freshDatabase(t)
+  const proxy = await startCuttingProxy(url)
   const { store, name } = await openNode(proxy.url)
   await addAccounts(store, 'acme')
   t.after(async () => {
@@ -34,7 +36,7 @@ async function start(t: TestContext) {
       assert.equal(proxy.cuts(), before + 1, 'no answer was cut off')
     }
   }
-  return { store, name, cut }
+  return { url, proxy, store, name, cut }
 }
 
 test('an acceptance whose answer was cut off is accepted, once', async (t) => {
@@ -67,6 +69,36 @@ test('so is a job that was stored with its outcome', async (t) => {
   assert.equal((await store.read('acme', job.id, expiry()))?.status, 'completed')
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
+
+for (const how of ['accept', 'accept ended']) {
+  test(`'${how}' of two jobs rejects only the one whose account is deleted while the commit is unknown`, async (t) => {
+    const { url, proxy, store, cut } = await start(t)
+    const { store: operator } = await openNode(url)
+    t.after(() => operator.close())
+    await addAccounts(store, 'leaving')
+    const jobs = [newJob(), newJob({ account: 'leaving' })]
+    const results = await cut(how, async () => {
+      const writes = jobs.map((job) =>
+        how === 'accept'
+          ? store.accept(acceptance([job]))
+          : store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 })),
+      )
+      const written = Promise.allSettled(writes)
+      await eventually(
+        () => proxy.cuts(),
+        (cuts) => cuts === 1,
+      )
+      proxy.shut()
+      await operator.deleteAccount('leaving')
+      proxy.open()
+      return written
+    })
+    assert.deepEqual(
+      results.map((result) => (result.status === 'rejected' ? result.reason.name : 'stored')),
+      ['stored', 'UnknownAccount'],
+    )
+  })
+}
 
 test('a settlement whose answer was cut off counts as settled when it is retried, and only then', async (t) => {
   const { store, cut } = await start(t)

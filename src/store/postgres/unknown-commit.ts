@@ -28,6 +28,29 @@ export async function eachAlone<Op, Result>(
   }
 }
 
+/** `again` does not change what is already stored: to repeat an unknown commit. */
+export type Mode = 'first' | 'again'
+
+/**
+ * The same for writes whose commit may be unknown: `run` is repeated as `again` until the outcome is known. If the database
+ * rejects the repeated group, because an account was deleted meanwhile, each operation on its own is a repetition as well.
+ */
+export function eachAloneUntilKnown<Op, Result>(
+  ops: readonly Op[],
+  run: (ops: readonly Op[], mode: Mode) => Promise<readonly Result[]>,
+): Promise<readonly (Result | Failed)[]> {
+  let mode: Mode = 'first'
+  return eachAlone(ops, (some) =>
+    untilCommitKnown(
+      () => run(some, mode),
+      () => {
+        if (some === ops) mode = 'again'
+        return run(some, 'again')
+      },
+    ),
+  )
+}
+
 /**
  * Runs `first`; if its commit is unknown, `again`, until that succeeds or certainly fails. `again` finds what `first` did,
  * and does what it did not do. Rejects with `StoreUnavailable` when that took too long.
