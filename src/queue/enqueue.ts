@@ -51,7 +51,7 @@ export class Enqueuer {
     this.#options = options
   }
 
-  /** Resolves when the jobs are durable. Rejects with `StoreUnavailable`, and then none of them exists. */
+  /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount`, and then none of them exists. */
   enqueue(jobs: readonly Job[], { idempotency, awaited }: EnqueueOptions): Promise<Accepted> {
     const { worker } = this.#options
     const slots = worker?.reserve(jobs) ?? 0

@@ -64,7 +64,7 @@ export class CallbackLedger {
     this.#unread.add(request)
   }
 
-  /** Requests for a callback that arrived after a complete 2xx response that the sender can have read. */
+  /** Requests for a callback that arrived after a complete 2xx response that the sender may have read. */
   get duplicates(): number {
     let count = 0
     for (const requests of this.#requests.values()) {

@@ -37,7 +37,7 @@ export function holdTests(on: On): void {
   })
 
   on(
-    'says which jobs do not exist: unknown and deleted ones, but not those of others, open or ended',
+    'returns which jobs do not exist: unknown and deleted ones, but not those of others, open or ended',
     async (store) => {
       const [open, done, deleted, never] = [newJob(), newJob(), newJob({ account: 'other' }), newJob()]
       await store.accept(acceptance([open]))

@@ -40,7 +40,7 @@ export function meaningOf(error: unknown): unknown {
   if (code === READ_ONLY || PASSING_CLASSES.includes(code.slice(0, 2))) {
     return new StoreUnavailable(message, { cause: error })
   }
-  // `accept.ts` stores a job without an account if the account does not exist.
+  // `accept.ts` gives a job null as its account if that account does not exist.
   if (code === NOT_NULL && error.column === 'account') return new UnknownAccount()
   if (REJECTING_CLASSES.includes(code.slice(0, 2))) return new WriteRejected(message, { cause: error })
   return error
