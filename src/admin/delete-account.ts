@@ -63,7 +63,15 @@ export async function deleteAccount(
       report('deleting')
     })
     if (deleted > 0 || open > 0) continue
-    await store.deleteAccount(account)
+    if ((await store.deleteAccount(account)) === 'has open jobs') {
+      await wait()
+      continue
+    }
+    // Nothing is stored any more. What a busy node stored as ended since the last pass is deleted as well.
+    await deleteJobs(store, account, (jobs) => {
+      done.jobs += jobs
+      report('deleting')
+    })
     if (scrub) report('scrubbing')
     return { kind: 'deleted', ...done, notScrubbed: scrub ? await tryScrub(store) : null }
   }

@@ -196,7 +196,11 @@ export class NodeLease {
     const reverted = await store.revertCrashes()
     // It may have reached the database at any moment until now.
     const answeredMs = clock.steadyMs()
-    if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) this.#inTouchSinceMs = answeredMs
+    if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) {
+      this.#inTouchSinceMs = answeredMs
+      // Meanwhile, absent nodes may have come back.
+      this.#absentSinceMs = new Map()
+    }
     this.#wroteMs = askedMs
     if (reverted > 0) events.reverted(reverted)
   }

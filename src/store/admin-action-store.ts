@@ -22,8 +22,12 @@ export interface AdminActionStore {
   /** The same for the jobs of an account among the next jobs after an id, in the order of ids. */
   deleteJobsOf(account: string, afterJobId: string): Promise<DeletedJobs>
 
-  /** Deletes the account with its keys, secrets, idempotency keys and usage. False if the account does not exist. */
-  deleteAccount(account: string): Promise<boolean>
+  /**
+   * Deletes the account with its keys, secrets, idempotency keys and usage, unless it has open jobs. Afterwards no write stores
+   * a job of it. If a write that was in progress stored one meanwhile, the account is gone, and this returns `has open jobs`
+   * nevertheless: cancel and delete them.
+   */
+  deleteAccount(account: string): Promise<AccountDeleted>
 
   /**
    * Removes deleted data from the disk, as far as the database can: SQLite rewrites its file and empties its log, and blocks
@@ -44,6 +48,7 @@ export interface CancelJobs {
 
 export type Cancelled = 'cancelled' | 'ended before' | 'unknown'
 export type Deleted = 'deleted' | 'not ended' | 'unknown'
+export type AccountDeleted = 'deleted' | 'has open jobs' | 'unknown'
 
 export interface DeletedJobs {
   readonly deleted: number

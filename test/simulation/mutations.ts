@@ -92,7 +92,7 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'for (; pending; pending = null) {',
   },
   {
-    what: 'a wait for a job that was deleted goes on',
+    what: 'a wait for a job that was deleted continues',
     file: 'src/queue/remote-results.ts',
     text: 'for (const jobId of await store.findMissing(existed)) onVanished(jobId)',
     by: '',
@@ -228,5 +228,12 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'src/admin/delete-account.ts',
     text: 'if (deleted > 0 || open > 0) continue',
     by: '',
+  },
+  {
+    what: 'an account is deleted although it has open jobs',
+    file: 'test/simulation/memory-store/accounts.ts',
+    text: "      if ([...db.open].some(({ job }) => job.account === name)) return 'has open jobs'\n",
+    by: '',
+    plan: 'job-stored-between-last-look-and-deletion-of-account',
   },
 ]

@@ -63,18 +63,6 @@ export function callbackTests(on: On): void {
     )
   })
 
-  on('a body has no secrets if its account was deleted', async (store) => {
-    const job = newJob({ callback: CALLBACK })
-    await store.accept(acceptance([job], { handedOff: true }))
-    await store.deleteAccount('acme')
-    await store.settle(settlement({ jobId: job.id, attempt: 1 }))
-    const [due] = await take(store)
-    const body = due && (await store.loadCallback(due))
-    assert.deepEqual([body?.view.id, body?.secrets], [job.id, null])
-    assert.equal(await store.recordCallback(record(job.id, 1, FAILED)), true)
-    assert.deepEqual(await take(store), [])
-  })
-
   on('bodies larger than one read together are all loaded', async (store) => {
     const contentJson = `"${'x'.repeat(BODY_READ_BYTES / 2)}"`
     const jobs = [1, 2, 3, 4].map(() => newJob({ callback: CALLBACK }))

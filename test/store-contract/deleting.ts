@@ -82,8 +82,8 @@ export function deleteTests(on: On): void {
     await store.settle(settlement({ jobId: job.id, attempt: 1 }))
     await ended(store, 'other')
     await deleteAll(store, 'acme')
-    assert.equal(await store.deleteAccount('acme'), true)
-    assert.equal(await store.deleteAccount('acme'), false)
+    assert.equal(await store.deleteAccount('acme'), 'deleted')
+    assert.equal(await store.deleteAccount('acme'), 'unknown')
     assert.equal(await store.findKey('hash of acme'), null)
     assert.equal(await store.secrets('acme'), null)
     assert.deepEqual(
@@ -97,6 +97,19 @@ export function deleteTests(on: On): void {
       acceptance([newJob()], { idempotency: { ...idempotency, fingerprint: 'g' } }),
     )
     assert.equal(again.kind, 'accepted')
+  })
+
+  on('does not delete an account with open jobs', async (store) => {
+    const [queued, held] = [newJob(), newJob({ account: 'other' })]
+    await store.accept(acceptance([queued]))
+    await store.accept(acceptance([held], { handedOff: true }))
+    for (const account of ['acme', 'other']) {
+      assert.equal(await store.deleteAccount(account), 'has open jobs')
+      assert.notEqual(await store.secrets(account), null)
+    }
+    await store.settle(settlement({ jobId: held.id, attempt: 1 }))
+    assert.equal(await store.deleteAccount('other'), 'deleted')
+    assert.equal(await store.deleteAccount('acme'), 'has open jobs')
   })
 
   on('scrubs while it keeps serving', async (store) => {

@@ -1,6 +1,7 @@
 /** Deletes what is stored of ended jobs, and of whole accounts, in Postgres. */
+import { setTimeout as pause } from 'node:timers/promises'
 import { isJobId } from '../../job/job-id.ts'
-import type { AdminActionStore } from '../admin-action-store.ts'
+import type { AccountDeleted, AdminActionStore } from '../admin-action-store.ts'
 import { hasExpired } from '../job-rows.ts'
 import type { OwnJobStore } from '../own-job-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
@@ -10,6 +11,9 @@ import type { PostgresParts } from './parts.ts'
 import { DELETE_WITH_SUMS } from './quotas.ts'
 import { LOCK_USAGE } from './usage.ts'
 
+/** A node's transaction that is idle for longer is ended (`database.ts`). */
+const MAX_WRITER_MS = 15_000
+const WRITER_PAUSE_MS = 20
 /** Jobs that one step looks at. */
 const STEP = 2000
 
@@ -36,13 +40,33 @@ export function deleteOperations(
         return { deleted, open: ofAccount.length - deleted, next: isLast ? null : textOf(first, 'last_id') }
       }),
 
-    deleteAccount: (account) =>
-      database.transaction(async ({ query }) => {
+    deleteAccount: async (account) => {
+      const deleted = await database.transaction(async ({ query }): Promise<AccountDeleted> => {
+        const open = await query(HAS_OPEN_JOBS, [account])
+        if (open.length > 0) return 'has open jobs'
         const found = await query(DELETE_ACCOUNT, [account])
         await query(LOCK_USAGE)
         for (const statement of DELETE_OF_ACCOUNT) await query(statement, [account])
-        return found.length > 0
-      }),
+        return found.length > 0 ? 'deleted' : 'unknown'
+      })
+      if (deleted !== 'deleted') return deleted
+      await writersEnded(database)
+      const late = await database.query(HAS_OPEN_JOBS, [account])
+      return late.length > 0 ? 'has open jobs' : 'deleted'
+    },
+  }
+}
+
+/**
+ * Resolves when every transaction that was storing jobs has ended: one that began before an account was deleted does not see
+ * that, and may still store a job of it. Waits no longer than the server allows a transaction to be idle.
+ */
+async function writersEnded(database: Database): Promise<void> {
+  const transactions = (rows: readonly Row[]) => rows.map((row) => textOf(row, 'virtualtransaction'))
+  let writers = new Set(transactions(await database.query(WRITERS)))
+  for (let waitedMs = 0; writers.size > 0 && waitedMs < MAX_WRITER_MS; waitedMs += WRITER_PAUSE_MS) {
+    await pause(WRITER_PAUSE_MS)
+    writers = writers.intersection(new Set(transactions(await database.query(WRITERS))))
   }
 }
 
@@ -123,6 +147,19 @@ const DELETE_RESPONSES: Statement = {
   name: 'delete responses of jobs',
   text: `delete from kept_answers
     where until_ms >= $2::bigint and until_ms <= $3::bigint and job_id = any ($1::uuid[])`,
+}
+const HAS_OPEN_JOBS: Statement = {
+  repeatable: true,
+  name: 'account has open jobs',
+  text: 'select 1 from open_jobs where account = $1 limit 1',
+}
+/** A statement takes this lock before it takes its snapshot, and its transaction keeps it until it has ended. */
+const WRITERS: Statement = {
+  repeatable: true,
+  name: 'transactions that write jobs',
+  text: `select virtualtransaction from pg_locks
+    where locktype = 'relation' and relation = 'jobs'::regclass and mode = 'RowExclusiveLock' and granted
+      and database = (select oid from pg_database where datname = current_database())`,
 }
 const DELETE_ACCOUNT: Statement = {
   name: 'delete account',

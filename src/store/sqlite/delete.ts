@@ -1,5 +1,5 @@
 /** Deletes what is stored of ended jobs, and of whole accounts, in SQLite. */
-import type { Deleted, DeletedJobs } from '../admin-action-store.ts'
+import type { AccountDeleted, Deleted, DeletedJobs } from '../admin-action-store.ts'
 import { hasExpired } from '../job-rows.ts'
 import type { OwnDeleted, OwnDeletion } from '../own-job-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -32,10 +32,12 @@ export const deleteOperations = {
     }
   }),
 
-  deleteAccount: write((file: OpenFile, account: string): boolean => {
+  deleteAccount: write((file: OpenFile, account: string): AccountDeleted => {
+    if (HAS_OPEN_JOBS.some((sql) => file.prepare(sql).get(account))) return 'has open jobs'
     file.quotas.write(file)
     for (const sql of DELETE_OF_ACCOUNT) file.prepare(sql).run(account)
-    return file.prepare('delete from accounts where name = ?').run(account).changes > 0
+    const { changes } = file.prepare('delete from accounts where name = ?').run(account)
+    return changes > 0 ? 'deleted' : 'unknown'
   }),
 }
 
@@ -63,6 +65,10 @@ const FIND_OWN = `
 const NEXT_JOBS = 'select id, seq, account, settled_at_ms from jobs where id > ? order by id limit ?'
 const DELETE_ROWS = ['requests', 'outcomes', 'callbacks', 'kept_answers'].map(
   (table) => `delete from ${table} where seq = ?`,
+)
+/** Queued and held jobs have an index each. */
+const HAS_OPEN_JOBS = ['turn', 'node'].map(
+  (column) => `select 1 from jobs where account = ? and ${column} is not null limit 1`,
 )
 /** Its sums stay for as long as jobs of it do, so that they remain the sums of what is stored. */
 const DELETE_OF_ACCOUNT = [

@@ -11,6 +11,7 @@ import type {
   RevokeResult,
   Secrets,
 } from '../../../src/store/account-store.ts'
+import type { AccountDeleted } from '../../../src/store/admin-action-store.ts'
 import type { AuditEntry, AuditSearch, NewAuditEntry } from '../../../src/store/audit-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import {
@@ -120,7 +121,8 @@ export function accountOperations(db: MemoryDatabase) {
 
     hasAccounts: (): boolean => db.accounts.size > 0,
 
-    deleteAccount(name: string): boolean {
+    deleteAccount(name: string): AccountDeleted {
+      if ([...db.open].some(({ job }) => job.account === name)) return 'has open jobs'
       for (const key of [...db.keys.values()]) if (key.account === name) db.keys.delete(key.id)
       for (const [id, { account }] of db.idempotency) if (account === name) db.idempotency.delete(id)
       for (const [id, { account }] of db.usage) if (account === name) db.usage.delete(id)
@@ -130,7 +132,7 @@ export function accountOperations(db: MemoryDatabase) {
         db.owed.delete(row)
       }
       db.nextTurns.delete(name)
-      return db.accounts.delete(name)
+      return db.accounts.delete(name) ? 'deleted' : 'unknown'
     },
 
     ...usageOperations(db),

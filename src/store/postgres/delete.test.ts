@@ -1,0 +1,56 @@
+/** Deleting an account in Postgres while jobs of it are being stored. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import { CALLBACK, FAILED, owed, record, take } from '../../../test/store-contract/callback-fixtures.ts'
+import { acceptance, addAccounts, newJob, now } from '../../../test/store-contract/fixtures.ts'
+import { eventually } from '../../../test/support/eventually.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+
+async function start(t: TestContext) {
+  const url = await freshDatabase(t)
+  const { store } = await openNode(url)
+  const client = new pg.Client(url)
+  await client.connect()
+  t.after(() => Promise.all([store.close(), client.end()]))
+  await addAccounts(store, 'acme')
+  const count = async (what: string) =>
+    Number((await client.query(`select count(*) from ${what}`)).rows[0].count)
+  return { store, client, count }
+}
+
+test('a job whose transaction began before its account was deleted is found when that ends', async (t) => {
+  const { store, client, count } = await start(t)
+  // Its transaction has stored the job, and waits for this one.
+  await client.query('begin')
+  await client.query("insert into idempotency values ('acme', 'key', 'f', '[]', 0)")
+  const idempotency = { key: 'key', fingerprint: 'f', untilMs: now.ms + 1000 }
+  const accepted = store.accept(acceptance([newJob()], { idempotency }))
+  const waiting =
+    "pg_locks where not granted and locktype = 'transactionid' and transactionid = (select backend_xid from pg_stat_activity where pid = pg_backend_pid())"
+  await eventually(
+    () => count(waiting),
+    (waits) => waits === 1,
+  )
+  const deleted = store.deleteAccount('acme')
+  await eventually(
+    () => store.secrets('acme'),
+    (secrets) => secrets === null,
+  )
+  await client.query('rollback')
+  assert.deepEqual(await accepted, { kind: 'accepted' })
+  assert.equal(await deleted, 'has open jobs')
+  await assert.rejects(store.accept(acceptance([newJob()])), { name: 'UnknownAccount' })
+})
+
+test('a callback that is due although its account was deleted has no secrets, and can be recorded', async (t) => {
+  const { store, client } = await start(t)
+  const jobId = await owed(store)
+  await client.query('delete from accounts')
+  const [due] = await take(store)
+  const body = due && (await store.loadCallback(due))
+  assert.deepEqual([body?.view.id, body?.callback.url, body?.secrets], [jobId, CALLBACK.url, null])
+  assert.equal(await store.recordCallback(record(jobId, 1, FAILED)), true)
+  assert.deepEqual(await take(store), [])
+})
