@@ -224,12 +224,6 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'const job = null as ClaimedJob | null',
   },
   {
-    what: 'an account is deleted before its jobs have ended',
-    file: 'src/admin/delete-account.ts',
-    text: 'if (deleted > 0 || open > 0) continue',
-    by: '',
-  },
-  {
     what: 'an account is deleted although it has open jobs',
     file: 'test/simulation/memory-store/accounts.ts',
     text: "      if ([...db.open].some(({ job }) => job.account === name)) return 'has open jobs'\n",
