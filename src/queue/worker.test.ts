@@ -91,6 +91,56 @@ test('an execution that ends after its account was deleted stores nothing, and f
   assert.equal(await status(store, job), null)
 })
 
+test('a job that this node claims again has one run: the earlier one is lost', async (t) => {
+  const { store, worker, executions, settled } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job]))
+  worker.wake()
+  await executions.atLeast(1)
+  // Another node considers this one dead.
+  await store.release(NODE, [{ jobId: job.id, attempt: 1 }])
+  worker.wake()
+  const [first, second] = await executions.atLeast(2)
+  assert.deepEqual([first?.signal.reason, second?.signal.reason], ['lost', null])
+  assert.deepEqual(worker.claims(), [{ jobId: job.id, attempt: 2 }])
+  second?.end()
+  await settled.atLeast(1)
+  assert.deepEqual(
+    settled.all.map(([, how]) => how),
+    ['settled'],
+  )
+})
+
+test('a job that this node claims again while its earlier run is being settled stays held', async (t) => {
+  const settling = Promise.withResolvers<void>()
+  const slow = (store: Store): Store => {
+    const settle: Store['settle'] = async (one) => {
+      if (one.attempt === 1) await settling.promise
+      return store.settle(one)
+    }
+    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
+  }
+  const { store, worker, executions, settled } = await start(t, 2, slow)
+  const job = newJob()
+  await store.accept(acceptance([job]))
+  worker.wake()
+  const [first] = await executions.atLeast(1)
+  first?.end()
+  await store.release(NODE, [{ jobId: job.id, attempt: 1 }])
+  worker.wake()
+  const [, second] = await executions.atLeast(2)
+  settling.resolve()
+  await settled.atLeast(1)
+  assert.deepEqual(worker.claims(), [{ jobId: job.id, attempt: 2 }])
+  second?.end()
+  await settled.atLeast(2)
+  assert.deepEqual(
+    settled.all.map(([, how]) => how),
+    ['stale', 'settled'],
+  )
+  await worker.drain(0)
+})
+
 test('an execution that ends before its job was sent makes one write of both', async (t) => {
   const calls: string[] = []
   const watched = (store: Store): Store =>

@@ -190,10 +190,10 @@ export class Worker {
   async execute(held: HeldJob): Promise<void> {
     const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
     const { job, stop } = held
+    // Another node had taken it over, and this one has claimed it again before it noticed: the earlier run is lost.
+    this.#held.get(job.id)?.stop.now('lost')
     this.#held.set(job.id, held)
     const isPoisonCandidate = job.crashCount > 0 && this.#poisonJobs.began(job)
-    /** After the release, this node may claim the job again before it notices the release. */
-    let mayBeHeldAgain = false
     try {
       metrics.started(job, clock.nowMs())
       const startedMs = clock.steadyMs()
@@ -210,7 +210,6 @@ export class Worker {
         stop.pause()
       }
       const executionMs = clock.steadyMs() - startedMs
-      mayBeHeldAgain = result === null || result.outcome === null
       if (result !== null && result.outcome === null) await this.#releaseWaiting(held, result)
       else if (result !== null) {
         const turn = this.#gate.pass(executionMs)
@@ -226,7 +225,8 @@ export class Worker {
       const wasNotStored = error instanceof StoreUnavailable || error instanceof UnknownAccount
       if (!wasNotStored) onError(`handling job ${job.id} failed`, error)
     } finally {
-      if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)
+      // This node may have claimed the job again meanwhile.
+      if (this.#held.get(job.id) === held) this.#held.delete(job.id)
       this.#capacity.release(job)
       if (this.#limited.isAny) this.#limited.ended(job)
       this.#plan.ended(job)

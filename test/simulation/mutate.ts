@@ -60,14 +60,16 @@ function run(copy: string, plan: string | undefined): Promise<string> {
   })
 }
 
-async function tryMutation(copy: string, { what, file, text, by, plan }: Mutation): Promise<void> {
+async function tryMutation(copy: string, { what, file, text, by, plans = [] }: Mutation): Promise<void> {
   const path = join(copy, file)
   const source = await readFile(path, 'utf8')
   await writeFile(
     path,
     source.replace(text, () => by),
   )
-  print(`| ${what} | ${file.replace('src/', '')} | ${await run(copy, plan)} |`)
+  for (const plan of values.plans ? plans : [undefined]) {
+    print(`| ${what} | ${file.replace('src/', '')} | ${await run(copy, plan)} |`)
+  }
   await writeFile(path, source)
 }
 
@@ -77,8 +79,7 @@ try {
   const [part = 1, parts = 1] = values.part.split('/').map(Number)
   const isChosen = ({ what }: Mutation, index: number) =>
     what.includes(values.only) && index % parts === part - 1
-  const canRun = ({ plan }: Mutation) => !values.plans || plan !== undefined
-  for (const mutation of MUTATIONS.filter(canRun).filter(isChosen)) await tryMutation(copy, mutation)
+  for (const mutation of MUTATIONS.filter(isChosen)) await tryMutation(copy, mutation)
 } finally {
   await rm(copy, { recursive: true })
 }

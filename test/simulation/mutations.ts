@@ -8,8 +8,8 @@ export interface Mutation {
   readonly file: string
   readonly text: string
   readonly by: string
-  /** The plan in `found/` whose history it must break: that of a bug which this defect repeats. */
-  readonly plan?: string
+  /** The plans in `found/` whose histories it must break: those of bugs which this defect repeats. */
+  readonly plans?: readonly string[]
 }
 
 export const MUTATIONS: readonly Mutation[] = [
@@ -96,7 +96,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'src/queue/remote-results.ts',
     text: 'for (const jobId of await store.findMissing(existed)) onVanished(jobId)',
     by: '',
-    plan: 'awaited-job-deleted-right-after-it-ended',
+    plans: ['awaited-job-deleted-right-after-it-ended'],
   },
   {
     what: 'the jobs that the database confirms are ended',
@@ -121,7 +121,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'src/queue/node-lease.ts',
     text: 'const dead = absent.filter((node) => nowMs - (sinceMs.get(node) ?? nowMs) >= absentMs)',
     by: 'const dead = absent',
-    plan: 'clock-jumps-while-a-node-is-paused',
+    plans: ['clock-jumps-while-a-node-is-paused'],
   },
   {
     what: 'nodes are considered dead right after an outage of the database',
@@ -132,23 +132,26 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a job that this node has claimed again is forgotten when its earlier run ends',
     file: 'src/queue/worker.ts',
-    text: 'if (!mayBeHeldAgain || this.#held.get(job.id) === held) this.#held.delete(job.id)',
+    text: 'if (this.#held.get(job.id) === held) this.#held.delete(job.id)',
     by: 'this.#held.delete(job.id)',
-    plan: 'claimed-again-before-its-release-is-confirmed',
+    plans: [
+      'claimed-again-before-its-release-is-confirmed',
+      'claimed-again-while-its-earlier-run-is-settled',
+    ],
   },
   {
     what: 'a claim of a route that found fewer jobs than it might have counts as the last',
     file: 'src/queue/limited-routes.ts',
     text: 'state.mayBeQueued = jobs.length > 0 ||',
     by: 'state.mayBeQueued = jobs.length === limit ||',
-    plan: 'candidate-queued-beside-other-jobs-of-its-route',
+    plans: ['candidate-queued-beside-other-jobs-of-its-route'],
   },
   {
     what: 'poison candidates of a limited route are never claimed',
     file: 'test/simulation/memory-store/claims.ts',
     text: '  return amongRoute(candidates, Math.min(limit, most), nowMs, ofRoute)',
     by: '  return []',
-    plan: 'poison-candidate-of-limited-route',
+    plans: ['poison-candidate-of-limited-route'],
   },
   {
     what: 'the lease is renewed late',
@@ -179,7 +182,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'src/upstreams/circuit-breaker.ts',
     text: "    if (permit === 'probe') this.#onChange(this)\n",
     by: "    if (permit === 'probe' && result === 'ignored') this.#onChange(this)\n",
-    plan: 'end-of-trial-not-reported',
+    plans: ['end-of-trial-not-reported'],
   },
   {
     what: 'an outage counts against the job',
@@ -228,6 +231,6 @@ export const MUTATIONS: readonly Mutation[] = [
     file: 'test/simulation/memory-store/accounts.ts',
     text: "      if ([...db.open].some(({ job }) => job.account === name)) return 'has open jobs'\n",
     by: '',
-    plan: 'job-stored-between-last-look-and-deletion-of-account',
+    plans: ['job-stored-between-last-look-and-deletion-of-account'],
   },
 ]

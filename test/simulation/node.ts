@@ -154,13 +154,19 @@ export class SimulatedProcess {
     this.#hasStarted = true
   }
 
+  /** A paused process learns of it when it continues, as of a signal. */
   stop(then: () => void): void {
     this.isStopping = true
-    const clients = { close: () => this.front.close(), cutOff: () => {} }
     const { world, ledger } = this.#around
     ledger.disturbed.add(this.id)
     // A run that the drain releases loses its usage so far.
     ledger.mayLoseUsage = true
+    world.after(0, `${this.id} is told to stop`, () => this.#stop(then), this.main)
+  }
+
+  #stop(then: () => void): void {
+    const { world, ledger } = this.#around
+    const clients = { close: () => this.front.close(), cutOff: () => {} }
     this.engine.stop(clients).then(
       () => void world.after(0, `${this.id} has stopped`, then, this.main),
       (error) => ledger.violate('a stop succeeds', String(error)),

@@ -77,7 +77,7 @@ test('each mutation still has its one place in the sources', () => {
 })
 
 test('each stored plan has the defect that it must detect', () => {
-  const plans = MUTATIONS.flatMap(({ plan }) => (plan === undefined ? [] : [`${plan}.json`]))
+  const plans = MUTATIONS.flatMap(({ plans = [] }) => plans.map((plan) => `${plan}.json`))
   assert.deepEqual(plans.toSorted(), readdirSync(FOUND).toSorted())
 })
 
