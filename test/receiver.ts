@@ -217,7 +217,7 @@ function answerWatch(): (response: ServerResponse, onUnread: () => void) => void
     }
     const read = () => settle(false)
     const lost = () => settle(true)
-    // Once this side has ended the connection, nothing more can be written, whoever is there.
+    // Once this side has ended the connection, nothing more can be written to it.
     const probe = () => (socket.writable ? socket.write('\n', (error) => settle(Boolean(error))) : read())
     socket.once('error', lost).prependOnceListener('end', probe)
     response.once('close', () => {

@@ -67,7 +67,7 @@ export async function deleteAccount(
       await wait()
       continue
     }
-    // Nothing is stored any more. What a busy node stored as ended since the last pass is deleted as well.
+    // Jobs that were stored after the last pass, and have ended, are deleted as well. No more are stored now.
     await deleteJobs(store, account, (jobs) => {
       done.jobs += jobs
       report('deleting')

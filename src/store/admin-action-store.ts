@@ -24,8 +24,8 @@ export interface AdminActionStore {
 
   /**
    * Deletes the account with its keys, secrets, idempotency keys and usage, unless it has open jobs. Afterwards no write stores
-   * a job of it. If a write that was in progress stored one meanwhile, the account is gone, and this returns `has open jobs`
-   * nevertheless: cancel and delete them.
+   * a job of it. Returns `has open jobs` also if the account was deleted, but a write in progress stored a job meanwhile: cancel
+   * and delete such jobs, too.
    */
   deleteAccount(account: string): Promise<AccountDeleted>
 
