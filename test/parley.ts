@@ -117,8 +117,6 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     configuration: loadConfiguration(env, file),
     log: recordingLog(log),
     clock,
-    // Where time stands still, tests expect a job to be stored as soon as its model is called.
-    ...(options.clock && { writeDelay: null }),
     onFatal: (error) => {
       throw error
     },

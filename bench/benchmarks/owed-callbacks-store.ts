@@ -42,7 +42,7 @@ export async function fillWithOwed(url: string, owed: readonly CallbackBody[]): 
   return issued.key
 }
 
-function accept(store: Store, { callback, view }: CallbackBody): Promise<void> {
+async function accept(store: Store, { callback, view }: CallbackBody): Promise<void> {
   const messages = [{ role: 'user', content: 'Tell me when you are done.' }] as const
   const job: Job = {
     id: view.id,
@@ -74,5 +74,7 @@ function accept(store: Store, { callback, view }: CallbackBody): Promise<void> {
     cache: null,
     nowMs: Date.now(),
   }
-  return store.acceptEnded(job, settlement)
+  const newJob = { job, handedOff: true, step: 0, awaited: false }
+  await store.accept({ node: settlement.node, jobs: [newJob], idempotency: null, nowMs: settlement.nowMs })
+  await store.settle(settlement)
 }

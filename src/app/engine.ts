@@ -9,11 +9,12 @@ import { tiersOf } from '../config/tiers.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { Tiers } from '../job/tier.ts'
 import type { Poster } from '../net/post.ts'
+import { createAfterSettlement } from '../queue/after-settlement.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
 import { AnswerReader } from '../queue/read-answer.ts'
+import { cacheKeys } from '../queue/response-cache.ts'
 import { retentionLoop } from '../queue/retention.ts'
-import type { WriteDelay } from '../queue/write-delay.ts'
 import { turnStep } from '../store/fair-order.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -45,8 +46,6 @@ export interface EngineParts {
   readonly poster: Poster
   /** Takes the lease and renews it from then on. */
   readonly startHeartbeat: StartHeartbeat
-  /** Delays writes that others may join (`queue/write-delay.ts`); null sends each at once. */
-  readonly writeDelay: WriteDelay | null
 }
 
 export type Engine = ReturnType<typeof createEngine>
@@ -62,7 +61,10 @@ export function createEngine(parts: EngineParts) {
   const weightOf = (tier: string) => tiers.of(tier).weight
   const answers = new AnswerReader({ pool, maxDepth: settings.limits.json_depth, weightOf })
   const contextShifts = createContextShifts({ pool, clock, weightOf, metrics, log })
-  const worker = createWorker({ ...common, router, routes: upstreams, answers, contextShifts, dispatcher })
+  const afterSettlement = createAfterSettlement({ ...common, dispatcher })
+  const cacheKeyOf = cacheKeys({ enabled: settings.cache.enabled, simulated: parts.simulated ?? false })
+  const execution = { router, routes: upstreams, answers, contextShifts, cacheKeyOf, afterSettlement }
+  const worker = createWorker({ ...common, ...execution })
   const lease = createNodeLease({ ...common, worker })
   const remoteResults = createRemoteResults({ ...common, worker })
   const cancellation = createCancellation({ ...common, worker }, remoteResults)
@@ -73,7 +75,8 @@ export function createEngine(parts: EngineParts) {
     clock,
     stepOf: (tier) => turnStep(tiers.of(tier)),
     routeOf: (job) => upstreams.routeOf(job),
-    delay: parts.writeDelay,
+    cacheKeyOf,
+    afterSettlement,
   })
   const retention = retentionLoop({
     store,

@@ -8,7 +8,6 @@ import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { threadCount } from '../config/thread-count.ts'
 import { Listeners } from '../http/listeners.ts'
-import { realWriteDelay, type WriteDelay } from '../queue/write-delay.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf } from '../telemetry/disk.ts'
@@ -35,8 +34,6 @@ export interface ServiceOptions {
   readonly log: Log
   readonly role?: Role
   readonly clock?: Clock
-  /** Delays writes that others may join (`queue/write-delay.ts`); null sends each at once, so that a test can rely on it. */
-  readonly writeDelay?: WriteDelay | null
   /** The storage thread or the heartbeat thread has exited: exit the process and restart it. */
   readonly onFatal: (error: Error) => void
 }
@@ -113,7 +110,6 @@ async function connect(parts: OpenedParts): Promise<Service> {
     upstreams,
     poster: createCallbackPoster(settings, clock),
     startHeartbeat: heartbeatStarter({ ...common, onFatal }),
-    writeDelay: parts.writeDelay === undefined ? realWriteDelay : parts.writeDelay,
   })
   const { bytes, dispatcher, worker, pendingResponses, cancellation } = engine
   const stopping = new AbortController()

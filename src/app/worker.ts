@@ -1,14 +1,12 @@
 /** Creates the worker: connects execution, settlement and the steps after it. */
-import type { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
-import { createAfterSettlement } from '../queue/after-settlement.ts'
+import type { AfterSettlement } from '../queue/after-settlement.ts'
 import type { ContextShifts } from '../queue/context-shift.ts'
 import { createExecuteJob } from '../queue/execute.ts'
-import type { PendingResponses } from '../queue/pending-responses.ts'
 import type { AnswerReader } from '../queue/read-answer.ts'
+import type { CacheKeyOf } from '../queue/response-cache.ts'
 import { Worker } from '../queue/worker.ts'
-import type { WriteDelay } from '../queue/write-delay.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -26,14 +24,11 @@ export interface WorkerParts {
   readonly node: string
   readonly clock: Clock
   readonly settings: Settings
-  /** As in `EngineParts`. */
-  readonly simulated?: boolean
-  readonly pendingResponses: PendingResponses
-  readonly dispatcher: CallbackDispatcher
+  readonly cacheKeyOf: CacheKeyOf
+  readonly afterSettlement: AfterSettlement
   readonly bytes: ByteBudget
   readonly log: Log
   readonly metrics: Metrics
-  readonly writeDelay: WriteDelay | null
 }
 
 export function createWorker(parts: WorkerParts): Worker {
@@ -44,7 +39,7 @@ export function createWorker(parts: WorkerParts): Worker {
     answers,
     contextShifts: parts.contextShifts,
     clock,
-    cache: { enabled: settings.cache.enabled, simulated: parts.simulated ?? false },
+    cacheKeyOf: parts.cacheKeyOf,
     maxAttempts: settings.jobs.max_attempts,
     patienceMs: wholeMs(settings.jobs.patience_seconds),
   })
@@ -59,9 +54,8 @@ export function createWorker(parts: WorkerParts): Worker {
     patienceMs: wholeMs(settings.jobs.patience_seconds),
     maxAttempts: settings.jobs.max_attempts,
     execute: isTracing() ? tracedExecution(execute) : execute,
-    afterSettlement: createAfterSettlement(parts),
+    afterSettlement: parts.afterSettlement,
     metrics,
-    delay: parts.writeDelay,
     onError: (message, error) => log.error(errorFields(error), message),
   })
 }

@@ -32,7 +32,7 @@ const ACCOUNTS = [
 
 /** A worker; `running` lists the accounts of its jobs in the order in which they began. */
 async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}) {
-  const { store, worker, enqueue, executions, settled } = await startWorker(t, slots, undefined, false, bytes)
+  const { store, worker, enqueue, executions, settled } = await startWorker(t, slots, undefined, bytes)
   await addAccounts(store, ...ACCOUNTS)
   const ended = new Set<string>()
   const running = () => executions.all.filter(({ job }) => !ended.has(job.id)).map(({ job }) => job.account)

@@ -1,28 +1,20 @@
 /**
- * Makes admitted jobs durable. The node executes jobs for which it has free slots itself (the hand-off): no claim, no second
- * read. The others are queued.
+ * Makes admitted jobs durable. A cached response completes its job at once. The node executes jobs for which it has free slots
+ * itself (the hand-off): no claim, no second read. The others are queued.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
-import type { Acceptance, Accepted, Idempotency, Store } from '../store/store.ts'
-import { HeldJob } from './held-job.ts'
+import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store/store.ts'
+import type { AfterSettlement } from './after-settlement.ts'
+import { Turns } from './event-loop-turns.ts'
+import { type CacheKeyOf, cachedResult, isLarge } from './response-cache.ts'
 import type { Worker } from './worker.ts'
-import type { WriteDelay } from './write-delay.ts'
 
 export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
-  /** Whether a caller waits for the outcome. The job may then be executed before it is durable (`held-job.ts`). */
+  /** Whether a caller waits for the outcome. */
   readonly awaited: boolean
 }
-
-/**
- * How long the write of a job that is already being executed is delayed, and at most twice that. A model or a cached response
- * that is faster saves one of two writes; the others share a transaction. Nobody notices the delay, because the caller has no
- * identifier yet.
- */
-const EARLY_WRITE_MS = 25
-/** After so many early writes, those of jobs that have ended are forgotten, so that none keeps a job's text in memory for long. */
-const LEAST_EARLY = 64
 
 export interface EnqueuerOptions {
   readonly store: Pick<Store, 'accept'>
@@ -34,114 +26,58 @@ export interface EnqueuerOptions {
   readonly stepOf: (tier: string) => number
   /** The route of a job that is queued (`upstreams/routes.ts`). */
   readonly routeOf: (job: Job) => string
-  /** Delays early writes; null sends every job to the store at once. */
-  readonly delay: WriteDelay | null
+  readonly cacheKeyOf: CacheKeyOf
+  readonly afterSettlement: AfterSettlement
 }
 
 export class Enqueuer {
   readonly #options: EnqueuerOptions
-  /** Jobs that are being executed. Those that have been here for a whole delay, and are still `unsent`, are sent when it ends. */
-  #early: HeldJob[] = []
-  #isDelayed = false
-  /** How many of them were here when the delay began. */
-  #due = 0
-  #forgetAt = LEAST_EARLY
+  readonly #turns = new Turns()
 
   constructor(options: EnqueuerOptions) {
     this.#options = options
   }
 
   /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount`, and then none of them exists. */
-  enqueue(jobs: readonly Job[], { idempotency, awaited }: EnqueueOptions): Promise<Accepted> {
-    const { worker } = this.#options
-    const slots = worker?.reserve(jobs) ?? 0
-    const [first] = jobs
-    if (worker && awaited && idempotency === null && slots === 1 && first) {
-      return this.#executeEarly(first, worker)
+  async enqueue(jobs: readonly Job[], { idempotency, awaited }: EnqueueOptions): Promise<Accepted> {
+    const { store, worker, node, clock, cacheKeyOf } = this.#options
+    const keys: (string | null)[] = []
+    for (const job of jobs) {
+      if (isLarge(job)) await this.#turns.next()
+      keys.push(cacheKeyOf(job))
     }
-    return this.#acceptFirst(jobs, slots, idempotency, awaited)
-  }
-
-  async #acceptFirst(
-    jobs: readonly Job[],
-    slots: number,
-    idempotency: Idempotency | null,
-    awaited: boolean,
-  ): Promise<Accepted> {
-    const { store, worker } = this.#options
-    let unused = slots
+    const slots = worker?.reserve(jobs) ?? 0
+    let unused: readonly Job[] = jobs.slice(0, slots)
     const call = slots > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
     try {
-      const accepted = await store.accept(this.#acceptanceOf(jobs, slots, idempotency, awaited))
+      const newJobs = jobs.map((job, index) => this.#newJob(job, index < slots, awaited, keys[index] ?? null))
+      const accepted = await store.accept({ node, jobs: newJobs, idempotency, nowMs: clock.nowMs() })
       if (accepted.kind !== 'accepted') return accepted
-      unused = 0
-      for (const job of jobs.slice(0, slots)) {
-        void worker?.execute(new HeldJob({ ...job, attempt: 1, crashCount: 0 }, 'stored'))
-      }
-      if (slots < jobs.length) worker?.queued(jobs.slice(slots))
+      const answered = new Map(accepted.answered?.map((one) => [one.jobId, one]))
+      const isOpen = ({ id }: Job) => !answered.has(id)
+      for (const [index, job] of jobs.slice(0, slots).entries())
+        if (isOpen(job)) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])
+      unused = unused.filter((job) => !isOpen(job))
+      for (const job of jobs) this.#answer(job, answered.get(job.id))
+      const queued = jobs.slice(slots).filter(isOpen)
+      if (queued.length > 0) worker?.queued(queued)
       return accepted
     } finally {
       worker?.assigningCalls.end(call)
-      if (unused > 0) worker?.free(jobs.slice(0, unused))
+      if (unused.length > 0) worker?.free(unused)
     }
   }
 
-  #executeEarly(job: Job, worker: Worker): Promise<Accepted> {
-    const held = new HeldJob({ ...job, attempt: 1, crashCount: 0 }, 'unsent')
-    void worker.execute(held)
-    const { delay } = this.#options
-    if (delay === null) this.#send(held)
-    else this.#sendLater(held, delay)
-    return held.accepted
+  #answer(job: Job, answered: AnsweredJob | undefined): void {
+    if (answered === undefined) return
+    const { contentJson } = answered
+    const claimed = { ...job, attempt: 1, crashCount: 0 }
+    this.#options.afterSettlement(claimed, cachedResult(contentJson), 'settled', 0)
   }
 
-  #sendLater(held: HeldJob, delay: WriteDelay): void {
-    if (this.#early.push(held) >= this.#forgetAt) this.#forgetSent()
-    if (!this.#isDelayed) this.#delayEarly(delay)
-  }
-
-  #delayEarly(delay: WriteDelay): void {
-    this.#isDelayed = this.#early.length > 0
-    this.#due = this.#early.length
-    if (!this.#isDelayed) return
-    delay(EARLY_WRITE_MS, () => {
-      for (const held of this.#early.splice(0, this.#due)) this.#send(held)
-      this.#due = 0
-      this.#forgetSent()
-      this.#delayEarly(delay)
-    })
-  }
-
-  #forgetSent(): void {
-    const isUnsent = ({ state }: HeldJob) => state === 'unsent'
-    this.#due = this.#early.slice(0, this.#due).filter(isUnsent).length
-    this.#early = this.#early.filter(isUnsent)
-    this.#forgetAt = Math.max(LEAST_EARLY, 2 * this.#early.length)
-  }
-
-  #send(held: HeldJob): void {
-    if (held.state !== 'unsent') return
-    held.sent()
-    this.#options.store.accept(this.#acceptanceOf([held.job], 1, null, true)).then(
-      () => held.stored(),
-      (error) => held.rejected(error),
-    )
-  }
-
-  #acceptanceOf(
-    jobs: readonly Job[],
-    slots: number,
-    idempotency: Idempotency | null,
-    awaited: boolean,
-  ): Acceptance {
-    const { node, clock, stepOf, routeOf } = this.#options
-    const newJobs = jobs.map((job, index) => ({
-      job,
-      handedOff: index < slots,
-      step: stepOf(job.tier),
-      route: index < slots ? '' : routeOf(job),
-      awaited,
-    }))
-    return { node, jobs: newJobs, idempotency, nowMs: clock.nowMs() }
+  #newJob(job: Job, handedOff: boolean, awaited: boolean, fingerprint: string | null): NewJob {
+    const { stepOf, routeOf } = this.#options
+    const route = handedOff ? '' : routeOf(job)
+    return { job, handedOff, step: stepOf(job.tier), route, awaited, fingerprint }
   }
 }

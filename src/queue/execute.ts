@@ -29,7 +29,7 @@ import {
   type WaitingExecution,
 } from './execution-result.ts'
 import type { AnswerReader } from './read-answer.ts'
-import { type CacheOptions, cacheEntry, cacheKeys, fromCache, lookUpResponse } from './response-cache.ts'
+import { type CacheKeyOf, cacheEntry, fromCache, isLarge, lookUpResponse } from './response-cache.ts'
 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>
@@ -37,38 +37,37 @@ export interface ExecuteOptions {
   readonly answers: AnswerReader
   readonly contextShifts: Pick<ContextShifts, 'check'>
   readonly clock: Clock
-  readonly cache: CacheOptions
+  readonly cacheKeyOf: CacheKeyOf
   readonly maxAttempts: number
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
 }
 
 /**
- * A job with more characters than this waits for a separate turn: hundreds of jobs are claimed at once, and hashing and
- * sending a megabyte takes a few milliseconds.
+ * Resolves to null if the signal asks to release the job, or this node no longer holds it.
+ * @param cacheKey that of the job if the store has just looked for a cached response; undefined if it must be looked up now
  */
-const LARGE_JOB = 64 * 1024
-
-/** Resolves to null if the signal asks to release the job, or this node no longer holds it. */
 export type ExecuteJob = (
   job: ClaimedJob,
   signal: StopSignal,
+  cacheKey?: string | null,
 ) => Promise<ExecutionResult | WaitingExecution | null>
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
-  const { store, clock, maxAttempts } = options
-  const cacheKeyOf = cacheKeys(options.cache)
+  const { store, clock, maxAttempts, cacheKeyOf } = options
   const turns = new Turns()
-  return async function executeJob(job, signal) {
+  return async function executeJob(job, signal, cacheKey) {
     if (job.crashCount >= maxAttempts) return crashedTooOften(job)
-    const isLarge = job.messagesJson.length + job.responseFormatJson.length > LARGE_JOB
-    if (isLarge) await turns.next()
-    const fingerprint = cacheKeyOf(job)
-    const found = fingerprint === null ? null : lookUpResponse(store, fingerprint, clock, signal)
-    const cached = found === null ? null : await found
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
-    if (cached !== null) return fromCache(cached, earlier)
-    if (isLarge) await turns.next()
+    const mustWait = isLarge(job)
+    if (mustWait) await turns.next()
+    const fingerprint = cacheKey === undefined ? cacheKeyOf(job) : cacheKey
+    if (cacheKey === undefined && fingerprint !== null) {
+      const found = lookUpResponse(store, fingerprint, clock, signal)
+      const cached = found === null ? null : await found
+      if (cached !== null) return fromCache(cached, earlier)
+      if (mustWait) await turns.next()
+    }
     const form = job.responseFormatJson === TEXT_JSON ? TEXT : formOf(job, options.answers, signal)
     const execution = new Execution(
       job,

@@ -2,6 +2,8 @@
  * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they are of
  * one account and have the same model, response_format and messages (`jobFingerprint`). An answer is cached from its
  * settlement on, for the `message_cache_ttl` of its job; failures are never cached. `cache.enabled` turns it off.
+ *
+ * The store looks a job up when it accepts it; a job that was queued is looked up again when its execution starts.
  */
 import type { Clock } from '../clock.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
@@ -9,12 +11,22 @@ import type { Job, Outcome } from '../job/job.ts'
 import type { StopSignal } from '../job/stop.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
 import { pause } from '../upstreams/pause.ts'
-import type { EarlierRuns } from './earlier-runs.ts'
+import { type EarlierRuns, NO_RUNS } from './earlier-runs.ts'
 import { type ExecutionResult, withoutCall } from './execution-result.ts'
 
 /** After this time, the model is called: one more call costs less than a waiting caller. */
 const MAX_RETRY_MS = 10_000
 const RETRY_MS = 250
+
+/**
+ * A job with more characters than this waits for a separate turn of the event loop, because hashing and sending a megabyte takes a
+ * few milliseconds.
+ */
+const LARGE_JOB = 64 * 1024
+
+export function isLarge({ messagesJson, responseFormatJson }: Job): boolean {
+  return messagesJson.length + responseFormatJson.length > LARGE_JOB
+}
 
 /** The key of the job's cached response; null if the job does not use the cache. */
 export type CacheKeyOf = (job: Job) => string | null
@@ -50,6 +62,11 @@ export function lookUpResponse(
 export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
   const result = withoutCall({ status: 'completed', contentJson }, earlier)
   return { ...result, usage: { ...result.usage, cache_hit: true } }
+}
+
+/** The result of a job that a cached response completed when it was accepted. @param contentJson null if nobody waits for it */
+export function cachedResult(contentJson: string | null): ExecutionResult {
+  return fromCache(contentJson ?? 'null', NO_RUNS)
 }
 
 /** The cache entry of a job's outcome; null for none. */

@@ -6,11 +6,10 @@ import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { type Settled, type Settlement, type Store, WriteRejected } from '../store/store.ts'
 import { type ExecutionResult, notStorable, receiptJson } from './execution-result.ts'
-import type { HeldJob } from './held-job.ts'
 import { retryWrite } from './retry-write.ts'
 
 export interface SettleOptions {
-  readonly store: Pick<Store, 'settle' | 'acceptEnded'>
+  readonly store: Pick<Store, 'settle'>
   readonly node: string
   readonly clock: Clock
   /** Called before each retry: a stopping process stops retrying. */
@@ -28,49 +27,19 @@ export type SettledResult =
   /** The store rejects every outcome of this job. */
   | { readonly settled: 'rejected' }
 
-/** Never writes the outcome of a job that is not stored. Rejects with the store's error for a job that never existed. */
+/** @param mayWaitMs how long the write may wait for others */
 export async function settle(
-  held: HeldJob,
+  job: ClaimedJob,
   result: ExecutionResult,
+  mayWaitMs: number,
   options: SettleOptions,
 ): Promise<SettledResult> {
-  const { job } = held
-  const settlement = settlementOf(job, result, options)
-  if (held.state === 'unsent') {
-    held.sent()
-    try {
-      await options.store.acceptEnded(job, settlement)
-    } catch (error) {
-      return storeFailure(held, result, error, options)
-    }
-    held.stored()
-    return { settled: 'settled', result }
-  }
-  if (held.state !== 'stored') await held.accepted
+  const settlement = { ...settlementOf(job, result, options), mayWaitMs }
   try {
     return { settled: await write(settlement, options), result }
   } catch (error) {
     const failure = failureInstead(job, result, error, options)
     return settleFailure(job, failure, options)
-  }
-}
-
-/** Stores the job with a failure instead of an outcome that the store rejects. */
-async function storeFailure(
-  held: HeldJob,
-  result: ExecutionResult,
-  rejection: unknown,
-  options: SettleOptions,
-): Promise<SettledResult> {
-  const { job } = held
-  try {
-    const failure = failureInstead(job, result, rejection, options)
-    await options.store.acceptEnded(job, settlementOf(job, failure, options))
-    held.stored()
-    return { settled: 'settled', result: failure }
-  } catch (error) {
-    held.rejected(error)
-    throw error
   }
 }
 

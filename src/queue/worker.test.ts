@@ -3,13 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
 import { NODE, start, status } from '../../test/support/start-worker.ts'
-import {
-  type Settlement,
-  type Store,
-  StoreUnavailable,
-  UnknownAccount,
-  WriteRejected,
-} from '../store/store.ts'
+import { type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 
 test('executes what was queued before it began', async (t) => {
   const { store, worker, executions, settled } = await start(t)
@@ -48,48 +42,6 @@ async function runsNothingWaits(store: Store): Promise<void> {
   await store.ping()
   await store.ping()
 }
-
-test('calls the model before the acceptance is durable, and reports nothing about a job that was not stored', async (t) => {
-  let refuse = false
-  const failing = (store: Store): Store => {
-    const accept: Store['accept'] = (one) =>
-      refuse ? Promise.reject(new StoreUnavailable('disk full')) : store.accept(one)
-    return new Proxy(store, {
-      get: (target, name) => (name === 'accept' ? accept : bound(target, name)),
-    })
-  }
-  const { store, worker, enqueuer, executions, settled, errors } = await start(t, 2, failing)
-  worker.wake()
-  await runsNothingWaits(store)
-  refuse = true
-  const job = newJob()
-  await assert.rejects(enqueuer.enqueue([job], { idempotency: null, awaited: true }), StoreUnavailable)
-  const [run] = await executions.atLeast(1)
-  assert.equal(run?.signal.reason, 'lost')
-  await worker.drain(0)
-  assert.deepEqual([settled.all, errors.all], [[], []])
-  assert.equal(await status(store, job), null)
-})
-
-test('an execution that ends after its account was deleted stores nothing, and frees its slot', async (t) => {
-  const { store, worker, enqueuer, executions, settled, errors } = await start(t, 1, undefined, true)
-  worker.wake()
-  await runsNothingWaits(store)
-  const job = newJob({ account: 'deleted' })
-  const accepted = enqueuer.enqueue([job], { idempotency: null, awaited: true })
-  const rejected = assert.rejects(accepted, UnknownAccount)
-  const [run] = await executions.atLeast(1)
-  run?.end()
-  await rejected
-  const next = newJob()
-  await enqueuer.enqueue([next], { idempotency: null, awaited: false })
-  worker.wake()
-  const [, second] = await executions.atLeast(2)
-  second?.end()
-  await settled.atLeast(1)
-  assert.deepEqual([settled.all.map(([id]) => id), errors.all], [[next.id], []])
-  assert.equal(await status(store, job), null)
-})
 
 test('a job that this node claims again has one run: the earlier one is lost', async (t) => {
   const { store, worker, executions, settled } = await start(t)
@@ -139,54 +91,6 @@ test('a job that this node claims again while its earlier run is being settled s
     ['stale', 'settled'],
   )
   await worker.drain(0)
-})
-
-test('an execution that ends before its job was sent makes one write of both', async (t) => {
-  const calls: string[] = []
-  const watched = (store: Store): Store =>
-    new Proxy(store, {
-      get: (target, name) => {
-        if (['accept', 'acceptEnded', 'settle'].includes(String(name))) calls.push(String(name))
-        return bound(target, name)
-      },
-    })
-  const { store, worker, enqueuer, executions, settled, sends } = await start(t, 2, watched, true)
-  worker.wake()
-  await runsNothingWaits(store)
-  const job = newJob({ callback: { url: 'https://example.com/', headers: {}, payloadJson: '{}' } })
-  const accepted = enqueuer.enqueue([job], { idempotency: null, awaited: true })
-  const [run] = await executions.atLeast(1)
-  assert.equal(await status(store, job), null)
-  run?.end('"quick"')
-  assert.deepEqual(await accepted, { kind: 'accepted' })
-  await settled.atLeast(1)
-  assert.deepEqual(calls, ['acceptEnded'])
-  assert.equal(await status(store, job), 'completed')
-  assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
-  sends[0]?.()
-  await store.ping()
-  assert.deepEqual(calls, ['acceptEnded'])
-})
-
-test('an execution that takes longer finds its job stored, and settles it', async (t) => {
-  const { store, worker, enqueuer, executions, settled, sends } = await start(t, 2, (store) => store, true)
-  worker.wake()
-  await runsNothingWaits(store)
-  const jobs = [newJob(), newJob()]
-  const accepted = jobs.map((job) => enqueuer.enqueue([job], { idempotency: null, awaited: true }))
-  const running = await executions.atLeast(2)
-  assert.equal(sends.length, 1)
-  sends[0]?.()
-  await accepted[0]
-  // It arrived during the delay of the first, and is delayed as a whole.
-  assert.equal(sends.length, 2)
-  assert.equal(await status(store, jobs[1] ?? newJob()), null)
-  sends[1]?.()
-  await accepted[1]
-  for (const job of jobs) assert.equal(await status(store, job), 'assigned')
-  for (const run of running) run.end()
-  await settled.atLeast(2)
-  for (const job of jobs) assert.equal(await status(store, job), 'completed')
 })
 
 function bound(target: object, name: string | symbol): unknown {
@@ -240,32 +144,18 @@ test('the write of an outcome is retried until the database takes it', async (t)
   assert.equal(await status(store, job), 'completed')
 })
 
-test('an outcome that the database rejects is stored as an internal error, early or late', async (t) => {
-  const { store, worker, enqueuer, executions, settled, sends, errors } = await start(
-    t,
-    2,
-    rejecting('"bad"'),
-    true,
-  )
+test('an outcome that the database rejects is stored as an internal error', async (t) => {
+  const { store, worker, enqueue, executions, settled, errors } = await start(t, 2, rejecting('"bad"'))
   worker.wake()
-  await runsNothingWaits(store)
-  const [early, late] = [newJob(), newJob()]
-  const accepted = [early, late].map((job) => enqueuer.enqueue([job], { idempotency: null, awaited: true }))
-  const [first, second] = await executions.atLeast(2)
-  first?.end('"bad"')
-  await accepted[0]
-  assert.equal(await status(store, late), null)
-  for (const send of sends) send()
-  await accepted[1]
-  second?.end('"bad"')
-  await settled.atLeast(2)
-  for (const [id, how, { outcome }] of settled.all) {
-    assert.ok([early.id, late.id].includes(id))
-    assert.equal(how, 'settled')
-    assert.equal(outcome.status === 'failed' && outcome.error.code, 'internal_error')
-  }
-  for (const job of [early, late]) assert.equal(await status(store, job), 'failed')
-  assert.equal(errors.all.length, 2)
+  const job = newJob()
+  await enqueue(job)
+  const [run] = await executions.atLeast(1)
+  run?.end('"bad"')
+  const [[id, how, { outcome }] = assert.fail('not settled')] = await settled.atLeast(1)
+  assert.deepEqual([id, how], [job.id, 'settled'])
+  assert.equal(outcome.status === 'failed' && outcome.error.code, 'internal_error')
+  assert.equal(await status(store, job), 'failed')
+  assert.equal(errors.all.length, 1)
 })
 
 test('a job of which the database rejects every outcome stays held here until it is lost', async (t) => {
@@ -317,10 +207,7 @@ function rejecting(contentJson: string | null) {
   const rejected = () => Promise.reject(new WriteRejected('does not fit'))
   return (store: Store): Store => {
     const settle: Store['settle'] = (one) => (rejects(one) ? rejected() : store.settle(one))
-    const acceptEnded: Store['acceptEnded'] = (job, one) =>
-      rejects(one) ? rejected() : store.acceptEnded(job, one)
-    const own: Readonly<Record<string | symbol, unknown>> = { settle, acceptEnded }
-    return new Proxy(store, { get: (target, name) => own[name] ?? bound(target, name) })
+    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
   }
 }
 

@@ -4,9 +4,10 @@
  */
 import { type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import { Stop } from '../job/stop.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
-import { type Claimed, type Store, StoreUnavailable, UnknownAccount } from '../store/store.ts'
+import type { Claimed, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
@@ -15,16 +16,23 @@ import { Capacity } from './capacity.ts'
 import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
 import type { ExecuteJob } from './execute.ts'
 import { internalFailure, type WaitingExecution } from './execution-result.ts'
-import { HeldJob } from './held-job.ts'
 import { LimitedRoutes } from './limited-routes.ts'
 import { PoisonJobs } from './poison-jobs.ts'
 import { retryWrite } from './retry-write.ts'
 import { type SettleOptions, settle } from './settle.ts'
-import { SettlementGate, type WriteDelay } from './write-delay.ts'
 
 const NOTHING = {}
 /** The pause after a failed claim. */
 const CLAIM_RETRY_MS = 1000
+/** The part of an execution's time by which its settlement may come later, so that several share a transaction; and at most. */
+const SETTLEMENT_WAIT = 0.01
+const MAX_SETTLEMENT_WAIT_MS = 10
+
+/** A job that this node executes, and what ends its execution early. */
+interface HeldJob {
+  readonly job: ClaimedJob
+  readonly stop: Stop
+}
 
 export interface WorkerOptions {
   readonly store: Store
@@ -43,8 +51,6 @@ export interface WorkerOptions {
   readonly execute: ExecuteJob
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
-  /** Delays settlements of slow executions a little (`write-delay.ts`); null sends each at once. */
-  readonly delay: WriteDelay | null
   readonly onError: (message: string, error: unknown) => void
 }
 
@@ -56,7 +62,6 @@ export class Worker {
   readonly #plan: ClaimPlan
   readonly #limited: LimitedRoutes
   readonly #poisonJobs: PoisonJobs
-  readonly #gate: SettlementGate
   readonly #held = new TransientMap<string, HeldJob>()
   /**
    * Jobs whose every outcome the database rejects. This node keeps them, so that no node executes and pays for them again,
@@ -76,7 +81,6 @@ export class Worker {
     const onChange = () => this.wake()
     this.#limited = new LimitedRoutes({ routes, clock, patienceMs, capacity: this.#capacity, onChange })
     this.#poisonJobs = new PoisonJobs(maxAttempts)
-    this.#gate = new SettlementGate(options.delay)
     this.#settleOptions = {
       store,
       node,
@@ -148,8 +152,7 @@ export class Worker {
 
   /** The claims that this node holds according to the store. */
   claims(): Claim[] {
-    const stored = this.#held.values().filter(({ state }) => state === 'stored')
-    return [...stored.map(({ claim }) => claim), ...this.#unsettleable.values()]
+    return [...this.#held.values().map(({ job }) => claimOf(job)), ...this.#unsettleable.values()]
   }
 
   isRunning(jobId: string): boolean {
@@ -186,10 +189,14 @@ export class Worker {
     cancel()
   }
 
-  /** Executes a job for which capacity is reserved, from here to its end on this node. Never rejects. */
-  async execute(held: HeldJob): Promise<void> {
+  /**
+   * Executes a job for which capacity is reserved, from here to its end on this node. Never rejects.
+   * @param cacheKey as in `ExecuteJob`
+   */
+  async execute(job: ClaimedJob, cacheKey?: string | null): Promise<void> {
     const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
-    const { job, stop } = held
+    const stop = new Stop()
+    const held = { job, stop }
     // Another node had taken it over, and this one has claimed it again before it noticed: the earlier run is lost.
     this.#held.get(job.id)?.stop.now('lost')
     this.#held.set(job.id, held)
@@ -201,7 +208,7 @@ export class Worker {
       if (this.#state !== 'stopped') {
         stop.startDeadline(clock, runTimeoutMs)
         try {
-          result = await execute(job, stop)
+          result = await execute(job, stop, cacheKey)
         } catch (error) {
           // A bug must not leave the job without an outcome.
           onError(`executing job ${job.id} failed`, error)
@@ -210,20 +217,18 @@ export class Worker {
         stop.pause()
       }
       const executionMs = clock.steadyMs() - startedMs
-      if (result !== null && result.outcome === null) await this.#releaseWaiting(held, result)
+      if (result !== null && result.outcome === null) await this.#releaseWaiting(job, result)
       else if (result !== null) {
-        const turn = this.#gate.pass(executionMs)
-        if (turn !== null) await turn
-        const settled = await settle(held, result, this.#settleOptions)
-        if (settled.settled === 'rejected') this.#unsettleable.set(job.id, held.claim)
+        const mayWaitMs = Math.min(executionMs * SETTLEMENT_WAIT, MAX_SETTLEMENT_WAIT_MS)
+        const settled = await settle(job, result, mayWaitMs, this.#settleOptions)
+        if (settled.settled === 'rejected') this.#unsettleable.set(job.id, claimOf(job))
         else if (settled.settled !== 'given up') {
           afterSettlement(job, settled.result, settled.settled, executionMs)
         }
-      } else if (stop.reason !== 'lost') await this.#release(held)
+      } else if (stop.reason !== 'lost') await this.#release(job)
     } catch (error) {
-      // A job that was not stored never existed, and its caller got the error. Any other error is a bug; the job is safe.
-      const wasNotStored = error instanceof StoreUnavailable || error instanceof UnknownAccount
-      if (!wasNotStored) onError(`handling job ${job.id} failed`, error)
+      // The job is safe: another node, or the next comparison with the database, finds it.
+      onError(`handling job ${job.id} failed`, error)
     } finally {
       // This node may have claimed the job again meanwhile.
       if (this.#held.get(job.id) === held) this.#held.delete(job.id)
@@ -240,21 +245,19 @@ export class Worker {
     }
   }
 
-  async #release(held: HeldJob): Promise<void> {
+  async #release(job: ClaimedJob): Promise<void> {
     const { store, node } = this.#options
-    await held.accepted
-    await store.release(node, [held.claim])
+    await store.release(node, [claimOf(job)])
   }
 
   /** Retried like a settlement, because only this node knows what the job has paid for. */
-  async #releaseWaiting(held: HeldJob, { wait }: WaitingExecution): Promise<void> {
+  async #releaseWaiting(job: ClaimedJob, { wait }: WaitingExecution): Promise<void> {
     const { store, node, clock } = this.#options
     const { mayRetry, onError } = this.#settleOptions
-    await held.accepted
     await retryWrite(
-      () => store.releaseWaiting(node, [{ ...held.claim, ...wait }]),
+      () => store.releaseWaiting(node, [{ ...claimOf(job), ...wait }]),
       clock,
-      (error) => onError(`releasing job ${held.job.id} failed; retrying`, error),
+      (error) => onError(`releasing job ${job.id} failed; retrying`, error),
       mayRetry,
     )
     if (!this.#limited.queued(wait.route)) this.#plan.queued(null)
@@ -299,7 +302,7 @@ export class Worker {
       if (claimed !== null && ofRoute === undefined) this.#plan.learn(claim, claimed, wakeUps)
       else if (claimed !== null && ofRoute !== undefined)
         this.#limited.learn(claim, ofRoute, claimed, ofLimited)
-      for (const job of jobs) void this.execute(new HeldJob(job, 'stored'))
+      for (const job of jobs) void this.execute(job)
       this.assigningCalls.end(call)
     }
     this.#claiming = false
@@ -319,4 +322,8 @@ export class Worker {
       return null
     }
   }
+}
+
+function claimOf({ id, attempt }: ClaimedJob): Claim {
+  return { jobId: id, attempt }
 }

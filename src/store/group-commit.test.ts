@@ -107,8 +107,8 @@ test('sheds what may be shed when too much waits, and takes the rest', async () 
   const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 3 })
   const under = writes.submit(0)
   const one = await database.group(0)
-  const waiting = [writes.submit(1, true), writes.submit(2, true)]
-  await assert.rejects(writes.submit(3, true), StoreUnavailable)
+  const waiting = [writes.submit(1, { sheddable: true }), writes.submit(2, { sheddable: true })]
+  await assert.rejects(writes.submit(3, { sheddable: true }), StoreUnavailable)
   waiting.push(writes.submit(4))
   one.end()
   ;(await database.group(1)).end()

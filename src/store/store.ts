@@ -46,14 +46,11 @@ export interface Store
    * and returns the jobs of the earlier request (`repeated`), or `conflict` if that request was another one. If those jobs no
    * longer exist, the request is accepted again. A second call without a key stores the jobs a second time, or rejects.
    * Rejects with `UnknownAccount`, and stores nothing, if the account does not exist.
+   *
+   * A job for which a cached response exists (`NewJob.fingerprint`) is stored as completed by it, with all that settling stores,
+   * whether it would be handed off or queued otherwise.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
-
-  /**
-   * Stores a finished job together with everything that settling stores, as if the settlement's node had accepted it, run it
-   * by hand-off and settled it at once. Rejects with `UnknownAccount` if the account does not exist.
-   */
-  acceptEnded(job: Job, settlement: Settlement): Promise<void>
 
   /**
    * Assigns up to `limit` queued jobs to the node and counts an attempt of each: lowest turn first, or as the bounds define.
@@ -211,6 +208,8 @@ export interface Acceptance {
   readonly jobs: readonly NewJob[]
   readonly idempotency: Idempotency | null
   readonly nowMs: number
+  /** As in `Settlement`. */
+  readonly mayWaitMs?: number
 }
 
 export interface NewJob {
@@ -221,8 +220,13 @@ export interface NewJob {
   readonly step: number
   /** Its route, by which claims may pass it over; empty or absent if unknown, for example for a job that is handed off. */
   readonly route?: string
-  /** Whether the accepting node has a pending response for it: then that node is notified if another one settles it. */
+  /**
+   * Whether the accepting node has a pending response for it: then that node is notified if another one settles it, and gets the
+   * text of a cached response.
+   */
   readonly awaited: boolean
+  /** Identifies the cached response that would answer it; null or absent if the job does not use the response cache. */
+  readonly fingerprint?: string | null
 }
 
 export interface Idempotency {
@@ -234,9 +238,17 @@ export interface Idempotency {
 }
 
 export type Accepted =
-  | { readonly kind: 'accepted' }
+  /** `answered`: the jobs that a cached response completed; absent if there are none. */
+  | { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] }
   | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
   | { readonly kind: 'conflict' }
+
+/** A job that a cached response completed when it was accepted. */
+export interface AnsweredJob {
+  readonly jobId: string
+  /** Null if the job is not awaited. */
+  readonly contentJson: string | null
+}
 
 export interface Settlement extends Claim {
   readonly node: string
@@ -249,6 +261,8 @@ export interface Settlement extends Claim {
   /** Caches the answer for identical later jobs; null if it is not cached. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
+  /** How long the write may wait for others, so that they share a transaction; 0 or absent: not at all. */
+  readonly mayWaitMs?: number
 }
 
 /** `stale`: another node holds the job, or it was settled before. `gone`: the job does not exist (any longer). */

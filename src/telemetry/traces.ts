@@ -3,7 +3,6 @@
  * loaded (`NODE_OPTIONS=--import …`) before the service is created; otherwise nothing is wrapped, and tracing costs nothing.
  */
 import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
-import type { Job } from '../job/job.ts'
 import type { ExecuteJob } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 import type { Router } from '../upstreams/model-server.ts'
@@ -30,20 +29,21 @@ async function withSpan<T>(name: string, kind: SpanKind, work: (span: Span) => P
   })
 }
 
-/** Spans `parley.accept` and `parley.settle`. A job that is stored together with its outcome has only the first. */
+/** Spans `parley.accept` and `parley.settle`. A job that a cached response completes has only the first. */
 export function tracedStore(store: Store): Store {
   const accept = (acceptance: Acceptance) =>
-    withSpan('parley.accept', SpanKind.INTERNAL, (span) => {
+    withSpan('parley.accept', SpanKind.INTERNAL, async (span) => {
       span.setAttribute(
         'parley.job.ids',
         acceptance.jobs.map(({ job }) => job.id),
       )
-      return store.accept(acceptance)
-    })
-  const acceptEnded = (job: Job, settlement: Settlement) =>
-    withSpan('parley.accept', SpanKind.INTERNAL, (span) => {
-      span.setAttributes({ 'parley.job.ids': [job.id], 'parley.job.ended': true })
-      return store.acceptEnded(job, settlement)
+      const accepted = await store.accept(acceptance)
+      if (accepted.kind === 'accepted' && accepted.answered)
+        span.setAttribute(
+          'parley.job.answered',
+          accepted.answered.map(({ jobId }) => jobId),
+        )
+      return accepted
     })
   const settle = (settlement: Settlement) =>
     withSpan('parley.settle', SpanKind.INTERNAL, (span) => {
@@ -53,7 +53,6 @@ export function tracedStore(store: Store): Store {
   return new Proxy(store, {
     get(target, name) {
       if (name === 'accept') return accept
-      if (name === 'acceptEnded') return acceptEnded
       if (name === 'settle') return settle
       const member: unknown = Reflect.get(target, name)
       return typeof member === 'function' ? member.bind(target) : member
@@ -63,14 +62,14 @@ export function tracedStore(store: Store): Store {
 
 /** A span `parley.run` for each execution, with its outcome. */
 export function tracedExecution(execute: ExecuteJob): ExecuteJob {
-  return (job, signal) =>
+  return (job, signal, cacheKey) =>
     withSpan('parley.run', SpanKind.INTERNAL, async (span) => {
       span.setAttributes({
         'parley.job.id': job.id,
         'parley.job.model': job.model,
         'parley.job.attempt': job.attempt,
       })
-      const result = await execute(job, signal)
+      const result = await execute(job, signal, cacheKey)
       span.setAttribute('parley.job.outcome', result?.outcome?.status ?? 'released')
       if (result === null || result.outcome === null) return result
       if (result.outcome.status === 'failed') {

@@ -54,7 +54,6 @@ const service = await createService({
   configuration: loadConfiguration(process.env, process.argv[2] ?? ''),
   log: { error: report, warn: report, info: () => {}, debug: () => {}, flush: () => {} },
   clock,
-  writeDelay: null,
   onFatal: (error) => {
     throw error
   },

@@ -140,7 +140,6 @@ export class SimulatedProcess {
       upstreams: this.router,
       poster: simulatedPoster({ ...common, faults: receiverFaults }),
       startHeartbeat: (onExpired) => this.#startHeartbeat(onExpired),
-      writeDelay: (ms, send) => void world.after(ms, `delayed write of ${id}`, send, this.main),
     })
     this.front = new Front({ ...around, process: this, settings })
   }

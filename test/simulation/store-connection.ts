@@ -51,7 +51,7 @@ const READS: readonly MethodName[] = [
   'listAuditEntries',
 ]
 /** Writes that a store repeats until their outcome is known. */
-const REPEATED: readonly MethodName[] = ['accept', 'acceptEnded', 'settle', 'release', 'releaseWaiting']
+const REPEATED: readonly MethodName[] = ['accept', 'settle', 'release', 'releaseWaiting']
 /** After that an unknown outcome is reported as a failure. */
 const MAX_UNKNOWN_MS = 20_000
 const POLL_MS = 1000
@@ -272,7 +272,7 @@ function endedBy(name: MethodName, args: readonly unknown[], result: unknown): s
 const UNSTORABLE_END: CallEnd = { error: new WriteRejected('the answer does not fit its column') }
 
 function isUnstorable({ name, args }: StoreCall): boolean {
-  if (name !== 'settle' && name !== 'acceptEnded') return false
-  const { outcome } = (name === 'settle' ? args[0] : args[1]) as Settlement
+  if (name !== 'settle') return false
+  const { outcome } = args[0] as Settlement
   return outcome.status === 'completed' && outcome.contentJson.includes(UNSTORABLE)
 }

@@ -29,7 +29,7 @@ export class Witness {
   saw(node: string, { name, args }: StoreCall, result: unknown): void {
     switch (name) {
       case 'accept':
-        if ((result as Accepted).kind === 'accepted') this.#accepted(args[0] as Acceptance)
+        this.#accepted(args[0] as Acceptance, result as Accepted)
         break
       case 'claim':
         for (const { id, attempt } of (result as Claimed).jobs) this.#assigned(id, { node, attempt })
@@ -37,9 +37,6 @@ export class Witness {
       case 'release':
       case 'releaseWaiting':
         for (const claim of args[1] as readonly Claim[]) this.#released(node, claim)
-        break
-      case 'acceptEnded':
-        this.#ended((args[1] as Settlement).jobId, (args[1] as Settlement).nowMs)
         break
       case 'settle':
         if (result === 'settled') this.#settled(args[0] as Settlement)
@@ -58,8 +55,13 @@ export class Witness {
     this.#holders.delete(jobId)
   }
 
-  #accepted({ node, jobs }: Acceptance): void {
-    for (const { job, handedOff } of jobs) if (handedOff) this.#assigned(job.id, { node, attempt: 1 })
+  #accepted({ node, jobs, nowMs }: Acceptance, accepted: Accepted): void {
+    if (accepted.kind !== 'accepted') return
+    const answered = new Set(accepted.answered?.map(({ jobId }) => jobId))
+    for (const { job, handedOff } of jobs) {
+      if (answered.has(job.id)) this.#ended(job.id, nowMs)
+      else if (handedOff) this.#assigned(job.id, { node, attempt: 1 })
+    }
   }
 
   #assigned(jobId: string, holder: Holder): void {

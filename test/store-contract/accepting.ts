@@ -1,6 +1,18 @@
 /** What every store guarantees about accept. */
 import assert from 'node:assert/strict'
-import { acceptance, expiry, ids, newJob, now, type On, START_MS, settlement } from './fixtures.ts'
+import type { Job } from '../../src/job/job.ts'
+import type { Store } from '../../src/store/store.ts'
+import {
+  acceptance,
+  expiry,
+  ids,
+  newJob,
+  now,
+  type On,
+  START_MS,
+  settlement,
+  storeEnded,
+} from './fixtures.ts'
 
 export function acceptTests(on: On): void {
   on('stores jobs that then read as pending', async (store) => {
@@ -86,18 +98,16 @@ export function acceptTests(on: On): void {
     const [good, other] = [newJob(), newJob()]
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
     const unknown = () => newJob({ account: 'nobody' })
-    const ended = unknown()
     const results = await Promise.allSettled([
       store.accept(acceptance([good])),
       store.accept(acceptance([unknown(), unknown()])),
       store.accept(acceptance([unknown()], { handedOff: true })),
       store.accept(acceptance([unknown()], { idempotency })),
-      store.acceptEnded(ended, settlement({ jobId: ended.id, attempt: 1 })),
       store.accept(acceptance([other], { handedOff: true })),
     ])
     assert.deepEqual(
       results.map((result) => (result.status === 'rejected' ? result.reason.name : 'accepted')),
-      ['accepted', ...Array.from({ length: 4 }, () => 'UnknownAccount'), 'accepted'],
+      ['accepted', ...Array.from({ length: 3 }, () => 'UnknownAccount'), 'accepted'],
     )
     const { jobs } = await store.searchJobs({ limit: 10, expiry: expiry() })
     assert.deepEqual(jobs.map(({ id }) => id).sort(), ids([good, other]).sort())
@@ -114,4 +124,127 @@ export function acceptTests(on: On): void {
     assert.equal(new Set(repeated).size, 1)
     assert.equal((await store.depth()).waiting, 1)
   })
+
+  on('completes a job by a cached response, with all that settling stores', async (store) => {
+    const fingerprint = await cacheResponse(store)
+    const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
+    const [awaited, batched] = [newJob({ callback }), newJob()]
+    assert.deepEqual(
+      await store.accept(acceptance([awaited], { fingerprint, handedOff: true, awaited: true })),
+      {
+        kind: 'accepted',
+        answered: [{ jobId: awaited.id, contentJson: '"Hello back"' }],
+      },
+    )
+    assert.deepEqual(await store.accept(acceptance([batched], { fingerprint })), {
+      kind: 'accepted',
+      answered: [{ jobId: batched.id, contentJson: null }],
+    })
+    for (const { id } of [awaited, batched]) {
+      const read = await store.read('acme', id, expiry())
+      assert.deepEqual([read?.status, read?.contentJson], ['completed', '"Hello back"'])
+      assert.equal(await store.settle(settlement({ jobId: id, attempt: 1 })), 'stale')
+    }
+    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+    assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
+    const [usage] = await store.listUsage({ limit: 2 })
+    assert.deepEqual([usage?.jobs, usage?.cacheHits, usage?.calls], [3, 2, 1])
+    assert.equal((await store.quotaUse('acme')).openJobs, 0)
+    // Its callback is owed, so it does not expire.
+    assert.ok(await store.read('acme', awaited.id, expiry(now.ms + 1e12, 1)))
+  })
+
+  on(
+    'completes some jobs of a batch by cached responses, and queues and hands off the others',
+    async (store) => {
+      const fingerprint = await cacheResponse(store)
+      const jobs = [newJob(), newJob(), newJob(), newJob()]
+      const newJobs = jobs.map((job, index) => ({
+        job,
+        handedOff: index < 2,
+        step: 1000,
+        awaited: false,
+        fingerprint: index % 2 === 0 ? fingerprint : `other ${index}`,
+      }))
+      const accepted = await store.accept({ ...acceptance([]), jobs: newJobs })
+      assert.deepEqual(accepted.kind === 'accepted' && accepted.answered?.map(({ jobId }) => jobId), [
+        jobs[0]?.id,
+        jobs[2]?.id,
+      ])
+      assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: jobs[1]?.id, attempt: 1 }])
+      assert.deepEqual(ids((await store.claim('node-b', 5, now.ms)).jobs), [jobs[3]?.id])
+    },
+  )
+
+  on('does not complete a job by a cached response that has expired or is another one', async (store) => {
+    const fingerprint = await cacheResponse(store)
+    const job = newJob()
+    assert.deepEqual(await store.accept(acceptance([job], { fingerprint: 'f'.repeat(22) })), {
+      kind: 'accepted',
+    })
+    const later = acceptance([newJob()], { fingerprint, nowMs: now.ms + 300_000 })
+    assert.deepEqual(await store.accept(later), { kind: 'accepted' })
+    assert.equal((await store.depth()).waiting, 2)
+  })
+
+  on('remembers the key of a request that a cached response completed', async (store) => {
+    const fingerprint = await cacheResponse(store)
+    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
+    const first = newJob()
+    const accepted = await store.accept(acceptance([first], { fingerprint, idempotency, awaited: true }))
+    assert.equal(accepted.kind === 'accepted' && accepted.answered?.length, 1)
+    const [again, other] = await Promise.all([
+      store.accept(acceptance([newJob()], { fingerprint, idempotency })),
+      store.accept(
+        acceptance([newJob()], { fingerprint, idempotency: { ...idempotency, fingerprint: 'g' } }),
+      ),
+    ])
+    assert.deepEqual([again, other], [{ kind: 'repeated', jobIds: [first.id] }, { kind: 'conflict' }])
+    assert.equal((await store.used('acme', '2026-01')).jobs, 2)
+  })
+
+  on('decides requests with keys in one group like one after the other', async (store) => {
+    const key = (name: string, fingerprint = 'f') => ({ key: name, fingerprint, untilMs: now.ms + 1e9 })
+    const jobs = Array.from({ length: 6 }, () => newJob())
+    const [one, two, three, four, five, six] = jobs as [Job, Job, Job, Job, Job, Job]
+    const results = await Promise.all([
+      store.accept(acceptance([one], { idempotency: key('a') })),
+      store.accept(acceptance([two])),
+      store.accept(acceptance([three], { idempotency: key('a') })),
+      store.accept(acceptance([four], { idempotency: key('a', 'g') })),
+      store.accept(acceptance([five], { idempotency: key('b'), handedOff: true })),
+      store.accept(acceptance([six], { idempotency: key('b') })),
+    ])
+    assert.deepEqual(results, [
+      { kind: 'accepted' },
+      { kind: 'accepted' },
+      { kind: 'repeated', jobIds: [one.id] },
+      { kind: 'conflict' },
+      { kind: 'accepted' },
+      { kind: 'repeated', jobIds: [five.id] },
+    ])
+    assert.deepEqual(ids((await store.claim('node-b', 9, now.ms)).jobs).sort(), ids([one, two]).sort())
+  })
+
+  on('accepts a request whose key came with one that is rejected', async (store) => {
+    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
+    const [twice, good] = [newJob(), newJob()]
+    const results = await Promise.allSettled([
+      store.accept(acceptance([twice, twice], { idempotency })),
+      store.accept(acceptance([good], { idempotency })),
+      store.accept(acceptance([newJob()], { idempotency })),
+    ])
+    assert.deepEqual(
+      results.map((result) => (result.status === 'rejected' ? 'rejected' : result.value)),
+      ['rejected', { kind: 'accepted' }, { kind: 'repeated', jobIds: [good.id] }],
+    )
+  })
+}
+
+/** Caches the answer of a job of `acme` for five minutes, and returns its fingerprint. */
+async function cacheResponse(store: Store): Promise<string> {
+  const job = newJob()
+  const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
+  await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }, { cache }))
+  return cache.fingerprint
 }

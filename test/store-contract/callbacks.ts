@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { BODY_READ_BYTES } from '../../src/store/callback-store.ts'
 import { CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take } from './callback-fixtures.ts'
-import { acceptance, DAY_MS, newJob, now, type On, settlement } from './fixtures.ts'
+import { acceptance, DAY_MS, newJob, now, type On, settlement, storeEnded } from './fixtures.ts'
 
 export function callbackTests(on: On): void {
   on('settling a job with a callback makes it due, with all that is to be sent', async (store) => {
@@ -34,7 +34,7 @@ export function callbackTests(on: On): void {
     const contentJson = `"${'é'.repeat(40_000)}"`
     const job = newJob({ callback })
     const outcome: Outcome = { status: 'completed', contentJson }
-    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
+    await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
     const [due] = await take(store)
     assert.ok(due)
     assert.equal(due.url, url)
@@ -68,7 +68,7 @@ export function callbackTests(on: On): void {
     const jobs = [1, 2, 3, 4].map(() => newJob({ callback: CALLBACK }))
     const outcome: Outcome = { status: 'completed', contentJson }
     for (const { id, ...job } of jobs) {
-      await store.acceptEnded({ id, ...job }, settlement({ jobId: id, attempt: 1 }, { outcome }))
+      await storeEnded(store, { id, ...job }, settlement({ jobId: id, attempt: 1 }, { outcome }))
     }
     const bodies = await Promise.all((await take(store)).map((due) => store.loadCallback(due)))
     assert.deepEqual(
@@ -91,7 +91,7 @@ export function callbackTests(on: On): void {
 
   on('a job that is stored as it ended owes its callback too', async (store) => {
     const job = newJob({ callback: CALLBACK })
-    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+    await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }))
     assert.equal((await take(store))[0]?.jobId, job.id)
   })
 

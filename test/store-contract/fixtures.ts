@@ -102,12 +102,18 @@ export function newJob(fields: JobFields = {}): Job {
 
 export function acceptance(
   jobs: readonly Job[],
-  over: Partial<Acceptance> & { handedOff?: boolean; step?: number; awaited?: boolean; route?: string } = {},
+  over: Partial<Acceptance> & {
+    handedOff?: boolean
+    step?: number
+    awaited?: boolean
+    route?: string
+    fingerprint?: string | null
+  } = {},
 ) {
-  const { handedOff = false, step = 1000, awaited = false, route = '', ...rest } = over
+  const { handedOff = false, step = 1000, awaited = false, route = '', fingerprint = null, ...rest } = over
   return {
     node: 'node-a',
-    jobs: jobs.map((job) => ({ job, handedOff, step, awaited, route })),
+    jobs: jobs.map((job) => ({ job, handedOff, step, awaited, route, fingerprint })),
     idempotency: null,
     nowMs: now.ms,
     ...rest,
@@ -146,6 +152,16 @@ export function settlement(claim: Claim, over: Partial<Settlement> = {}): Settle
     nowMs: now.ms,
     ...over,
   }
+}
+
+/** Stores a job that has ended: handed off to the node of its settlement. */
+export async function storeEnded(
+  store: Pick<Store, 'accept' | 'settle'>,
+  job: Job,
+  ended = settlement({ jobId: job.id, attempt: 1 }),
+): Promise<void> {
+  await store.accept(acceptance([job], { handedOff: true, node: ended.node, nowMs: job.createdAtMs }))
+  await store.settle(ended)
 }
 
 export const claimOf = ({ id, attempt }: ClaimedJob): Claim => ({ jobId: id, attempt })

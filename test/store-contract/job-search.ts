@@ -15,6 +15,7 @@ import {
   now,
   type On,
   settlement,
+  storeEnded,
 } from './fixtures.ts'
 
 const FAILED: Outcome = {
@@ -131,7 +132,7 @@ export function jobSearchTests(on: On): void {
 
   on('a job that was stored as it ended, or handed off, was claimed at once', async (store) => {
     const [quick, handed] = [newJob(), newJob({ responseFormat: { format: 'json' } })]
-    await store.acceptEnded(quick, settlement({ jobId: quick.id, attempt: 1 }, { nowMs: now.ms + 3 }))
+    await storeEnded(store, quick, settlement({ jobId: quick.id, attempt: 1 }, { nowMs: now.ms + 3 }))
     await store.accept(acceptance([handed], { handedOff: true, nowMs: now.ms + 2 }))
     const [first, second] = await Promise.all([quick.id, handed.id].map((id) => store.findJob(id, expiry())))
     assert.deepEqual([first?.claimedAtMs, first?.attempts, first?.format], [now.ms, 1, 'text'])

@@ -20,6 +20,7 @@ import {
   restartTime,
   START_MS,
   settlement,
+  storeEnded,
 } from './fixtures.ts'
 import { largeJob, outcomeBytes, requestBytes } from './quotas.ts'
 
@@ -67,7 +68,7 @@ class History {
   async acceptEnded(account: string, which: number): Promise<void> {
     const job = largeJob(account, which)
     const outcome: Outcome = { status: 'completed', contentJson: JSON.stringify('ü'.repeat(which)) }
-    await this.store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
+    await storeEnded(this.store, job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
     this.#add([job], false, 1)
     const [added] = this.#jobs.slice(-1)
     if (added) added.bytes += outcomeBytes(outcome, '{}')

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { Job, Outcome } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
-import { acceptance, COMPLETED, DAY_MS, newJob, now, type On, settlement } from './fixtures.ts'
+import { acceptance, COMPLETED, DAY_MS, newJob, now, type On, settlement, storeEnded } from './fixtures.ts'
 
 const TEXTS = ['Grüße, 世界 🙂', 'a'.repeat(3000), '']
 const callback = { url: 'https://example.com/', headers: { a: 'b' }, payloadJson: '{"text":"日本"}' }
@@ -65,9 +65,9 @@ export function quotaTests(on: On): void {
     },
   )
 
-  on('counts a job that was stored together with its outcome, and none that was repeated', async (store) => {
+  on('counts a job that has ended, and none that was repeated', async (store) => {
     const [job, keyed] = [largeJob('acme', 3), largeJob('acme', 1)]
-    await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+    await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }))
     const bytes = requestBytes(job) + outcomeBytes(COMPLETED, '{}')
     assert.deepEqual(await store.quotaUse('acme'), { openJobs: 0, storedBytes: bytes })
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + DAY_MS }

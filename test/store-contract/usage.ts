@@ -1,7 +1,7 @@
 /** What every store guarantees about usage: each ended job counts once, in the month in which it ended. */
 import assert from 'node:assert/strict'
 import type { Settlement, Store } from '../../src/store/store.ts'
-import { acceptance, addAccounts, newJob, now, type On, settlement, USAGE } from './fixtures.ts'
+import { acceptance, addAccounts, newJob, now, type On, settlement, storeEnded, USAGE } from './fixtures.ts'
 
 export function usageTests(on: On): void {
   const ended = async (
@@ -57,7 +57,7 @@ export function usageTests(on: On): void {
       assert.equal(await store.settle(all), 'stale')
       assert.equal(await store.settle({ ...all, attempt: 2 }), 'stale')
       const job = newJob()
-      await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+      await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }))
       const [sum] = await store.listUsage({ limit: 10 })
       assert.deepEqual(sum, { ...ONE, jobs: 2, calls: 2, inputTokens: 6, outputTokens: 10 })
     },

@@ -7,7 +7,7 @@ import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { type OpenOptions, openStore } from '../../src/store/open.ts'
 import type { Idempotency, Store } from '../../src/store/store.ts'
-import { claimOf, type JobFields, newJob, settlement } from '../store-contract/fixtures.ts'
+import { claimOf, type JobFields, newJob, settlement, storeEnded } from '../store-contract/fixtures.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -68,7 +68,8 @@ export async function populate(url: string, seed: number): Promise<Population> {
       repaired: false,
     }
     const receiptJson = JSON.stringify({ request: 'x'.repeat(random(300)), answer: '\ud800"\u0000' })
-    await store.acceptEnded(
+    await storeEnded(
+      store,
       job,
       settlement(claim, { node: 'first', outcome, usage, receiptJson, nowMs: clock.ms, ...over }),
     )

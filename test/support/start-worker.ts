@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import type { StopSignal } from '../../src/job/stop.ts'
+import type { AfterSettlement } from '../../src/queue/after-settlement.ts'
 import { earlierRunsJson, NO_RUNS } from '../../src/queue/earlier-runs.ts'
 import { Enqueuer } from '../../src/queue/enqueue.ts'
 import type { ExecutionResult } from '../../src/queue/execution-result.ts'
@@ -58,7 +59,6 @@ export async function start(
   t: TestContext,
   concurrency = 2,
   wrap: (store: Store) => Store = (store) => store,
-  early = false,
   maxJobBytes = 1_000_000_000,
 ) {
   const folder = await mkdtemp(join(tmpdir(), 'parley-worker-'))
@@ -76,6 +76,7 @@ export async function start(
   const executions = new Seen<TestExecution>()
   const settled = new Seen<[string, Settled, ExecutionResult]>()
   const errors = new Seen<string>()
+  const afterSettlement: AfterSettlement = (job, result, how) => settled.add([job.id, how, result])
   const worker = new Worker({
     store: wrap(store),
     node: NODE,
@@ -102,13 +103,10 @@ export async function start(
           },
         })
       }),
-    afterSettlement: (job, result, how) => settled.add([job.id, how, result]),
+    afterSettlement,
     metrics: { started: () => {} },
-    delay: null,
     onError: (message) => errors.add(message),
   })
-  /** Sends the jobs whose early write is delayed. */
-  const sends: (() => void)[] = []
   const enqueuer = new Enqueuer({
     store: wrap(store),
     worker,
@@ -116,10 +114,11 @@ export async function start(
     clock,
     stepOf: () => 1000,
     routeOf: () => '',
-    delay: early ? (_ms, send) => void sends.push(send) : null,
+    cacheKeyOf: () => null,
+    afterSettlement,
   })
   const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })
-  return { store, clock, worker, enqueuer, enqueue, executions, settled, errors, sends }
+  return { store, clock, worker, enqueuer, enqueue, executions, settled, errors }
 }
 
 export const status = async (store: Store, { id }: Job) =>

@@ -1,260 +1,283 @@
-/** Stores new jobs in Postgres, those of many acceptances in one statement; `fair-order.ts` gives queued ones their turns. */
+/**
+ * Stores new jobs in Postgres, those of many acceptances in one statement: with idempotency keys or without, handed off, queued, or
+ * completed by a cached response. `fair-order.ts` gives queued jobs their turns.
+ */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { Job } from '../../job/job.ts'
+import { monthOf } from '../../job/month.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../cached-response.ts'
 import { Failed } from '../group-commit.ts'
-import type { Acceptance, Accepted, Idempotency, NewJob, Settlement, Store } from '../store.ts'
-import { requestBytesOf } from '../stored-bytes.ts'
+import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import {
-  NEW_JOB_NAMES,
-  NEW_JOB_TYPES,
-  newJobColumns,
-  SETTLEMENT_NAMES,
-  SETTLEMENT_TYPES,
-  settlementColumns,
-  unnest,
-  weightOfJob,
-  weightOfSettlement,
-} from './columns.ts'
-import type { Queries, Statement } from './database.ts'
+  type Acceptance,
+  type Accepted,
+  type AnsweredJob,
+  type NewJob,
+  type Store,
+  StoreUnavailable,
+} from '../store.ts'
+import { requestBytesOf } from '../stored-bytes.ts'
+import { NEW_JOB_NAMES, NEW_JOB_TYPES, newJobColumns, unnest, weightOfJob } from './columns.ts'
+import type { Statement } from './database.ts'
 import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
 import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge } from './text-array.ts'
-import { eachAloneUntilKnown, type Mode, untilCommitKnown } from './unknown-commit.ts'
+import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
-interface EndedAcceptance {
-  readonly job: Job
-  readonly settlement: Settlement
-}
+/** Each key of a group takes an entry in the lock table, which all nodes share: 6,400 entries by default. */
+const MAX_GROUP = 128
 
-export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'acceptEnded'> {
+export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept'> {
   const { groups, maxQueued, onCommit } = parts
-  const limits = { maxQueued, ...(onCommit && { onCommit }) }
   const acceptances = groups.add<Acceptance, Accepted>({
-    ...limits,
+    maxQueued,
+    maxGroup: MAX_GROUP,
+    ...(onCommit && { onCommit }),
     weight: { of: weightOfAcceptance, max: MAX_WEIGHT },
     commit: (group) => acceptGroup(parts, group),
   })
-  const ended = groups.add<EndedAcceptance, undefined>({
-    ...limits,
-    weight: {
-      of: ({ job, settlement }) => weightOfJob(job) + weightOfSettlement(settlement),
-      max: MAX_WEIGHT,
-    },
-    commit: (group) => eachAloneUntilKnown(group, (some, mode) => acceptEnded(parts, some, mode)),
-  })
   return {
-    accept: (acceptance) => acceptances.submit(acceptance, true),
-    acceptEnded: (job, settlement) => ended.submit({ job, settlement }, true),
+    accept: (acceptance) =>
+      acceptances.submit(acceptance, { sheddable: true, mayWaitMs: acceptance.mayWaitMs }),
   }
 }
 
-/** Those with an idempotency key go one by one, each in a transaction of its own; the others go in one statement. */
+/** The earlier request of a key. */
+interface Remembered {
+  readonly fingerprint: string
+  readonly jobIds: readonly string[]
+}
+
+interface Result {
+  readonly accepted: Accepted
+  /** Of the acceptance's key, now; null if it has none. */
+  readonly remembered: Remembered | null
+}
+
+/** Of several acceptances with one key, the first is sent to the database; what becomes of it decides the others. */
 async function acceptGroup(
   parts: PostgresParts,
   group: readonly Acceptance[],
 ): Promise<readonly (Accepted | Failed)[]> {
-  const plain = group.filter(({ idempotency }) => idempotency === null)
-  const together = eachAloneUntilKnown(plain, (some, mode) => acceptPlain(parts, some, mode))
-  const keyed = group.flatMap(({ idempotency, ...acceptance }) =>
-    idempotency ? [acceptKeyed(parts, acceptance, idempotency)] : [],
-  )
-  const [plainResults, keyedResults] = await Promise.all([together, Promise.all(keyed)])
-  const [ofPlain, ofKeyed] = [plainResults.values(), keyedResults.values()]
-  return group.map(({ idempotency }) => {
-    const { value } = (idempotency === null ? ofPlain : ofKeyed).next()
-    return value ?? new Failed(new Error('the result of an acceptance was lost'))
-  })
+  const results = new Map<Acceptance, Accepted | Failed>()
+  for (let waiting = group; waiting.length > 0; ) {
+    const firsts = new Map(waiting.toReversed().map((acceptance) => [keyOf(acceptance), acceptance]))
+    const sent = [...firsts.values()]
+    const ended = await eachAloneUntilKnown(sent, (some, mode) => acceptAll(parts, some, mode))
+    const byKey = new Map(sent.map((acceptance, index) => [keyOf(acceptance), ended[index]]))
+    waiting = waiting.filter((acceptance) => {
+      const key = keyOf(acceptance)
+      const result = byKey.get(key) ?? new Failed(new Error('the result of an acceptance was lost'))
+      if (firsts.get(key) === acceptance) {
+        results.set(acceptance, result instanceof Failed ? result : result.accepted)
+      } else if (!(result instanceof Failed)) {
+        results.set(acceptance, resultOf(acceptance, result.remembered))
+      } else if (result.error instanceof StoreUnavailable) results.set(acceptance, result)
+      // The first was rejected for what it contains; this one may be another request.
+      else return true
+      return false
+    })
+  }
+  return group.map((acceptance) => results.get(acceptance) ?? new Failed(new Error('no result')))
 }
 
-/** All acceptances are of one node. All are stored, or none. */
-async function acceptPlain(
-  parts: PostgresParts,
+function keyOf({ idempotency, jobs }: Acceptance): string {
+  const [first] = jobs
+  return idempotency === null ? (first?.job.id ?? '') : `${first?.job.account} ${idempotency.key}`
+}
+
+/** What a remembered key makes of an acceptance. */
+function resultOf({ idempotency, jobs }: Acceptance, remembered: Remembered | null): Accepted {
+  if (remembered === null) return { kind: 'accepted' }
+  if (remembered.fingerprint !== idempotency?.fingerprint) return { kind: 'conflict' }
+  // With its own jobs, it is the same acceptance, whose first response was lost.
+  if (remembered.jobIds[0] === jobs[0]?.job.id) return { kind: 'accepted' }
+  return { kind: 'repeated', jobIds: remembered.jobIds }
+}
+
+/** All acceptances are of one node, and no two have the same key. All are stored, or none. */
+async function acceptAll(
+  { database, queueHead, notifications }: PostgresParts,
   acceptances: readonly Acceptance[],
   mode: Mode,
-): Promise<Accepted[]> {
-  const [first] = acceptances
-  if (!first) return []
+): Promise<Result[]> {
   const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
-  await insertJobs(parts, parts.database, { ...first, jobs }, mode)
-  notifyOfQueued(parts, jobs)
-  return acceptances.map(() => ({ kind: 'accepted' }))
-}
-
-async function acceptKeyed(
-  parts: PostgresParts,
-  acceptance: Omit<Acceptance, 'idempotency'>,
-  idempotency: Idempotency,
-): Promise<Accepted | Failed> {
-  const accept = () => acceptOnce(parts, acceptance, idempotency)
-  try {
-    const accepted = await untilCommitKnown(accept, accept)
-    if (accepted.kind === 'accepted') notifyOfQueued(parts, acceptance.jobs)
-    return accepted
-  } catch (error) {
-    return new Failed(error)
-  }
-}
-
-/** Only one request with the same key at a time can hold the lock. */
-async function acceptOnce(
-  parts: PostgresParts,
-  acceptance: Omit<Acceptance, 'idempotency'>,
-  { key, fingerprint, untilMs }: Idempotency,
-): Promise<Accepted> {
-  const { jobs, nowMs } = acceptance
-  const account = jobs[0]?.job.account ?? ''
-  const ids = jobs.map(({ job }) => job.id)
-  return parts.database.transaction(async (queries) => {
-    await queries.query(LOCK_KEY, [account, key])
-    const [earlier] = await queries.query(FIND_KEY, [account, key])
-    if (earlier && Number(earlier.until_ms) > nowMs) {
-      if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
-      const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-      // The same request, whose first response was lost.
-      if (jobIds[0] === ids[0]) return { kind: 'accepted' }
-      // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
-      // jobs.
-      const [found] = await queries.query(COUNT_JOBS, [jobIds])
-      if (Number(found?.count) === jobIds.length) return { kind: 'repeated', jobIds }
-    }
-    await insertJobs(parts, queries, acceptance, 'first')
-    await queries.query(REMEMBER_KEY, [account, key, fingerprint, JSON.stringify(ids), untilMs])
-    return { kind: 'accepted' }
-  })
-}
-
-async function insertJobs(
-  { queueHead }: PostgresParts,
-  queries: Queries,
-  { node, jobs, nowMs }: Omit<Acceptance, 'idempotency'>,
-  mode: Mode,
-): Promise<void> {
   const columns = newJobColumns(jobs.map(({ job }) => job))
   if (hasLarge(columns)) await nextTurn()
-  const origins = jobs.map(({ awaited }) => (awaited ? node : null))
-  if (jobs.every(({ handedOff }) => handedOff)) {
-    await queries.query(ACCEPT_HELD[mode], [node, ...columns, origins, Math.floor(nowMs)])
-    return
+  const rows = await database.query(ACCEPT[mode], valuesOf(acceptances, jobs, columns, queueHead.turn))
+  const taken = new Map<number, Remembered>()
+  const contents = new Map<string, string | null>()
+  for (const row of rows) {
+    if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
+    else if (row.kind === 'answered') contents.set(textOf(row, 'id'), textOrNull(row, 'content'))
+    else if (row.place !== null) queueHead.joined(numberOf(row, 'place'))
   }
-  const handedOff = jobs.map((job) => job.handedOff)
-  const steps = jobs.map(({ step }) => step)
-  const routes = jobs.map(({ route }) => route ?? '')
-  const values = [node, ...columns, origins, handedOff, steps, routes, queueHead.turn, Math.floor(nowMs)]
-  const [placed] = await queries.query(ACCEPT[mode], values)
-  if (placed?.turn != null) queueHead.joined(Number(placed.turn))
+  const results = acceptances.map((acceptance, index): Result => {
+    const { idempotency, jobs } = acceptance
+    const found = taken.get(index + 1) ?? null
+    const accepted = withAnswered(resultOf(acceptance, found), jobs, contents)
+    const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
+    return { accepted, remembered: found ?? own }
+  })
+  const isQueued = ({ job, handedOff }: NewJob) => !handedOff && !contents.has(job.id)
+  const hasQueued = results.some(
+    ({ accepted }, index) => accepted.kind === 'accepted' && acceptances[index]?.jobs.some(isQueued),
+  )
+  if (hasQueued) notifications.jobQueued(queueHead.turn)
+  return results
 }
 
-function notifyOfQueued({ notifications, queueHead }: PostgresParts, jobs: readonly NewJob[]): void {
-  if (jobs.some(({ handedOff }) => !handedOff)) notifications.jobQueued(queueHead.turn)
+function rememberedOf(row: Row): Remembered {
+  return { fingerprint: textOf(row, 'fingerprint'), jobIds: JSON.parse(textOf(row, 'content')) }
 }
 
-/** All are stored, or none. */
-async function acceptEnded(
-  { database }: PostgresParts,
-  acceptances: readonly EndedAcceptance[],
-  mode: Mode,
-): Promise<undefined[]> {
-  const [first] = acceptances
-  if (!first) return []
-  const columns = newJobColumns(acceptances.map(({ job }) => job))
-  const outcomes = settlementColumns(acceptances.map(({ settlement }) => settlement))
-  if (hasLarge(columns) || hasLarge(outcomes)) await nextTurn()
-  await database.query(ACCEPT_ENDED[mode], [first.settlement.node, ...columns, ...outcomes])
-  return acceptances.map(() => undefined)
+function withAnswered(
+  accepted: Accepted,
+  jobs: readonly NewJob[],
+  contents: ReadonlyMap<string, string | null>,
+): Accepted {
+  if (accepted.kind !== 'accepted' || contents.size === 0) return accepted
+  const answered = jobs.flatMap(({ job }): AnsweredJob[] => {
+    const contentJson = contents.get(job.id)
+    return contentJson === undefined ? [] : [{ jobId: job.id, contentJson }]
+  })
+  return answered.length === 0 ? accepted : { kind: 'accepted', answered }
 }
 
 function weightOfAcceptance({ jobs }: Acceptance): number {
   return jobs.reduce((total, { job }) => total + weightOfJob(job), 0)
 }
 
-const JOBS_FROM = 2
-const AFTER_JOBS = JOBS_FROM + NEW_JOB_TYPES.length
+/** The values of `ACCEPT`, in its order. */
+function valuesOf(
+  acceptances: readonly Acceptance[],
+  jobs: readonly NewJob[],
+  columns: readonly unknown[],
+  turn: number,
+): unknown[] {
+  const [first] = acceptances
+  const nowMs = Math.floor(first?.nowMs ?? 0)
+  const keyed = acceptances.flatMap(({ idempotency, jobs }, index) => {
+    return idempotency === null
+      ? []
+      : [{ ...idempotency, ids: jobs.map(({ job }) => job.id), jobs, place: index + 1 }]
+  })
+  return [
+    ...columns,
+    jobs.map(({ awaited }) => (awaited ? first?.node : null)),
+    jobs.map(({ fingerprint }) => fingerprint ?? null),
+    jobs.map(({ handedOff }) => handedOff),
+    jobs.map(({ step }) => step),
+    jobs.map(({ route }) => route ?? ''),
+    acceptances.flatMap(({ jobs }, index) => jobs.map(() => index + 1)),
+    keyed.map(({ place }) => place),
+    keyed.map(({ jobs }) => jobs[0]?.job.account),
+    keyed.map(({ key }) => key),
+    keyed.map(({ fingerprint }) => fingerprint),
+    keyed.map(({ ids }) => JSON.stringify(ids)),
+    keyed.map(({ untilMs }) => Math.floor(untilMs)),
+    first?.node,
+    turn,
+    nowMs,
+    monthOf(nowMs),
+    JSON.stringify(CACHE_HIT_USAGE),
+    CACHE_HIT_RECEIPT_JSON,
+  ]
+}
 
-const modes = (name: string, text: (onConflict: string) => string): Readonly<Record<Mode, Statement>> => ({
-  first: { name, text: text('') },
-  again: { name: `${name} again`, text: text('on conflict (id) do nothing') },
-})
+const JOB_TYPES = [...NEW_JOB_TYPES, 'text', 'text', 'boolean', 'bigint', 'text', 'integer']
+const KEY_TYPES = ['integer', 'text', 'text', 'text', 'text', 'bigint']
+const KEYS_FROM = JOB_TYPES.length + 1
+const [NODE, TURN, NOW, MONTH, USAGE, RECEIPT] = ['text', 'bigint', 'bigint', 'text', 'text', 'text'].map(
+  (type, index) => `$${KEYS_FROM + KEY_TYPES.length + index}::${type}`,
+)
 
 /** Null if the account does not exist, which the column does not allow: the statement fails with `UnknownAccount`. */
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
-const insertedJobs = (onConflict: string) =>
-  `stored as (insert into jobs (${NEW_JOB_NAMES}) select ${CHECKED_JOB_NAMES} from n ${onConflict} returning id)`
-
-/** With `n` (the jobs) and `stored`: they are open, and what they asked is stored. */
-const COUNT_OPEN = `
+/**
+ * `taken` has the keys that are remembered; `taken_keys` locks all of them first, so of equal ones on several nodes one is
+ * accepted. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
+ * each taken key, a row for each completed job, and a row with the least turn that was queued.
+ */
+const accept = (name: string, isNew: string, onConflict: string, answeredBefore: string): Statement => ({
+  name,
+  text: `
+  with keys as (
+    select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
+  ),
+  taken as materialized (
+    select request, fingerprint, job_ids from taken_keys(
+      array(select request from keys), array(select account from keys), array(select key from keys),
+      array(select fingerprint from keys), array(select job_ids from keys), ${NOW}
+    )
+  ),
+  n as materialized (
+    select u.*, c.content as cached from (
+      select * from ${unnest(JOB_TYPES, 1)} with ordinality
+        as u(${NEW_JOB_NAMES}, origin, cache_key, handed_off, step, route, request, place)
+    ) u left join lateral (
+      select o.content from kept_answers a join outcomes o on o.id = a.job_id
+      where a.fingerprint = u.cache_key and a.until_ms > ${NOW} ${isNew}
+      order by a.kept_at_ms desc, a.job_id desc limit 1
+    ) c on true
+    where u.request not in (select request from taken)
+  ),
+  stored as (
+    insert into jobs (${NEW_JOB_NAMES}) select ${CHECKED_JOB_NAMES} from n ${onConflict} returning id
+  ),
+  remembered as (
+    insert into idempotency (account, key, fingerprint, job_ids, until_ms)
+    select account, key, fingerprint, job_ids, until_ms from keys where request not in (select request from taken)
+    on conflict (account, key) do update
+      set fingerprint = excluded.fingerprint, job_ids = excluded.job_ids, until_ms = excluded.until_ms
+  ),
+  opened as (
+    select n.*, ${requestBytesOf('n')} as bytes from n join stored using (id) where cached is null
+  ),
   counted_open as (
     insert into quota_deltas (${QUOTA_COLUMNS})
-    select account, hour_of_job(id), count(*), sum(${requestBytesOf('n')}), 0 from n join stored using (id) group by 1, 2
-  )`
-
-/** $1 node, then the columns of jobs, then origins, then now. */
-const ACCEPT_HELD = modes(
-  'accept held',
-  (onConflict) => `
-  with n as (select * from ${unnest([...NEW_JOB_TYPES, 'text'], JOBS_FROM)} as n(${NEW_JOB_NAMES}, origin)),
-  ${insertedJobs(onConflict)},
-  ${COUNT_OPEN}
-  insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes)
-  select id, account, callback is not null, null, $1::text, 1, 0, $${AFTER_JOBS + 1}::bigint, origin, ${requestBytesOf('n')}
-  from n join stored using (id)`,
-)
-
-const TURN = `$${AFTER_JOBS + 4}::bigint`
-
-/** $1 node, then the columns of jobs, then origins, whether handed off, steps, routes, the queue's turn as the node knows it, now. */
-const ACCEPT = modes(
-  'accept',
-  (onConflict) => `
-  with n as (
-    select * from ${unnest([...NEW_JOB_TYPES, 'text', 'boolean', 'bigint', 'text'], JOBS_FROM)}
-      with ordinality as n(${NEW_JOB_NAMES}, origin, handed_off, step, route, place)
+    select account, hour_of_job(id), count(*), sum(bytes), 0 from opened group by 1, 2
   ),
-  ${insertedJobs(onConflict)},
-  ${COUNT_OPEN},
-  ${queuedJobsInFairOrder(TURN)},
+  ${queuedJobsInFairOrder(TURN ?? '', 'opened')},
   placed as (
     insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route)
     select n.id, n.account, n.callback is not null, ${TURN_OF_JOB},
-      case when handed_off then $1::text end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then $${AFTER_JOBS + 5}::bigint end, origin, ${requestBytesOf('n')}, n.route
-    from n join stored using (id) left join queued q using (id) left join begins b on b.account = q.account
+      case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
+      case when handed_off then ${NOW} end, origin, bytes, n.route
+    from opened n left join queued q using (id) left join begins b on b.account = q.account
     returning turn
-  )
-  select min(turn) as turn from placed`,
-)
-
-/** $1 node, then the columns of jobs, then those of settlements. */
-const ACCEPT_ENDED = modes(
-  'accept ended',
-  (onConflict) => `
-  with n as (select * from ${unnest(NEW_JOB_TYPES, JOBS_FROM)} as n(${NEW_JOB_NAMES})),
-  ${insertedJobs(onConflict)},
-  s as (select * from ${unnest(SETTLEMENT_TYPES, AFTER_JOBS)} as s(${SETTLEMENT_NAMES})),
+  ),
   freed as (
     select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms,
       ${requestBytesOf('n')} as bytes, 0 as was_open
-    from n join stored using (id)
+    from n join stored using (id) where cached is not null
   ),
-  ${STORE_OUTCOMES}
-  select 1`,
-)
+  s as (
+    select id, 1 as attempt, 'completed' as status, cached as content, null::text as error, ${USAGE} as usage,
+      ${RECEIPT} as receipt, null::text as fingerprint, 0::bigint as until_ms, ${NOW} as now_ms, model, ${MONTH} as month,
+      0 as calls, 0 as input_tokens, 0 as output_tokens, true as cache_hit
+    from n where cached is not null
+  ),
+  ${STORE_OUTCOMES(NODE ?? '')}
+  select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids as content from taken
+  union all
+  select 'answered', null, id, null, case when origin is not null then cached end from n where cached is not null
+  ${answeredBefore}
+  union all select 'turn', min(turn), null, null, null from placed`,
+})
 
-const LOCK_KEY = {
-  name: 'lock key',
-  text: 'select pg_advisory_xact_lock(hashtextextended($1 || chr(31) || $2, 0))',
+/** To repeat an unknown commit: what the first try stored stays as it is, and its cached responses are reported again. */
+const ACCEPT: Readonly<Record<Mode, Statement>> = {
+  first: accept('accept', '', '', ''),
+  again: accept(
+    'accept again',
+    'and not exists (select 1 from jobs j where j.id = u.id)',
+    'on conflict (id) do nothing',
+    `union all
+    select 'answered', null, id, null, content from outcomes where id = any ($1::uuid[]) and status = 'completed'`,
+  ),
 }
-const FIND_KEY = {
-  name: 'find key',
-  text: 'select fingerprint, job_ids, until_ms from idempotency where account = $1 and key = $2',
-}
-const REMEMBER_KEY = {
-  name: 'remember key',
-  text: `insert into idempotency (account, key, fingerprint, job_ids, until_ms) values ($1, $2, $3, $4, $5)
-    on conflict (account, key) do update set fingerprint = $3, job_ids = $4, until_ms = $5`,
-}
-const COUNT_JOBS = { name: 'count jobs', text: 'select count(*) from jobs where id = any($1::uuid[])' }

@@ -73,8 +73,10 @@ const DELETE_RESPONSES: Statement = {
 const DELETE_KEYS: Statement = {
   repeatable: true,
   name: 'delete idempotency keys',
+  // An acceptance may lock several keys, in another order: neither may wait for the other.
   text: `delete from idempotency where (account, key) in (
       select account, key from idempotency where until_ms <= $1::bigint order by until_ms limit $2::bigint
+      for update skip locked
     ) returning 1`,
 }
 const OLD_JOBS: Statement = {

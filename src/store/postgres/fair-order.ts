@@ -9,11 +9,12 @@
  * The parts `queued` and `begins` of a statement: a job of `queued` gets the turn at which the jobs of its account begin,
  * plus what its own are ahead of it.
  * @param turn the parameter with the queue's turn, as the node knows it
+ * @param jobs the part with the new jobs
  */
-export const queuedJobsInFairOrder = (turn: string) => `
+export const queuedJobsInFairOrder = (turn: string, jobs: string) => `
   queued as (
     select id, account, step, sum(step) over (partition by account order by place) - step as ahead
-    from n where not handed_off
+    from ${jobs} where not handed_off
   ),
   begins as (
     select account, greatest(

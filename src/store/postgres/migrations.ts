@@ -273,6 +273,33 @@ alter table open_jobs
 create index open_jobs_by_route on open_jobs (route, turn, id) where turn is not null;
 `
 
+/**
+ * Which idempotency keys of a group of requests are taken: remembered, and by another request or by one whose jobs exist. It locks all
+ * keys in sorted order before it looks, so no two nodes accept the same key, and none waits for another in a circle. Each
+ * statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key at a time.
+ * A request that finds its own jobs is repeated after an unknown commit, so its key counts as taken.
+ */
+const takenKeys = `
+create function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)
+returns table (request integer, fingerprint text, job_ids text) language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(lock) from (
+    select distinct hashtextextended(u.account || chr(31) || u.key, 0) as lock
+    from unnest(accounts, keys) as u(account, key) order by 1
+  ) locks;
+  return query
+  select u.request, i.fingerprint, i.job_ids
+  from unnest(requests, accounts, keys, fingerprints, ids) as u(request, account, key, fingerprint, ids)
+  join idempotency i on i.account = u.account and i.key = u.key
+  where i.until_ms > now_ms and (
+    i.fingerprint <> u.fingerprint or i.job_ids = u.ids or not exists (
+      select 1 from json_array_elements_text(i.job_ids::json) as earlier(id)
+      where not exists (select 1 from jobs j where j.id = earlier.id::uuid)
+    )
+  );
+end $$;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -281,4 +308,5 @@ export const MIGRATIONS: readonly string[] = [
   crashesByNode,
   ...QUOTA_MIGRATIONS,
   routes,
+  takenKeys,
 ]

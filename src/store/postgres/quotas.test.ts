@@ -15,6 +15,7 @@ import {
   now,
   restartTime,
   settlement,
+  storeEnded,
 } from '../../../test/store-contract/fixtures.ts'
 import { largeJob, outcomeBytes, requestBytes } from '../../../test/store-contract/quotas.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
@@ -133,7 +134,7 @@ test('old and new nodes together count each job once, whoever accepts and whoeve
         if (how === 'ended') {
           use.storedBytes += ENDED_BYTES
           if (accepts === 'old') await old.acceptEnded([job], [outcome])
-          else await store.acceptEnded(job, outcome)
+          else await storeEnded(store, job, outcome)
           continue
         }
         use.openJobs += 1

@@ -36,7 +36,7 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   })
   return {
     settle: async (settlement) => {
-      const { settled, origin } = await settlements.submit(settlement)
+      const { settled, origin } = await settlements.submit(settlement, { mayWaitMs: settlement.mayWaitMs })
       if (settled === 'settled') {
         if (origin !== null && origin !== settlement.node) notifications.settledFor(origin, settlement.jobId)
         notifications.ended(settlement.jobId)
@@ -90,12 +90,13 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
  * With `freed` (id, account, has_callback, deaths, claimed_at_ms, the bytes of what was asked, and was_open: 1 or 0) and `s` (the
  * settlements): the outcomes, the callbacks that are owed, the cached responses, and the usage and what is open and stored, a
  * row of its own for each sum, so that no statement waits for another.
+ * @param node the parameter with the node
  */
-export const STORE_OUTCOMES = `
+export const STORE_OUTCOMES = (node: string) => `
   written as (
     insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
       settled_at_ms, counted, bytes)
-    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms, true,
+    select id, status, content, error, usage, receipt, ${node}, attempt, deaths, claimed_at_ms, now_ms, true,
       bytes + ${outcomeBytesOf('s')}
     from s join freed using (id)
   ),
@@ -137,7 +138,7 @@ const SETTLE = {
       and ((o.id, o.attempt) in (select id, attempt from s)) is true
     returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin, ${openBytesOf('o')} as bytes, 1 as was_open
   ),
-  ${STORE_OUTCOMES}
+  ${STORE_OUTCOMES('$1::text')}
   select s.id, f.id is not null as freed, f.origin,
     case when f.id is null then exists (
       select 1 from outcomes o where o.id = s.id and o.node = $1 and o.attempt = s.attempt

@@ -13,9 +13,11 @@ import {
   newJob,
   now,
   settlement,
+  storeEnded,
 } from '../../../test/store-contract/fixtures.ts'
 import { eventually } from '../../../test/support/eventually.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
+import type { Job } from '../../job/job.ts'
 import { StoreUnavailable } from '../store.ts'
 
 async function start(t: TestContext) {
@@ -44,7 +46,7 @@ test('an acceptance whose answer was cut off is accepted, once', async (t) => {
   const { store, cut } = await start(t)
   const [waiting, held] = [newJob(), newJob()]
   assert.deepEqual(await cut('accept', () => store.accept(acceptance([waiting]))), { kind: 'accepted' })
-  assert.deepEqual(await cut('accept held', () => store.accept(acceptance([held], { handedOff: true }))), {
+  assert.deepEqual(await cut('accept', () => store.accept(acceptance([held], { handedOff: true }))), {
     kind: 'accepted',
   })
   assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [waiting.id])
@@ -55,7 +57,7 @@ test('so is one with an idempotency key, and it repeats from then on', async (t)
   const { store, cut } = await start(t)
   const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
   const job = newJob()
-  assert.deepEqual(await cut('commit', () => store.accept(acceptance([job], { idempotency }))), {
+  assert.deepEqual(await cut('accept', () => store.accept(acceptance([job], { idempotency }))), {
     kind: 'accepted',
   })
   const repeated = await store.accept(acceptance([newJob()], { idempotency }))
@@ -63,44 +65,62 @@ test('so is one with an idempotency key, and it repeats from then on', async (t)
   assert.equal((await store.depth()).waiting, 1)
 })
 
-test('so is a job that was stored with its outcome', async (t) => {
+test('so is a job that a cached response completed', async (t) => {
   const { store, cut } = await start(t)
-  const job = newJob()
-  await cut('accept ended', () => store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 })))
-  assert.equal((await store.read('acme', job.id, expiry()))?.status, 'completed')
-  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
+  const [source, job] = [newJob(), newJob()]
+  const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
+  await storeEnded(store, source, settlement({ jobId: source.id, attempt: 1 }, { cache }))
+  const ofCached = acceptance([job], { fingerprint: cache.fingerprint, awaited: true })
+  const accepted = await cut('accept', () => store.accept(ofCached))
+  assert.deepEqual(accepted, { kind: 'accepted', answered: [{ jobId: job.id, contentJson: '"Hello back"' }] })
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 2)
 })
 
-for (const how of ['accept', 'accept ended']) {
-  test(`'${how}' of two jobs rejects only the one whose account is deleted while the commit is unknown`, async (t) => {
-    const { url, proxy, store, cut } = await start(t)
-    const operator = new pg.Client(url)
-    await operator.connect()
-    t.after(() => operator.end())
-    await addAccounts(store, 'leaving')
-    const jobs = [newJob(), newJob({ account: 'leaving' })]
-    const results = await cut(how, async () => {
-      const writes = jobs.map((job) =>
-        how === 'accept'
-          ? store.accept(acceptance([job]))
-          : store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 })),
-      )
-      const written = Promise.allSettled(writes)
-      await eventually(
-        () => proxy.cuts(),
-        (cuts) => cuts === 1,
-      )
-      proxy.shut()
-      await operator.query("delete from accounts where name = 'leaving'")
-      proxy.open()
-      return written
-    })
-    assert.deepEqual(
-      results.map((result) => (result.status === 'rejected' ? result.reason.name : 'stored')),
-      ['stored', 'UnknownAccount'],
+test('a group of 256 acceptances, most with keys, is stored once although its commit was unknown', async (t) => {
+  const { store, cut } = await start(t)
+  const jobs = Array.from({ length: 256 }, () => newJob())
+  const keyOf = (index: number) => ({ key: `k${index}`, fingerprint: 'f', untilMs: now.ms + 1e9 })
+  const accept = (some: readonly Job[]) =>
+    Promise.all(
+      some.map((job, index) =>
+        store.accept(acceptance([job], { idempotency: index % 4 === 0 ? null : keyOf(index) })),
+      ),
     )
+  const accepted = await cut('accept', () => accept(jobs))
+  assert.deepEqual(new Set(accepted.map(({ kind }) => kind)), new Set(['accepted']))
+  assert.equal((await store.depth()).waiting, 256)
+  const again = await accept(jobs.map(() => newJob()))
+  assert.deepEqual(
+    again.map((one, index) =>
+      one.kind === 'repeated' ? one.jobIds[0] === jobs[index]?.id : index % 4 === 0,
+    ),
+    jobs.map(() => true),
+  )
+})
+
+test('of two unknown acceptances, only that of an account deleted meanwhile is rejected', async (t) => {
+  const { url, proxy, store, cut } = await start(t)
+  const operator = new pg.Client(url)
+  await operator.connect()
+  t.after(() => operator.end())
+  await addAccounts(store, 'leaving')
+  const jobs = [newJob(), newJob({ account: 'leaving' })]
+  const results = await cut('accept', async () => {
+    const written = Promise.allSettled(jobs.map((job) => store.accept(acceptance([job]))))
+    await eventually(
+      () => proxy.cuts(),
+      (cuts) => cuts === 1,
+    )
+    proxy.shut()
+    await operator.query("delete from accounts where name = 'leaving'")
+    proxy.open()
+    return written
   })
-}
+  assert.deepEqual(
+    results.map((result) => (result.status === 'rejected' ? result.reason.name : 'stored')),
+    ['stored', 'UnknownAccount'],
+  )
+})
 
 test('a settlement whose answer was cut off counts as settled when it is retried, and only then', async (t) => {
   const { store, cut } = await start(t)
@@ -119,7 +139,7 @@ test('a settlement whose answer was cut off counts as settled when it is retried
 test('a fold of usage whose answer was cut off is not done twice', async (t) => {
   const { store, cut } = await start(t)
   const job = newJob()
-  await store.acceptEnded(job, settlement({ jobId: job.id, attempt: 1 }))
+  await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }))
   await cut('fold usage', () => store.expire(expiry()))
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })

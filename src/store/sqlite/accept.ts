@@ -1,9 +1,12 @@
 /** Stores new jobs in SQLite. */
-import { type Accepted, type Idempotency, UnknownAccount } from '../store.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../cached-response.ts'
+import { textOf } from '../rows.ts'
+import { type Accepted, type AnsweredJob, type Idempotency, UnknownAccount } from '../store.ts'
 import { requestBytes } from '../stored-bytes.ts'
 import type { ServedFile } from './open-file.ts'
 import { sheddableWrite } from './operation.ts'
-import { type OutcomeCells, storeOutcome } from './settle.ts'
+import { FIND_CACHED } from './response-cache.ts'
+import { storeOutcome } from './settle.ts'
 
 /** A new job as it crosses to the storage thread; `sqlite-store.ts` makes it. */
 export type NewJobCells = readonly [
@@ -20,7 +23,12 @@ export type NewJobCells = readonly [
   responseFormat: string,
   callback: string | null,
   route: string,
+  awaited: 0 | 1,
+  cached: CachedAt | null,
 ]
+
+/** Where the cached response of a fingerprint is, unless it has gone meanwhile. */
+export type CachedAt = readonly [fingerprint: string, seq: number]
 
 export const acceptOperations = {
   accept: sheddableWrite(
@@ -36,39 +44,56 @@ export const acceptOperations = {
         const earlier = findEarlier(file, account, idempotency, nowMs)
         if (earlier) return earlier
       }
-      for (const job of jobs) storeJob(file, node, nowMs, job)
+      const answered: AnsweredJob[] = []
+      for (const job of jobs) {
+        const [jobId, , , , , , , , , , , , , awaited, cached] = job
+        const contentJson = cached === null ? null : findCached(file, cached, nowMs)
+        if (contentJson === null) storeJob(file, node, nowMs, job)
+        else {
+          storeAnswered(file, nowMs, job, contentJson)
+          answered.push({ jobId, contentJson: awaited ? contentJson : null })
+        }
+      }
       if (idempotency) {
         const { key, fingerprint, untilMs } = idempotency
         const ids = JSON.stringify(jobs.map(([id]) => id))
         file.prepare(REMEMBER_KEY).run(account, key, fingerprint, ids, untilMs)
       }
-      return { kind: 'accepted' }
+      return answered.length === 0 ? { kind: 'accepted' } : { kind: 'accepted', answered }
     },
   ),
+}
 
-  /** The job's row is written once, as it ended: never assigned, never queued. Returns its row number. */
-  acceptEnded: sheddableWrite((file: ServedFile, job: NewJobCells, outcome: OutcomeCells): number => {
-    const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, messages, format, callback] = job
-    const [status, , , , , , , nowMs] = outcome
-    const seq = file.queue.takeSeq()
-    const owesCallback = callback === null ? 0 : 1
-    const times = [createdAtMs, createdAtMs, nowMs] as const
-    const state = [status, null, null, 1] as const
-    insertJob(file, [jobId, seq, account, tier, model, ...state, ttlS, tokens, owesCallback, ...times, ''])
-    file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
-    const bytes = requestBytes(messages, format, callback)
-    const ended = {
-      seq,
-      jobId,
-      account,
-      model,
-      owesCallback: owesCallback === 1,
-      openJobs: 0,
-      bytes,
-    } as const
-    storeOutcome(file, ended, outcome)
-    return seq
-  }),
+function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: number): string | null {
+  const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
+  return row ? textOf(row, 'content') : null
+}
+
+/** The job's row is written once, as it ended: never assigned, never queued. */
+function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
+  const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, messages, format, callback] = job
+  const seq = file.queue.takeSeq()
+  const owesCallback = callback !== null
+  const times = [createdAtMs, createdAtMs, nowMs] as const
+  const state = ['completed', null, null, 1] as const
+  insertJob(file, [
+    jobId,
+    seq,
+    account,
+    tier,
+    model,
+    ...state,
+    ttlS,
+    tokens,
+    owesCallback ? 1 : 0,
+    ...times,
+    '',
+  ])
+  file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
+  const bytes = requestBytes(messages, format, callback)
+  const row = { seq, jobId, account, model, owesCallback, openJobs: 0, bytes } as const
+  const usage = JSON.stringify(CACHE_HIT_USAGE)
+  storeOutcome(file, row, ['completed', contentJson, null, usage, CACHE_HIT_RECEIPT_JSON, null, 0, nowMs])
 }
 
 /** What an earlier request with the same key makes of this one; null where it does not count. */

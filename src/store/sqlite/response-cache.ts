@@ -5,7 +5,7 @@ import { read } from './operation.ts'
 
 export const responseCacheOperations = {
   findResponse: read((file: OpenFile, seq: number, fingerprint: string, nowMs: number): string | null => {
-    const row = file.prepare(FIND).get(seq, fingerprint, nowMs)
+    const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
     return row ? textOf(row, 'content') : null
   }),
 
@@ -15,7 +15,7 @@ export const responseCacheOperations = {
   ),
 }
 
-const FIND = `
+export const FIND_CACHED = `
   select o.content from kept_answers k join outcomes o on o.seq = k.seq
   where k.seq = ? and k.fingerprint = ? and k.until_ms > ?`
 const LIST = 'select seq, fingerprint, until_ms from kept_answers where seq > ? order by seq limit ?'

@@ -23,7 +23,7 @@ export interface EndedRow {
   readonly account: string
   readonly model: string
   readonly owesCallback: boolean
-  /** How the account's open jobs change: 0 for a job that was never stored as open. */
+  /** How the account's open jobs change: 0 for a job that a cached response completed when it was accepted. */
   readonly openJobs: -1 | 0
   /** What was stored of the job in this transaction already. */
   readonly bytes: number

@@ -16,7 +16,7 @@ import {
   UnknownAccount,
   WriteRejected,
 } from '../store.ts'
-import type { NewJobCells } from './accept.ts'
+import type { CachedAt, NewJobCells } from './accept.ts'
 import { readBody, readDue } from './callbacks.ts'
 import { readClaimedJob } from './claim.ts'
 import type { Reply, Request, StartReport } from './messages.ts'
@@ -98,10 +98,11 @@ class ThreadClient {
     return this.#closed !== null
   }
 
-  call<N extends Name>(name: N, args: Args<N>): Promise<Result<N>> {
+  /** @param mayWaitMs how long a write may wait for others */
+  call<N extends Name>(name: N, args: Args<N>, mayWaitMs?: number): Promise<Result<N>> {
     const { kind, sheddable } = operations[name]
     // The thread runs the operation of that name, so its result is of that operation.
-    return this.#groups[kind].submit([name, args], sheddable) as Promise<Result<N>>
+    return this.#groups[kind].submit([name, args], { sheddable, mayWaitMs }) as Promise<Result<N>>
   }
 
   /** Bodies are read together up to a number of bytes, not of operations. */
@@ -171,6 +172,10 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     const seq = index.find(fingerprint, atMs)
     return seq === null ? null : thread.call('findResponse', [seq, fingerprint, atMs])
   }
+  const cachedAt = ({ fingerprint }: NewJob, atMs: number): CachedAt | null => {
+    const seq = fingerprint == null ? null : index.find(fingerprint, atMs)
+    return seq === null || fingerprint == null ? null : [fingerprint, seq]
+  }
   const noteCached = ({ cache, nowMs: atMs }: Settlement, seq: number): void => {
     if (cache) index.set(cache.fingerprint, seq, cache.untilMs, atMs)
   }
@@ -181,12 +186,10 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     subscribe: () => {},
     announceWaits: async () => {},
 
-    accept: ({ node, jobs, idempotency, nowMs: atMs }) =>
-      thread.call('accept', [node, atMs, idempotency, jobs.map(newJobCells)]),
-
-    acceptEnded: async (job, settlement) => {
-      const cells = newJobCells({ job, handedOff: true, step: 0, awaited: false })
-      noteCached(settlement, await thread.call('acceptEnded', [cells, outcomeCells(settlement)]))
+    accept: async ({ node, jobs, idempotency, nowMs: atMs, mayWaitMs }) => {
+      if (!isFilled && jobs.some(({ fingerprint }) => fingerprint != null)) await filled
+      const cells = jobs.map((job) => newJobCells(job, cachedAt(job, atMs)))
+      return thread.call('accept', [node, atMs, idempotency, cells], mayWaitMs)
     },
 
     claim: async (node, limit, atMs, bounds = {}) => {
@@ -196,7 +199,8 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
 
     settle: async (settlement) => {
       const { jobId, node, attempt } = settlement
-      const seq = await thread.call('settle', [jobId, node, attempt, outcomeCells(settlement)])
+      const args: Args<'settle'> = [jobId, node, attempt, outcomeCells(settlement)]
+      const seq = await thread.call('settle', args, settlement.mayWaitMs)
       if (typeof seq === 'string') return seq
       noteCached(settlement, seq)
       return 'settled'
@@ -246,7 +250,10 @@ async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () =
   }
 }
 
-function newJobCells({ job, handedOff, step, route = '' }: NewJob): NewJobCells {
+function newJobCells(
+  { job, handedOff, step, route = '', awaited }: NewJob,
+  cached: CachedAt | null,
+): NewJobCells {
   return [
     job.id,
     job.account,
@@ -261,6 +268,8 @@ function newJobCells({ job, handedOff, step, route = '' }: NewJob): NewJobCells 
     job.responseFormatJson,
     job.callbackJson,
     route,
+    awaited ? 1 : 0,
+    cached,
   ]
 }
 

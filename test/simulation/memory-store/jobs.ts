@@ -11,6 +11,7 @@ import {
   type Deleted,
   type DeletedJobs,
 } from '../../../src/store/admin-action-store.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../../../src/store/cached-response.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
 import {
@@ -22,6 +23,7 @@ import {
 import {
   type Acceptance,
   type Accepted,
+  type AnsweredJob,
   type Depth,
   type EndedJob,
   type NewJob,
@@ -41,16 +43,6 @@ const STEP = 400
 export function jobOperations(db: MemoryDatabase) {
   return {
     accept: (acceptance: Acceptance) => accept(db, acceptance),
-
-    acceptEnded(job: Job, settlement: Settlement): void {
-      if (!db.accounts.has(job.account)) throw new UnknownAccount()
-      if (db.jobs.has(job.id)) throw new WriteRejected(`the job ${job.id} exists`)
-      checkSettlement(settlement)
-      const row = newRow(job, settlement.node)
-      Object.assign(row, { status: 'assigned', attempt: 1, claimedAtMs: job.createdAtMs })
-      db.jobs.set(job.id, row)
-      end(db, row, outcomeOf(settlement), settlement)
-    },
 
     settle(settlement: Settlement): Settled {
       const row = db.jobs.get(settlement.jobId)
@@ -78,11 +70,7 @@ export function jobOperations(db: MemoryDatabase) {
 
     rescue: (node: string, nowMs: number) => rescue(db, node, nowMs),
 
-    findResponse(fingerprint: string, nowMs: number): string | null {
-      const cached = db.cachedResponses.get(fingerprint)
-      if (cached === undefined || cached.untilMs <= nowMs) return null
-      return db.jobs.get(cached.jobId)?.outcome?.contentJson ?? null
-    },
+    findResponse: (fingerprint: string, nowMs: number) => findResponse(db, fingerprint, nowMs),
 
     read(
       account: string,
@@ -219,22 +207,50 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
     throw new WriteRejected('a job of this id exists')
   }
   if (!db.accounts.has(account)) throw new UnknownAccount()
-  for (const newJob of jobs) store(db, node, nowMs, newJob)
+  const answered: AnsweredJob[] = []
+  for (const newJob of jobs) {
+    const contentJson = newJob.fingerprint ? findResponse(db, newJob.fingerprint, nowMs) : null
+    const row = store(db, node, nowMs, newJob, contentJson)
+    if (contentJson === null) continue
+    const outcome = {
+      contentJson,
+      errorJson: null,
+      usage: CACHE_HIT_USAGE,
+      receiptJson: CACHE_HIT_RECEIPT_JSON,
+    }
+    end(db, row, outcome, { nowMs, cache: null })
+    answered.push({ jobId: newJob.job.id, contentJson: newJob.awaited ? contentJson : null })
+  }
   if (idempotency) db.idempotency.set(key, { ...idempotency, account, jobIds: ids })
-  return { kind: 'accepted' }
+  return answered.length === 0 ? { kind: 'accepted' } : { kind: 'accepted', answered }
 }
 
-function store(db: MemoryDatabase, node: string, nowMs: number, newJob: NewJob): void {
+function findResponse(db: MemoryDatabase, fingerprint: string, nowMs: number): string | null {
+  const cached = db.cachedResponses.get(fingerprint)
+  if (cached === undefined || cached.untilMs <= nowMs) return null
+  return db.jobs.get(cached.jobId)?.outcome?.contentJson ?? null
+}
+
+/** @param contentJson the cached response that completes the job; null if there is none */
+function store(
+  db: MemoryDatabase,
+  node: string,
+  nowMs: number,
+  newJob: NewJob,
+  contentJson: string | null,
+): JobRow {
   const { job, handedOff, step, route = '', awaited } = newJob
   const row = newRow(job, awaited ? node : null)
   row.route = route
-  if (handedOff) Object.assign(row, { status: 'assigned', node, attempt: 1, claimedAtMs: nowMs })
+  if (contentJson !== null) Object.assign(row, { attempt: 1, claimedAtMs: job.createdAtMs })
+  else if (handedOff) Object.assign(row, { status: 'assigned', node, attempt: 1, claimedAtMs: nowMs })
   else {
     row.turn = Math.max(db.turn, db.nextTurns.get(job.account) ?? 0)
     db.nextTurns.set(job.account, row.turn + step)
   }
   db.jobs.set(job.id, row)
   db.open.add(row)
+  return row
 }
 
 function newRow(job: Job, origin: string | null): JobRow {

@@ -1,0 +1,6 @@
+/** What is stored of a job that a cached response completed. */
+import { NO_USAGE, type Usage } from '../job/job.ts'
+
+export const CACHE_HIT_USAGE: Usage = { ...NO_USAGE, cache_hit: true }
+/** No call was made. As `queue/execution-result.ts` writes receipts. */
+export const CACHE_HIT_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
