@@ -44,12 +44,6 @@ export class LookupCache<Value> {
     return entry && entry.freshUntilMs > this.#options.clock.steadyMs() ? entry.value : undefined
   }
 
-  /** For how long the result of the last lookup stays fresh; 0 if it is not. */
-  freshForMs(key: string): number {
-    const entry = this.#entries.get(key)
-    return entry ? Math.max(0, entry.freshUntilMs - this.#options.clock.steadyMs()) : 0
-  }
-
   /** The result of the last lookup, fresh or not. */
   peek(key: string): Value | undefined {
     return this.#entries.get(key)?.value

@@ -108,7 +108,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/operator-store.ts',
     'store/usage-store.ts',
   ],
-  threads: ['admin/overview.ts', 'http', 'job', 'queue', 'sharing', 'store/store.ts'],
   telemetry: [
     'config/log-level.ts',
     'admin/metric-sample.ts',

@@ -97,7 +97,6 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
   await writeFile(
     file,
     JSON.stringify({
-      threads: threadsOf(options),
       ...options.settings,
       limits: { ...UNPACED, ...(options.settings?.limits as object | undefined) },
     }),
@@ -124,11 +123,6 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
   const url = await service.listen()
   t.after(() => service.stop())
   return parleyAt({ url, folder, database, log }, service)
-}
-
-/** One, whatever the machine; TEST_THREADS runs the tests on several, except where time is injected: request threads have the real one. */
-function threadsOf({ clock }: ParleyOptions): number {
-  return clock === undefined ? Number(process.env.TEST_THREADS ?? 1) : 1
 }
 
 export async function temporaryFolder(t: Lifetime): Promise<string> {

@@ -1,5 +1,4 @@
 /** Who is measured with single creates, under which conditions, and which of them are compared. */
-import { availableParallelism } from 'node:os'
 import type { Run } from '../harness/load-run.ts'
 import { ratios, type Spread } from '../harness/rounds.ts'
 import type { SideName } from '../harness/sides.ts'
@@ -11,26 +10,19 @@ export interface Condition {
   readonly peers: boolean
 }
 
-export type SyncSide = 'parley' | 'parley threads' | 'bare' | 'bare processes' | 'portkey' | 'bullmq'
-
-/** As many as there are cores; generator and model need some of their time as well, on every side. */
-export const CORES = availableParallelism()
+export type SyncSide = 'parley' | 'bare' | 'portkey' | 'bullmq'
 
 export interface SyncSideShape {
   readonly title: string
   readonly kind: SideName
   readonly peer: boolean
-  /** Request threads of Parley, or processes of the bare proxy. */
-  readonly width: number
 }
 
 export const SIDES: Readonly<Record<SyncSide, SyncSideShape>> = {
-  parley: { title: 'Parley', kind: 'parley', peer: false, width: 1 },
-  'parley threads': { title: `Parley, ${CORES} threads`, kind: 'parley', peer: false, width: CORES },
-  bare: { title: 'bare proxy, not durable', kind: 'bare', peer: false, width: 1 },
-  'bare processes': { title: `bare proxy, ${CORES} processes`, kind: 'bare', peer: false, width: CORES },
-  portkey: { title: 'Portkey, not durable', kind: 'portkey', peer: true, width: 1 },
-  bullmq: { title: 'BullMQ shell', kind: 'bullmq', peer: true, width: 1 },
+  parley: { title: 'Parley', kind: 'parley', peer: false },
+  bare: { title: 'bare proxy, not durable', kind: 'bare', peer: false },
+  portkey: { title: 'Portkey, not durable', kind: 'portkey', peer: true },
+  bullmq: { title: 'BullMQ shell', kind: 'bullmq', peer: true },
 }
 
 export interface Measured {
@@ -51,12 +43,8 @@ export interface Comparison {
 
 const PAIRS: readonly (readonly [ours: SyncSide, theirs: SyncSide])[] = [
   ['parley', 'bare'],
-  ['parley threads', 'bare processes'],
-  ['parley threads', 'bare'],
   ['parley', 'portkey'],
   ['parley', 'bullmq'],
-  ['parley threads', 'portkey'],
-  ['parley threads', 'bullmq'],
 ]
 
 export function nameOf({ delayMs, connections }: Condition): string {
@@ -86,8 +74,6 @@ function targetsOf({ delayMs, connections }: Condition, theirs: SyncSide) {
   switch (theirs) {
     case 'bare':
       return { rateTarget: null, cpuTarget: 2.2 }
-    case 'bare processes':
-      return { rateTarget: CORES < 4 ? 0.55 : 0.8, cpuTarget: 2.2 }
     case 'portkey':
       return { rateTarget: 5, cpuTarget: null }
     case 'bullmq':

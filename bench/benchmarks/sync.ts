@@ -7,7 +7,7 @@ import { bullmqMissing, type Missing, portkeyMissing } from '../harness/peers.ts
 import { interleaved } from '../harness/rounds.ts'
 import { startSide } from '../harness/sides.ts'
 import { keepSync, reportSync } from './sync-report.ts'
-import { CORES, type Condition, type Measured, nameOf, SIDES, type SyncSide } from './sync-sides.ts'
+import { type Condition, type Measured, nameOf, SIDES, type SyncSide } from './sync-sides.ts'
 
 const BYTES = 1024
 const WARM_UP_MS = 5000
@@ -28,24 +28,17 @@ export const sync: Benchmark = {
     const missing = [portkeyMissing(), bullmqMissing()].filter((one) => one !== null)
     for (const { peer, how } of missing) printLine(`${peer} is left out; to measure it: ${how}`)
     const names = Object.keys(SIDES) as SyncSide[]
-    const present = names.filter((name) => !isMissing(name, missing) && isPossible(name))
+    const present = names.filter((name) => !isMissing(name, missing))
     const rig = await startRig({})
     const warmUp = { connections: 64, warmUpMs: 0, measureMs: WARM_UP_MS }
     const start = (name: SyncSide) => {
-      return startSide(SIDES[name].kind, {
-        modelPort: rig.modelPort,
-        bytes: BYTES,
-        connections: 256,
-        width: SIDES[name].width,
-      })
+      return startSide(SIDES[name].kind, { modelPort: rig.modelPort, bytes: BYTES, connections: 256 })
     }
     const sides = await LiveSides.start(rig, present, start, warmUp)
     const measured: Measured[] = []
     for (const condition of CONDITIONS) {
       await rig.model.ask({ kind: 'delay', ms: condition.delayMs }, 'delayed')
-      const compared = present.filter(
-        (name) => condition.peers || (!SIDES[name].peer && SIDES[name].width === 1),
-      )
+      const compared = present.filter((name) => condition.peers || !SIDES[name].peer)
       measured.push({ condition, runs: await measure(condition, sides, compared, options) })
       printLine(`measured: ${nameOf(condition)}`)
     }
@@ -59,11 +52,6 @@ export const sync: Benchmark = {
 
 function isMissing(name: SyncSide, missing: readonly Missing[]): boolean {
   return missing.some(({ peer }) => peer.toLowerCase() === name)
-}
-
-/** On one core, the sides with as many threads or processes as cores are the others. */
-function isPossible(name: SyncSide): boolean {
-  return CORES > 1 || !['parley threads', 'bare processes'].includes(name)
 }
 
 function measure(

@@ -44,7 +44,7 @@ export class LiveSides<Name extends string> {
     const { side, jobIds } = live
     const run = await runLoad(
       this.#rig,
-      { kind: 'run', target: target ?? side.target, ...(side.ports && { ports: side.ports }), ...load },
+      { kind: 'run', target: target ?? side.target, ...load },
       side.processes,
     )
     live.answers += run.result.answers

@@ -22,8 +22,6 @@ export interface ParleyOptions {
   /** Callback settings, as in the configuration file. */
   readonly callbacks?: object
   readonly role?: 'all' | 'api' | 'worker'
-  /** Request threads; 1 if absent, so that figures do not depend on the cores. */
-  readonly threads?: number
   /** The `main.ts` of another clone to compare with; this clone's if absent. */
   readonly main?: string
 }
@@ -58,10 +56,8 @@ export class Parley {
   static async start(options: ParleyOptions, dataFolder = new DataFolder()): Promise<Parley> {
     const config = join(dataFolder.folder, 'parley.config.json')
     writeFileSync(config, JSON.stringify(configuration(options)))
-    const threads = ['--threads', String(options.threads ?? 1)]
     const role = options.role ? ['--role', options.role] : []
-    // A clone to compare with may be older than the option.
-    const command = ['serve', '--config', config, ...role, ...(options.main ? [] : threads)]
+    const command = ['serve', '--config', config, ...role]
     const startedMs = performance.now()
     const child = new Child({
       name: 'parley',

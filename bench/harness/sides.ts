@@ -15,8 +15,6 @@ export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
 
 export interface Side {
   readonly target: Target
-  /** Where connections go in turns, if the side listens on several ports. */
-  readonly ports?: readonly number[]
   /** Everything whose CPU time counts as this side's. */
   readonly processes: readonly Worked[]
   /** Of the process that answers. */
@@ -31,8 +29,6 @@ export interface SideOptions {
   /** Upstream connections of the bare proxy. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
-  /** Request threads of Parley, or processes of the bare proxy; 1 if absent. */
-  readonly width?: number
   /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
 }
@@ -50,9 +46,9 @@ export function startSide(name: SideName, options: SideOptions): Promise<Side> {
   }
 }
 
-async function startParley({ modelPort, bytes, env, maxInputTokens, width = 1 }: SideOptions): Promise<Side> {
+async function startParley({ modelPort, bytes, env, maxInputTokens }: SideOptions): Promise<Side> {
   const options = { ...(env && { env }), ...(maxInputTokens !== undefined && { maxInputTokens }) }
-  const parley = await Parley.start({ modelPort, threads: width, ...options })
+  const parley = await Parley.start({ modelPort, ...options })
   return {
     target: parley.single(jobBody(bytes)),
     processes: [parley.child],
@@ -66,27 +62,22 @@ async function startParley({ modelPort, bytes, env, maxInputTokens, width = 1 }:
   }
 }
 
-async function startBare({ modelPort, bytes, connections, width = 1 }: SideOptions): Promise<Side> {
+async function startBare({ modelPort, bytes, connections }: SideOptions): Promise<Side> {
   const script = new URL('../peers/bare-proxy.ts', import.meta.url)
   const settings = { modelPort, connections }
-  const start = () => startScript<{ port: number }>(script, { name: 'bare proxy', settings })
-  const proxies = await Promise.all(Array.from({ length: width }, start))
-  const ports = proxies.map(({ ready }) => ready.port)
+  const { child, ready } = await startScript<{ port: number }>(script, { name: 'bare proxy', settings })
   return {
     target: {
-      port: ports[0] ?? 0,
+      port: ready.port,
       host: '127.0.0.1',
       path: '/v1/chat/completions',
       headers: { 'content-type': 'application/json' },
       body: jobBody(bytes),
       expect: { status: 200, text: '"finish_reason":"stop"', correlationId: true },
     },
-    ports,
-    processes: proxies.map(({ child }) => child),
-    pid: proxies[0]?.child.pid ?? 0,
-    finish: async () => {
-      await Promise.all(proxies.map(({ child }) => child.stop()))
-    },
+    processes: [child],
+    pid: child.pid,
+    finish: () => child.stop(),
   }
 }
 

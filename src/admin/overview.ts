@@ -7,7 +7,7 @@ export interface Overview {
   readonly role: string
   readonly simulated: boolean
   readonly started_at: number
-  /** The threads that serve HTTP: with one, it is the main thread. */
+  /** One entry, the main thread: it serves HTTP. */
   readonly threads: readonly ThreadView[]
   readonly jobs: {
     readonly waiting: number

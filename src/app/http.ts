@@ -9,7 +9,7 @@ import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
-import { type Authentication, createAuthentication } from '../http/authentication.ts'
+import { createAuthentication } from '../http/authentication.ts'
 import { batchRoutes } from '../http/batches.ts'
 import { heldInputCounter } from '../http/count-held-input.ts'
 import { JobCreator } from '../http/create-jobs.ts'
@@ -40,7 +40,7 @@ import type { Cancellation } from '../queue/cancellation.ts'
 import type { Enqueuer } from '../queue/enqueue.ts'
 import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
-import { type QuotaReached, Quotas } from '../queue/quotas.ts'
+import { Quotas } from '../queue/quotas.ts'
 import type { Worker } from '../queue/worker.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
@@ -64,31 +64,20 @@ export interface HttpParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly bytes: ByteBudget
-  readonly limits: RequestLimits
-  /** Null if request threads own the connections. */
-  readonly connections: ConnectionLimits | null
+  readonly connections: ConnectionLimits
   readonly admin: AdminOptions
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
   readonly stopping: AbortSignal
 }
 
-/** What all requests share, whichever thread reads them. */
-export interface RequestLimits {
-  readonly authentication: Authentication
-  readonly readCounter: ReadCounter
-  readonly monthlyCaps: MonthlyCaps
-  readonly quotas: Quotas
-}
-
-export function createRequestLimits({
-  settings,
-  store,
-  tiers,
-  clock,
-  metrics,
-}: Pick<HttpParts, 'settings' | 'store' | 'tiers' | 'clock' | 'metrics'>): RequestLimits {
-  return {
+/** Resolves when the server could listen; it does not listen yet. */
+export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
+  const { settings, store, tiers, clock, bytes, log, metrics, stopping } = parts
+  const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
+  const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
+  const cpu = new RequestCpu(parts.pool, clock)
+  const app = createServer({
     authentication: createAuthentication({
       store,
       tiers,
@@ -96,20 +85,6 @@ export function createRequestLimits({
       maxUnknownKeys: settings.limits.unknown_keys_per_minute,
       onRejected: metrics.unknownKeyRejected,
     }),
-    readCounter: new ReadCounter(clock),
-    monthlyCaps: new MonthlyCaps(store, clock),
-    quotas: new Quotas({ store, clock }),
-  }
-}
-
-/** Resolves when the server could listen; it does not listen yet. */
-export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
-  const { settings, clock, bytes, log, metrics, stopping } = parts
-  const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
-  const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
-  const cpu = new RequestCpu(parts.pool, clock)
-  const app = createServer({
-    authentication: parts.limits.authentication,
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     largeBodies: { cpu, maxDepth: settings.limits.json_depth, limits: partLimits(settings) },
@@ -125,7 +100,6 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     }),
     unread: new UnreadBodies(clock, stopping),
     guard: connectionGuard(parts),
-    isTunnelled: parts.connections === null,
     stopping,
     onCompleted: requestReporter(metrics, log),
     onError: (error, requestId) => {
@@ -148,9 +122,9 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const { settings, store, pendingResponses, clock, log, metrics, bodies, answers } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
-  const creator = createJobCreator(parts, metrics.quotaReached)
+  const creator = createJobCreator(parts)
   const limits = partLimits(settings)
-  const { readCounter } = parts.limits
+  const readCounter = new ReadCounter(clock)
   openapiRoutes(app, VERSION)
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
@@ -213,44 +187,33 @@ export function createConnectionLimits(
 /** The first line of defence: both act before a request is read. */
 function connectionGuard({ settings, clock, log, metrics, connections }: HttpParts) {
   const limitMs = wholeMs(settings.limits.stalled_write_seconds)
-  const stalled = new StalledWrites({ clock, limitMs, onClosed: stallReporter(metrics, log) })
+  const stalled = new StalledWrites({
+    clock,
+    limitMs,
+    onClosed: (from) => {
+      metrics.connectionStalled()
+      log.info({ from }, 'closed a connection because its client did not read (limits.stalled_write_seconds)')
+    },
+  })
   return (server: Server) => {
-    if (connections === null) return
     stalled.watch(server)
     connections.guard(server)
   }
 }
 
-export function stallReporter(metrics: Metrics, log: Log): (address: string | null) => void {
-  return (from) => {
-    metrics.connectionStalled()
-    log.info({ from }, 'closed a connection because its client did not read (limits.stalled_write_seconds)')
-  }
-}
-
-/** @param onQuotaReached called for each request that a quota rejects */
-export function createJobCreator(
-  {
-    settings,
-    enqueuer,
-    clock,
-    pool,
-    limits,
-  }: Pick<HttpParts, 'settings' | 'enqueuer' | 'clock' | 'pool' | 'limits'>,
-  onQuotaReached: (reached: QuotaReached) => void,
-): JobCreator {
+function createJobCreator({ settings, store, enqueuer, clock, cpu, metrics }: RouteParts): JobCreator {
   return new JobCreator({
     enqueuer,
-    cpu: new RequestCpu(pool, clock),
+    cpu,
     rules: {
       models: exactCountThresholds(settings),
       addresses: addressRulesOf(settings),
       makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
       clock,
     },
-    monthlyCaps: limits.monthlyCaps,
-    quotas: limits.quotas,
-    onQuotaReached,
+    monthlyCaps: new MonthlyCaps(store, clock),
+    quotas: new Quotas({ store, clock }),
+    onQuotaReached: metrics.quotaReached,
     clock,
     idempotencyMs: wholeMs(settings.limits.idempotency_seconds),
     retentionMs: wholeMs(settings.jobs.retention_seconds),

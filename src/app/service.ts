@@ -1,31 +1,28 @@
 /** Creates all parts from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
-import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
-import { threadCount } from '../config/thread-count.ts'
 import { Listeners } from '../http/listeners.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
+import { busyMeter } from '../telemetry/busy-meter.ts'
 import { diskOf } from '../telemetry/disk.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'
-import { busyMeter } from '../threads/busy-meter.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createCallbackPoster } from './callbacks.ts'
 import { createCpuPool, threadsOf } from './cpu-pool.ts'
 import { createEngine } from './engine.ts'
-import { createConnectionLimits, createHttp, createRequestLimits } from './http.ts'
+import { createConnectionLimits, createHttp } from './http.ts'
 import { heartbeatStarter } from './node.ts'
-import { createRequestThreads } from './request-threads.ts'
 import type { Role } from './role.ts'
 import { createRouter, modelServers } from './upstreams.ts'
 
@@ -118,9 +115,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     await store.ping()
   }
   const connections = createConnectionLimits(settings, metrics, log)
-  const threads = requestThreadsOf(settings, role, log)
-  const busy = busyMeter(performance)
-  let requestThreads: Awaited<ReturnType<typeof createRequestThreads>> | null = null
+  warnOfThreads(settings, log)
   const file = databaseFile(settings)
   const gauges: Gauges = {
     ready,
@@ -132,7 +127,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     pendingResponses: () => pendingResponses.count,
     memory: () => bytes,
     connections: () => connections.open,
-    threads: () => requestThreads?.state() ?? [{ connections: connections.open, busy: busy() }],
+    busy: busyMeter(performance),
     upstreams: () => upstreams.state(),
     cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
@@ -166,14 +161,16 @@ async function connect(parts: OpenedParts): Promise<Service> {
     cancellation,
     log,
   })
-  const http = { ...common, ...engine, pool, ready, stopping: stopping.signal, admin }
-  const limits = createRequestLimits(http)
-  const app = await createHttp({ ...http, limits, connections: threads === 1 ? connections : null })
-  if (threads > 1) {
-    const { server } = app
-    requestThreads = await createRequestThreads({ ...http, limits, connections, threads, server, onFatal })
-  }
-  const listeners = new Listeners(requestThreads?.listening ?? app)
+  const app = await createHttp({
+    ...common,
+    ...engine,
+    connections,
+    pool,
+    ready,
+    stopping: stopping.signal,
+    admin,
+  })
+  const listeners = new Listeners(app)
   metrics.watch(gauges)
   samples.begin()
   await engine.start()
@@ -184,12 +181,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
     samples.stop()
     await engine.stop({
       close: () => listeners.close(),
-      cutOff: () => (requestThreads ?? app.server).closeAllConnections(),
+      cutOff: () => app.server.closeAllConnections(),
     })
-    if (requestThreads) {
-      await app.close()
-      await requestThreads.end()
-    }
     await pool.close()
     await store.close()
   }
@@ -205,17 +198,13 @@ async function connect(parts: OpenedParts): Promise<Service> {
   }
 }
 
-/** A node that only runs jobs answers few requests. */
-function requestThreadsOf(settings: Settings, role: Role, log: Log): number {
-  if (role === 'worker') return 1
-  const facts = {
-    cores: availableParallelism(),
-    version: process.versions.node,
-    isPostgres: isPostgres(settings.database),
-  }
-  const { threads, note } = threadCount(settings, facts)
-  if (note !== null) log.warn({}, note)
-  return threads
+/** The setting is accepted so that the files of 0.3 stay valid. With `auto` and 1, nothing else could be expected. */
+function warnOfThreads({ threads }: Settings, log: Log): void {
+  if (threads === 'auto' || threads === 1) return
+  log.warn(
+    { threads },
+    'the setting threads has no effect: one thread serves HTTP. To use more cores, run several nodes on one Postgres (docs/scaling.md), and remove the setting or --threads',
+  )
 }
 
 /** Null if the database is not a file. */

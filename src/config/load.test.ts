@@ -261,6 +261,14 @@ for (const { name, file, env, says } of faults) {
   })
 }
 
+test('threads has no effect, and must still be auto or a number from 1 to 64', () => {
+  for (const threads of ['auto', 1, 64]) assert.equal(settingsOf({ threads }).threads, threads)
+  for (const threads of [0, 65, 1.5, 'many', null]) {
+    const problems = problemsOf({ threads })
+    assert.ok(problems.length > 0 && problems.every((one) => one.startsWith('threads: must ')), `${problems}`)
+  }
+})
+
 test('a database address is never repeated: it may hold a password', () => {
   const env = { DATABASE_URL: 'mysql://user:canary@host/db' }
   const [problem = '', ...more] = problemsOf({}, env)

@@ -183,7 +183,7 @@ export const settingsSchema = Type.Object(
     }),
     threads: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: 64 })], {
       description:
-        'Threads that serve HTTP. With 1 the main thread does, which also runs jobs; with more it only runs jobs and decides what is limited, and each thread serves a part of the connections. `auto`: 1 on fewer than 4 cores, else one less than there are cores, 8 at most. On a Unix socket always 1.',
+        'Deprecated: it has no effect. In 0.3, the number of threads that serve HTTP. To use more cores, run several nodes on one Postgres.',
     }),
     database: Type.String({
       description: '`sqlite:PATH`, a file for one server; or `postgres://…`, shared by many nodes.',

@@ -12,9 +12,10 @@ import type { AccountStore } from '../store/account-store.ts'
 import { AddressLimit } from './address-limit.ts'
 import { tooManyUnknownKeys } from './errors.ts'
 import { KnownKeys } from './known-keys.ts'
-import { MAX_KEYS } from './received-requests.ts'
 
 const FRESH_MS = 2000
+/** Keys whose callers are remembered. */
+const MAX_KEYS = 20_000
 
 export interface Caller {
   readonly account: string
@@ -34,10 +35,6 @@ export interface Authentication {
    * key from an address that has sent too many of them.
    */
   get(key: string, address: string): Caller | null | Promise<Caller | null>
-  /** The caller of a key that was valid when it was last looked up. Null for any other, which `get` decides: nothing is counted. */
-  find(key: string): Caller | null | Promise<Caller | null>
-  /** For how long what `find` has just returned may be relied on. */
-  freshForMs(key: string): number
 }
 
 export interface AuthenticationOptions {
@@ -97,7 +94,5 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       // A key that has just been looked up does not count again.
       return found instanceof Promise ? countUnknown(found, address) : found
     },
-    find: (key) => (cache.peek(key) ? cache.get(key) : null),
-    freshForMs: (key) => cache.freshForMs(key),
   }
 }

@@ -10,7 +10,6 @@ import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
-import { enqueuedMessage } from './response-texts.ts'
 
 export interface BatchRoutes {
   readonly creator: JobCreator
@@ -50,7 +49,8 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
       const ignored = ignoredHeader(input.elements)
       if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
       reply.header('retry-after', READ_AFTER_S)
-      return sendData(reply, 202, enqueuedMessage(ids.length), JSON.stringify({ job_ids: ids }))
+      const message = ids.length === 1 ? '1 job is enqueued.' : `${ids.length} jobs are enqueued.`
+      return sendData(reply, 202, message, JSON.stringify({ job_ids: ids }))
     },
   )
 }

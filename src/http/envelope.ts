@@ -14,12 +14,10 @@ export function sendData(
   message: string,
   dataJson: string,
 ): FastifyReply {
-  return reply.code(status).header('content-type', JSON_TYPE).send(dataText(message, dataJson))
-}
-
-/** The body that `sendData` sends, for a response without Fastify. */
-export function dataText(message: string, dataJson: string): string {
-  return `{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`
+  return reply
+    .code(status)
+    .header('content-type', JSON_TYPE)
+    .send(`{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`)
 }
 
 export function sendError(reply: FastifyReply, error: HttpError): FastifyReply {

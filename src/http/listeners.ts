@@ -6,6 +6,7 @@
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
+import type { FastifyInstance } from 'fastify'
 import { openSocketToGroup, removeStaleSocket, socketPathOf } from './unix-socket.ts'
 
 const SEVERAL_ADDRESSES = 'localhost'
@@ -19,22 +20,11 @@ export interface ListenOptions {
   readonly addresses?: () => Promise<readonly string[]>
 }
 
-/** The one server: that of Fastify, or one that hands its connections to request threads. */
-export interface ListeningServer {
-  /** Resolves with the URL. */
-  listen(place: { readonly host: string; readonly port: number } | { readonly path: string }): Promise<string>
-  /** Resolves when the connections have ended. */
-  close(): Promise<void>
-  readonly server: Server
-  /** Whether connections are not to be read from before they reach the server. */
-  readonly pausesConnections?: boolean
-}
-
 export class Listeners {
-  readonly #app: ListeningServer
+  readonly #app: FastifyInstance
   readonly #others: Server[] = []
 
-  constructor(app: ListeningServer) {
+  constructor(app: FastifyInstance) {
     this.#app = app
   }
 
@@ -64,8 +54,7 @@ export class Listeners {
 
   async #listenToo(host: string, port: number): Promise<void> {
     // The same options as Node's HTTP server uses for its sockets.
-    const pauseOnConnect = this.#app.pausesConnections ?? false
-    const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect })
+    const server = createServer({ allowHalfOpen: true, noDelay: true })
     server.on('connection', (socket) => this.#app.server.emit('connection', socket))
     server.listen({ host, port })
     try {

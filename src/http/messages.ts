@@ -14,8 +14,8 @@ import { hasEnded, type JobReader } from './job-reader.ts'
 import type { LargeAnswers } from './large-answers.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
+import { STATUS_MESSAGES } from './read-job.ts'
 import type { RequestBodies } from './request-bodies.ts'
-import { NOT_SENT_NOW, STATUS_MESSAGES, STILL_PROCESSED, timedOutJson } from './response-texts.ts'
 
 export interface MessageRoutes {
   readonly creator: JobCreator
@@ -44,6 +44,9 @@ const createSchema = {
     ...errors(400, 401, 403, 413, 415, 429, 500, 503),
   },
 }
+
+const STILL_PROCESSED = 'The job was created and is still being processed. Read it by its ID.'
+const NOT_SENT_NOW = 'The job has finished, but its result cannot be sent now. Read it by its ID.'
 
 export function messageRoutes(app: FastifyInstance, options: MessageRoutes): void {
   app.post<{ Body: SingleCreate }>(
@@ -166,5 +169,5 @@ function sendEnded(
 
 function sendTimedOut(reply: FastifyReply, jobId: string, message = STILL_PROCESSED): FastifyReply {
   reply.header('location', `/api/v1/messages/${jobId}`).header('retry-after', READ_AFTER_S)
-  return sendData(reply, 202, message, timedOutJson(jobId))
+  return sendData(reply, 202, message, `{"status":"timeout","job_id":"${jobId}"}`)
 }

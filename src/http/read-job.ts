@@ -10,12 +10,18 @@ import { hasEnded, type JobReader } from './job-reader.ts'
 import { jobIdParam } from './openapi/job-schemas.ts'
 import { answers, errors } from './openapi/schemas.ts'
 import { convertQueryNumbers } from './query-numbers.ts'
-import { STATUS_MESSAGES } from './response-texts.ts'
 
 export interface ReadJobRoute {
   readonly reader: JobReader
   readonly awaiter: JobAwaiter
 }
+
+export const STATUS_MESSAGES = {
+  pending: 'The job is queued.',
+  assigned: 'The job is being processed.',
+  completed: 'The job is completed.',
+  failed: 'The job has failed.',
+} as const
 
 const query = Type.Object({ wait: waitParameter })
 

@@ -47,12 +47,6 @@ export class ReadCounter {
     return { reads, leftMs: window.endsMs - nowMs }
   }
 
-  /** Takes one read back, which is counted again elsewhere. */
-  undo(keyId: string): void {
-    const window = this.#windows.get(keyId)
-    if (window) window.reads -= 1
-  }
-
   peek(keyId: string): ReadCount {
     const nowMs = this.#clock.steadyMs()
     const window = this.#windows.get(keyId)

@@ -1,5 +1,6 @@
 /** The HTTP server: what happens to every request before and after its route. */
-import { maxHeaderSize, type Server } from 'node:http'
+import { randomBytes } from 'node:crypto'
+import type { IncomingMessage, Server } from 'node:http'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
 import type { Authentication, Caller } from './authentication.ts'
@@ -23,13 +24,6 @@ import { encodingError, parseBody } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
 import { addressOf } from './network-of.ts'
-import {
-  BROKEN_REQUEST,
-  CONNECTIONS_CHECK_MS,
-  hostError,
-  KEEP_ALIVE_MS,
-  requestId,
-} from './received-requests.ts'
 import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
@@ -52,8 +46,6 @@ export interface ServerOptions {
   readonly unread: UnreadBodies
   /** Limits the server's connections before they are read. */
   readonly guard: (server: Server) => void
-  /** Whether its connections are tunnels of request threads, which close the connections of clients. */
-  readonly isTunnelled: boolean
   /** Aborted when the server stops: connections are then closed after their response. */
   readonly stopping: AbortSignal
   readonly onCompleted: (request: CompletedRequest) => void
@@ -74,11 +66,14 @@ export interface CompletedRequest {
   readonly jobIds: readonly string[] | null
 }
 
-/** A request thread adds headers about the tunnel to those of the client, which may have had as many as are allowed. */
-const TUNNEL_HEADER_BYTES = 1024
-/** Node's limit, which it applies unless told otherwise. */
-const MAX_HEADERS = 1000
-const TUNNEL_HEADERS = 8
+/** The format of request IDs that are accepted from callers: safe in a header and in a log. */
+const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
+/** How often Node checks for requests past their timeout. */
+const CONNECTIONS_CHECK_MS = 1000
+/** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
+const KEEP_ALIVE_MS = 75_000
+
+const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, account: null, jobIds: null }
 
 export function createServer(options: ServerOptions): FastifyInstance {
   const { authentication, bodies, answers, rejections, unread, stopping, onCompleted, onError } = options
@@ -96,7 +91,6 @@ export function createServer(options: ServerOptions): FastifyInstance {
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       // Node's own error response has no body; this one has the shape of every other error.
       requireHostHeader: false,
-      maxHeaderSize: options.isTunnelled ? maxHeaderSize + TUNNEL_HEADER_BYTES : maxHeaderSize,
     },
     genReqId: requestId,
     routerOptions: { maxParamLength: LONGEST_PARAMETER },
@@ -111,7 +105,6 @@ export function createServer(options: ServerOptions): FastifyInstance {
     },
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, cors, options),
   })
-  if (options.isTunnelled) app.server.maxHeadersCount = MAX_HEADERS + TUNNEL_HEADERS
   app.decorateRequest('route')
   app.decorateRequest('caller')
   app.decorateRequest('jobIds', null)
@@ -148,7 +141,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.addHook('onResponse', (request, reply, done) => {
     onCompleted(completed(request, reply))
     // The response may have kept the connection open, which would delay the shutdown.
-    if (stopping.aborted && !options.isTunnelled) setImmediate(() => app.server.closeIdleConnections())
+    if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
   readJsonBodies(app, bodies, options.largeBodies)
@@ -170,6 +163,34 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   options.guard(app.server)
   return app
+}
+
+const processId = randomBytes(9).toString('base64url')
+let requests = 0
+
+/**
+ * The caller's own ID if it is valid. Otherwise a generated ID, with one half for the process and one for the request,
+ * because a random number per request would cost far more.
+ */
+function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
+  const given = headers['x-request-id']
+  if (typeof given === 'string' && REQUEST_ID.test(given)) return given
+  requests += 1
+  return `${processId}-${requests.toString(36)}`
+}
+
+/**
+ * RFC 9112 §3.2: HTTP/1.1 requires one Host header. If there are several, a proxy may have used a different one than this
+ * server.
+ */
+function hostError({ httpVersion, rawHeaders }: IncomingMessage): HttpError | undefined {
+  let hosts = 0
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]
+    if (name?.length === 4 && name.toLowerCase() === 'host') hosts += 1
+  }
+  if (hosts > 1) return invalid('Host: must be given exactly once')
+  return hosts === 0 && httpVersion === '1.1' ? invalid('Host: is required') : undefined
 }
 
 /** SPEC §5: every endpoint requires a key, before anything else is checked. Unknown routes have nothing to protect. */

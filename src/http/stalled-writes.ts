@@ -15,8 +15,8 @@ const CHECKS = 4
 export interface StalledWritesOptions {
   readonly clock: Clock
   readonly limitMs: number
-  /** A connection is closed now. */
-  readonly onClosed: (address: string | null, socket: Socket) => void
+  /** A connection was closed. */
+  readonly onClosed: (address: string | null) => void
 }
 
 interface Progress {
@@ -64,10 +64,10 @@ export class StalledWrites {
       } else if (nowMs - progress.sinceMs >= limitMs) {
         const address = socket.remoteAddress ?? null
         this.#connections.delete(socket)
-        onClosed(address, socket)
         // Not an orderly close, which would wait for the client to read. A Unix socket cannot be reset.
         if (address === null) socket.destroy()
         else socket.resetAndDestroy()
+        onClosed(address)
       }
     }
   }

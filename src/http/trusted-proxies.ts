@@ -30,24 +30,3 @@ export function trustedProxies(
   const isProxy = addressesIn(networksOf(trustProxy))
   return (address) => address === undefined || isProxy(address)
 }
-
-/**
- * The client's address: the last one on the path to this server that is not a trusted proxy, like Fastify's `request.ip`.
- * @param forwardedFor the header X-Forwarded-For
- */
-export function clientAddress(
-  trusted: ReturnType<typeof trustedProxies>,
-  peer: string | undefined,
-  forwardedFor: string | readonly string[] | undefined,
-): string | undefined {
-  if (trusted === false || forwardedFor === undefined) return peer
-  const isTrusted = trusted === true ? () => true : trusted
-  let address = peer
-  for (const part of String(forwardedFor).split(',').toReversed()) {
-    const before = part.trim()
-    if (before === '') continue
-    if (!isTrusted(address)) break
-    address = before
-  }
-  return address
-}

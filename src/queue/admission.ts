@@ -61,9 +61,8 @@ type AdmittedCaller = { readonly account: string; readonly tier: Tier }
 const NO_COUNTS: Counts = new Map()
 
 /**
- * Returns a promise only if it has to count.
- * @param countTokens null to return null instead of counting
- * @param single whether the one element is a single create, whose fields are named without an index
+ * Returns a promise only if it has to count. @param single whether the one element is a single create, whose fields are named
+ * without an index
  */
 export function admit(
   elements: readonly CreateElement[],
@@ -71,21 +70,7 @@ export function admit(
   rules: AdmissionRules,
   countTokens: CountElement,
   single: boolean,
-): Admission | Promise<Admission>
-export function admit(
-  elements: readonly CreateElement[],
-  caller: AdmittedCaller,
-  rules: AdmissionRules,
-  countTokens: null,
-  single: boolean,
-): Admission | null
-export function admit(
-  elements: readonly CreateElement[],
-  caller: AdmittedCaller,
-  rules: AdmissionRules,
-  countTokens: CountElement | null,
-  single: boolean,
-): Admission | Promise<Admission> | null {
+): Admission | Promise<Admission> {
   const callbacks: (string | null)[] = []
   let mustCount = false
   for (const element of elements) {
@@ -98,7 +83,6 @@ export function admit(
     mustCount ||= element.tokensAtMost > boundOf(element, caller.tier, rules)
   }
   if (!mustCount) return admitCounted(elements, callbacks, caller, rules, NO_COUNTS)
-  if (countTokens === null) return null
   return countAll(elements, caller.tier, rules, countTokens).then((counts) =>
     admitCounted(elements, callbacks, caller, rules, counts),
   )

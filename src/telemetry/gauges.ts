@@ -4,7 +4,6 @@
  */
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
-import type { ThreadView } from '../admin/overview.ts'
 import type { Clock } from '../clock.ts'
 import type { CpuPoolState } from '../cpu-pool/cpu-pool.ts'
 import type { HeldBack } from '../queue/claim-plan.ts'
@@ -29,8 +28,8 @@ export interface Gauges {
   memory(): ByteBudget
   /** Open connections. */
   connections(): number
-  /** What each thread that serves HTTP is doing. */
-  threads(): readonly ThreadView[]
+  /** The part of the time since the last measurement in which the event loop was busy, from 0 to 1. */
+  busy(): number
   upstreams(): readonly UpstreamState[]
   cpu(): CpuPoolState
   /** The disk of the database file; null if the database is not a file. */
@@ -44,6 +43,9 @@ export interface Gauges {
   readonly about: { readonly version: string; readonly role: string; readonly store: string }
   readonly clock: Clock
 }
+
+/** The only thread that serves HTTP, as version 0.3 labelled it. */
+const MAIN_THREAD = { thread: '0' }
 
 export function registerGauges(registry: Registry, gauges: Gauges): void {
   const { clock, slots, about } = gauges
@@ -85,14 +87,14 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   add('connection_limit', 'Maximum open connections of this node.', (set) => set(slots.connections))
   add(
     'thread_connections',
-    'Open connections of each thread that serves HTTP.',
-    (set) => setThreads(gauges.threads(), ({ connections }) => connections, set),
+    'Deprecated: parley_connections, with the label thread="0".',
+    (set) => set(gauges.connections(), MAIN_THREAD),
     ['thread'],
   )
   add(
     'thread_busy_ratio',
-    'The part of the time in which the event loop of each thread that serves HTTP was busy since the last scrape.',
-    (set) => setThreads(gauges.threads(), ({ busy }) => busy, set),
+    'The part of the time since the last scrape in which the event loop was busy, with the label thread="0".',
+    (set) => set(gauges.busy(), MAIN_THREAD),
     ['thread'],
   )
   const memory = 'Estimated memory in use of each share of limits.memory_bytes, and the size of the share.'
@@ -138,14 +140,6 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   const heap = 'Heap limit of the process. It crashes if it needs more.'
   add('heap_limit_bytes', heap, (set) => set(getHeapStatistics().heap_size_limit))
-}
-
-function setThreads(
-  threads: readonly ThreadView[],
-  figure: (thread: ThreadView) => number,
-  set: SetValue,
-): void {
-  for (const [thread, view] of threads.entries()) set(figure(view), { thread: String(thread) })
 }
 
 function setHeldBack(accounts: readonly HeldBack[], set: SetValue): void {

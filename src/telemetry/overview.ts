@@ -10,7 +10,7 @@ export interface OverviewParts {
   readonly about: Pick<Overview, 'version' | 'node' | 'role' | 'simulated' | 'started_at'>
   readonly gauges: Pick<
     Gauges,
-    'running' | 'threads' | 'heldBack' | 'pendingResponses' | 'callbacksInProgress' | 'upstreams'
+    'running' | 'connections' | 'busy' | 'heldBack' | 'pendingResponses' | 'callbacksInProgress' | 'upstreams'
   >
   readonly depth: Depth
   readonly callbacks: CallbackDepth
@@ -21,7 +21,7 @@ export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewP
   return {
     ...about,
     now: nowMs / 1000,
-    threads: gauges.threads(),
+    threads: [{ connections: gauges.connections(), busy: gauges.busy() }],
     jobs: {
       waiting: depth.waiting,
       assigned: depth.assigned,

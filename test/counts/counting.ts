@@ -98,7 +98,6 @@ export class Counting {
     ])
     const file = join(folder, 'parley.config.json')
     const settings = {
-      threads: 1,
       tiers: { user_max: { reads_per_minute: 1_000_000 } },
       jobs: { concurrency: SLOTS },
       callbacks: { allow_networks: ['127.0.0.0/8'] },

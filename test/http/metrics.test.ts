@@ -5,7 +5,7 @@ import { StoreUnavailable } from '../../src/store/store.ts'
 import { TIMEOUT_MS } from '../../src/telemetry/with-timeout.ts'
 import { VERSION } from '../../src/version.ts'
 import { onEachStore } from '../on-each-store.ts'
-import type { Parley } from '../parley.ts'
+import type { LogLine, Parley } from '../parley.ts'
 import { startStage } from './stage.ts'
 
 /** Only the database knows these. */
@@ -23,6 +23,10 @@ async function samples({ get }: Parley): Promise<Map<string, number>> {
   assert.equal(answer.status, 200)
   const lines = answer.text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]))
+}
+
+function linesAboutThreads({ log }: Parley): LogLine[] {
+  return log.filter((line) => line.message.includes('threads'))
 }
 
 onEachStore(() => {
@@ -52,6 +56,31 @@ onEachStore(() => {
     if (parley.store.shared) assert.deepEqual([free, size], [undefined, undefined])
     else assert.ok(free !== undefined && size !== undefined && free > 0 && free <= size)
   })
+
+  test('the setting threads has no effect, as the log says, and the metrics by thread have one entry', async (t) => {
+    const { parley } = await startStage(t, { settings: { threads: 3 } })
+    const found = await samples(parley)
+    const byThread = [...found.keys()].filter((name) => name.startsWith('parley_thread_'))
+    const [connections, busy] = [
+      'parley_thread_connections{thread="0"}',
+      'parley_thread_busy_ratio{thread="0"}',
+    ]
+    assert.deepEqual(byThread, [connections, busy])
+    assert.ok(Number(found.get(connections)) > 0)
+    assert.equal(found.get(connections), found.get('parley_connections'))
+    const ratio = found.get(busy) ?? -1
+    assert.ok(ratio >= 0 && ratio <= 1, `busy is ${ratio}`)
+    const [line, ...others] = linesAboutThreads(parley)
+    assert.deepEqual([line?.level, line?.threads, others], ['warn', 3, []])
+    assert.match(line?.message ?? '', /has no effect.*run several nodes on one Postgres/)
+  })
+
+  for (const threads of [1, 'auto']) {
+    test(`the log says nothing about threads: ${threads}, which asks for no more than there is`, async (t) => {
+      const { parley } = await startStage(t, { settings: { threads } })
+      assert.deepEqual(linesAboutThreads(parley), [])
+    })
+  }
 
   test('/metrics: a database that refuses leaves out what only it knows', async (t) => {
     const { parley } = await startStage(t)

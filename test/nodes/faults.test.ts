@@ -83,7 +83,9 @@ test(`${CUTS} connections cut before the answer to a statement: nothing is lost,
   t.diagnostic(`${load.ledger.size} accepted, ${stored} stored`)
 })
 
-async function unreachable(t: TestContext, settings: object): Promise<void> {
+test('an unreachable database gives 503 with Retry-After; then everything continues', {
+  timeout,
+}, async (t) => {
   const models = await startModelServer()
   t.after(() => models.close())
   const proxy = await startCuttingProxy(await freshRealDatabase(t))
@@ -92,7 +94,6 @@ async function unreachable(t: TestContext, settings: object): Promise<void> {
     nodes: 1,
     upstream: models.baseUrl,
     databaseUrl: proxy.url,
-    settings: { ...settings },
   })
   const caller = fleet.caller(fleet.nodes[0])
   const { body } = await caller.single('before')
@@ -112,13 +113,7 @@ async function unreachable(t: TestContext, settings: object): Promise<void> {
   await ready(t, caller)
   assert.equal((await caller.single('after')).body.data?.status, 'completed')
   assert.equal(await fleet.assertAllSettledOnce(), 2)
-}
-
-test('an unreachable database gives 503 with Retry-After; then everything continues', { timeout }, (t) =>
-  unreachable(t, {}),
-)
-
-test('an unreachable database, with 3 request threads', { timeout }, (t) => unreachable(t, { threads: 3 }))
+})
 
 test('blocked tables and a full pool give 503 with Retry-After; then everything continues', {
   timeout,

@@ -8,10 +8,10 @@ import { Load, unhurried } from './load.ts'
 
 const timeout = 180_000
 
-async function start(t: TestContext, nodes = 3, settings: object = {}) {
+async function start(t: TestContext, nodes = 3) {
   const models = await startModelServer({ script: unhurried })
   t.after(() => models.close())
-  const fleet = await startFleet(t, { nodes, upstream: models.baseUrl, settings: { ...settings } })
+  const fleet = await startFleet(t, { nodes, upstream: models.baseUrl })
   return { models, fleet }
 }
 
@@ -29,16 +29,10 @@ test('three nodes settle every job exactly once, and call the model once for eac
   assert.equal(shares.length, 3, 'all nodes took part')
 })
 
-test('jobs of a killed node end on others after its lease has expired, and no sooner', { timeout }, (t) =>
-  takenOver(t, {}),
-)
-
-test('jobs of a killed node with 3 request threads end on others', { timeout }, (t) =>
-  takenOver(t, { threads: 3 }),
-)
-
-async function takenOver(t: TestContext, settings: object): Promise<void> {
-  const { models, fleet } = await start(t, 3, settings)
+test('jobs of a killed node end on others after its lease has expired, and no sooner', {
+  timeout,
+}, async (t) => {
+  const { models, fleet } = await start(t)
   const load = new Load(fleet, 12)
   await load.more(100)
   // From here on the model holds its requests, so that the node crashes with running jobs.
@@ -69,7 +63,7 @@ async function takenOver(t: TestContext, settings: object): Promise<void> {
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   await fleet.assertAllSettledOnce()
   t.diagnostic(`${ids.length} jobs, ended ${seconds.toFixed(1)} s after the kill, lease ${LEASE_S} s`)
-}
+})
 
 test('a node that was stopped past its lease writes nothing of what it held, and works on', {
   timeout,

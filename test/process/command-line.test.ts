@@ -270,6 +270,8 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
     env: { PARLEY_OPERATOR: 'x'.repeat(65) },
     says: /PARLEY_OPERATOR: must be 1 to 64/,
   },
+  { args: 'serve --threads 0', says: /--threads.*auto or a whole number from 1 to 64/ },
+  { args: 'serve --threads 65', says: /--threads.*auto or a whole number from 1 to 64/ },
   { args: 'servve', says: /unknown command 'servve'\n\(Did you mean serve\?\)/ },
   { args: 'serve --config none.json', says: /none\.json: the configuration file does not exist/ },
   { args: 'keys list --config none.json', says: /none\.json: the configuration file does not exist/ },
@@ -282,6 +284,15 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'serve', env: { LOG_LEVEL: 'loud' }, says: /LOG_LEVEL: must be one of .*debug/ },
   { args: 'keys list', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
 ]
+
+test('serve --threads has no effect, and the log says what to do instead', { timeout }, async (t) => {
+  const place = await installation(t)
+  const server = await place.start({ args: ['--threads', '2'] })
+  const [line] = await server.program.logged(/.*setting threads has no effect.*/)
+  assert.match(line, /run several nodes on one Postgres/)
+  const { threads, level } = JSON.parse(line)
+  assert.deepEqual([threads, level], [2, 40])
+})
 
 test('mistakes are reported on standard error, with the remedy and exit code 1', { timeout }, async (t) => {
   const place = await installation(t)

@@ -13,8 +13,6 @@ export interface CrashRunOptions {
   readonly callers: number
   /** A kill happens before this many events since the last start. */
   readonly mostEvents: number
-  /** And after at least this many: none if absent. */
-  readonly leastEvents?: number
   readonly random: Random
   /** One request of a caller, repeated while there is a server. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
@@ -64,8 +62,8 @@ export class CrashRun {
   }
 
   async #moment(): Promise<void> {
-    const { random, mostEvents, leastEvents = 0 } = this.#options
-    const events = leastEvents + random.below(mostEvents - leastEvents)
+    const { random, mostEvents } = this.#options
+    const events = random.below(mostEvents)
     await new Promise<void>((resolve) => {
       this.#eventsLeft = events
       this.#onMoment = resolve

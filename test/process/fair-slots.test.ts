@@ -19,8 +19,6 @@ const isSlow = (request: Received) => said(request).startsWith('slow')
 interface SceneOptions {
   readonly databaseUrl?: string
   readonly maxConcurrency?: number
-  /** Request threads; the default of the tests if absent. */
-  readonly threads?: number
 }
 
 interface Scene {
@@ -32,15 +30,8 @@ interface Scene {
   readonly single: Caller
 }
 
-/** The default, and as many as on a machine with 4 cores. */
-const THREADS = [1, 3]
-const withThreads = (threads: number): string => (threads === 1 ? '' : `, ${threads} request threads`)
-
 /** A server with two accounts, and a model server that holds back its answers to slow requests. */
-async function scene(
-  t: TestContext,
-  { databaseUrl, maxConcurrency = 1000, threads }: SceneOptions,
-): Promise<Scene> {
+async function scene(t: TestContext, { databaseUrl, maxConcurrency = 1000 }: SceneOptions): Promise<Scene> {
   const models = await startModelServer({
     script: (request) => (isSlow(request) ? reply.stall() : undefined),
   })
@@ -48,7 +39,6 @@ async function scene(
   const place = await installation(t, {
     upstream: models.baseUrl,
     settings: {
-      ...(threads !== undefined && { threads }),
       upstreams: { openai: { api_key_env: null, max_concurrency: maxConcurrency } },
       tiers: { user_free: { max_batch_jobs: BATCH } },
       jobs: { drain_seconds: 0.1 },
@@ -99,24 +89,13 @@ async function startsAtOnce(t: TestContext, options: SceneOptions): Promise<void
   assert.equal(models.requests.filter(isSlow).length, slots - slots / 16, 'the reserve stays free')
 }
 
-for (const threads of THREADS) {
-  const given = threads === 1 ? {} : { threads }
-  test(
-    `${SLOW_JOBS} slow jobs of an account leave slots for others (SQLite${withThreads(threads)})`,
-    {
-      timeout: threads * timeout,
-    },
-    (t) => startsAtOnce(t, given),
-  )
+test(`${SLOW_JOBS} slow jobs of an account leave slots for others (SQLite)`, { timeout }, (t) =>
+  startsAtOnce(t, {}),
+)
 
-  test(
-    `${SLOW_JOBS} slow jobs of an account leave slots for others (Postgres${withThreads(threads)})`,
-    {
-      timeout: threads * timeout,
-    },
-    async (t) => startsAtOnce(t, { ...given, databaseUrl: await freshRealDatabase(t) }),
-  )
-}
+test(`${SLOW_JOBS} slow jobs of an account leave slots for others (Postgres)`, { timeout }, async (t) =>
+  startsAtOnce(t, { databaseUrl: await freshRealDatabase(t) }),
+)
 
 test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account comes next when a running one ends`, {
   timeout,

@@ -16,9 +16,6 @@ import { installation } from './server-process.ts'
 const timeout = LONG ? 1_800_000 : 120_000
 const RUNS = runsOf(20)
 const KILLS = LONG ? 50 : 10
-/** Starting request threads takes most of the time of such a run. */
-const KILLS_OF_THREADS = LONG ? 50 : 1
-const THREADS = 3
 /** The minimum per kill: with fewer there is too little load to prove anything. */
 const JOBS_FOR_A_KILL = LONG ? 50 : 20
 /** More in the long form, so that each run reaches its jobs. */
@@ -35,17 +32,9 @@ for (const run of RUNS) {
     {
       timeout,
     },
-    (t) => killUnderLoad(t, KILLS),
+    killUnderLoad,
   )
 }
-
-test(
-  `the same with ${THREADS} request threads, after ${KILLS_OF_THREADS === 1 ? 'a kill' : `${KILLS_OF_THREADS} kills`}`,
-  {
-    timeout,
-  },
-  (t) => killUnderLoad(t, KILLS_OF_THREADS, { threads: THREADS }),
-)
 
 for (const run of RUNS_OF_BATCHES) {
   test(
@@ -57,12 +46,12 @@ for (const run of RUNS_OF_BATCHES) {
   )
 }
 
-async function killUnderLoad(t: TestContext, kills: number, over: object = {}): Promise<void> {
+async function killUnderLoad(t: TestContext): Promise<void> {
   const random = seeded(t)
   const models = await startModelServer({ keep: false })
   t.after(() => models.close())
   const calls = new Map<string, number>()
-  const settings = { jobs: { concurrency: 24, max_attempts: 1000 }, ...over }
+  const settings = { jobs: { concurrency: 24, max_attempts: 1000 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const ledger = new Ledger((content) => `echo: ${content}`)
   const createBatch = async (caller: Caller, name: string) => {
@@ -72,11 +61,9 @@ async function killUnderLoad(t: TestContext, kills: number, over: object = {}): 
   const run = new CrashRun({
     place,
     random,
-    kills,
+    kills: KILLS,
     callers: 8,
     mostEvents: MOST_EVENTS,
-    // One kill may not come before there is load; many average out.
-    leastEvents: kills === 1 ? MOST_EVENTS / 2 : 0,
     ask: async (caller, name) => {
       const choice = random.below(10)
       if (choice < 5) ledger.accepted([name], await caller.single(name))
@@ -107,11 +94,11 @@ async function killUnderLoad(t: TestContext, kills: number, over: object = {}): 
   const { completed = 0, ...others } = jobsByStatus(place.database)
   assert.deepEqual(others, {}, 'what was stored without its caller hearing of it has ended, too')
   assert.ok(completed >= ledger.size)
-  assert.ok(ledger.size >= JOBS_FOR_A_KILL * kills, `only ${ledger.size} jobs: too little load`)
+  assert.ok(ledger.size >= JOBS_FOR_A_KILL * KILLS, `only ${ledger.size} jobs: too little load`)
   const calledAgain = [...calls.values()].reduce((sum, made) => sum + made - 1, 0)
-  if (kills >= KILLS) assert.ok(calledAgain > 0, 'no kill met a running job')
+  assert.ok(calledAgain > 0, 'no kill met a running job')
   t.diagnostic(
-    `${kills} kills, ${ledger.size} jobs in the ledger, ${completed} stored, ${calledAgain} calls made again`,
+    `${KILLS} kills, ${ledger.size} jobs in the ledger, ${completed} stored, ${calledAgain} calls made again`,
   )
 }
 

@@ -74,9 +74,7 @@ export class Installation {
 
   /** Writes `parley.config.json`, which programs started from now on find in their working directory. */
   async configure(settings: Readonly<Record<string, unknown>>): Promise<void> {
-    // One request thread, whatever the machine; TEST_THREADS runs the tests on several.
-    const threads = Number(process.env.TEST_THREADS ?? 1)
-    const unlimited = { threads, tiers: { user_max: { reads_per_minute: 1_000_000_000 } } }
+    const unlimited = { tiers: { user_max: { reads_per_minute: 1_000_000_000 } } }
     await writeFile(join(this.folder, 'parley.config.json'), JSON.stringify({ ...unlimited, ...settings }))
   }
 

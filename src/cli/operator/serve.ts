@@ -1,7 +1,6 @@
 /** The options of `parley serve` and `parley check`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { ROLES } from '../../app/role.ts'
-import { MAX_THREADS } from '../../config/thread-count.ts'
 import type { CheckOptions } from '../check/check.ts'
 import type { ServeOptions } from '../serve.ts'
 import { config, examples } from './shared-options.ts'
@@ -20,10 +19,9 @@ export function addServe(program: Command, exit: (code: number) => void): void {
         .default('all'),
     )
     .addOption(
-      new Option(
-        '--threads <number>',
-        'threads that serve HTTP, or auto; overrides the configuration file',
-      ).argParser(threadsOf),
+      new Option('--threads <number>', 'accepted for compatibility with 0.3, without effect').argParser(
+        threadsOf,
+      ),
     )
     .addHelpText(
       'after',
@@ -35,6 +33,9 @@ export function addServe(program: Command, exit: (code: number) => void): void {
     )
     .action(async (options: ServeOptions) => exit(await (await import('../serve.ts')).serve(options)))
 }
+
+/** As the setting: `config/settings.ts` is not loaded for the help text. */
+const MAX_THREADS = 64
 
 function threadsOf(text: string): number | 'auto' {
   if (text === 'auto') return text

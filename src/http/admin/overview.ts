@@ -43,7 +43,7 @@ const overview = Type.Object({
         description: 'The part of the time in which its event loop was busy lately, from 0 to 1.',
       }),
     }),
-    { description: 'The threads of this node that serve HTTP (`threads`); with one, it is the main thread.' },
+    { description: 'Deprecated. Always one entry: the main thread of this node, which serves HTTP.' },
   ),
   jobs: Type.Object({
     waiting: count,

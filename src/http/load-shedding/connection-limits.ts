@@ -47,15 +47,12 @@ export class ConnectionLimits {
     const listeners = server.listeners('connection')
     server.removeAllListeners('connection')
     server.on('connection', (socket: Socket) => {
-      const release = this.admit(socket)
-      if (release === null) return
-      socket.once('close', release)
-      for (const listener of listeners) listener.call(server, socket)
+      if (this.#accepts(socket)) for (const listener of listeners) listener.call(server, socket)
     })
   }
 
-  /** Counts the connection and returns what to call once when it is closed; null if it is one too many, and was rejected. */
-  admit(socket: Socket): (() => void) | null {
+  /** Counts the connection until it is closed. One too many is rejected. */
+  #accepts(socket: Socket): boolean {
     const { total, perAddress, onRejected } = this.#options
     const address = socket.remoteAddress ?? null
     const network = address === null || this.#isExempt(address) ? null : networkOf(address)
@@ -63,14 +60,15 @@ export class ConnectionLimits {
     if (this.#total >= total || (network !== null && this.#open.of(network) >= perAddress)) {
       reject(socket, DETAILS[limit])
       onRejected(limit, address)
-      return null
+      return false
     }
     this.#total += 1
     if (network !== null) this.#open.add(network, 1)
-    return () => {
+    socket.once('close', () => {
       this.#total -= 1
       if (network !== null) this.#open.add(network, -1)
-    }
+    })
+    return true
   }
 }
 

@@ -39,11 +39,10 @@ onEachStore(() => {
       held_back: [],
     })
     assert.match(node, /^[0-9a-f]{16}$/)
-    assert.ok(threads.length >= 1)
-    for (const { connections, busy } of threads) {
-      assert.ok(Number.isInteger(connections))
-      assert.ok(busy >= 0 && busy <= 1, `busy is ${busy}`)
-    }
+    const [{ connections, busy }, ...otherThreads] = threads
+    assert.deepEqual(otherThreads, [])
+    assert.ok(Number.isInteger(connections) && connections > 0, `${connections} connections`)
+    assert.ok(busy >= 0 && busy <= 1, `busy is ${busy}`)
     const load = { running: 1, waiting: 0, concurrency_limit: 256, max_concurrency: 256 }
     const upstream = { name: 'openai', ...load, skipped_until: null, rejected_roles: [], unavailable: [] }
     assert.deepEqual(upstreams, [upstream])

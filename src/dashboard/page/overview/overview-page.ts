@@ -60,18 +60,11 @@ function isFirstRun({ jobs, callbacks }: Overview): boolean {
 }
 
 function AboutNode({ overview }: { readonly overview: Overview }) {
-  const { version, node, role, simulated, started_at, threads } = overview
+  const { version, node, role, simulated, started_at } = overview
   return html`<p class="about-node">
     <span>Version ${version}</span>
     <span>node <code>${node}</code>${role === 'all' ? '' : ` (${role})`}</span>
     <span>up ${duration((serverNow() - started_at) * 1000)}</span>
-    ${threads.length > 1 && html`<span>${threads.length} request threads, ${busyOf(threads)}</span>`}
     ${simulated && html`<span class="badge busy">the built-in simulator answers</span>`}
   </p>`
-}
-
-function busyOf(threads: Overview['threads']): string {
-  const percent = threads.map(({ busy }) => Math.round(busy * 100))
-  const [least, most] = [Math.min(...percent), Math.max(...percent)]
-  return least === most ? `${most}% busy` : `${least} to ${most}% busy`
 }
