@@ -116,7 +116,7 @@ const upstream = Type.Object(
       Type.String({ pattern: '^.+$' }),
       Type.Unknown({
         description:
-          'A field to add to the body of each completion request, such as `max_tokens` or `temperature`.',
+          'A field to add to the body of each completion request, such as `max_tokens` or `temperature`. Strings of 8 characters or more in it, except names of models, are masked in messages of the server.',
       }),
       strict,
     ),

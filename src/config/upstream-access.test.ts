@@ -20,15 +20,15 @@ function fileOf(text: string): string {
   return path
 }
 
-/** The configuration with one upstream, which has these settings. */
-function load(upstream: object, env: Environment = {}) {
+/** The configuration with one upstream, which has these settings and a model of this name. */
+function load(upstream: object, env: Environment = {}, model = 'm') {
   const own = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null, ...upstream }
-  const models = { small: { targets: [{ upstream: 'own', model: 'm' }] } }
+  const models = { small: { targets: [{ upstream: 'own', model }] } }
   return loadConfiguration(env, fileOf(JSON.stringify({ upstreams: { own }, models })))
 }
 
-function accessOf(upstream: object, env: Environment = {}): UpstreamAccess {
-  const access = load(upstream, env).access.get('own')
+function accessOf(upstream: object, env: Environment = {}, model = 'm'): UpstreamAccess {
+  const access = load(upstream, env, model).access.get('own')
   assert.ok(access)
   return access
 }
@@ -79,6 +79,16 @@ test('secrets are the key, values of the environment, long parts of headers, and
     [...lengths].sort((a, b) => b - a),
     'none is masked only in part',
   )
+})
+
+test('strings of the body are secrets, at any depth, but not short ones, names of fields or the name of the model', () => {
+  const body = {
+    tenant_of_this: 'tenant-0123',
+    nested: { list: [{ deep: 'deep-0123456' }, 'listed-0'], seven: '7654321', count: 12345678, no: null },
+    models: ['vendor/model-large', 'model-large', 'vendor/other-model'],
+  }
+  const { secrets } = accessOf({ body }, {}, 'vendor/model-large')
+  assert.deepEqual(secrets, ['vendor/other-model', 'deep-0123456', 'tenant-0123', 'listed-0'])
 })
 
 const { cert, key } = selfSigned(['models.example.com'], [])

@@ -16,7 +16,7 @@ export interface UpstreamAccess {
   readonly ca: string | null
   /**
    * What must be masked in the server's messages, which may echo the request, longest first: the key; the headers and their
-   * longer parts; parameters of the address with the name of a secret or a value of the environment.
+   * longer parts; parameters of the address with the name of a secret or a value of the environment; long strings of the body.
    */
   readonly secrets: readonly string[]
 }
@@ -48,12 +48,13 @@ export function upstreamAccess(
   env: Environment,
   keyless: ReadonlySet<string>,
 ): AccessFindings {
-  const used = new Set(Object.values(models).flatMap(({ targets }) => (targets ?? []).map((t) => t.upstream)))
+  const targets = Object.values(models).flatMap((model) => model.targets ?? [])
   const access = new Map<string, UpstreamAccess>()
   const problems: string[] = []
   for (const [name, upstream] of Object.entries(upstreams)) {
     const path = `upstreams.${name}`
-    const isUsed = used.has(name)
+    const names = targets.flatMap((target) => (target.upstream === name ? target.model : []))
+    const isUsed = names.length > 0
     problems.push(...baseUrlProblems(path, upstream.base_url))
     const { api_key_env } = upstream
     const apiKey = api_key_env === null ? null : env[api_key_env] || null
@@ -69,7 +70,7 @@ export function upstreamAccess(
     const ca = readCertificates(path, upstream.ca_file)
     if (ca.problem !== null && isUsed) problems.push(ca.problem)
     problems.push(...valueProblems(path, headers))
-    const secrets = secretsOf(upstream, { apiKey, headers, query })
+    const secrets = secretsOf(upstream, { apiKey, headers, query }, names)
     access.set(name, { apiKey, headers, query, ca: ca.pem, secrets })
   }
   return { access, problems }
@@ -153,9 +154,11 @@ function readCertificates(
 /** Shorter parts of a header are words such as `openai` or `Bearer`, which messages may contain. */
 const SECRET_PART = /[^\s"',;:=(){}[\]]{8,}/g
 
+/** @param models the server's names of its models, which messages need */
 function secretsOf(
-  { base_url, headers, query }: UpstreamSettings,
+  { base_url, headers, query, body }: UpstreamSettings,
   given: Pick<UpstreamAccess, 'apiKey' | 'headers' | 'query'>,
+  models: readonly string[],
 ): readonly string[] {
   const secrets = new Set<string>()
   if (given.apiKey !== null) secrets.add(given.apiKey)
@@ -168,8 +171,16 @@ function secretsOf(
   for (const [name, value] of URL.parse(base_url)?.searchParams ?? []) {
     if (SECRET_NAME.test(name)) secrets.add(value)
   }
+  for (const text of stringsIn(body)) {
+    if (text.length >= 8 && !models.some((model) => model.includes(text))) secrets.add(text)
+  }
   secrets.delete('')
   return [...secrets].sort((a, b) => b.length - a.length)
+}
+
+function stringsIn(value: unknown): readonly string[] {
+  if (typeof value === 'string') return [value]
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(stringsIn) : []
 }
 
 function isSecret(name: string, value: UpstreamSettings['headers'][string] | undefined): boolean {

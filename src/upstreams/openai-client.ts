@@ -12,6 +12,7 @@ import type { SentRoles } from './arrange-messages.ts'
 import { AutomaticRoles, defaultRoles } from './automatic-roles.ts'
 import { Call, type CallEnd, type CallLimits } from './call.ts'
 import { connectionFault } from './connection-fault.ts'
+import { type Mask, maskFor } from './mask.ts'
 import type {
   LearnedRoles,
   ModelServer,
@@ -22,8 +23,6 @@ import type {
 } from './model-server.ts'
 import {
   type LargeCompletion,
-  type Mask,
-  maskFor,
   maskReply,
   readCompletion,
   readFailure,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { MAX_UPSTREAM_MESSAGE_LENGTH, maskFor, readCompletion, readFailure } from './read-completion.ts'
+import { MAX_UPSTREAM_MESSAGE_LENGTH, maskFor } from './mask.ts'
+import { maskReply, readCompletion, readFailure, readLargeCompletion } from './read-completion.ts'
 
 const KEY = 'k/ey+with="odd\\signs'
 const mask = maskFor([KEY])
@@ -94,6 +95,17 @@ describe('a chat completion', () => {
   })
 })
 
+it('a large completion is masked on the thread that knows the secrets: errors with their codes, never answers', () => {
+  const readLarge = (value: unknown) => {
+    const body = Buffer.from(JSON.stringify(value))
+    return maskReply(readLargeCompletion({ status: 200, body }), maskFor(['secret-0123']))
+  }
+  const error = readLarge({ error: { message: 'It was secret-0123.', code: 'secret-0123' } })
+  assert.deepEqual(error.kind === 'error' && [error.message, error.code], ['It was ***.', '***'])
+  const answer = readLarge(choice({ content: 'It was secret-0123.' }))
+  assert.equal(answer.kind === 'answer' && answer.text, 'It was secret-0123.')
+})
+
 describe('the message of an error response', () => {
   const messageOf = (body: string | null, status = 500) => {
     const got = readFailure(status, body, null, mask)
@@ -166,6 +178,9 @@ describe('the message of an error response', () => {
     assert.equal(rejects(400, { error: { message: 'Failed to initialize samplers: std::exception' } }), true)
     assert.equal(rejects(500, { error: { message: 'out of memory' } }), false)
     assert.equal(rejects(503, llama), false)
+    // Also if what tells is masked, because the settings contain it.
+    const masked = readFailure(400, '{"detail":"xgrammar failed"}', null, maskFor(['xgrammar']))
+    assert.ok(masked.kind === 'error' && masked.rejectsJsonMode && masked.message === '*** failed')
   })
 
   it('is one line without control characters', () => {

@@ -4,18 +4,10 @@
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords } from './error-words.ts'
+import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 
-/** The maximum length of an upstream's message: enough to act on. */
-export const MAX_UPSTREAM_MESSAGE_LENGTH = 300
-
-/** Only this much of a message is masked, because it is truncated to far less afterwards. */
-const MASKED_CHARACTERS = 65_536
-
 const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_violation']
-
-/** Makes an upstream's message safe to show: masks the key, joins the lines, truncates. */
-export type Mask = (message: string) => string
 
 /** The compiler checks the names against the wire format; the values can be anything that the server sent. */
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
@@ -120,9 +112,12 @@ export function readLargeCompletion({ status, body }: LargeCompletion): Reply {
   return readCompletion(status, text, (message) => message.slice(0, MASKED_CHARACTERS))
 }
 
-/** The reply with its messages masked. */
+/** The reply with its messages and its code masked. An answer is unchanged. */
 export function maskReply(reply: Reply, mask: Mask): Reply {
-  return reply.kind === 'answer' ? reply : { ...reply, message: mask(reply.message) }
+  if (reply.kind === 'answer') return reply
+  const message = mask(reply.message)
+  if (reply.kind === 'refused' || reply.code === null) return { ...reply, message }
+  return { ...reply, message, code: mask(reply.code) }
 }
 
 /** Reads a response with an error status. `text` is null if its body was too long. */
@@ -147,34 +142,8 @@ export function readFailure(
     code: codeOf(error, mask),
     retryable: isRetryable(status),
     retryAfterMs,
-    rejectsJsonMode: isAboutJsonMode(status, error, message),
+    rejectsJsonMode: isAboutJsonMode(status, error, sent),
   })
-}
-
-/**
- * Masks the messages of a server: they may echo the request, and with it our key.
- * @param secrets the longest first
- */
-export function maskFor(secrets: readonly string[]): Mask {
-  // An escaped secret is still the secret.
-  const spellings = new Set(
-    secrets.flatMap((secret) => [secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]),
-  )
-  return (message) => {
-    let masked = message
-      .slice(0, MASKED_CHARACTERS)
-      .replace(/[\s\p{Cc}]+/gu, ' ')
-      .trim()
-    for (const spelling of spellings) masked = masked.replaceAll(spelling, '***')
-    masked = masked
-      .replace(/\b(bearer|basic)\s+[^\s"',;]+/gi, '$1 ***')
-      .replace(
-        /\b(authorization|(?:x-)?api-key)(["']?\s*[:=]\s*["']?)(?!bearer|basic)[^\s"',;]+/gi,
-        '$1$2***',
-      )
-      .replace(/\bsk-[\w*.-]{4,}/g, '***')
-    return truncate(masked, MAX_UPSTREAM_MESSAGE_LENGTH)
-  }
 }
 
 function readEmbeddedError(
@@ -194,7 +163,7 @@ function readEmbeddedError(
     message,
     code: received === null ? codeOf(error, mask) : String(received),
     retryable: received !== null && isRetryable(received),
-    rejectsJsonMode: received !== null && isAboutJsonMode(received, error, message),
+    rejectsJsonMode: received !== null && isAboutJsonMode(received, error, sent),
   })
 }
 
@@ -220,10 +189,13 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
 const JSON_MODE_WORDS =
   /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object)/i
 
-function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, message: string): boolean {
+/** @param sent the message as it was sent: what is masked in it, such as `xgrammar`, may be what tells */
+function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
   if (status !== 400 && status !== 422 && status !== 500) return false
-  return [error?.param, error?.code, message].some(
-    (words) => typeof words === 'string' && JSON_MODE_WORDS.test(words),
+  // The end of a long message may be an echo of the conversation.
+  const words = sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH)
+  return [error?.param, error?.code, words].some(
+    (text) => typeof text === 'string' && JSON_MODE_WORDS.test(text),
   )
 }
 
@@ -249,11 +221,4 @@ function parse(text: string): unknown {
   } catch {
     return undefined
   }
-}
-
-function truncate(text: string, length: number): string {
-  if (text.length <= length) return text
-  // Never between the halves of a surrogate pair.
-  const end = /[\uD800-\uDBFF]/.test(text.charAt(length - 2)) ? length - 2 : length - 1
-  return `${text.slice(0, end)}…`
 }

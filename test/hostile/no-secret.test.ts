@@ -28,7 +28,7 @@ onEachStore(() => {
     const header = canary('upstreamheader')
     const parameter = canary('upstreamparameter')
     const bodyKey = canary('upstreambody')
-    const upstreamSecrets = [upstreamKey, header, parameter]
+    const upstreamSecrets = [upstreamKey, header, parameter, bodyKey]
     const answers = [
       () => reply.text(canary('answer')),
       () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
@@ -36,6 +36,7 @@ onEachStore(() => {
       // A server that echoes everything that it was sent.
       () => reply.status(400, { body: { detail: `x-gateway: Basic ${header}, /v1/chat?sig=${parameter}` } }),
       () => reply.status(502, { body: `bad config {"inner":"${header}"} in ${parameter}` }),
+      () => reply.status(400, { body: { error: { message: `bad ${bodyKey}`, code: bodyKey } } }),
       () => reply.garbage(),
       () => reply.reset(),
     ]
@@ -134,7 +135,7 @@ onEachStore(() => {
       assert.deepEqual(found, [], `in the ${place}`)
     }
     // Contents are shown to operators who ask for them, but credentials never are.
-    const opens = [...upstreamSecrets, bodyKey, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
+    const opens = [...upstreamSecrets, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
     const everything = [...pages, ...contents, callbacks].map(({ text }) => text).join('\n')
     assert.deepEqual(
       opens.filter((one) => everything.includes(one)),

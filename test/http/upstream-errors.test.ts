@@ -4,7 +4,7 @@ import test from 'node:test'
 import type { Fields } from '../../src/telemetry/log.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { job } from '../parley.ts'
+import { ADMIN_TOKEN, job } from '../parley.ts'
 import { completed, failed } from './expect.ts'
 import { startStage } from './stage.ts'
 
@@ -63,6 +63,51 @@ onEachStore(() => {
       },
     )
     assert.ok(!JSON.stringify(parley.log).includes('CANARY'))
+  })
+
+  test('7 strings of upstreams.NAME.body are masked in what a model server echoes, but not in answers', async (t) => {
+    const [plain, odd, listed] = ['tenant-CANARY1', 'q"uo\\te/ä CANARY2 \u{1F600}', 'listed-CANARY3']
+    const body = { user: plain, extra: { config: odd, all: [listed, `${listed}-longer`] }, seed: 7 }
+    const { parley, models } = await startStage(t, { settings: { upstreams: { openai: { body } } } })
+    const key = await parley.key()
+    const ascii = (text: string) =>
+      text.replace(/[^\0-\x7f]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    const ways: readonly ((sent: string) => unknown)[] = [
+      (sent) => ({ error: { message: `Invalid request: ${sent}`, code: plain } }),
+      (sent) => sent.replace('{', 'Invalid request: {'),
+      (sent) => `Invalid request: ${ascii(JSON.stringify(sent))}`,
+      (sent) => ({ detail: [{ loc: ['body'], msg: ascii(JSON.stringify(ascii(sent))) }] }),
+      (sent) => `Invalid request: ${sent.replaceAll('/', '\\/')}`,
+      (sent) => ({ error: `Invalid request: ${encodeURIComponent(sent)}` }),
+      (sent) => ({ error: `Invalid request: ${sent.slice(0, sent.indexOf('CANARY1') + 3)}` }),
+    ]
+    const asAdmin = { authorization: `Bearer ${ADMIN_TOKEN}` }
+    for (const way of ways) {
+      const said: string[] = []
+      models.script = (request) => {
+        const echo = way(request.text)
+        said.push(JSON.stringify(echo))
+        return reply.status(400, { body: echo })
+      }
+      const created = await parley.post(MESSAGES, says('a'), key)
+      const error = failed(created)
+      const id = created.body.data.job_id
+      const places = [
+        created.text,
+        (await parley.get(`${MESSAGES}/${id}`, key)).text,
+        (await parley.get(`/admin/api/jobs/${id}`, undefined, asAdmin)).text,
+        (await parley.get(`/admin/api/jobs/${id}/content`, undefined, asAdmin)).text,
+        JSON.stringify(parley.log),
+      ]
+      assert.equal(error.upstream_status, 400)
+      assert.match(String(error.upstream_message), /\*\*\*/)
+      assert.match(String(said), /CAN/)
+      for (const place of places) assert.doesNotMatch(place, /CAN|tenant|listed|q.{1,12}uo/)
+    }
+    models.script = (request) => reply.text(`You sent ${request.text}`)
+    const answer = completed(await parley.post(MESSAGES, says('b'), key))
+    assert.equal(answer, `You sent ${models.completions().at(-1)?.text}`)
+    for (const secret of [plain, listed]) assert.ok(answer.includes(secret))
   })
 
   test('2.2 content in parts is read, without what the model thought', async (t) => {

@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { generatePlan } from './generate.ts'
-import { describeAction, type Plan } from './plan.ts'
+import { STORES_AGREE, type Violation } from './ledger.ts'
+import { describeAction, type Plan, type StoredPlan } from './plan.ts'
 import type { RealStores } from './real-stores.ts'
 import { shrink } from './shrink.ts'
 import { type Result, simulate } from './simulate.ts'
@@ -21,8 +22,8 @@ const { values } = parseArgs({
     minutes: { type: 'string' },
     /** Stops at the first failure. */
     'until-failure': { type: 'boolean', default: false },
-    /** A real store that also runs every call: `sqlite` or `postgres`. */
-    store: { type: 'string', default: 'memory' },
+    /** A real store that also runs every call: `sqlite` or `postgres`. Default: that of the plan, or none. */
+    store: { type: 'string' },
     /** Reports failures without shrinking them, which is faster. */
     'no-shrink': { type: 'boolean', default: false },
   },
@@ -35,15 +36,26 @@ function printFailures({ violations }: Result): void {
   for (const { rule, what, atMs } of violations) print(`${seconds(atMs)}  BROKEN: ${rule}\n    ${what}`)
 }
 
-async function realStores(): Promise<RealStores | null> {
-  if (values.store === 'memory') return null
-  const { sqliteStores, postgresStores } = await import('./real-stores.ts')
-  if (values.store === 'sqlite') return sqliteStores()
-  if (values.store === 'postgres') return postgresStores()
-  throw new Error(`--store is ${values.store}: it must be memory, sqlite or postgres`)
+function readPlan(): StoredPlan | null {
+  if (values.plan !== undefined) return JSON.parse(readFileSync(values.plan, 'utf8')) as StoredPlan
+  return values.seed === undefined ? null : generatePlan(Number(values.seed))
 }
 
-const stores = await realStores()
+async function realStores(store: string): Promise<RealStores | null> {
+  if (store === 'memory') return null
+  const { sqliteStores, postgresStores } = await import('./real-stores.ts')
+  if (store === 'sqlite') return sqliteStores()
+  if (store === 'postgres') return postgresStores()
+  throw new Error(`--store is ${store}: it must be memory, sqlite or postgres`)
+}
+
+const one = readPlan()
+const stores = await realStores(values.store ?? one?.store ?? 'memory')
+
+/** What a smaller history must break, too: the same rule, and for a rule about all calls of the store, with the same call. */
+function kindOf({ rule, what }: Violation): string {
+  return rule === STORES_AGREE ? `${rule}: ${what.split(' ', 1)}` : rule
+}
 
 async function runWithSteps(plan: Plan): Promise<Result> {
   const result = await simulate(plan, {
@@ -60,10 +72,10 @@ async function reportFailure(plan: Plan, result: Result): Promise<void> {
   print(`\nSeed ${plan.seed} breaks:`)
   printFailures(result)
   if (values['no-shrink']) return
-  const rule = result.violations[0]?.rule
+  const [first] = result.violations.map(kindOf)
   const smallest = await shrink(plan, async (smaller) => {
     const { violations } = await simulate(smaller, { stores })
-    return violations.some((violation) => violation.rule === rule)
+    return violations.some((violation) => kindOf(violation) === first)
   })
   print(
     `\nThe smallest history that breaks it has ${smallest.actions.length} of ${plan.actions.length} actions:`,
@@ -102,11 +114,6 @@ async function runMany(): Promise<boolean> {
   return sums.failed === 0
 }
 
-const onePlan = () => {
-  if (values.plan !== undefined) return JSON.parse(readFileSync(values.plan, 'utf8')) as Plan
-  return values.seed === undefined ? null : generatePlan(Number(values.seed))
-}
-const one = onePlan()
 if (one === null) process.exitCode = (await runMany()) ? 0 : 1
 else {
   const result = await runWithSteps(one)

@@ -188,6 +188,14 @@ export interface Plan {
   readonly actions: readonly Action[]
 }
 
+/** A plan in `found/`: the history of a bug. */
+export interface StoredPlan extends Plan {
+  /** The real store that also runs it; without one, it runs on the reference store alone. */
+  readonly store?: 'sqlite' | 'postgres'
+  /** Marks a bug that nobody has fixed yet: the first rule that its history breaks, and how the violation begins. */
+  readonly unfixed?: { readonly rule: string; readonly what: string }
+}
+
 export const UPSTREAMS = ['alpha', 'beta'] as const
 /** The upstreams to try, by public name. */
 export const MODELS: Readonly<Record<string, readonly string[]>> = {

@@ -2,7 +2,8 @@
  * Interprets the free responses of a model server that `parley check` uses: to `GET /models`, and to a completion request
  * that is invalid on purpose. Nothing in them is trusted. Pure.
  */
-import { type Mask, readFailure } from '../../upstreams/read-completion.ts'
+import type { Mask } from '../../upstreams/mask.ts'
+import { readFailure } from '../../upstreams/read-completion.ts'
 import type { Response } from './probe.ts'
 
 /** The body of a completion request that is invalid on purpose. Its messages are not an array, so nothing can be billed. */

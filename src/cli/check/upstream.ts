@@ -5,7 +5,7 @@
  */
 import type { UpstreamSettings } from '../../config/settings.ts'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
-import { type Mask, maskFor } from '../../upstreams/read-completion.ts'
+import { type Mask, maskFor } from '../../upstreams/mask.ts'
 import { endpointUrl } from '../../upstreams/request-head.ts'
 import type { Finding } from './finding.ts'
 import { type Probed, type ProbeOptions, probe, type Response } from './probe.ts'

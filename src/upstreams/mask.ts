@@ -1,0 +1,164 @@
+/**
+ * Masks the messages of model servers: they may echo the request, and with it the key and what the settings add to it. A
+ * secret is found in every usual spelling (JSON inside JSON, a URL), and where it overlaps another one. Pure.
+ */
+
+/** Makes an upstream's message safe to show: masks secrets, joins the lines, truncates. */
+export type Mask = (message: string) => string
+
+/** The maximum length of an upstream's message: enough to act on. */
+export const MAX_UPSTREAM_MESSAGE_LENGTH = 300
+
+/** Only this much of a message is masked, because it is truncated to far less afterwards. */
+export const MASKED_CHARACTERS = 65_536
+
+/** A shorter text, such as `openai`, may be a word that messages need. */
+const LEAST_SECRET = 8
+/** An escaped character is hardly ever longer. */
+const MOST_SPELLED = 12
+
+/**
+ * @param secrets found as they are written; those of LEAST_SECRET characters also in other spellings, and where the server
+ * has cut them
+ */
+export function maskFor(secrets: readonly string[]): Mask {
+  const written = new Set(
+    secrets
+      .filter((secret) => secret.trim() !== '')
+      .flatMap((secret) => [secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]),
+  )
+  const plain = new Set(secrets.map((secret) => plainOf(secret).text.trim()))
+  for (const secret of plain) if (secret.length < LEAST_SECRET) plain.delete(secret)
+  const longest = Math.max(0, ...secrets.map(({ length }) => length))
+  return (message) => {
+    const text = message.slice(0, MASKED_CHARACTERS)
+    const hidden = new Uint8Array(text.length)
+    for (const secret of written) {
+      for (const at of occurrences(text, secret)) hidden.fill(1, at, at + secret.length)
+    }
+    if (plain.size > 0) hidePlain(text, plain, hidden)
+    // What is cut off could be the rest of a secret.
+    if (message.length >= MASKED_CHARACTERS) hidden.fill(1, Math.max(0, text.length - longest * MOST_SPELLED))
+    const masked = withoutHidden(text, hidden)
+      .replace(/[\s\p{Cc}]+/gu, ' ')
+      .trim()
+      .replace(/\b(bearer|basic)\s+[^\s"',;]+/gi, '$1 ***')
+      .replace(
+        /\b(authorization|(?:x-)?api-key)(["']?\s*[:=]\s*["']?)(?!bearer|basic)[^\s"',;]+/gi,
+        '$1$2***',
+      )
+      .replace(/\bsk-[\w*.-]{4,}/g, '***')
+    return truncate(masked, MAX_UPSTREAM_MESSAGE_LENGTH)
+  }
+}
+
+/** What may follow a text that was cut. */
+const ELLIPSIS = ' .…"\'`'
+
+function* occurrences(text: string, part: string): Generator<number> {
+  for (let at = text.indexOf(part); at !== -1; at = text.indexOf(part, at + 1)) yield at
+}
+
+function hidePlain(text: string, secrets: ReadonlySet<string>, hidden: Uint8Array): void {
+  const { text: plain, starts, ends } = plainOf(text)
+  let end = plain.length
+  while (end > 0 && ELLIPSIS.includes(plain.charAt(end - 1))) end -= 1
+  const uncut = plain.slice(0, end)
+  for (const secret of secrets) {
+    for (const at of occurrences(plain, secret)) {
+      hidden.fill(1, starts[at], ends[at + secret.length - 1])
+    }
+    // Servers cut what they echo, and a caller can choose where, by the length of the conversation.
+    for (let length = Math.min(secret.length - 1, end); length >= LEAST_SECRET; length--) {
+      if (!uncut.endsWith(secret.slice(0, length))) continue
+      hidden.fill(1, starts[end - length], ends[end - 1])
+      break
+    }
+  }
+}
+
+function withoutHidden(text: string, hidden: Uint8Array): string {
+  let shown = ''
+  for (let from = 0; from < text.length; ) {
+    const start = hidden.indexOf(1, from)
+    if (start === -1) return shown + text.slice(from)
+    shown += `${text.slice(from, start)}***`
+    const end = hidden.indexOf(0, start)
+    from = end === -1 ? text.length : end
+  }
+  return shown
+}
+
+const BACKSLASH = String.raw`(?:\\|%(?:25)*5[cC])`
+/** Escapes of JSON and of most languages, percent-encoded bytes, and white space; each also escaped repeatedly. */
+const SPELLED = new RegExp(
+  String.raw`${BACKSLASH}+(?:u([\da-fA-F]{4})|x([\da-fA-F]{2})|([bfnrtv]))?|(?:(?!${BACKSLASH})%(?:25)*[\da-fA-F]{2})+|[\s\p{Cc}+]+`,
+  'gu',
+)
+
+interface Plain {
+  readonly text: string
+  /** For each of its characters, the start and the end of what spells it. */
+  readonly starts: Uint32Array
+  readonly ends: Uint32Array
+}
+
+/**
+ * A text whose characters are no longer escaped, so that all spellings of a secret are the same: without backslashes, and
+ * with one space for all white space. It is only compared with others, never shown.
+ */
+function plainOf(spelled: string): Plain {
+  const parts: string[] = []
+  const starts = new Uint32Array(spelled.length)
+  const ends = new Uint32Array(spelled.length)
+  let length = 0
+  let endsWithSpace = false
+  let from = 0
+  const addAsIs = (to: number) => {
+    if (from === to) return
+    parts.push(spelled.slice(from, to))
+    for (let at = from; at < to; at++, length++) {
+      starts[length] = at
+      ends[length] = at + 1
+    }
+    endsWithSpace = false
+  }
+  for (const token of spelled.matchAll(SPELLED)) {
+    addAsIs(token.index)
+    from = token.index + token[0].length
+    let text = unescaped(token)
+    if (endsWithSpace && text.startsWith(' ')) {
+      text = text.slice(1)
+      ends[length - 1] = from
+    }
+    if (text === '') continue
+    parts.push(text)
+    starts.fill(token.index, length, length + text.length)
+    ends.fill(from, length, length + text.length)
+    length += text.length
+    endsWithSpace = text.endsWith(' ')
+  }
+  addAsIs(spelled.length)
+  return { text: parts.join(''), starts, ends }
+}
+
+/** Never longer than the token. */
+function unescaped([token, unicode, byte, space]: RegExpExecArray): string {
+  const code = unicode ?? byte
+  if (code !== undefined) return simplified(String.fromCharCode(Number.parseInt(code, 16)))
+  if (space !== undefined || /^[^\\%]/.test(token)) return ' '
+  // Backslashes decode to nothing.
+  const bytes = token.replaceAll('\\', '').replaceAll(/%(?:25)*(?=[\da-fA-F]{2})/g, '')
+  return simplified(Buffer.from(bytes, 'hex').toString('utf8'))
+}
+
+function simplified(text: string): string {
+  return text.replaceAll('\\', '').replace(/[\s\p{Cc}+]+/gu, ' ')
+}
+
+function truncate(text: string, length: number): string {
+  if (text.length <= length) return text
+  // Never between the halves of a surrogate pair.
+  const end = /[\uD800-\uDBFF]/.test(text.charAt(length - 2)) ? length - 2 : length - 1
+  return `${text.slice(0, end)}…`
+}
