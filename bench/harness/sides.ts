@@ -2,10 +2,12 @@
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
+import { withKeys } from '../load/idempotency-keys.ts'
 import { Child, startScript } from './child.ts'
 import { assertEachSettledOnce, assertThat } from './invariants.ts'
 import type { Worked } from './load-run.ts'
 import { Parley } from './parley.ts'
+import { writtenBytesOf } from './process-figures.ts'
 import { freePort, startRedis } from './redis.ts'
 
 export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq'
@@ -35,9 +37,18 @@ export interface SideOptions {
   readonly width?: number
   /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
+  /** Whether each request has an Idempotency-Key, as those of the published client have. */
+  readonly keyed?: boolean
+  /** The `main.ts` of another clone of Parley; this clone's if absent. */
+  readonly main?: string
 }
 
-export function startSide(name: SideName, options: SideOptions): Promise<Side> {
+export async function startSide(name: SideName, options: SideOptions): Promise<Side> {
+  const side = await start(name, options)
+  return options.keyed === true ? { ...side, target: withKeys(side.target) } : side
+}
+
+function start(name: SideName, options: SideOptions): Promise<Side> {
   switch (name) {
     case 'parley':
       return startParley(options)
@@ -50,18 +61,30 @@ export function startSide(name: SideName, options: SideOptions): Promise<Side> {
   }
 }
 
-async function startParley({ modelPort, bytes, env, maxInputTokens, width = 1 }: SideOptions): Promise<Side> {
-  const options = { ...(env && { env }), ...(maxInputTokens !== undefined && { maxInputTokens }) }
+async function startParley(shape: SideOptions): Promise<Side> {
+  const { modelPort, bytes, env, maxInputTokens, main, width = 1 } = shape
+  const limit = maxInputTokens !== undefined && { maxInputTokens }
+  const options = { ...(env && { env }), ...limit, ...(main !== undefined && { main }) }
   const parley = await Parley.start({ modelPort, threads: width, ...options })
   return {
     target: parley.single(jobBody(bytes)),
-    processes: [parley.child],
+    processes: [onDisk(parley.child)],
     pid: parley.child.pid,
     finish: async ({ answers, jobIds }) => {
       await parley.child.stop()
       assertThat(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
       assertEachSettledOnce(parley.dataFolder.database, jobIds, answers)
       parley.dataFolder.remove()
+    },
+  }
+}
+
+/** A process that writes to the disk itself. */
+function onDisk(child: Child): Worked {
+  return {
+    cpuMs: () => child.cpuMs(),
+    disk: async () => {
+      return { writtenBytes: writtenBytesOf(child.pid), walBytes: Number.NaN, syncs: Number.NaN }
     },
   }
 }

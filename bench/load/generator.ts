@@ -137,7 +137,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
         if (sentMs >= untilMs) return resolve()
         const request = requests[turn++ % requests.length]
         if (request === undefined) return resolve()
-        const correlationId = request.writeCorrelationIds(nextCorrelationId)
+        const correlationId = request.renew(nextCorrelationId)
         connection.send(
           request.bytes,
           ({ status, body }) => {
@@ -146,7 +146,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
             if (failure === null) {
               answers += 1
               jobIds.push(...(body.match(JOB_ID) ?? []))
-              if (sentMs >= measureFromMs && nowMs < untilMs) latencies.push(nowMs - sentMs)
+              if (nowMs >= measureFromMs && nowMs < untilMs) latencies.push(nowMs - sentMs)
             } else if (failures.push(failure) > 20) {
               return resolve()
             }
@@ -187,7 +187,7 @@ async function assertThat({
   const sendOn = (connection: Connection) =>
     new Promise<void>((resolve) => {
       const request = new PreparedRequest(target)
-      const correlationId = request.writeCorrelationIds(nextCorrelationId)
+      const correlationId = request.renew(nextCorrelationId)
       connection.send(
         request.bytes,
         ({ status, body }) => {
