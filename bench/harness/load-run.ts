@@ -13,9 +13,13 @@ export interface Rig {
 
 export interface RigOptions {
   readonly openFiles?: number
+  /** The script that sends the load; `generator.ts` if absent. */
+  readonly generator?: URL
 }
 
-export async function startRig({ openFiles }: RigOptions): Promise<Rig> {
+const GENERATOR = new URL('../load/generator.ts', import.meta.url)
+
+export async function startRig({ openFiles, generator: script = GENERATOR }: RigOptions): Promise<Rig> {
   const shared = { ...(openFiles !== undefined && { openFiles }) }
   const [model, generator] = await Promise.all([
     startScript<{ port: number }>(new URL('../load/mock-model.ts', import.meta.url), {
@@ -23,7 +27,7 @@ export async function startRig({ openFiles }: RigOptions): Promise<Rig> {
       name: 'mock model',
       settings: { delayMs: 0 },
     }),
-    startScript(new URL('../load/generator.ts', import.meta.url), { ...shared, name: 'generator' }),
+    startScript(script, { ...shared, name: 'generator' }),
   ])
   return {
     generator: generator.child,
@@ -40,6 +44,7 @@ export interface Worked {
   cpuMs(): number
   /** What it has done to the disk, if that is known. */
   disk?(): Promise<DiskWork>
+  rssBytes?(): number
 }
 
 /** Since its start. NaN if it is not known. */
@@ -58,6 +63,8 @@ export interface Run {
   readonly processesCpuUs: readonly number[]
   /** Disk work per answer, of the side's processes of which it is known. */
   readonly disk: DiskWork
+  /** Resident memory at the end, of the side's processes of which it is known. */
+  readonly rssBytes: number
   readonly rigCpuUs: number
   /** How busy generator and model were, as a share of one core each. */
   readonly generatorBusy: number
@@ -74,6 +81,7 @@ export async function runLoad(
       side: side.map((process) => process.cpuMs()),
       generator: rig.generator.cpuMs(),
       model: rig.model.cpuMs(),
+      rssBytes: rssBytesOf(side),
     }
     return { ...cpuMs, disk: await diskOf(side) }
   }
@@ -95,10 +103,15 @@ export async function runLoad(
       walBytes: (to.disk.walBytes - from.disk.walBytes) / answers,
       syncs: (to.disk.syncs - from.disk.syncs) / answers,
     },
+    rssBytes: to.rssBytes,
     rigCpuUs: usEach(to.generator + to.model - from.generator - from.model),
     generatorBusy: (to.generator - from.generator) / order.measureMs,
     modelBusy: (to.model - from.model) / order.measureMs,
   }
+}
+
+export function rssBytesOf(side: readonly Worked[]): number {
+  return side.reduce((sum, process) => sum + (process.rssBytes?.() ?? 0), 0)
 }
 
 async function diskOf(side: readonly Worked[]): Promise<DiskWork> {

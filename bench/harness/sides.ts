@@ -10,7 +10,9 @@ import { Parley } from './parley.ts'
 import { writtenBytesOf } from './process-figures.ts'
 import { freePort, startRedis } from './redis.ts'
 
-export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq'
+export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq' | 'combined'
+
+const BULLMQ_CONCURRENCY = 256
 
 /** What it answered: how often, and the job IDs in the answers. */
 export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
@@ -58,6 +60,8 @@ function start(name: SideName, options: SideOptions): Promise<Side> {
       return startPortkey(options)
     case 'bullmq':
       return startBullmq(options)
+    case 'combined':
+      return startCombined(options)
   }
 }
 
@@ -83,6 +87,7 @@ async function startParley(shape: SideOptions): Promise<Side> {
 function onDisk(child: Child): Worked {
   return {
     cpuMs: () => child.cpuMs(),
+    rssBytes: () => child.rssBytes(),
     disk: async () => {
       return { writtenBytes: writtenBytesOf(child.pid), walBytes: Number.NaN, syncs: Number.NaN }
     },
@@ -153,9 +158,28 @@ export async function startGateway(): Promise<{ child: Child; port: number }> {
 }
 
 async function startBullmq({ modelPort, bytes }: SideOptions): Promise<Side> {
+  return startBullmqShell({ modelPort, concurrency: BULLMQ_CONCURRENCY }, jobBody(bytes))
+}
+
+/** BullMQ calls the model through Portkey's gateway. */
+async function startCombined({ modelPort, bytes, connections }: SideOptions): Promise<Side> {
+  const gateway = await startGateway()
+  const settings = { modelPort, gatewayPort: gateway.port, concurrency: connections }
+  const side = await startBullmqShell(settings, chatBody(bytes))
+  return {
+    ...side,
+    processes: [...side.processes, gateway.child],
+    finish: async (answered) => {
+      await side.finish(answered)
+      await gateway.child.stop()
+    },
+  }
+}
+
+async function startBullmqShell(shell: object, body: string): Promise<Side> {
   const redis = await startRedis()
   const script = new URL('../peers/bullmq-shell.ts', import.meta.url)
-  const settings = { modelPort, redisPort: redis.port }
+  const settings = { ...shell, redisPort: redis.port }
   const { child, ready } = await startScript<{ port: number }>(script, {
     name: 'BullMQ shell',
     settings,
@@ -166,12 +190,14 @@ async function startBullmq({ modelPort, bytes }: SideOptions): Promise<Side> {
       host: '127.0.0.1',
       path: '/messages',
       headers: { 'content-type': 'application/json' },
-      body: jobBody(bytes),
+      body,
       expect: { status: 200, text: '"status":"completed"', correlationId: true },
     },
-    processes: [child, redis.child],
+    processes: [child, onDisk(redis.child)],
     pid: child.pid,
-    finish: async () => {
+    finish: async ({ answers }) => {
+      const { count } = await child.ask<{ count: number }>({ kind: 'completed?' }, 'completed')
+      assertThat(count === answers, `${answers} answers were given, and ${count} jobs are completed`)
       await child.stop()
       await redis.stop()
     },

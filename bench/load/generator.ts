@@ -15,6 +15,8 @@ export interface Target extends RequestShape {
   readonly port: number
   /** Requested in turn, instead of `path`; only without correlation IDs. */
   readonly paths?: readonly string[]
+  /** For `callers.ts`: how every fourth caller creates its jobs, whose answers it then waits for. */
+  readonly batch?: Target
   readonly expect: {
     readonly status: number
     readonly text: string
@@ -48,6 +50,8 @@ export interface RunResult {
   readonly answers: number
   readonly jobIds: readonly string[]
   readonly failures: readonly string[]
+  /** For `callers.ts`: requests that were sent again, as the client does after 429 and 503. */
+  readonly retries?: number
 }
 
 /** Called when the measured time starts and when it ends, so that the benchmark can read CPU times. */

@@ -1,6 +1,7 @@
 /** A prepared HTTP request into which correlation IDs and keys are written: the cheapest way to send unique content. */
 import { CORRELATION_ID_BYTES } from './correlation-id.ts'
 import { KEY_PLACEHOLDER, writeNewKey } from './idempotency-keys.ts'
+import { PROMPT_PLACEHOLDER, type Prompts } from './prompts.ts'
 
 export interface RequestShape {
   readonly host: string
@@ -20,6 +21,7 @@ export class PreparedRequest {
   readonly bytes: Buffer
   readonly #places: readonly number[]
   readonly #keyPlaces: readonly number[]
+  readonly #promptPlaces: readonly number[]
 
   constructor({ host, method = 'POST', path, headers, body }: RequestShape) {
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
@@ -27,6 +29,12 @@ export class PreparedRequest {
     this.bytes = Buffer.from(head + body)
     this.#places = placesIn(this.bytes, CORRELATION_ID_PLACEHOLDER)
     this.#keyPlaces = placesIn(this.bytes.subarray(0, Buffer.byteLength(head)), KEY_PLACEHOLDER)
+    this.#promptPlaces = placesIn(this.bytes, PROMPT_PLACEHOLDER)
+  }
+
+  /** Writes a new prompt over every placeholder for one. */
+  writePrompts(prompts: Prompts): void {
+    for (const place of this.#promptPlaces) prompts.write(this.bytes, place)
   }
 
   /** Writes a new key, if it has one, and a new correlation ID over every placeholder. Returns the last correlation ID. */
