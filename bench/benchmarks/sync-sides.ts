@@ -11,7 +11,14 @@ export interface Condition {
   readonly peers: boolean
 }
 
-export type SyncSide = 'parley' | 'parley threads' | 'bare' | 'bare processes' | 'portkey' | 'bullmq'
+export type SyncSide =
+  | 'parley'
+  | 'parley without key'
+  | 'parley threads'
+  | 'bare'
+  | 'bare processes'
+  | 'portkey'
+  | 'bullmq'
 
 /** As many as there are cores; generator and model need some of their time as well, on every side. */
 export const CORES = availableParallelism()
@@ -27,6 +34,7 @@ export interface SyncSideShape {
 export const SIDES: Readonly<Record<SyncSide, SyncSideShape>> = {
   parley: { title: 'Parley', kind: 'parley', peer: false, width: 1 },
   'parley threads': { title: `Parley, ${CORES} threads`, kind: 'parley', peer: false, width: CORES },
+  'parley without key': { title: 'Parley without keys', kind: 'parley', peer: false, width: 1 },
   bare: { title: 'bare proxy, not durable', kind: 'bare', peer: false, width: 1 },
   'bare processes': { title: `bare proxy, ${CORES} processes`, kind: 'bare', peer: false, width: CORES },
   portkey: { title: 'Portkey, not durable', kind: 'portkey', peer: true, width: 1 },
@@ -51,6 +59,8 @@ export interface Comparison {
 
 const PAIRS: readonly (readonly [ours: SyncSide, theirs: SyncSide])[] = [
   ['parley', 'bare'],
+  ['parley', 'parley without key'],
+  ['parley without key', 'bare'],
   ['parley threads', 'bare processes'],
   ['parley threads', 'bare'],
   ['parley', 'portkey'],
@@ -74,24 +84,19 @@ export function comparisonsOf({ condition, runs }: Measured): Comparison[] {
       rate: over(({ result }) => result.perSecond),
       cpu: over(({ sideCpuUs }) => sideCpuUs),
       p99: over(({ result }) => result.latencies.p99),
-      ...targetsOf(condition, theirs),
+      ...targetsOf(condition, ours, theirs),
     }
   })
 }
 
-function targetsOf({ delayMs, connections }: Condition, theirs: SyncSide) {
+function targetsOf({ delayMs, connections }: Condition, ours: SyncSide, theirs: SyncSide) {
   const none = { rateTarget: null, cpuTarget: null }
-  if (delayMs !== 0) return none
-  if (connections === 1) return { rateTarget: 0.4, cpuTarget: null }
+  if (delayMs !== 0 || connections === 1 || ours !== 'parley') return none
   switch (theirs) {
-    case 'bare':
-      return { rateTarget: null, cpuTarget: 2.2 }
-    case 'bare processes':
-      return { rateTarget: CORES < 4 ? 0.55 : 0.8, cpuTarget: 2.2 }
     case 'portkey':
-      return { rateTarget: 5, cpuTarget: null }
+      return { rateTarget: 4, cpuTarget: null }
     case 'bullmq':
-      return { rateTarget: 6, cpuTarget: null }
+      return { rateTarget: 5, cpuTarget: null }
     default:
       return none
   }

@@ -39,6 +39,8 @@ export interface SideOptions {
   readonly width?: number
   /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
+  /** Jobs and calls of Parley at once; its defaults if absent. */
+  readonly concurrency?: number
   /** Whether each request has an Idempotency-Key, as those of the published client have. */
   readonly keyed?: boolean
   /** The `main.ts` of another clone of Parley; this clone's if absent. */
@@ -66,9 +68,13 @@ function start(name: SideName, options: SideOptions): Promise<Side> {
 }
 
 async function startParley(shape: SideOptions): Promise<Side> {
-  const { modelPort, bytes, env, maxInputTokens, main, width = 1 } = shape
-  const limit = maxInputTokens !== undefined && { maxInputTokens }
-  const options = { ...(env && { env }), ...limit, ...(main !== undefined && { main }) }
+  const { modelPort, bytes, env, maxInputTokens, concurrency, main, width = 1 } = shape
+  const options = {
+    ...(env && { env }),
+    ...(maxInputTokens !== undefined && { maxInputTokens }),
+    ...(concurrency !== undefined && { concurrency }),
+    ...(main !== undefined && { main }),
+  }
   const parley = await Parley.start({ modelPort, threads: width, ...options })
   return {
     target: parley.single(jobBody(bytes)),
