@@ -1,32 +1,41 @@
 /**
- * Compares the CPU time per job of this clone with that of another one, such as an earlier commit with its packages
- * installed: both servers run, and do the same work in turns. A ratio above 1 means that this clone needs more.
+ * Compares this clone with another one, such as an earlier commit with its packages installed: both servers run, and do the
+ * same work in turns. A ratio of CPU times above 1 means that this clone needs more.
  *
- *     node bench/compare.ts OTHER_CLONE [--rounds 12] [--seconds 3] [--warm-up 9] [--only sync,drain,callbacks]
+ *     node bench/compare.ts OTHER_CLONE [--rounds 12] [--seconds 3] [--warm-up 9] [--only sync-key,drain]
+ *                           [--bytes 1024] [--connections 64] [--delay 0]
+ *
+ * `sync` and `sync-key` are single creates on SQLite, without and with the keys of the published client; `sync-postgres` and
+ * `sync-key-postgres` the same on Postgres; the options of the second line are theirs. `drain` and `callbacks` are batches on
+ * SQLite.
  */
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { runLoad, startRig } from './harness/load-run.ts'
+import { type BatchName, CompareBatches } from './harness/compare-batches.ts'
+import { LiveSides } from './harness/live-sides.ts'
+import { type Run, startRig } from './harness/load-run.ts'
 import { printLine } from './harness/output.ts'
-import { Parley } from './harness/parley.ts'
-import { startReceivers } from './harness/receivers.ts'
+import { startPostgresSide } from './harness/postgres-sides.ts'
 import { interleaved, ratios, spreadOf } from './harness/rounds.ts'
+import { startSide } from './harness/sides.ts'
 import { figure, spread, table } from './harness/table.ts'
-import { waitForCount } from './harness/wait-for-count.ts'
-import { batchBody, jobBody } from './load/bodies.ts'
-import type { Target } from './load/generator.ts'
-import { HOSTS, urlOf } from './load/receiver-hosts.ts'
 
 type Side = 'this' | 'other'
-type Name = 'sync' | 'drain' | 'callbacks'
 
 const SIDES: readonly Side[] = ['this', 'other']
-const BYTES = 1024
+/** Single creates. */
+const SINGLE = {
+  sync: { postgres: false, keyed: false },
+  'sync-key': { postgres: false, keyed: true },
+  'sync-postgres': { postgres: true, keyed: false },
+  'sync-key-postgres': { postgres: true, keyed: true },
+} as const
+type SingleName = keyof typeof SINGLE
+const BATCHES: readonly BatchName[] = ['drain', 'callbacks']
+const NAMES = [...Object.keys(SINGLE), ...BATCHES]
 const CONNECTIONS = 64
-const BATCH_CONNECTIONS = 8
-const JOBS_EACH = 30
-const RECEIVER_DELAY_MS = 5
-const SETTLED_WITHIN_MS = 120_000
+/** Before each measured time: until the connections are open and the load is steady. */
+const SETTLE_MS = 200
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -34,91 +43,87 @@ const { values, positionals } = parseArgs({
     rounds: { type: 'string', default: '12' },
     seconds: { type: 'string', default: '3' },
     'warm-up': { type: 'string', default: '9' },
-    only: { type: 'string', default: 'sync,drain,callbacks' },
+    only: { type: 'string', default: NAMES.join() },
+    bytes: { type: 'string', default: '1024' },
+    connections: { type: 'string', default: String(CONNECTIONS) },
+    delay: { type: 'string', default: '0' },
   },
 })
 const [otherClone] = positionals
 if (otherClone === undefined) throw new Error('Pass the folder of the clone to compare with.')
+const otherMain = resolve(otherClone, 'src/main.ts')
+const names = values.only.split(',')
+const unknown = names.filter((name) => !NAMES.includes(name))
+if (unknown.length > 0) throw new Error(`There is no case ${unknown.join()}; there are ${NAMES.join()}.`)
+const rounds = Number(values.rounds)
+const measureMs = Number(values.seconds) * 1000
+const warmUpMs = Number(values['warm-up']) * 1000
+const bytes = Number(values.bytes)
+const connections = Number(values.connections)
 
 const rig = await startRig({})
-const receivers = await startReceivers(RECEIVER_DELAY_MS)
-const sides = new Map<Side, Parley>()
-for (const side of SIDES) sides.set(side, await start(side))
+await rig.model.ask({ kind: 'delay', ms: Number(values.delay) }, 'delayed')
 
-function start(side: Side): Promise<Parley> {
-  return Parley.start({
-    modelPort: rig.modelPort,
-    callbacks: { allow_networks: ['127.0.0.0/8'] },
-    ...(side === 'other' && { main: resolve(otherClone ?? '', 'src/main.ts') }),
-  })
-}
+const FIGURES = {
+  'a second': ({ result }: Run) => result.perSecond,
+  'p99 ms': ({ result }: Run) => result.latencies.p99,
+  'node us': ({ processesCpuUs: [node = Number.NaN] }: Run) => node,
+  'Postgres us': ({ processesCpuUs: [, postgres = Number.NaN] }: Run) => postgres,
+  'CPU us': ({ sideCpuUs }: Run) => sideCpuUs,
+  'WAL bytes': ({ disk }: Run) => disk.walBytes,
+  'written bytes': ({ disk }: Run) => disk.writtenBytes,
+  syncs: ({ disk }: Run) => disk.syncs,
+} as const
 
-/** Batches in which each job has a callback; the callbacks go to the hosts in turn. */
-function callbackBatch(): string {
-  const form = jobBody(BYTES).slice(0, -1)
-  const job = (_: unknown, index: number) => {
-    const callback = { callback_url: urlOf(index % HOSTS, receivers.port) }
-    return `${form},"callback":${JSON.stringify(callback)}}`
+/** Checks at the end that each accepted job was settled once, and returns the rows of a table. */
+async function compareSingle(name: SingleName): Promise<string[][]> {
+  const { postgres, keyed } = SINGLE[name]
+  const start = (side: Side) => {
+    const clone = side === 'other' && { main: otherMain }
+    const shape = { modelPort: rig.modelPort, bytes, keyed, ...clone }
+    return postgres ? startPostgresSide('parley', shape) : startSide('parley', { ...shape, connections })
   }
-  return `[${Array.from({ length: JOBS_EACH }, job).join(',')}]`
-}
-
-/** CPU time of a single create in microseconds, over all threads of the server. */
-async function sync(parley: Parley, measureMs: number): Promise<number> {
-  const target = parley.single(jobBody(BYTES))
-  const order = { kind: 'run', target, connections: CONNECTIONS, warmUpMs: 200, measureMs } as const
-  return (await runLoad(rig, order, [parley.child])).sideCpuUs
-}
-
-/** The same per job of a batch, from its create until all jobs are settled, or their callbacks delivered. */
-async function batches(
-  parley: Parley,
-  target: Target,
-  measureMs: number,
-  counted: { metric: string; label: string },
-): Promise<number> {
-  const ended = () => parley.sumOf(counted.metric, counted.label)
-  const [before, fromMs] = [await ended(), parley.child.cpuMs()]
-  const order = { kind: 'run', target, connections: BATCH_CONNECTIONS, warmUpMs: 0, measureMs } as const
-  const { result } = await runLoad(rig, order, [parley.child])
-  const jobs = result.answers * JOBS_EACH
-  await waitForCount(ended, before + jobs, SETTLED_WITHIN_MS, parley.child, 'jobs ended')
-  return ((parley.child.cpuMs() - fromMs) * 1000) / jobs
-}
-
-const MEASURES: Readonly<Record<Name, (parley: Parley, ms: number) => Promise<number>>> = {
-  sync,
-  drain: (parley, ms) =>
-    batches(parley, parley.batch(batchBody(JOBS_EACH, BYTES)), ms, {
-      metric: 'parley_jobs_total',
-      label: 'outcome="completed"',
-    }),
-  callbacks: (parley, ms) =>
-    batches(parley, parley.batch(callbackBatch()), ms, {
-      metric: 'parley_callbacks_total',
-      label: 'outcome="delivered"',
-    }),
-}
-
-const isName = (name: string): name is Name => name in MEASURES
-const rows: string[][] = []
-for (const name of values.only.split(',').filter(isName)) {
-  const measure = async (side: Side, seconds: number) => {
-    const parley = sides.get(side)
-    return parley ? MEASURES[name](parley, seconds * 1000) : Number.NaN
-  }
-  for (const side of SIDES) await measure(side, Number(values['warm-up']))
-  const measured = await interleaved(SIDES, Number(values.rounds), (side) =>
-    measure(side, Number(values.seconds)),
+  const warmUp = { connections, warmUpMs: 0, measureMs: warmUpMs }
+  const live = await LiveSides.start(rig, SIDES, start, warmUp)
+  const runs = await interleaved(SIDES, rounds, (side) =>
+    live.run(side, { connections, warmUpMs: SETTLE_MS, measureMs }),
   )
+  await live.finish()
+  const rows = SIDES.map((side) => {
+    const middle = (of: (run: Run) => number) => figure(spreadOf((runs.get(side) ?? []).map(of)).median)
+    return [`${name}, ${side}`, ...Object.values(FIGURES).map(middle)]
+  })
+  const [ours = [], theirs = []] = SIDES.map((side) => runs.get(side))
+  const over = (of: (run: Run) => number) => spread(ratios(ours, theirs, of))
+  printLine(
+    `${name}, this / other: rate ${over(FIGURES['a second'])}, CPU ${over(FIGURES['CPU us'])}, nodes ${over(FIGURES['node us'])}${postgres ? `, Postgres ${over(FIGURES['Postgres us'])}, WAL ${over(FIGURES['WAL bytes'])}` : ''}`,
+  )
+  return rows
+}
+
+async function compareBatches(name: BatchName, batches: CompareBatches<Side>): Promise<string[]> {
+  const measure = (side: Side, ms: number) => batches.cpuUs(side, name, ms)
+  for (const side of SIDES) await measure(side, warmUpMs)
+  const measured = await interleaved(SIDES, rounds, (side) => measure(side, measureMs))
   const [ours = [], theirs = []] = SIDES.map((side) => measured.get(side))
   const us = (of: readonly number[]) => figure(spreadOf(of).median)
-  rows.push([name, us(ours), us(theirs), spread(ratios(ours, theirs, (each) => each))])
-  printLine(rows.at(-1)?.join('  ') ?? '')
+  const row = [name, us(ours), us(theirs), spread(ratios(ours, theirs, (each) => each))]
+  printLine(row.join('  '))
+  return row
 }
-printLine(`\n${table(['CPU time of a job', 'this (us)', 'other (us)', 'this / other'], rows)}`)
-for (const { child, dataFolder } of sides.values()) {
-  await child.stop()
-  dataFolder.remove()
+
+const isSingle = (name: string): name is SingleName => name in SINGLE
+const single: string[][] = []
+for (const name of names.filter(isSingle)) single.push(...(await compareSingle(name)))
+if (single.length > 0) printLine(`\n${table(['a job', ...Object.keys(FIGURES)], single)}\n`)
+
+const ofBatches = BATCHES.filter((name) => names.includes(name))
+if (ofBatches.length > 0) {
+  const mains = new Map<Side, string | null>(SIDES.map((side) => [side, side === 'other' ? otherMain : null]))
+  const batches = await CompareBatches.start(rig, mains)
+  const rows: string[][] = []
+  for (const name of ofBatches) rows.push(await compareBatches(name, batches))
+  printLine(`\n${table(['CPU time of a job', 'this (us)', 'other (us)', 'this / other'], rows)}`)
+  await batches.stop()
 }
-await Promise.all([rig.stop(), receivers.child.stop()])
+await rig.stop()

@@ -1,6 +1,7 @@
 /**
  * `npm run bench [-- NAME …]`: runs all benchmarks or the named ones, prints their tables, and writes `results.json` and
- * a picture of each. First kills a server in mid-run, on either store: nothing that it promised may be lost.
+ * a picture of each. First kills a server in mid-run, on either store: nothing that it promised may be lost (`--no-kills`
+ * leaves that out).
  */
 import { parseArgs } from 'node:util'
 import { DEFAULTS } from '../src/config/settings.ts'
@@ -16,6 +17,7 @@ import { isolation } from './benchmarks/isolation.ts'
 import { losesNothing } from './benchmarks/kill.ts'
 import { nodes } from './benchmarks/nodes.ts'
 import { read } from './benchmarks/read.ts'
+import { real } from './benchmarks/real.ts'
 import { size } from './benchmarks/size.ts'
 import { start } from './benchmarks/start.ts'
 import { sync } from './benchmarks/sync.ts'
@@ -27,6 +29,7 @@ import { figure } from './harness/table.ts'
 
 /** Those that no target depends on come last. */
 const BENCHMARKS = [
+  real,
   sync,
   ingest,
   drainBacklog,
@@ -51,6 +54,7 @@ const ROUNDS = 5
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
+  allowNegative: true,
   options: {
     rounds: { type: 'string' },
     seconds: { type: 'string', default: '3' },
@@ -60,6 +64,11 @@ const { values, positionals } = parseArgs({
     concurrency: { type: 'string', default: String(DEFAULTS.callbacks.concurrency) },
     full: { type: 'boolean', default: false },
     against: { type: 'string' },
+    stores: { type: 'string', default: 'sqlite,postgres' },
+    delays: { type: 'string', default: '200,1000' },
+    callers: { type: 'string', default: '512,2000' },
+    sides: { type: 'string' },
+    kills: { type: 'boolean', default: true },
     help: { type: 'boolean', short: 'h', default: false },
   },
 })
@@ -69,7 +78,9 @@ async function main(): Promise<void> {
   if (values.help || unknown.length > 0) {
     if (unknown.length > 0) printLine(`There is no benchmark ${unknown.join(', ')}.`)
     printLine('npm run bench [-- NAME …] [--rounds 5] [--seconds 3] [--jobs 100000] [--waiting 1000000]')
-    printLine('              [--callbacks 20000] [--concurrency 512] [--full] [--against CLONE]')
+    printLine('              [--callbacks 20000] [--concurrency 512] [--full] [--against CLONE] [--no-kills]')
+    printLine('real: [--stores sqlite,postgres] [--delays 200,1000] [--callers 512,2000]')
+    printLine('      [--sides this,other,bare,combined]')
     for (const { name, about } of BENCHMARKS) printLine(`  ${name.padEnd(18)} ${about}`)
     process.exitCode = values.help ? 0 : 2
     return
@@ -82,10 +93,16 @@ async function main(): Promise<void> {
     concurrency: Number(values.concurrency),
     full: values.full,
     against: values.against ?? null,
+    cells: {
+      stores: values.stores.split(','),
+      delaysMs: values.delays.split(',').map(Number),
+      callers: values.callers.split(',').map(Number),
+      sides: values.sides?.split(',') ?? null,
+    },
   }
   const { cores, cpu, node, system } = machine()
   printLine(`${cores} cores (${cpu}), ${system}, Node ${node}; rounds of ${options.seconds} s`)
-  for (const store of ['sqlite', 'postgres'] as const) printLine(await losesNothing(store))
+  if (values.kills) for (const store of ['sqlite', 'postgres'] as const) printLine(await losesNothing(store))
   const failed: string[] = []
   for (const benchmark of BENCHMARKS) {
     if (positionals.length > 0 && !positionals.includes(benchmark.name)) continue

@@ -47,6 +47,7 @@ export async function steady(receivers: Receivers, rig: Rig, options: SteadyOpti
   const [fromMs, parleyFromMs, receiversFromMs] = read()
   const jobIds = await sendSteadily({
     port: parley.port,
+    keyed: true,
     headers: parley.headers,
     receiversPort: receivers.port,
     bytes,

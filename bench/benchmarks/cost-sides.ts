@@ -8,7 +8,7 @@ import { assertThat } from '../harness/invariants.ts'
 import { startRedis } from '../harness/redis.ts'
 import { startGateway } from '../harness/sides.ts'
 
-export type CostSideName = 'parley' | 'composed'
+export type CostSideName = 'parley' | 'parley without keys' | 'composed'
 
 export interface CostSide {
   readonly port: number
@@ -27,7 +27,7 @@ export interface CostSideOptions {
 }
 
 export function startCostSide(name: CostSideName, options: CostSideOptions): Promise<CostSide> {
-  return name === 'parley' ? startParley(options) : startComposed(options)
+  return name === 'composed' ? startComposed(options) : startParley(options)
 }
 
 async function startParley({ modelPort, concurrency }: CostSideOptions): Promise<CostSide> {

@@ -1,30 +1,25 @@
 /**
  * What a job costs on a lightly loaded server: a steady 500 jobs per second, a model that takes a second, and a callback for
- * each job. Also what an idle server costs. With `--against FOLDER`, also single creates at that rate, compared with another
- * clone.
+ * each job, created in batches with the keys of the published client. Also single creates at that rate, and what an idle server
+ * costs.
  */
-import { join } from 'node:path'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { countSyncs } from '../harness/count-syncs.ts'
-import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
-import { LiveSides } from '../harness/live-sides.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
-import { Parley } from '../harness/parley.ts'
 import { bullmqMissing, portkeyMissing } from '../harness/peers.ts'
 import { writePicture } from '../harness/picture.ts'
 import { writtenBytesOf } from '../harness/process-figures.ts'
 import { type Receivers, startReceivers } from '../harness/receivers.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
 import { interleaved, ratios, type Spread, spreadOf } from '../harness/rounds.ts'
-import type { Side } from '../harness/sides.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'
 import { sendSteadily } from '../load/batch-sender.ts'
-import { jobBody } from '../load/bodies.ts'
 import { monotonicMs } from '../load/monotonic.ts'
+import { CREATE_OVER_BARE, type CreateCosts, compareCreates, reportCreates } from './cost-creates.ts'
 import { type CostSideName, startCostSide } from './cost-sides.ts'
-import { IDLE_AFTER_MS, type Idle, idleServers } from './idle.ts'
+import { IDLE_AFTER_MS, type Idle, idleServers, STORES } from './idle.ts'
 
 const PER_SECOND = 500
 const BATCHES_PER_SECOND = 50
@@ -34,12 +29,9 @@ const CONCURRENCY = 1024
 const RECEIVER_DELAY_MS = 50
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
-/** Until the connections are open and the load is steady. */
-const SETTLE_MS = 300
 const ARRIVED_WITHIN_MS = 60_000
-/** Enough for all requests that wait for their answer. */
-const CREATE_CONNECTIONS = 640
-const TARGETS = { peers: 0.5, earlier: 0.5, idle: 0.002 }
+/** Idle: of a core. */
+const TARGETS = { peers: 0.28, idle: { SQLite: 0.002, Postgres: 0.003 } } as const
 
 interface Measured {
   readonly cpuUs: number
@@ -55,13 +47,17 @@ export const cost: Benchmark = {
   async run(options) {
     const missing = [portkeyMissing(), bullmqMissing()].filter((one) => one !== null)
     for (const { peer, how } of missing) printLine(`${peer} is left out; to measure it: ${how}`)
-    const sides: CostSideName[] = missing.length > 0 ? ['parley'] : ['parley', 'composed']
+    const sides: CostSideName[] = [
+      'parley',
+      'parley without keys',
+      ...(missing.length > 0 ? [] : (['composed'] as const)),
+    ]
     const rig = await startRig({})
     await rig.model.ask({ kind: 'delay', ms: MODEL_MS }, 'delayed')
     const receivers = await startReceivers(RECEIVER_DELAY_MS)
     const runs = await interleaved(sides, options.rounds, (name) => measure(name, rig, receivers, options))
     const idle = await idleServers(rig, options.rounds)
-    const creates = options.against === null ? null : await compareCreates(rig, options.against, options)
+    const creates = await compareCreates(rig, options)
     await Promise.all([rig.stop(), receivers.child.stop()])
     report(runs, idle, creates, options)
   },
@@ -81,6 +77,7 @@ async function measure(
   const sent = sendSteadily({
     port: side.port,
     headers: side.headers,
+    keyed: name !== 'parley without keys',
     receiversPort: receivers.port,
     bytes: BYTES,
     batches: ((WARM_UP_MS + measureMs + SYNCS_MS) / 1000) * BATCHES_PER_SECOND,
@@ -110,44 +107,9 @@ function pass(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
-/** CPU time of a single create at the same rate, here and in the other clone. */
-async function compareCreates(
-  rig: Rig,
-  folder: string,
-  { rounds, seconds }: BenchOptions,
-): Promise<{ ours: number[]; theirs: number[] }> {
-  await rig.model.ask({ kind: 'delay', ms: MODEL_MS }, 'delayed')
-  const load = { connections: CREATE_CONNECTIONS, perSecond: PER_SECOND }
-  const names = ['ours', 'theirs'] as const
-  const start = async (name: (typeof names)[number]): Promise<Side> => {
-    const main = name === 'theirs' ? { main: join(folder, 'src/main.ts') } : {}
-    const parley = await Parley.start({ modelPort: rig.modelPort, concurrency: CONCURRENCY, ...main })
-    return {
-      target: parley.single(jobBody(BYTES)),
-      processes: [parley.child],
-      pid: parley.child.pid,
-      finish: async ({ answers, jobIds }) => {
-        await parley.child.stop()
-        assertThat(jobIds.length === answers, `${answers} answers held ${jobIds.length} job IDs`)
-        assertEachSettledOnce(parley.dataFolder.database, jobIds, answers)
-        parley.dataFolder.remove()
-      },
-    }
-  }
-  const sides = await LiveSides.start(rig, names, start, { ...load, warmUpMs: 0, measureMs: WARM_UP_MS })
-  const measureMs = seconds * 1000
-  const runs = await interleaved(names, rounds, async (name) => {
-    // The first answers come after the time that the model takes.
-    const run = await sides.run(name, { ...load, warmUpMs: MODEL_MS + SETTLE_MS, measureMs })
-    // Creates sent before the measured time, or answered after it, cost as much as the others.
-    return (run.sideCpuUs * run.result.perSecond) / PER_SECOND
-  })
-  await sides.finish()
-  return { ours: runs.get('ours') ?? [], theirs: runs.get('theirs') ?? [] }
-}
-
 const TITLES: Readonly<Record<CostSideName, string>> = {
   parley: 'Parley',
+  'parley without keys': 'Parley without keys',
   composed: 'BullMQ, Redis, Portkey, undici',
 }
 
@@ -160,7 +122,7 @@ const FIGURES = {
 function report(
   runs: ReadonlyMap<CostSideName, readonly Measured[]>,
   idle: Idle,
-  creates: { readonly ours: readonly number[]; readonly theirs: readonly number[] } | null,
+  creates: CreateCosts,
   { rounds }: BenchOptions,
 ): void {
   const rows = [...runs].map(([name, side]) => [
@@ -169,21 +131,20 @@ function report(
   ])
   printLine()
   printLine(table(['a job', ...Object.keys(FIGURES)], rows))
-  const [ours = [], peers = []] = [runs.get('parley'), runs.get('composed')]
+  const [ours = [], plain = [], peers = []] = [
+    runs.get('parley'),
+    runs.get('parley without keys'),
+    runs.get('composed'),
+  ]
   const cpu = ratios(ours, peers, ({ cpuUs }) => cpuUs)
   printLine(`CPU, Parley ÷ the others: ${spread(cpu)} (target ${TARGETS.peers} or less)`)
-  for (const [store, share] of Object.entries(idle)) {
+  printLine(`CPU, Parley ÷ itself without keys: ${spread(ratios(ours, plain, ({ cpuUs }) => cpuUs))}`)
+  for (const store of STORES) {
     printLine(
-      `Idle on ${store}, ${IDLE_AFTER_MS / 1000} s after a load: ${spread(percent(share))} % of a core (target ${TARGETS.idle * 100} or less)`,
+      `Idle on ${store}, ${IDLE_AFTER_MS / 1000} s after a load: ${spread(percent(idle[store]))} % of a core (target ${TARGETS.idle[store] * 100} or less)`,
     )
   }
-  const earlier = creates && ratios(creates.ours, creates.theirs, (us) => us)
-  if (creates && earlier) {
-    const us = (of: readonly number[]) => figure(spreadOf(of).median)
-    printLine(
-      `A single create: ${us(creates.ours)} µs, in the other clone ${us(creates.theirs)} µs: ${spread(earlier)} (target ${TARGETS.earlier} or less)`,
-    )
-  }
+  const ofCreates = reportCreates(creates)
   const sides = [...runs].map(([name, side]) => {
     const figures = Object.entries(FIGURES).map(([label, of]) => [label, spreadOf(side.map(of))])
     return [TITLES[name], Object.fromEntries(figures)]
@@ -192,8 +153,7 @@ function report(
     sides: Object.fromEntries(sides),
     cpu_over_peers: cpu,
     idle_share_of_a_core: idle,
-    create_us: creates && { this_clone: spreadOf(creates.ours), other_clone: spreadOf(creates.theirs) },
-    create_over_other_clone: earlier,
+    creates: ofCreates,
     targets: TARGETS,
   })
   const bar = (label: string, { median, min, max }: Spread, target: number) => {
@@ -201,7 +161,9 @@ function report(
   }
   const bars = [
     ...(peers.length > 0 ? [bar('÷ BullMQ, Redis, Portkey', cpu, TARGETS.peers)] : []),
-    ...(earlier ? [bar('single create ÷ other clone', earlier, TARGETS.earlier)] : []),
+    ...(ofCreates.over_bare
+      ? [bar('single create ÷ bare proxy', ofCreates.over_bare, CREATE_OVER_BARE)]
+      : []),
   ]
   const note = 'Median, range over the rounds, target (dashed).'
   writePicture(pictureOf('cost'), 'A job at 500 a second, with a callback', note, [
@@ -209,9 +171,7 @@ function report(
     {
       title: 'An idle server',
       unit: '% of a core',
-      bars: Object.entries(idle).map(([store, share]) =>
-        bar(`Parley on ${store}`, percent(share), TARGETS.idle * 100),
-      ),
+      bars: STORES.map((store) => bar(`Parley on ${store}`, percent(idle[store]), TARGETS.idle[store] * 100)),
     },
   ])
 }

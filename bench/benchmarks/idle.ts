@@ -13,7 +13,7 @@ export const IDLE_AFTER_MS = 12_000
 const WINDOW_MS = 4000
 
 type Store = 'SQLite' | 'Postgres'
-const STORES: readonly Store[] = ['SQLite', 'Postgres']
+export const STORES: readonly Store[] = ['SQLite', 'Postgres']
 
 /** Of one core, over the windows. On Postgres without Postgres itself. */
 export type Idle = Readonly<Record<Store, Spread>>
@@ -21,7 +21,7 @@ export type Idle = Readonly<Record<Store, Spread>>
 /** Both idle at the same time, so that it takes the time of one. */
 export async function idleServers(rig: Rig, windows: number): Promise<Idle> {
   await rig.model.ask({ kind: 'delay', ms: 0 }, 'delayed')
-  const shape = { modelPort: rig.modelPort, bytes: BYTES }
+  const shape = { modelPort: rig.modelPort, bytes: BYTES, keyed: true }
   const pids = new Map<Store, number>()
   const start = async (store: Store): Promise<Side> => {
     const side =

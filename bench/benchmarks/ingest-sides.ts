@@ -1,4 +1,7 @@
-/** The sides that accept batches and run none of their jobs, so that only accepting is measured. */
+/**
+ * The sides that accept batches and run none of their jobs, so that only accepting is measured. Batches have keys, as those of
+ * the published client have, unless the side is without.
+ */
 import { DatabaseSync } from 'node:sqlite'
 import { startScript } from '../harness/child.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -8,8 +11,15 @@ import { Postgres } from '../harness/postgres.ts'
 import { startRedis } from '../harness/redis.ts'
 import { batchBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
+import { withKeys } from '../load/idempotency-keys.ts'
 
-export type IngestSideName = 'parley on sqlite' | 'bullmq' | 'parley on postgres' | 'graphile-worker'
+export type IngestSideName =
+  | 'parley on sqlite'
+  | 'parley on sqlite without keys'
+  | 'bullmq'
+  | 'parley on postgres'
+  | 'parley on postgres without keys'
+  | 'graphile-worker'
 
 export interface IngestSide {
   readonly target: Target
@@ -21,11 +31,18 @@ export interface IngestSide {
 export const JOBS_EACH = 30
 const BYTES = 1024
 
-export function startIngestSide(name: IngestSideName, rig: Rig): Promise<IngestSide> {
+export async function startIngestSide(name: IngestSideName, rig: Rig): Promise<IngestSide> {
+  const side = await start(name, rig)
+  return name.endsWith(' without keys') ? side : { ...side, target: withKeys(side.target) }
+}
+
+function start(name: IngestSideName, rig: Rig): Promise<IngestSide> {
   switch (name) {
     case 'parley on sqlite':
+    case 'parley on sqlite without keys':
       return startOnSqlite(rig)
     case 'parley on postgres':
+    case 'parley on postgres without keys':
       return startOnPostgres(rig)
     case 'bullmq':
       return startBullmq()

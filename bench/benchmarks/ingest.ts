@@ -13,6 +13,8 @@ const CONNECTIONS = 16
 
 interface Contest {
   readonly ours: IngestSideName
+  /** The same without keys. */
+  readonly plain: IngestSideName
   readonly peer: IngestSideName
   readonly missing: () => Missing | null
   /** Our rate divided by the peer's. */
@@ -20,12 +22,25 @@ interface Contest {
 }
 
 const CONTESTS: readonly Contest[] = [
-  { ours: 'parley on sqlite', peer: 'bullmq', missing: bullmqMissing, target: 3 },
-  { ours: 'parley on postgres', peer: 'graphile-worker', missing: graphileMissing, target: 1.2 },
+  {
+    ours: 'parley on sqlite',
+    plain: 'parley on sqlite without keys',
+    peer: 'bullmq',
+    missing: bullmqMissing,
+    target: 3,
+  },
+  {
+    ours: 'parley on postgres',
+    plain: 'parley on postgres without keys',
+    peer: 'graphile-worker',
+    missing: graphileMissing,
+    target: 1.2,
+  },
 ]
 
 interface Measured extends Contest {
   readonly our: readonly Run[]
+  readonly without: readonly Run[]
   readonly their: readonly Run[]
 }
 
@@ -42,11 +57,10 @@ export const ingest: Benchmark = {
         printLine(`${contest.peer} is left out; to measure it: ${lacks.how}`)
         continue
       }
-      const runs = await interleaved([contest.ours, contest.peer], options.rounds, (name) =>
-        measure(name, rig, options),
-      )
-      const [our = [], their = []] = [contest.ours, contest.peer].map((name) => runs.get(name))
-      measured.push({ ...contest, our, their })
+      const names = [contest.ours, contest.plain, contest.peer]
+      const runs = await interleaved(names, options.rounds, (name) => measure(name, rig, options))
+      const [our = [], without = [], their = []] = names.map((name) => runs.get(name))
+      measured.push({ ...contest, our, without, their })
     }
     await rig.stop()
     report(measured, options)
@@ -68,8 +82,11 @@ async function measure(name: IngestSideName, rig: Rig, { seconds }: BenchOptions
   return { ...run, result: { ...run.result, jobIds: [] } }
 }
 
-const rateOf = ({ our, their }: Measured) => ratios(our, their, ({ result }) => result.perSecond)
-const cpuOf = ({ our, their }: Measured) => ratios(our, their, ({ sideCpuUs }) => sideCpuUs)
+const rateOf = ({ our, their }: Pick<Measured, 'our' | 'their'>) =>
+  ratios(our, their, ({ result }) => result.perSecond)
+const cpuOf = ({ our, their }: Pick<Measured, 'our' | 'their'>) =>
+  ratios(our, their, ({ sideCpuUs }) => sideCpuUs)
+const withoutKeys = ({ our, without }: Measured) => ({ our, their: without })
 
 function report(measured: readonly Measured[], { rounds }: BenchOptions): void {
   const row = (name: string, runs: readonly Run[], compared: readonly string[]) => {
@@ -84,6 +101,7 @@ function report(measured: readonly Measured[], { rounds }: BenchOptions): void {
   }
   const rows = measured.flatMap((each) => [
     row(each.ours, each.our, ['', '', '']),
+    row(each.plain, each.without, [spread(rateOf(withoutKeys(each))), spread(cpuOf(withoutKeys(each))), '']),
     row(each.peer, each.their, [spread(rateOf(each)), spread(cpuOf(each)), figure(each.target)]),
   ])
   const head = ['side', 'jobs a second', 'p99 ms', 'CPU µs a job', 'our rate ÷', 'our CPU ÷', 'target']
@@ -93,6 +111,8 @@ function report(measured: readonly Measured[], { rounds }: BenchOptions): void {
     peer: each.peer,
     rate_over_peer: rateOf(each),
     cpu_over_peer: cpuOf(each),
+    rate_over_without_keys: rateOf(withoutKeys(each)),
+    cpu_over_without_keys: cpuOf(withoutKeys(each)),
     target: each.target,
   }))
   keepResults('ingest', rounds, { results })

@@ -10,7 +10,7 @@ export interface Condition {
   readonly peers: boolean
 }
 
-export type SyncSide = 'parley' | 'bare' | 'portkey' | 'bullmq'
+export type SyncSide = 'parley' | 'parley without key' | 'bare' | 'portkey' | 'bullmq'
 
 export interface SyncSideShape {
   readonly title: string
@@ -20,6 +20,7 @@ export interface SyncSideShape {
 
 export const SIDES: Readonly<Record<SyncSide, SyncSideShape>> = {
   parley: { title: 'Parley', kind: 'parley', peer: false },
+  'parley without key': { title: 'Parley without keys', kind: 'parley', peer: false },
   bare: { title: 'bare proxy, not durable', kind: 'bare', peer: false },
   portkey: { title: 'Portkey, not durable', kind: 'portkey', peer: true },
   bullmq: { title: 'BullMQ shell', kind: 'bullmq', peer: true },
@@ -43,6 +44,8 @@ export interface Comparison {
 
 const PAIRS: readonly (readonly [ours: SyncSide, theirs: SyncSide])[] = [
   ['parley', 'bare'],
+  ['parley', 'parley without key'],
+  ['parley without key', 'bare'],
   ['parley', 'portkey'],
   ['parley', 'bullmq'],
 ]
@@ -62,22 +65,19 @@ export function comparisonsOf({ condition, runs }: Measured): Comparison[] {
       rate: over(({ result }) => result.perSecond),
       cpu: over(({ sideCpuUs }) => sideCpuUs),
       p99: over(({ result }) => result.latencies.p99),
-      ...targetsOf(condition, theirs),
+      ...targetsOf(condition, ours, theirs),
     }
   })
 }
 
-function targetsOf({ delayMs, connections }: Condition, theirs: SyncSide) {
+function targetsOf({ delayMs, connections }: Condition, ours: SyncSide, theirs: SyncSide) {
   const none = { rateTarget: null, cpuTarget: null }
-  if (delayMs !== 0) return none
-  if (connections === 1) return { rateTarget: 0.4, cpuTarget: null }
+  if (delayMs !== 0 || connections === 1 || ours !== 'parley') return none
   switch (theirs) {
-    case 'bare':
-      return { rateTarget: null, cpuTarget: 2.2 }
     case 'portkey':
-      return { rateTarget: 5, cpuTarget: null }
+      return { rateTarget: 4, cpuTarget: null }
     case 'bullmq':
-      return { rateTarget: 6, cpuTarget: null }
+      return { rateTarget: 5, cpuTarget: null }
     default:
       return none
   }

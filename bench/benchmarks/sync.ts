@@ -1,4 +1,7 @@
-/** Single creates of 1 KB that wait for their answer: Parley on SQLite against a bare proxy and against peers. */
+/**
+ * Single creates of 1 KB that wait for their answer: Parley on SQLite against a bare proxy and against peers. All requests have
+ * keys, as those of the published client have, except those of one side.
+ */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { LiveSides } from '../harness/live-sides.ts'
 import { type Run, startRig } from '../harness/load-run.ts'
@@ -32,7 +35,12 @@ export const sync: Benchmark = {
     const rig = await startRig({})
     const warmUp = { connections: 64, warmUpMs: 0, measureMs: WARM_UP_MS }
     const start = (name: SyncSide) => {
-      return startSide(SIDES[name].kind, { modelPort: rig.modelPort, bytes: BYTES, connections: 256 })
+      return startSide(SIDES[name].kind, {
+        modelPort: rig.modelPort,
+        bytes: BYTES,
+        connections: 256,
+        keyed: name !== 'parley without key',
+      })
     }
     const sides = await LiveSides.start(rig, present, start, warmUp)
     const measured: Measured[] = []

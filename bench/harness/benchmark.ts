@@ -15,6 +15,16 @@ export interface BenchOptions {
   readonly full: boolean
   /** The folder of another clone to compare with, which has its packages installed. */
   readonly against: string | null
+  /** The cells of `real` to measure. */
+  readonly cells: CellOptions
+}
+
+export interface CellOptions {
+  readonly stores: readonly string[]
+  readonly delaysMs: readonly number[]
+  readonly callers: readonly number[]
+  /** As they are called in its table; all that can be measured if null. */
+  readonly sides: readonly string[] | null
 }
 
 export interface Benchmark {

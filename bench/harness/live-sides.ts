@@ -23,17 +23,17 @@ export class LiveSides<Name extends string> {
     this.#sides = sides
   }
 
-  /** Starts them one after the other, and warms each up with that load. */
+  /** Starts them one after the other, and warms each up with that load, if there is one. */
   static async start<Name extends string>(
     rig: Rig,
     names: readonly Name[],
     start: (name: Name) => Promise<Side>,
-    warmUp: Load,
+    warmUp: Load | null,
   ): Promise<LiveSides<Name>> {
     const sides = new Map<Name, Live>()
     for (const name of names) sides.set(name, { side: await start(name), jobIds: [], answers: 0 })
     const live = new LiveSides(rig, sides)
-    for (const name of names) await live.run(name, warmUp)
+    if (warmUp !== null) for (const name of names) await live.run(name, warmUp)
     return live
   }
 

@@ -13,9 +13,13 @@ export interface Rig {
 
 export interface RigOptions {
   readonly openFiles?: number
+  /** The script that sends the load; `generator.ts` if absent. */
+  readonly generator?: URL
 }
 
-export async function startRig({ openFiles }: RigOptions): Promise<Rig> {
+const GENERATOR = new URL('../load/generator.ts', import.meta.url)
+
+export async function startRig({ openFiles, generator: script = GENERATOR }: RigOptions): Promise<Rig> {
   const shared = { ...(openFiles !== undefined && { openFiles }) }
   const [model, generator] = await Promise.all([
     startScript<{ port: number }>(new URL('../load/mock-model.ts', import.meta.url), {
@@ -23,7 +27,7 @@ export async function startRig({ openFiles }: RigOptions): Promise<Rig> {
       name: 'mock model',
       settings: { delayMs: 0 },
     }),
-    startScript(new URL('../load/generator.ts', import.meta.url), { ...shared, name: 'generator' }),
+    startScript(script, { ...shared, name: 'generator' }),
   ])
   return {
     generator: generator.child,
@@ -38,12 +42,29 @@ export async function startRig({ openFiles }: RigOptions): Promise<Rig> {
 /** Something that uses CPU time: a process, or a server with many. */
 export interface Worked {
   cpuMs(): number
+  /** What it has done to the disk, if that is known. */
+  disk?(): Promise<DiskWork>
+  rssBytes?(): number
+}
+
+/** Since its start. NaN if it is not known. */
+export interface DiskWork {
+  readonly writtenBytes: number
+  /** Of these, the write-ahead log of a Postgres. */
+  readonly walBytes: number
+  readonly syncs: number
 }
 
 export interface Run {
   readonly result: RunResult
   /** CPU time per answer in microseconds: of the side's processes, and of generator and model together. */
   readonly sideCpuUs: number
+  /** The same for each of the side's processes. */
+  readonly processesCpuUs: readonly number[]
+  /** Disk work per answer, of the side's processes of which it is known. */
+  readonly disk: DiskWork
+  /** Resident memory at the end, of the side's processes of which it is known. */
+  readonly rssBytes: number
   readonly rigCpuUs: number
   /** How busy generator and model were, as a share of one core each. */
   readonly generatorBusy: number
@@ -55,12 +76,15 @@ export async function runLoad(
   order: Extract<Order, { kind: 'run' }>,
   side: readonly Worked[],
 ): Promise<Run> {
-  const cpu = (processes: readonly Worked[]) => processes.reduce((sum, process) => sum + process.cpuMs(), 0)
-  const reading = () => ({
-    side: cpu(side),
-    generator: rig.generator.cpuMs(),
-    model: rig.model.cpuMs(),
-  })
+  const reading = async () => {
+    const cpuMs = {
+      side: side.map((process) => process.cpuMs()),
+      generator: rig.generator.cpuMs(),
+      model: rig.model.cpuMs(),
+      rssBytes: rssBytesOf(side),
+    }
+    return { ...cpuMs, disk: await diskOf(side) }
+  }
   const ended = rig.generator.hear<RunResult>('result')
   const measuring = rig.generator.hear<Phase>('measuring').then(reading)
   const measured = rig.generator.hear<Phase>('measured').then(reading)
@@ -69,11 +93,34 @@ export async function runLoad(
   assertThat(result.failures.length === 0, `wrong answers, such as: ${result.failures[0]}`)
   const answers = (result.perSecond * order.measureMs) / 1000
   const usEach = (ms: number) => (ms * 1000) / answers
+  const processesCpuUs = to.side.map((ms, at) => usEach(ms - (from.side[at] ?? 0)))
   return {
     result,
-    sideCpuUs: usEach(to.side - from.side),
+    sideCpuUs: processesCpuUs.reduce((sum, us) => sum + us, 0),
+    processesCpuUs,
+    disk: {
+      writtenBytes: (to.disk.writtenBytes - from.disk.writtenBytes) / answers,
+      walBytes: (to.disk.walBytes - from.disk.walBytes) / answers,
+      syncs: (to.disk.syncs - from.disk.syncs) / answers,
+    },
+    rssBytes: to.rssBytes,
     rigCpuUs: usEach(to.generator + to.model - from.generator - from.model),
     generatorBusy: (to.generator - from.generator) / order.measureMs,
     modelBusy: (to.model - from.model) / order.measureMs,
+  }
+}
+
+export function rssBytesOf(side: readonly Worked[]): number {
+  return side.reduce((sum, process) => sum + (process.rssBytes?.() ?? 0), 0)
+}
+
+async function diskOf(side: readonly Worked[]): Promise<DiskWork> {
+  const known = await Promise.all(side.flatMap((process) => process.disk?.() ?? []))
+  const sum = (of: (work: DiskWork) => number) =>
+    known.length === 0 ? Number.NaN : known.reduce((total, work) => total + of(work), 0)
+  return {
+    writtenBytes: sum(({ writtenBytes }) => writtenBytes),
+    walBytes: sum(({ walBytes }) => walBytes),
+    syncs: sum(({ syncs }) => syncs),
   }
 }

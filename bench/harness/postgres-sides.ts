@@ -1,5 +1,6 @@
 /** The sides of a comparison on Postgres, each with a Postgres of its own for a round. */
 import { jobBody } from '../load/bodies.ts'
+import { withKeys } from '../load/idempotency-keys.ts'
 import { startScript } from './child.ts'
 import { assertThat } from './invariants.ts'
 import { Parley } from './parley.ts'
@@ -16,18 +17,24 @@ export interface PostgresSide extends Side {
 export interface PostgresSideOptions {
   readonly modelPort: number
   readonly bytes: number
+  /** Whether each request has an Idempotency-Key, as those of the published client have. */
+  readonly keyed?: boolean
+  /** The `main.ts` of another clone of Parley; this clone's if absent. */
+  readonly main?: string
 }
 
-export function startPostgresSide(
+export async function startPostgresSide(
   name: PostgresSideName,
   options: PostgresSideOptions,
 ): Promise<PostgresSide> {
-  return name === 'parley' ? startParley(options) : startPgboss(options)
+  const side = await (name === 'parley' ? startParley(options) : startPgboss(options))
+  return options.keyed === true ? { ...side, target: withKeys(side.target) } : side
 }
 
-async function startParley({ modelPort, bytes }: PostgresSideOptions): Promise<PostgresSide> {
+async function startParley({ modelPort, bytes, main }: PostgresSideOptions): Promise<PostgresSide> {
   const postgres = await Postgres.start()
-  const parley = await Parley.start({ modelPort, database: postgres.url() })
+  const clone = main !== undefined && { main }
+  const parley = await Parley.start({ modelPort, database: postgres.url(), ...clone })
   return {
     target: parley.single(jobBody(bytes)),
     processes: [parley.child, postgres],

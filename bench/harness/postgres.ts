@@ -4,6 +4,7 @@
  */
 import pg from 'pg'
 import { type Cluster, startCluster } from '../../test/postgres/cluster.ts'
+import type { DiskWork } from './load-run.ts'
 import { cpuMsOfFamily } from './process-figures.ts'
 
 export const POSTGRES_SETTINGS = {
@@ -78,6 +79,20 @@ export class Postgres {
         (select sum(xact_commit) from pg_stat_database) as commits`,
     )
     return { cpuMs: this.cpuMs(), walBytes: Number(row?.wal), commits: Number(row?.commits) }
+  }
+
+  /**
+   * The write-ahead log, and the growth of tables and indexes. Checkpoints write some pages more than once, at times that
+   * depend on settings, so they do not count. Its processes report their syncs about once a second.
+   */
+  async disk(): Promise<DiskWork> {
+    const [row] = await this.query<{ wal: string; data: string; syncs: string }>(
+      `select pg_current_wal_lsn() - '0/0'::pg_lsn as wal,
+        (select sum(pg_database_size(oid)) from pg_database) as data,
+        (select sum(fsyncs) from pg_stat_io) as syncs`,
+    )
+    const walBytes = Number(row?.wal)
+    return { writtenBytes: walBytes + Number(row?.data), walBytes, syncs: Number(row?.syncs) }
   }
 
   async stop(): Promise<void> {

@@ -2,13 +2,17 @@
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
+import { withKeys } from '../load/idempotency-keys.ts'
 import { Child, startScript } from './child.ts'
 import { assertEachSettledOnce, assertThat } from './invariants.ts'
 import type { Worked } from './load-run.ts'
 import { Parley } from './parley.ts'
+import { writtenBytesOf } from './process-figures.ts'
 import { freePort, startRedis } from './redis.ts'
 
-export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq'
+export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq' | 'combined'
+
+const BULLMQ_CONCURRENCY = 256
 
 /** What it answered: how often, and the job IDs in the answers. */
 export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
@@ -31,9 +35,20 @@ export interface SideOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
+  /** Jobs and calls of Parley at once; its defaults if absent. */
+  readonly concurrency?: number
+  /** Whether each request has an Idempotency-Key, as those of the published client have. */
+  readonly keyed?: boolean
+  /** The `main.ts` of another clone of Parley; this clone's if absent. */
+  readonly main?: string
 }
 
-export function startSide(name: SideName, options: SideOptions): Promise<Side> {
+export async function startSide(name: SideName, options: SideOptions): Promise<Side> {
+  const side = await start(name, options)
+  return options.keyed === true ? { ...side, target: withKeys(side.target) } : side
+}
+
+function start(name: SideName, options: SideOptions): Promise<Side> {
   switch (name) {
     case 'parley':
       return startParley(options)
@@ -43,21 +58,40 @@ export function startSide(name: SideName, options: SideOptions): Promise<Side> {
       return startPortkey(options)
     case 'bullmq':
       return startBullmq(options)
+    case 'combined':
+      return startCombined(options)
   }
 }
 
-async function startParley({ modelPort, bytes, env, maxInputTokens }: SideOptions): Promise<Side> {
-  const options = { ...(env && { env }), ...(maxInputTokens !== undefined && { maxInputTokens }) }
+async function startParley(shape: SideOptions): Promise<Side> {
+  const { modelPort, bytes, env, maxInputTokens, concurrency, main } = shape
+  const options = {
+    ...(env && { env }),
+    ...(maxInputTokens !== undefined && { maxInputTokens }),
+    ...(concurrency !== undefined && { concurrency }),
+    ...(main !== undefined && { main }),
+  }
   const parley = await Parley.start({ modelPort, ...options })
   return {
     target: parley.single(jobBody(bytes)),
-    processes: [parley.child],
+    processes: [onDisk(parley.child)],
     pid: parley.child.pid,
     finish: async ({ answers, jobIds }) => {
       await parley.child.stop()
       assertThat(jobIds.length === answers, `${answers} answers held ${jobIds.length} job ids`)
       assertEachSettledOnce(parley.dataFolder.database, jobIds, answers)
       parley.dataFolder.remove()
+    },
+  }
+}
+
+/** A process that writes to the disk itself. */
+function onDisk(child: Child): Worked {
+  return {
+    cpuMs: () => child.cpuMs(),
+    rssBytes: () => child.rssBytes(),
+    disk: async () => {
+      return { writtenBytes: writtenBytesOf(child.pid), walBytes: Number.NaN, syncs: Number.NaN }
     },
   }
 }
@@ -121,9 +155,28 @@ export async function startGateway(): Promise<{ child: Child; port: number }> {
 }
 
 async function startBullmq({ modelPort, bytes }: SideOptions): Promise<Side> {
+  return startBullmqShell({ modelPort, concurrency: BULLMQ_CONCURRENCY }, jobBody(bytes))
+}
+
+/** BullMQ calls the model through Portkey's gateway. */
+async function startCombined({ modelPort, bytes, connections }: SideOptions): Promise<Side> {
+  const gateway = await startGateway()
+  const settings = { modelPort, gatewayPort: gateway.port, concurrency: connections }
+  const side = await startBullmqShell(settings, chatBody(bytes))
+  return {
+    ...side,
+    processes: [...side.processes, gateway.child],
+    finish: async (answered) => {
+      await side.finish(answered)
+      await gateway.child.stop()
+    },
+  }
+}
+
+async function startBullmqShell(shell: object, body: string): Promise<Side> {
   const redis = await startRedis()
   const script = new URL('../peers/bullmq-shell.ts', import.meta.url)
-  const settings = { modelPort, redisPort: redis.port }
+  const settings = { ...shell, redisPort: redis.port }
   const { child, ready } = await startScript<{ port: number }>(script, {
     name: 'BullMQ shell',
     settings,
@@ -134,12 +187,14 @@ async function startBullmq({ modelPort, bytes }: SideOptions): Promise<Side> {
       host: '127.0.0.1',
       path: '/messages',
       headers: { 'content-type': 'application/json' },
-      body: jobBody(bytes),
+      body,
       expect: { status: 200, text: '"status":"completed"', correlationId: true },
     },
-    processes: [child, redis.child],
+    processes: [child, onDisk(redis.child)],
     pid: child.pid,
-    finish: async () => {
+    finish: async ({ answers }) => {
+      const { count } = await child.ask<{ count: number }>({ kind: 'completed?' }, 'completed')
+      assertThat(count === answers, `${answers} answers were given, and ${count} jobs are completed`)
       await child.stop()
       await redis.stop()
     },

@@ -3,6 +3,7 @@
  * large.
  */
 import { Pool } from 'undici'
+import { newIdempotencyKey } from '../../client/src/idempotency-key.ts'
 import { jobBody } from './bodies.ts'
 import { correlationIdGenerator } from './correlation-id.ts'
 import { monotonicMs } from './monotonic.ts'
@@ -13,6 +14,8 @@ export interface SteadyLoad {
   /** The URL of Parley, or of a peer that accepts batches in the same form. */
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
+  /** Whether each batch has an Idempotency-Key, as those of the published client have. */
+  readonly keyed: boolean
   readonly receiversPort: number
   /** Of a job. */
   readonly bytes: number
@@ -38,7 +41,8 @@ export async function sendSteadily(load: SteadyLoad): Promise<string[]> {
   const send = async (): Promise<string[]> => {
     const body = `[${Array.from({ length: load.jobsEach }, job).join(',')}]`
     const path = '/api/v1/messages/batches'
-    const answer = await pool.request({ method: 'POST', path, headers: load.headers, body })
+    const headers = { ...load.headers, ...(load.keyed && { 'idempotency-key': `${newIdempotencyKey()}.0` }) }
+    const answer = await pool.request({ method: 'POST', path, headers, body })
     const text = await answer.body.text()
     if (answer.statusCode !== 202) throw new Error(`a batch was answered with ${answer.statusCode} ${text}`)
     return (JSON.parse(text) as { data: { job_ids: string[] } }).data.job_ids

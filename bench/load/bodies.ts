@@ -6,29 +6,30 @@ export const MODEL = 'gpt-5-mini'
 
 /** A job creation object for Parley. A bare proxy is sent the same bytes. */
 export function jobBody(bytes: number): string {
-  return filled(bytes, (text) =>
-    JSON.stringify({
-      model: MODEL,
-      response_format: { format: 'text' },
-      messages: [
-        { role: 'system', content: 'You are a helpful assistant.' },
-        { role: 'user', content: `${CORRELATION_ID_PLACEHOLDER} ${text}` },
-      ],
-    }),
-  )
+  return filled(bytes, jobOf)
 }
 
 /** The same conversation as a chat completion request, for peers that use that format. */
 export function chatBody(bytes: number): string {
-  return filled(bytes, (text) =>
-    JSON.stringify({
-      model: MODEL,
-      messages: [
-        { role: 'system', content: 'You are a helpful assistant.' },
-        { role: 'user', content: `${CORRELATION_ID_PLACEHOLDER} ${text}` },
-      ],
-    }),
-  )
+  return filled(bytes, chatOf)
+}
+
+export function jobOf(text: string): string {
+  return JSON.stringify({ ...conversationOf(text), response_format: { format: 'text' } })
+}
+
+export function chatOf(text: string): string {
+  return JSON.stringify(conversationOf(text))
+}
+
+function conversationOf(text: string): object {
+  return {
+    model: MODEL,
+    messages: [
+      { role: 'system', content: 'You are a helpful assistant.' },
+      { role: 'user', content: `${CORRELATION_ID_PLACEHOLDER} ${text}` },
+    ],
+  }
 }
 
 export function batchBody(jobs: number, bytesEach: number): string {

@@ -6,6 +6,8 @@ import { connect, type Socket } from 'node:net'
 
 export interface Answer {
   readonly status: number
+  /** Status line and headers, in lower case. */
+  readonly head: string
   readonly body: string
 }
 
@@ -81,7 +83,7 @@ export class Connection {
     const onAnswer = this.#onAnswer
     this.#onAnswer = null
     this.#onBroken = null
-    onAnswer?.({ status: Number(head.slice(9, 12)), body })
+    onAnswer?.({ status: Number(head.slice(9, 12)), head, body })
   }
 }
 

@@ -15,6 +15,8 @@ export interface Target extends RequestShape {
   readonly port: number
   /** Requested in turn, instead of `path`; only without correlation IDs. */
   readonly paths?: readonly string[]
+  /** For `callers.ts`: how every fourth caller creates its jobs, whose answers it then waits for. */
+  readonly batch?: Target
   readonly expect: {
     readonly status: number
     readonly text: string
@@ -48,6 +50,8 @@ export interface RunResult {
   readonly answers: number
   readonly jobIds: readonly string[]
   readonly failures: readonly string[]
+  /** For `callers.ts`: requests that were sent again, as the client does after 429 and 503. */
+  readonly retries?: number
 }
 
 /** Called when the measured time starts and when it ends, so that the benchmark can read CPU times. */
@@ -137,7 +141,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
         if (sentMs >= untilMs) return resolve()
         const request = requests[turn++ % requests.length]
         if (request === undefined) return resolve()
-        const correlationId = request.writeCorrelationIds(nextCorrelationId)
+        const correlationId = request.renew(nextCorrelationId)
         connection.send(
           request.bytes,
           ({ status, body }) => {
@@ -146,7 +150,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
             if (failure === null) {
               answers += 1
               jobIds.push(...(body.match(JOB_ID) ?? []))
-              if (sentMs >= measureFromMs && nowMs < untilMs) latencies.push(nowMs - sentMs)
+              if (nowMs >= measureFromMs && nowMs < untilMs) latencies.push(nowMs - sentMs)
             } else if (failures.push(failure) > 20) {
               return resolve()
             }
@@ -187,7 +191,7 @@ async function assertThat({
   const sendOn = (connection: Connection) =>
     new Promise<void>((resolve) => {
       const request = new PreparedRequest(target)
-      const correlationId = request.writeCorrelationIds(nextCorrelationId)
+      const correlationId = request.renew(nextCorrelationId)
       connection.send(
         request.bytes,
         ({ status, body }) => {

@@ -1,5 +1,7 @@
-/** A prepared HTTP request into which correlation IDs are written: the cheapest way to send unique content. */
+/** A prepared HTTP request into which correlation IDs and keys are written: the cheapest way to send unique content. */
 import { CORRELATION_ID_BYTES } from './correlation-id.ts'
+import { KEY_PLACEHOLDER, writeNewKey } from './idempotency-keys.ts'
+import { PROMPT_PLACEHOLDER, type Prompts } from './prompts.ts'
 
 export interface RequestShape {
   readonly host: string
@@ -18,16 +20,26 @@ export const CORRELATION_ID_PLACEHOLDER = '#'.repeat(CORRELATION_ID_BYTES)
 export class PreparedRequest {
   readonly bytes: Buffer
   readonly #places: readonly number[]
+  readonly #keyPlaces: readonly number[]
+  readonly #promptPlaces: readonly number[]
 
   constructor({ host, method = 'POST', path, headers, body }: RequestShape) {
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
     const head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\n${lines.join('')}content-length: ${Buffer.byteLength(body)}\r\n\r\n`
     this.bytes = Buffer.from(head + body)
-    this.#places = placesIn(this.bytes)
+    this.#places = placesIn(this.bytes, CORRELATION_ID_PLACEHOLDER)
+    this.#keyPlaces = placesIn(this.bytes.subarray(0, Buffer.byteLength(head)), KEY_PLACEHOLDER)
+    this.#promptPlaces = placesIn(this.bytes, PROMPT_PLACEHOLDER)
   }
 
-  /** Writes a new correlation ID over every placeholder and returns the last one. */
-  writeCorrelationIds(next: () => string): string {
+  /** Writes a new prompt over every placeholder for one. */
+  writePrompts(prompts: Prompts): void {
+    for (const place of this.#promptPlaces) prompts.write(this.bytes, place)
+  }
+
+  /** Writes a new key, if it has one, and a new correlation ID over every placeholder. Returns the last correlation ID. */
+  renew(next: () => string): string {
+    for (const place of this.#keyPlaces) writeNewKey(this.bytes, place)
     let correlationId = ''
     for (const place of this.#places) {
       correlationId = next()
@@ -37,13 +49,8 @@ export class PreparedRequest {
   }
 }
 
-function placesIn(bytes: Buffer): number[] {
+function placesIn(bytes: Buffer, placeholder: string): number[] {
   const places: number[] = []
-  for (
-    let at = bytes.indexOf(CORRELATION_ID_PLACEHOLDER);
-    at >= 0;
-    at = bytes.indexOf(CORRELATION_ID_PLACEHOLDER, at + 1)
-  )
-    places.push(at)
+  for (let at = bytes.indexOf(placeholder); at >= 0; at = bytes.indexOf(placeholder, at + 1)) places.push(at)
   return places
 }

@@ -1,6 +1,6 @@
 /**
  * BullMQ as a single-create service, behind a plain node:http shell: a request adds a job, a worker in the same process
- * calls the model with undici, and the request is answered when the job has finished. It leaves out API keys, tiers, checks,
+ * calls the model with undici, directly or through Portkey's gateway, and the request is answered when the job has finished. It leaves out API keys, tiers, checks,
  * the timeout of the wait, callbacks, retention and metrics. Parley does not depend on its packages, so they are loaded when
  * it runs, and only the parts used here have types.
  */
@@ -12,6 +12,10 @@ import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-ch
 interface Settings {
   readonly modelPort: number
   readonly redisPort: number
+  /** Of Portkey's gateway. */
+  readonly gatewayPort?: number
+  /** Jobs in progress at once. */
+  readonly concurrency: number
 }
 
 interface QueuedJob {
@@ -26,28 +30,48 @@ interface Bullmq {
   readonly Queue: new (
     name: string,
     options: object,
-  ) => Closable & { add(name: string, data: object, options: object): Promise<QueuedJob> }
+  ) => Closable & {
+    add(name: string, data: object, options: object): Promise<QueuedJob>
+    getCompletedCount(): Promise<number>
+  }
   readonly QueueEvents: new (name: string, options: object) => Closable & { setMaxListeners(n: number): void }
   readonly Worker: new (name: string, work: (job: QueuedJob) => Promise<unknown>, options: object) => Closable
 }
 
 const NAME = 'bullmq'
-const { modelPort, redisPort } = settingsFromBench<Settings>()
+const { modelPort, redisPort, gatewayPort, concurrency } = settingsFromBench<Settings>()
 const { Queue, QueueEvents, Worker } = (await import(NAME)) as Bullmq
-const pool = new Pool(`http://127.0.0.1:${modelPort}`, { connections: 256, pipelining: 1 })
+const pool = new Pool(`http://127.0.0.1:${gatewayPort ?? modelPort}`, {
+  connections: concurrency,
+  pipelining: 1,
+})
 const headers = { 'content-type': 'application/json' }
+const callHeaders = {
+  ...headers,
+  ...(gatewayPort !== undefined && {
+    'x-portkey-provider': 'openai',
+    'x-portkey-custom-host': `http://127.0.0.1:${modelPort}/v1`,
+    authorization: 'Bearer none',
+  }),
+}
 const WAIT_MS = 90_000
 
 const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: null }
 const queue = new Queue('messages', { connection })
 const events = new QueueEvents('messages', { connection })
-const worker = new Worker('messages', ask, { connection, concurrency: 256 })
-// Finished jobs stay readable, as in Parley.
-const jobOptions = { removeOnComplete: false, removeOnFail: false }
+const worker = new Worker('messages', ask, { connection, concurrency })
+// Finished jobs stay readable, as in Parley. The gateway closes idle connections, sometimes as a call is sent on one.
+const backoff = { type: 'fixed', delay: 100 }
+const jobOptions = { removeOnComplete: false, removeOnFail: false, attempts: 3, backoff }
 
 async function ask({ data }: QueuedJob): Promise<unknown> {
   const path = '/v1/chat/completions'
-  const { statusCode, body } = await pool.request({ method: 'POST', path, headers, body: data.body })
+  const { statusCode, body } = await pool.request({
+    method: 'POST',
+    path,
+    headers: callHeaders,
+    body: data.body,
+  })
   const text = await body.text()
   if (statusCode !== 200) throw new Error(`the model answered ${statusCode}`)
   return { response_content: text }
@@ -79,7 +103,9 @@ async function createAndWait(body: string): Promise<string> {
 
 await Promise.all([queue.waitUntilReady(), events.waitUntilReady(), worker.waitUntilReady()])
 events.setMaxListeners(0)
-onBenchMessage(() => {})
+onBenchMessage(
+  () => void queue.getCompletedCount().then((count) => sendToBench({ kind: 'completed', count })),
+)
 server.listen(0, '127.0.0.1', 16_384, () => {
   sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
 })

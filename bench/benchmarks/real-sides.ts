@@ -1,0 +1,57 @@
+/** Whom `real` compares, each with what its callers send: Parley and another clone of it, a bare proxy, and combined systems. */
+import { join } from 'node:path'
+import { userAgent } from '../../client/src/user-agent.ts'
+import type { StoreName } from '../harness/callback-database.ts'
+import { startPostgresSide } from '../harness/postgres-sides.ts'
+import { type Side, startSide } from '../harness/sides.ts'
+import { chatOf, jobOf } from '../load/bodies.ts'
+import type { Target } from '../load/generator.ts'
+import { withKeys } from '../load/idempotency-keys.ts'
+import { PROMPT_PLACEHOLDER } from '../load/prompts.ts'
+
+export type RealSide = 'this' | 'other' | 'bare' | 'combined'
+
+export interface RealSideOptions {
+  readonly store: StoreName
+  readonly modelPort: number
+  readonly callers: number
+  /** The folder of the other clone. */
+  readonly against: string | null
+}
+
+/** Of the published client, and of the `fetch` below it. */
+const CLIENT_HEADERS = {
+  accept: 'application/json',
+  'user-agent': userAgent() ?? 'node',
+  'accept-language': '*',
+  'sec-fetch-mode': 'cors',
+  'accept-encoding': 'gzip, deflate',
+}
+/** The bodies are replaced by those with a prompt. */
+const BYTES = 1024
+
+export async function startRealSide(name: RealSide, options: RealSideOptions): Promise<Side> {
+  const { store, modelPort, callers, against } = options
+  if (name === 'bare' || name === 'combined') {
+    const side = await startSide(name, { modelPort, bytes: BYTES, connections: callers })
+    const body = name === 'bare' ? jobOf(PROMPT_PLACEHOLDER) : chatOf(PROMPT_PLACEHOLDER)
+    return { ...side, target: fromClient(side.target, body) }
+  }
+  const clone = name === 'other' && against !== null && { main: join(against, 'src/main.ts') }
+  const shape = { modelPort, bytes: BYTES, ...clone }
+  const side = await (store === 'postgres'
+    ? startPostgresSide('parley', shape)
+    : startSide('parley', { ...shape, connections: callers }))
+  const single = fromClient(side.target, jobOf(PROMPT_PLACEHOLDER))
+  const batch = {
+    ...single,
+    path: '/api/v1/messages/batches',
+    body: `[${single.body}]`,
+    expect: { ...single.expect, status: 202, text: '"job_ids"' },
+  }
+  return { ...side, target: { ...single, batch: withKeys(batch) } }
+}
+
+function fromClient(target: Target, body: string): Target {
+  return withKeys({ ...target, headers: { ...CLIENT_HEADERS, ...target.headers }, body })
+}

@@ -1,0 +1,32 @@
+/** The Idempotency-Keys that the published client generates: another one for each create. */
+import { randomFillSync } from 'node:crypto'
+
+const KEY_BYTES = 16
+/** In the header of a single create; the client writes 128 random bits in hexadecimal. */
+export const KEY_PLACEHOLDER = '@'.repeat(2 * KEY_BYTES)
+/** In the header of a batch: the client adds the position of the first job among all that it was given. */
+const BATCH_KEY = `${KEY_PLACEHOLDER}.0`
+/** Random bytes are generated for many keys at once, because each call costs more than the bytes. */
+const pool = Buffer.alloc(4096 * KEY_BYTES)
+let used = pool.length
+
+interface Keyed {
+  readonly path: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** The same requests with a key each. They must be random, because the order of keys decides which pages an index writes. */
+export function withKeys<T extends Keyed>(target: T): T {
+  const key = target.path.endsWith('/batches') ? BATCH_KEY : KEY_PLACEHOLDER
+  return { ...target, headers: { ...target.headers, 'idempotency-key': key } }
+}
+
+/** Writes a new key into a prepared request. */
+export function writeNewKey(request: Buffer, place: number): void {
+  if (used === pool.length) {
+    randomFillSync(pool)
+    used = 0
+  }
+  request.write(pool.toString('hex', used, used + KEY_BYTES), place, 'latin1')
+  used += KEY_BYTES
+}

@@ -1,0 +1,106 @@
+/**
+ * Prompts of distinct text that compresses as prose does. `prose.txt` has 765 sentences. A chain of word pairs, taken
+ * from one half of them, makes new sentences, which fill passages; a prompt consists of passages of one half. The same seed
+ * gives the same prompts.
+ */
+import { readFileSync } from 'node:fs'
+import { constants, zstdCompressSync } from 'node:zlib'
+
+export const PROMPT_BYTES = 10_240
+/** The size to which zstd compresses each prompt, as a share of its own. */
+const COMPRESSED = { least: 0.35, most: 0.45 }
+const LEVEL = 3
+/** The halves of the text. */
+const HALVES = 2
+const PASSAGES_EACH = 8000
+const PASSAGE_BYTES = 512
+/** As many passages as tell prompts apart. */
+const FIRST = 3
+const SEED = 26
+
+/** What a prompt is written over. It has no meaning in JSON. */
+export const PROMPT_PLACEHOLDER = '~'.repeat(PROMPT_BYTES)
+
+type Random = () => number
+
+/** Numbers from 0 to 1 (mulberry32). */
+function randomFrom(seed: number): Random {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+export class Prompts {
+  readonly #random: Random
+  /** By half: passages of the same length. */
+  readonly #passages: readonly Buffer[]
+  /** Those written so far, each by its first passages. */
+  readonly #written = new Set<number>()
+
+  constructor(seed = SEED) {
+    this.#random = randomFrom(seed)
+    const words = readFileSync(new URL('./prose.txt', import.meta.url), 'utf8')
+      .trim()
+      .split(/\s+/)
+    const length = Math.ceil(words.length / HALVES)
+    this.#passages = Array.from({ length: HALVES }, (_, half) =>
+      passagesFrom(words.slice(half * length, (half + 1) * length), this.#random),
+    )
+  }
+
+  /** Writes a prompt that it has not written before. */
+  write(into: Buffer, place: number): void {
+    const half = Math.floor(this.#random() * HALVES)
+    const passages = this.#passages[half]
+    if (passages === undefined) throw new Error(`there is no half ${half}`)
+    let first = half
+    for (let at = 0; at < PROMPT_BYTES; at += PASSAGE_BYTES) {
+      const choice = Math.floor(this.#random() * PASSAGES_EACH)
+      passages.copy(into, place + at, choice * PASSAGE_BYTES, (choice + 1) * PASSAGE_BYTES)
+      if (at < FIRST * PASSAGE_BYTES) first = first * PASSAGES_EACH + choice
+    }
+    if (this.#written.has(first)) throw new Error('a prompt was written twice')
+    this.#written.add(first)
+  }
+}
+
+function passagesFrom(words: readonly string[], random: Random): Buffer {
+  /** The places of each pair of words, and for each place those of the same pair. */
+  const places = new Map<string, number[]>()
+  const samePair = words.map((word, at) => {
+    const pair = `${word} ${words[at + 1]}`
+    const all = places.get(pair) ?? []
+    if (all.length === 0) places.set(pair, all)
+    all.push(at)
+    return all
+  })
+  const passages = Buffer.alloc(PASSAGES_EACH * PASSAGE_BYTES, ' ')
+  let at = 0
+  for (let written = 0; written < passages.length; ) {
+    const same = samePair[at] ?? []
+    at = ((same[Math.floor(random() * same.length)] ?? 0) + 1) % words.length
+    written += passages.write(`${words[at]} `, written, 'latin1')
+  }
+  return passages
+}
+
+/** Throws unless these prompts are as compressible as prose. Returns the median share to which they are compressed. */
+export function checkPrompts(count: number): number {
+  const prompts = new Prompts()
+  const prompt = Buffer.alloc(PROMPT_BYTES)
+  const params = { [constants.ZSTD_c_compressionLevel]: LEVEL }
+  const shares = Array.from({ length: count }, () => {
+    prompts.write(prompt, 0)
+    const share = zstdCompressSync(prompt, { params }).length / PROMPT_BYTES
+    if (share < COMPRESSED.least || share > COMPRESSED.most) {
+      const limits = `${COMPRESSED.least} to ${COMPRESSED.most}`
+      throw new Error(`zstd compresses a prompt to ${share.toFixed(3)} of its size, not to ${limits}`)
+    }
+    return share
+  }).toSorted((a, b) => a - b)
+  return shares[Math.floor(count / 2)] ?? Number.NaN
+}
