@@ -76,6 +76,7 @@ export function createEngine(parts: EngineParts) {
     stepOf: (tier) => turnStep(tiers.of(tier)),
     routeOf: (job) => upstreams.routeOf(job),
     cacheKeyOf,
+    metrics,
     afterSettlement,
   })
   const retention = retentionLoop({

@@ -3,7 +3,7 @@
  * itself (the hand-off): no claim, no second read. The others are queued.
  */
 import type { Clock } from '../clock.ts'
-import type { Job } from '../job/job.ts'
+import type { ClaimedJob, Job } from '../job/job.ts'
 import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store/store.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { Turns } from './event-loop-turns.ts'
@@ -27,6 +27,7 @@ export interface EnqueuerOptions {
   /** The route of a job that is queued (`upstreams/routes.ts`). */
   readonly routeOf: (job: Job) => string
   readonly cacheKeyOf: CacheKeyOf
+  readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly afterSettlement: AfterSettlement
 }
 
@@ -70,9 +71,10 @@ export class Enqueuer {
 
   #answer(job: Job, answered: AnsweredJob | undefined): void {
     if (answered === undefined) return
-    const { contentJson } = answered
+    const { metrics, clock, afterSettlement } = this.#options
     const claimed = { ...job, attempt: 1, crashCount: 0 }
-    this.#options.afterSettlement(claimed, cachedResult(contentJson), 'settled', 0)
+    metrics.started(claimed, clock.nowMs())
+    afterSettlement(claimed, cachedResult(answered.contentJson), 'settled', 0)
   }
 
   #newJob(job: Job, handedOff: boolean, awaited: boolean, fingerprint: string | null): NewJob {

@@ -115,6 +115,7 @@ export async function start(
     stepOf: () => 1000,
     routeOf: () => '',
     cacheKeyOf: () => null,
+    metrics: { started: () => {} },
     afterSettlement,
   })
   const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })
