@@ -34,10 +34,10 @@ export function upstreamStates({
   return [...upstreams].map(([name, upstream]) => {
     const states = targets
       .filter((target) => target.upstream === upstream)
-      .map(({ model, health, breaker: { consecutiveFailures, openUntilMs } }) => ({
+      .map(({ model, health }) => ({
         model,
-        consecutiveFailures,
-        openUntilMs,
+        consecutiveFailures: health.consecutiveFailures,
+        openUntilMs: health.openUntilMs,
         unavailable: unavailableOf(health),
         learnedRoles: upstream.server.learnedRoles(model),
       }))
