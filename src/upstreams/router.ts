@@ -152,7 +152,7 @@ export class ModelRouter implements Router, Routes {
       let failures = 0
       let countsAgainstJob = true
       let retryAfterMs = Number.POSITIVE_INFINITY
-      for (const target of soonestFirst(targets)) {
+      for (const target of round === 1 ? targets : soonestFirst(targets)) {
         const called =
           tries < MAX_TRIES - 1
             ? await this.#call(target, targets, request, attempt, signal)
@@ -254,7 +254,7 @@ export class ModelRouter implements Router, Routes {
     const { server, limit, slots } = upstream
     if (!slots.tryAcquire(account)) {
       // A request that has another target must not wait for a slot at a failing one.
-      if (this.#isSkipped(target, targets)) return 'circuit open'
+      if (health.isOpen && this.#isSkipped(targets)) return 'circuit open'
       const weight = this.#table.weights.get(tier) ?? LEAST_WEIGHT
       if (!(await this.#acquireSlot(slots, account, weight, signal))) return 'stopped'
     }
@@ -264,8 +264,9 @@ export class ModelRouter implements Router, Routes {
     let trouble = NO_TROUBLE
     try {
       // Only now, because the breaker may have opened while the request waited for a slot.
-      if (this.#isSkipped(target, targets)) return 'circuit open'
-      permit = health.acquire() ?? 'normal'
+      permit = health.acquire()
+      if (permit === null && this.#isSkipped(targets)) return 'circuit open'
+      permit ??= 'normal'
       const begun = limit.changes
       let reply: Reply
       // Repeated in another format as long as the server rejects the format.
@@ -298,11 +299,11 @@ export class ModelRouter implements Router, Routes {
   }
 
   /**
-   * Whether the target must not be called because its circuit breaker is open. A job that does not wait calls it nevertheless
-   * if no other target is better, because a call that may fail is better than a failure without a call.
+   * Whether a target with an open circuit breaker must not be called. A job that does not wait calls it nevertheless if no other
+   * target is better, because a call that may fail is better than a failure without a call.
    */
-  #isSkipped(target: Target, targets: readonly Target[]): boolean {
-    return isOpen(target) && (this.#isPatient || !targets.every(isOpen))
+  #isSkipped(targets: readonly Target[]): boolean {
+    return this.#isPatient || !targets.every(isOpen)
   }
 
   /** Waiting behind other jobs is not part of a run, so the deadline of a job that may wait is paused. */
