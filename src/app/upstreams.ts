@@ -60,14 +60,13 @@ export function createRouter({
     isPatient: settings.jobs.patience_seconds > 0,
     onCall,
     onAvailability: ({ name: target }, trouble) => {
-      if (trouble === null)
-        log.info({ target }, 'a model server responds again; jobs that waited for it will run')
+      if (trouble === null) log.info({ target }, 'a model server responds again')
       else {
         const { kind: reason, status: upstream_status } = trouble
         const message =
           reason === 'misconfigured'
-            ? 'jobs are waiting for a model server that rejects the configuration (key, quota, path or model)'
-            : 'jobs are waiting for a model server'
+            ? 'a model server rejects the configuration (key, quota, path or model)'
+            : 'a model server is unavailable'
         log.warn({ target, reason, upstream_status }, message)
       }
     },

@@ -231,7 +231,7 @@ export const settingsSchema = Type.Object(
         run_timeout_seconds: Type.Number({
           exclusiveMinimum: 0,
           description:
-            'Time limit for one execution, including retries. A job that exceeds it fails with `timeout`. Time spent waiting for a model server, or for a slot there, does not count.',
+            'Time limit for one execution, including retries. A job that exceeds it fails with `timeout`. Time spent waiting for a model server, or for a slot there, does not count; with `jobs.patience_seconds` 0, waiting for a slot does.',
         }),
         patience_seconds: seconds(
           'Total time that a job waits for model servers that are unreachable, overloaded, failing or misconfigured, before it fails. With 0, it fails after three tries within a few seconds.',

@@ -1,6 +1,6 @@
 /**
  * The circuit breaker of a target: whether the target can be called now, from this node's point of view. Jobs wait for a
- * model server whose breaker is open instead of failing; for those that do not wait there is `timed-circuit-breaker.ts`.
+ * model server whose breaker is open instead of failing.
  *
  * ```
  *            5 jobs failed in a row, Retry-After,
@@ -33,30 +33,10 @@ const RECOVERED = 256
 const REMEMBERED = 256
 
 /** The right to make one call; released with the call's result. */
-export type Permit = 'normal' | 'probe' | 'forced'
+export type Permit = 'normal' | 'probe'
 
 /** `ignored`: the call was aborted on this side, so it shows nothing about the target. */
 export type CallResult = 'success' | 'failure' | 'ignored'
-
-/** What the router calls before a call to a target, and after it. */
-export interface Breaker {
-  /** How often calls failed since the last success. */
-  readonly consecutiveFailures: number
-  /** When it permits the next call, Unix time in milliseconds; null if it permits one now. */
-  readonly openUntilMs: number | null
-  /** Whether it does not permit a call now. */
-  readonly isOpen: boolean
-  /** Returns a permit for a call that is made now; null if none is available. Each permit is released exactly once. */
-  acquire(): Permit | null
-  /** @param retryAfterMs the delay that the target asked for, already bounded by the caller */
-  release(
-    permit: Permit,
-    result: CallResult,
-    retryAfterMs: number | null,
-    jobId: string,
-    trouble: Trouble,
-  ): void
-}
 
 export type HealthPhase = 'available' | 'unavailable' | 'trial' | 'recovering'
 
@@ -67,7 +47,7 @@ interface RememberedFailure {
   readonly succeededBetween: boolean
 }
 
-export class CircuitBreaker implements Breaker {
+export class CircuitBreaker {
   readonly #clock: Clock
   readonly #random: () => number
   readonly #onChange: (health: CircuitBreaker) => void
@@ -120,6 +100,7 @@ export class CircuitBreaker implements Breaker {
     return this.#availableSinceMs
   }
 
+  /** How many jobs have failed since the last success. */
   get consecutiveFailures(): number {
     return this.#failedInRow.size
   }
@@ -144,6 +125,10 @@ export class CircuitBreaker implements Breaker {
     return this.#phase === 'unavailable' || (this.#phase === 'trial' && this.#trialRunning)
   }
 
+  /**
+   * Returns a permit for a call that is made now; null if none is available. Each permit is released exactly once. A call that
+   * is made nevertheless releases a `normal` permit.
+   */
   acquire(): Permit | null {
     if (this.#phase === 'available') return 'normal'
     if (this.isOpen) return null
@@ -153,7 +138,7 @@ export class CircuitBreaker implements Breaker {
     return 'probe'
   }
 
-  /** @param trouble why the call failed */
+  /** @param retryAfterMs the delay that the target asked for, already bounded by the caller @param trouble why the call failed */
   release(
     permit: Permit,
     result: CallResult,

@@ -200,8 +200,8 @@ export interface RequestWait {
 export interface Router {
   /**
    * Tries the model's targets in order until one answers or refuses, or until all tries are spent; the last error is
-   * then the reply. If the targets are unavailable rather than the request at fault, the result has a `wait`, and no call is made
-   * while all of them are. Never rejects because of an upstream.
+   * then the reply. If jobs have patience and the targets are unavailable rather than the request at fault, the result has a
+   * `wait`, and no call is made while all of them are. Never rejects because of an upstream.
    */
   ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply>
   close(): Promise<void>

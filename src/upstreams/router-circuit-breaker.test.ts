@@ -1,4 +1,4 @@
-/** Targets that keep failing are skipped until their circuit breaker closes again. */
+/** Targets that keep failing are skipped until they respond again. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { reply } from '../../test/model-server.ts'
@@ -11,28 +11,42 @@ import {
   startRouter,
 } from '../../test/support/router-setup.ts'
 import { Stop } from '../job/stop.ts'
+import { FAILED_JOBS_TO_OPEN, FIRST_CHECK_MS } from './circuit-breaker.ts'
 import { ROUNDS } from './router.ts'
-import { FAILURES_TO_OPEN, FIRST_OPEN_MS } from './timed-circuit-breaker.ts'
+
+const askAll = ({ router }: RouterSetup, model: string, count: number) =>
+  Array.from({ length: count }, (_, n) => router.ask(modelRequest(model, { jobId: `job ${n}` }), never))
+
+/** So many jobs that their failures at target a/m make it unavailable; the next target answers them. */
+const openBreaker = (setup: RouterSetup, model: string) =>
+  Promise.all(askAll(setup, model, FAILED_JOBS_TO_OPEN))
+
+/** Target a/m responds to its next check. */
+async function passCheck({ router, clock, a }: RouterSetup) {
+  a.script = () => undefined
+  const changed = new Promise<void>((resolve) => router.watch(resolve))
+  clock.advance(FIRST_CHECK_MS)
+  await changed
+}
 
 describe('the circuit breaker', () => {
-  const openBreaker = async ({ router }: RouterSetup, model: string) => {
-    for (let n = 0; n < FAILURES_TO_OPEN; n++) await router.ask(modelRequest(model), never)
-  }
-
-  it('of a target that keeps failing opens, is probed, and closes again', async (t) => {
-    const setup = await startRouter(t, { a: failing })
+  it('of a target that keeps failing opens, permits one call after a check, and closes again', async (t) => {
+    const setup = await startRouter(t, { a: failing, isPatient: true })
     const { router, clock, a } = setup
     await openBreaker(setup, 'two')
-    assert.equal(a.requests.length, FAILURES_TO_OPEN)
+    assert.equal(a.requests.length, FAILED_JOBS_TO_OPEN)
     const state = router.state().find(({ name }) => name === 'a')
-    assert.equal(state?.openUntilMs, clock.nowMs() + FIRST_OPEN_MS)
+    assert.equal(state?.openUntilMs, clock.nowMs() + FIRST_CHECK_MS)
     assert.deepEqual(state?.targets, [
       {
         model: 'm',
-        consecutiveFailures: FAILURES_TO_OPEN,
-        openUntilMs: clock.nowMs() + FIRST_OPEN_MS,
+        consecutiveFailures: FAILED_JOBS_TO_OPEN,
+        openUntilMs: clock.nowMs() + FIRST_CHECK_MS,
         learnedRoles: null,
-        unavailable: null,
+        unavailable: {
+          sinceMs: clock.nowMs(),
+          trouble: { kind: 'overloaded', status: 503, message: 'It answers 503.' },
+        },
       },
     ])
     const routed = await router.ask(modelRequest('two'), never)
@@ -40,47 +54,47 @@ describe('the circuit breaker', () => {
       routed.calls.map(({ target }) => target),
       ['b/n'],
     )
-    a.script = () => undefined
-    clock.advance(FIRST_OPEN_MS)
+    await passCheck(setup)
     assert.equal((await router.ask(modelRequest('two'), never)).target, 'a/m')
     assert.equal((await router.ask(modelRequest('two'), never)).target, 'a/m')
     assert.equal(router.state()[0]?.openUntilMs, null)
   })
 
   it('while one call probes, the others use the next target', async (t) => {
-    const setup = await startRouter(t, { a: failing })
-    const { router, clock, a } = setup
+    const setup = await startRouter(t, { a: failing, isPatient: true })
+    const { router, a } = setup
     await openBreaker(setup, 'two')
-    clock.advance(FIRST_OPEN_MS)
+    await passCheck(setup)
     a.script = () => reply.stall()
     const probe = router.ask(modelRequest('two'), never)
-    await a.received(FAILURES_TO_OPEN + 1)
+    await a.received(FAILED_JOBS_TO_OPEN + 2)
     assert.equal((await router.ask(modelRequest('two'), never)).target, 'b/n')
     a.release()
     assert.equal((await probe).target, 'a/m')
   })
 
-  it('when all are open, the targets are called nevertheless', async (t) => {
+  it('without patience, when all are open, the targets are called nevertheless', async (t) => {
     const setup = await startRouter(t, { a: failing, b: failing })
     const { router, clock, a, b } = setup
-    for (let n = 0; n < 2; n++) {
-      const asked = router.ask(modelRequest('two'), never)
-      await passPauses(clock, ROUNDS - 1)
-      await asked
-    }
+    const asked = router.ask(modelRequest('two'), never)
+    await passPauses(clock, ROUNDS - 1)
+    const { wait } = await asked
+    assert.equal(wait, undefined)
     assert.ok(router.state().every(({ openUntilMs }) => openUntilMs !== null))
+    assert.equal(router.limited.size, 0, 'the queue holds no job back')
     b.script = () => undefined
     const before = a.requests.length
     const routed = await router.ask(modelRequest('two'), never)
     assert.equal(routed.target, 'b/n')
     assert.equal(a.requests.length, before + 1)
+    assert.equal(router.state()[1]?.openUntilMs, null, 'a success closes it')
   })
 
   it('ignores calls that we aborted', async (t) => {
     const { router, a } = await startRouter(t, { a: () => reply.stall() })
-    for (let n = 1; n <= FAILURES_TO_OPEN + 1; n++) {
+    for (let n = 1; n <= FAILED_JOBS_TO_OPEN + 1; n++) {
       const stop = new Stop()
-      const asked = router.ask(modelRequest('one'), stop)
+      const asked = router.ask(modelRequest('one', { jobId: `job ${n}` }), stop)
       await a.received(n)
       stop.now('release')
       await asked
@@ -100,44 +114,46 @@ describe('the circuit breaker', () => {
     await openBreaker(setup, 'x')
     const openUntil = () => setup.router.state()[0]?.openUntilMs
     assert.equal(openUntil(), null)
-    const first = setup.clock.nowMs() + FIRST_OPEN_MS
-    setup.clock.advance(1000)
+    const first = setup.clock.nowMs() + FIRST_CHECK_MS
+    setup.clock.advance(FIRST_CHECK_MS / 2)
     await openBreaker(setup, 'y')
     assert.equal(openUntil(), first)
   })
 
   it('while it is open, no request waits for a slot at the target', async (t) => {
-    const { router, clock, a } = await startRouter(t, {
-      a: (_request, index) => (index < FAILURES_TO_OPEN ? reply.stall(reply.status(503)) : reply.stall()),
-      maxConcurrency: FAILURES_TO_OPEN,
+    const setup = await startRouter(t, {
+      a: (_request, index) => (index < FAILED_JOBS_TO_OPEN ? reply.stall(reply.status(503)) : reply.stall()),
+      maxConcurrency: FAILED_JOBS_TO_OPEN,
     })
-    const first = Array.from({ length: FAILURES_TO_OPEN }, () => router.ask(modelRequest('two'), never))
-    await a.received(FAILURES_TO_OPEN)
+    const { router, clock, a } = setup
+    const first = askAll(setup, 'two', FAILED_JOBS_TO_OPEN)
+    await a.received(FAILED_JOBS_TO_OPEN)
     a.release()
     await Promise.all(first)
     // All slots at a are held by requests that have no other target.
-    const alone = Array.from({ length: FAILURES_TO_OPEN }, () => router.ask(modelRequest('one'), never))
-    await a.received(2 * FAILURES_TO_OPEN)
+    const alone = askAll(setup, 'one', FAILED_JOBS_TO_OPEN)
+    await a.received(2 * FAILED_JOBS_TO_OPEN)
     assert.equal((await router.ask(modelRequest('two'), never)).target, 'b/n')
     a.release()
     await Promise.all(alone)
-    assert.deepEqual(clock.pending(), [])
+    assert.deepEqual(clock.pending(), [FIRST_CHECK_MS], 'only the check of the target')
   })
 
   it('that opens while requests wait for a slot sends them to the next target', async (t) => {
-    const { router, a, b } = await startRouter(t, {
+    const setup = await startRouter(t, {
       a: () => reply.stall(reply.status(503)),
       maxConcurrency: 1,
     })
-    const all = FAILURES_TO_OPEN + 7
-    const asked = Array.from({ length: all }, () => router.ask(modelRequest('two'), never))
+    const { router, a, b } = setup
+    const all = FAILED_JOBS_TO_OPEN + 7
+    const asked = askAll(setup, 'two', all)
     await a.received(1)
     assert.equal(router.state()[0]?.waiting, all - 1)
     a.script = failing
     a.release()
     const routed = await Promise.all(asked)
     assert.ok(routed.every(({ target }) => target === 'b/n'))
-    assert.equal(a.requests.length, FAILURES_TO_OPEN)
+    assert.equal(a.requests.length, FAILED_JOBS_TO_OPEN)
     assert.equal(b.requests.length, all)
   })
 })

@@ -12,6 +12,7 @@ import {
   startRouter,
 } from '../../test/support/router-setup.ts'
 import { Stop } from '../job/stop.ts'
+import { FIRST_CHECK_MS } from './circuit-breaker.ts'
 import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, MAX_RETRY_AFTER_MS } from './retry-after.ts'
 import { type FailedCall, ROUNDS } from './router.ts'
 
@@ -129,7 +130,7 @@ describe('targets', () => {
     assert.equal(b.requests.length, 0)
   })
 
-  for (const status of [408, 409, 429, 500, 503]) {
+  for (const status of [401, 404, 408, 409, 429, 500, 503]) {
     it(`${status} tries the next target at once`, async (t) => {
       const { router, b } = await startRouter(t, { a: () => reply.status(status) })
       const routed = await router.ask(modelRequest('two'), never)
@@ -166,8 +167,6 @@ describe('targets', () => {
 
   for (const [name, script, kind] of [
     ['400', () => reply.status(400), 'error'],
-    ['401', () => reply.status(401), 'error'],
-    ['404', () => reply.status(404), 'error'],
     ['a 200 that is not a chat completion', () => reply.notACompletion(), 'error'],
     ['a refusal', () => reply.refusal(), 'refused'],
   ] as const) {
@@ -221,7 +220,7 @@ describe('rounds', () => {
       ['a/m', 'b/n', 'a/m', 'b/n', 'a/m', 'b/n'],
     )
     assert.deepEqual([a.requests.length, b.requests.length], [ROUNDS, ROUNDS])
-    assert.deepEqual(clock.pending(), [])
+    assert.deepEqual(clock.pending(), [FIRST_CHECK_MS, FIRST_CHECK_MS], 'only the checks of both targets')
   })
 
   it('a later round may succeed', async (t) => {
@@ -254,10 +253,11 @@ describe('rounds', () => {
         a: (_request, index) => (index === 0 ? reply.status(429, { headers }) : undefined),
       })
       const asked = router.ask(modelRequest('one'), never)
-      const wait = await clock.timerSet(isPause)
+      // The next check of the target is due after exactly that time.
+      const wait = await clock.timerSet((ms) => isPause(ms) && ms !== least)
       assert.ok(wait >= least && wait <= least * (1 + JITTER), String(wait))
       clock.advance(wait - 1)
-      assert.equal(a.requests.length, 1)
+      assert.equal(a.completions().length, 1)
       clock.advance(1)
       assert.equal((await asked).reply.kind, 'answer')
     }
@@ -268,10 +268,11 @@ describe('rounds', () => {
     const { router, clock, a } = await startRouter(t, {
       a: () => busy('50'),
       b: (_request, index) => (index === 0 ? busy('4') : undefined),
-      random: () => 0,
     })
     const asked = router.ask(modelRequest('two'), never)
-    assert.deepEqual(await passPauses(clock, 1), [4_000])
+    const pauseMs = 4_000 * (1 + JITTER / 2)
+    await clock.timerSet((ms) => ms === pauseMs)
+    clock.advance(pauseMs)
     assert.equal((await asked).target, 'b/n')
     assert.equal(a.requests.length, 1)
   })

@@ -1,12 +1,13 @@
 /**
  * Chooses the model server that answers a request: tries the model's targets in order, skips those whose circuit breaker is
- * open, and if all have failed, waits and tries again, up to ROUNDS times in total.
+ * open, and if all have failed, pauses and tries again, up to ROUNDS times in total.
  *
- * After connection errors, 408, 409, 429 and 5xx, the next target is tried. An answer, a refusal or any other error ends the
- * request, because another call would cost money and not change the result.
+ * After an error that another call may not get (failure-kinds.ts), the next target is tried. An answer, a refusal or any other
+ * error ends the request, because another call would cost money and not change the result.
  *
- * With patience, a request does not fail because of errors that are not its job's fault (failure-kinds.ts): once its targets
- * are unavailable (circuit-breaker.ts), it ends with a `wait`, and the queue repeats it when one of them responds.
+ * A request does not fail because of errors that are not its job's fault: once its targets are unavailable
+ * (circuit-breaker.ts), it ends with a `wait`, and the queue repeats it when one of them responds. Without patience, there is
+ * no `wait`: the targets are called although they are unavailable, and the last error is the result.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -43,7 +44,7 @@ import {
 import { UpstreamChecks } from './upstream-checks.ts'
 import { type UpstreamState, upstreamStates } from './upstream-state.ts'
 
-/** How many times each target may be called for one request. */
+/** How many times each target may be called for one request, with pauses of about 0.5 and 2 s between. */
 export const ROUNDS = 3
 /** A job fails after this many tries that count against it. */
 export const MAX_TRIES = 3
@@ -124,11 +125,12 @@ export class ModelRouter implements Router, Routes {
         options.onAvailability?.(target, isUnavailable ? trouble : null)
       }
       this.#checks.changed(target)
-      this.#limits.update(this.#table.candidates.values())
+      // The queue must not hold back jobs that do not wait.
+      if (isPatient) this.#limits.update(this.#table.candidates.values())
     }
-    const health = isPatient ? { random, onChange } : null
     this.#isPatient = isPatient
     this.#checks = new UpstreamChecks(clock)
+    const health = { random, onChange }
     this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, clock, health)
     this.#clock = clock
     this.#random = options.random
@@ -136,67 +138,25 @@ export class ModelRouter implements Router, Routes {
     this.#onFailedCall = options.onFailedCall
   }
 
-  ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
+  async ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
     const attempt: RoutingAttempt = { reply: NOT_CALLED, target: null, calls: [], tokens: NO_TOKENS }
-    const candidates = this.#candidatesOf(request)
-    if (candidates.targets.length === 0) {
+    const { key, targets } = this.#candidatesOf(request)
+    if (targets.length === 0) {
       const message = `No model server is configured for ${request.model} and this tier.`
-      return Promise.resolve({ ...attempt, reply: upstreamError({ message }) })
+      return { ...attempt, reply: upstreamError({ message }) }
     }
-    return this.#isPatient
-      ? this.#askPatiently(request, candidates, attempt, signal)
-      : this.#askInRounds(request, candidates, attempt, signal)
-  }
-
-  async #askInRounds(
-    request: ModelRequest,
-    { targets }: Candidates,
-    attempt: RoutingAttempt,
-    signal: StopSignal,
-  ): Promise<RoutedReply> {
-    for (let round = 1; ; round++) {
-      let failures = 0
-      // The next round may start when the first target is available; the breakers of the others stay open until they are.
-      let retryAfterMs = Number.POSITIVE_INFINITY
-      for (const forced of [false, true]) {
-        if (failures > 0) break
-        for (const target of targets) {
-          const called = await this.#call(target, request, attempt, signal, forced)
-          if (called === 'circuit open') continue
-          if (called === 'stopped') return stopped(attempt)
-          const { reply } = attempt
-          if (reply.kind !== 'error' || !reply.retryable || reply.aborted) return attempt
-          failures++
-          retryAfterMs = Math.min(retryAfterMs, boundedRetryAfterMs(reply) ?? 0)
-        }
-      }
-      if (round === ROUNDS) return attempt
-      if (!(await pause(this.#clock, roundPauseMs(round, retryAfterMs, this.#random()), signal)))
-        return stopped(attempt)
-    }
-  }
-
-  /**
-   * Like `#askInRounds`, and ends with a `wait` as soon as no target can be called; meanwhile, targets that are only
-   * suspected are tried again after a pause, so that a blip costs the job only that pause.
-   */
-  async #askPatiently(
-    request: ModelRequest,
-    { key, targets }: Candidates,
-    attempt: RoutingAttempt,
-    signal: StopSignal,
-  ): Promise<RoutedReply> {
     let { tries } = request
     /** The success counts of the targets when this request first failed there. */
     let successes: Map<Target, number> | null = null
     for (let round = 1; ; round++) {
       let failures = 0
       let countsAgainstJob = true
-      for (const target of targets) {
+      let retryAfterMs = Number.POSITIVE_INFINITY
+      for (const target of round === 1 ? targets : soonestFirst(targets)) {
         const called =
           tries < MAX_TRIES - 1
-            ? await this.#call(target, request, attempt, signal, false)
-            : await this.#callAlone(target, request, attempt, signal)
+            ? await this.#call(target, targets, request, attempt, signal)
+            : await this.#callAlone(target, targets, request, attempt, signal)
         if (called === 'circuit open') continue
         if (called === 'stopped') return stopped(attempt)
         const { reply } = attempt
@@ -205,6 +165,7 @@ export class ModelRouter implements Router, Routes {
         if (kind === 'final') return attempt
         failures++
         countsAgainstJob &&= !attempt.isBeyondProven && isOfJob(kind, target, request.jobId, tries)
+        retryAfterMs = Math.min(retryAfterMs, boundedRetryAfterMs(reply) ?? 0)
         successes ??= new Map()
         if (!successes.has(target)) successes.set(target, target.health.successes)
       }
@@ -214,17 +175,23 @@ export class ModelRouter implements Router, Routes {
         const trouble = troubleOf(attempt.reply)
         for (const [target, before] of successes ?? []) target.health.giveUp(trouble, before)
       }
-      const areAllOpen = targets.every(({ breaker }) => breaker.isOpen)
-      if (areAllOpen || round === ROUNDS) {
+      const areAllOpen = targets.every(isOpen)
+      // Targets that are only suspected are tried again after a pause, so that a blip costs the job only that pause.
+      if (this.#isPatient && (areAllOpen || round === ROUNDS)) {
         return { ...attempt, wait: { route: key, tries, ...unavailability(targets, areAllOpen) } }
       }
-      if (!(await pause(this.#clock, roundPauseMs(round, 0, this.#random()), signal))) return stopped(attempt)
+      if (round === ROUNDS) return attempt
+      const leastMs = areAllOpen && failures > 0 ? retryAfterMs : 0
+      if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal))) {
+        return stopped(attempt)
+      }
     }
   }
 
   /** Jobs whose next failure would be their last call a target one at a time, so that only the one that is to blame fails. */
   async #callAlone(
     target: Target,
+    targets: readonly Target[],
     request: ModelRequest,
     attempt: RoutingAttempt,
     signal: StopSignal,
@@ -232,7 +199,7 @@ export class ModelRouter implements Router, Routes {
     const { account } = request
     if (!(await target.lastTries.acquire(account, LEAST_WEIGHT, signal))) return 'stopped'
     try {
-      return await this.#call(target, request, attempt, signal, false)
+      return await this.#call(target, targets, request, attempt, signal)
     } finally {
       target.lastTries.release(account)
     }
@@ -272,22 +239,22 @@ export class ModelRouter implements Router, Routes {
 
   /**
    * Makes one call as soon as the upstream has a free slot, if the target's circuit breaker permits it. The next free slot
-   * goes to the waiting account that holds fewest, by the weight of its tier.
+   * goes to the waiting account that holds fewest, by the weight of its tier. @param targets all targets of the request
    */
   async #call(
     target: Target,
+    targets: readonly Target[],
     request: ModelRequest,
     attempt: RoutingAttempt,
     signal: StopSignal,
-    forced: boolean,
   ): Promise<'called' | 'circuit open' | 'stopped'> {
     if (signal.reason !== null) return 'stopped'
-    const { breaker, upstream } = target
+    const { health, upstream } = target
     const { account, tier, prompt } = request
     const { server, limit, slots } = upstream
     if (!slots.tryAcquire(account)) {
       // A request that has another target must not wait for a slot at a failing one.
-      if (!forced && breaker.isOpen) return 'circuit open'
+      if (health.isOpen && this.#isSkipped(targets)) return 'circuit open'
       const weight = this.#table.weights.get(tier) ?? LEAST_WEIGHT
       if (!(await this.#acquireSlot(slots, account, weight, signal))) return 'stopped'
     }
@@ -297,8 +264,9 @@ export class ModelRouter implements Router, Routes {
     let trouble = NO_TROUBLE
     try {
       // Only now, because the breaker may have opened while the request waited for a slot.
-      permit = breaker.acquire() ?? (forced ? 'forced' : null)
-      if (permit === null) return 'circuit open'
+      permit = health.acquire()
+      if (permit === null && this.#isSkipped(targets)) return 'circuit open'
+      permit ??= 'normal'
       const begun = limit.changes
       let reply: Reply
       // Repeated in another format as long as the server rejects the format.
@@ -319,19 +287,26 @@ export class ModelRouter implements Router, Routes {
         const isOverload = reply.timedOut || failureKind(reply) === 'overloaded'
         attempt.isBeyondProven = isOverload && limit.overloaded(begun)
         // After any other 4xx the request is at fault, and the target is healthy.
-        const hasFailed = this.#isPatient ? isWaitedFor(failureKind(reply)) : reply.retryable
-        result = hasFailed ? 'failure' : 'success'
+        result = isWaitedFor(failureKind(reply)) ? 'failure' : 'success'
         retryAfterMs = boundedRetryAfterMs(reply)
         trouble = troubleOf(reply)
       }
       return 'called'
     } finally {
-      if (permit !== null) breaker.release(permit, result, retryAfterMs, request.jobId, trouble)
+      if (permit !== null) health.release(permit, result, retryAfterMs, request.jobId, trouble)
       slots.release(account)
     }
   }
 
-  /** Waiting behind other jobs is not part of a run, so its deadline is paused. */
+  /**
+   * Whether a target with an open circuit breaker must not be called. A job that does not wait calls it nevertheless if no other
+   * target is better, because a call that may fail is better than a failure without a call.
+   */
+  #isSkipped(targets: readonly Target[]): boolean {
+    return this.#isPatient || !targets.every(isOpen)
+  }
+
+  /** Waiting behind other jobs is not part of a run, so the deadline of a job that may wait is paused. */
   async #acquireSlot(
     slots: FairSlots,
     account: string,
@@ -376,6 +351,16 @@ export class ModelRouter implements Router, Routes {
     const { code, connection, timedOut } = reply
     this.#onFailedCall?.({ ...event, code, connection, timedOut })
   }
+}
+
+function isOpen({ health }: Target): boolean {
+  return health.isOpen
+}
+
+/** The targets in order; if none is available, first those that may be called soonest, for example after Retry-After. */
+function soonestFirst(targets: readonly Target[]): readonly Target[] {
+  if (!targets.every(isOpen)) return targets
+  return targets.toSorted((a, b) => a.health.untilCheckMs - b.health.untilCheckMs)
 }
 
 /** Whether a failure counts against the job, given the number of tries that already do. */

@@ -6,10 +6,9 @@ import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { Tier } from '../job/tier.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
-import { type Breaker, CircuitBreaker } from './circuit-breaker.ts'
+import { CircuitBreaker } from './circuit-breaker.ts'
 import { ConcurrencyLimit } from './concurrency-limit.ts'
 import type { ModelServer } from './model-server.ts'
-import { TimedCircuitBreaker } from './timed-circuit-breaker.ts'
 
 /** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
@@ -25,8 +24,6 @@ export interface Target {
   readonly name: string
   readonly upstream: Upstream
   readonly model: string
-  /** `health` if jobs wait for model servers, otherwise a `TimedCircuitBreaker`. */
-  readonly breaker: Breaker
   readonly health: CircuitBreaker
   /** One slot for jobs whose next failure would be their last, so that only the one that is to blame fails. */
   readonly lastTries: FairSlots
@@ -71,30 +68,24 @@ export interface UpstreamOptions {
 /** The part of a tier that routing depends on. */
 export type RoutedTier = Pick<Tier, 'name' | 'models' | 'weight'>
 
-const NO_JITTER = () => 0.5
-
 interface Candidate {
   readonly model: string
   readonly upToTokens: number
   readonly targets: readonly Target[]
 }
 
-/** For targets that jobs wait for. */
 export interface HealthOptions {
   readonly random: () => number
   readonly onChange: (target: Target) => void
 }
 
-/**
- * Throws if the settings name an upstream or a candidate that does not exist.
- * @param health null if jobs do not wait for model servers
- */
+/** Throws if the settings name an upstream or a candidate that does not exist. */
 export function createRoutingTable(
   upstreamOptions: ReadonlyMap<string, UpstreamOptions>,
   models: { readonly [name: string]: ModelSettings },
   tiers: readonly RoutedTier[],
   clock: Clock,
-  health: HealthOptions | null,
+  { random, onChange }: HealthOptions,
 ): RoutingTable {
   const upstreams = new Map<string, Upstream>()
   for (const [name, { server, maxConcurrency, startConcurrency = null }] of upstreamOptions) {
@@ -108,14 +99,11 @@ export function createRoutingTable(
     const name = `${upstreamName}/${model}`
     const known = targets.get(name)
     if (known !== undefined) return known
-    const onChange = () => health?.onChange(target)
-    const targetHealth = new CircuitBreaker(clock, health?.random ?? NO_JITTER, onChange)
     const target: Target = {
       name,
       upstream,
       model,
-      breaker: health === null ? new TimedCircuitBreaker(clock) : targetHealth,
-      health: targetHealth,
+      health: new CircuitBreaker(clock, random, () => onChange(target)),
       lastTries: new FairSlots({ limit: 1, reserve: 0 }),
     }
     targets.set(name, target)

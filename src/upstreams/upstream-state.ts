@@ -11,7 +11,7 @@ export interface UpstreamState {
   /** The current limit of concurrent calls, and its maximum. */
   readonly limit: number
   readonly maxConcurrency: number
-  /** When the first of its circuit breakers becomes half-open (wall clock); null unless all of them are open. */
+  /** When the first of its targets is checked next (wall clock); null unless all of them are unavailable. */
   readonly openUntilMs: number | null
   readonly targets: readonly TargetState[]
 }
@@ -19,11 +19,11 @@ export interface UpstreamState {
 export interface TargetState {
   readonly model: string
   readonly consecutiveFailures: number
-  /** When its circuit breaker becomes half-open (wall clock); null if it is closed or half-open. */
+  /** When it is checked next (wall clock); null unless it is unavailable. */
   readonly openUntilMs: number | null
   /** What its chat template rejects; null if unknown or nothing. */
   readonly learnedRoles: LearnedRoles | null
-  /** Present while jobs wait for it: when its calls started to fail (wall clock), and why. */
+  /** Null while it is available; otherwise when its calls started to fail (wall clock), and why. */
   readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
 }
 
@@ -34,10 +34,10 @@ export function upstreamStates({
   return [...upstreams].map(([name, upstream]) => {
     const states = targets
       .filter((target) => target.upstream === upstream)
-      .map(({ model, health, breaker: { consecutiveFailures, openUntilMs } }) => ({
+      .map(({ model, health }) => ({
         model,
-        consecutiveFailures,
-        openUntilMs,
+        consecutiveFailures: health.consecutiveFailures,
+        openUntilMs: health.openUntilMs,
         unavailable: unavailableOf(health),
         learnedRoles: upstream.server.learnedRoles(model),
       }))

@@ -59,7 +59,7 @@ async function assertShown(parley: Parley, id: string): Promise<void> {
   assert.equal(upstreams[0].unavailable[0].reason, 'unreachable')
   const seconds = await unreachableSeconds(parley)
   assert.ok(seconds > 3000, `${seconds} s`)
-  assert.ok(parley.log.some(({ message }) => message === 'jobs are waiting for a model server'))
+  assert.ok(parley.log.some(({ message }) => message === 'a model server is unavailable'))
 }
 
 onEachStore(() => {

@@ -162,8 +162,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'the permit of a call that is aborted is kept',
     file: 'src/upstreams/router.ts',
-    text: 'if (permit !== null) breaker.release',
-    by: "if (permit !== null && result !== 'ignored') breaker.release",
+    text: 'if (permit !== null) health.release',
+    by: "if (permit !== null && result !== 'ignored') health.release",
   },
   {
     what: 'the slot of a call that is aborted is kept',

@@ -105,9 +105,13 @@ function failureProblem(
     return WRONG.includes(manner) && format !== 'text' ? null : 'an outcome matches the answer'
   if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome matches the answer'
   if (manner === 'invalid') return null
-  // Calls that hang use up the time of the run.
-  if (message.startsWith('The job did not finish within its run timeout') && counts.blamed > 0) return null
-  return counts.blamed >= MAX_TRIES ? null : 'an outage fails no job'
+  const isPatient = plan.patienceMs > 0
+  // Calls that hang use up the time of the run; without patience, waiting for a slot does too.
+  const isTooLate = message.startsWith('The job did not finish within its run timeout')
+  if (isTooLate && (counts.blamed > 0 || !isPatient)) return null
+  // Without patience, jobs fail in an outage too, but not before they have been tried as often as the others.
+  const tries = isPatient ? counts.blamed : counts.calls
+  return tries >= MAX_TRIES ? null : 'an outage fails no job'
 }
 
 /**

@@ -26,6 +26,13 @@ for (let from = 1; from <= SEEDS; from += PART) {
   })
 }
 
+test('without patience for model servers, every rule holds', async () => {
+  for (let seed = 1; seed <= PART / 5; seed++) {
+    const { violations } = await simulate({ ...generatePlan(seed), patienceMs: 0 })
+    assert.deepEqual(violations, [], `seed ${seed}`)
+  }
+})
+
 /** For each history on a real store, in which every call takes real time. */
 const FIRST_MS = LONG ? Number.POSITIVE_INFINITY : 10_000
 const REAL = [
