@@ -25,6 +25,7 @@ import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
 import { ownJobActionRoutes } from '../http/own-job-actions.ts'
+import { PipelinedRequests } from '../http/pipelined-requests.ts'
 import { readJobRoute } from '../http/read-job.ts'
 import { createReadMany } from '../http/read-many.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
@@ -108,13 +109,14 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
   const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
   const cpu = new RequestCpu(parts.pool, clock)
+  const requestTimeoutMs = wholeMs(settings.limits.request_timeout_seconds)
   const app = createServer({
     authentication: parts.limits.authentication,
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     largeBodies: { cpu, maxDepth: settings.limits.json_depth, limits: partLimits(settings) },
     headerTimeoutMs: wholeMs(settings.limits.header_timeout_seconds),
-    requestTimeoutMs: wholeMs(settings.limits.request_timeout_seconds),
+    requestTimeoutMs,
     bodies,
     answers,
     rejections: new RejectionPacing({
@@ -124,6 +126,12 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       onDelayed: metrics.rejectionDelayed,
     }),
     unread: new UnreadBodies(clock, stopping),
+    pipelined: new PipelinedRequests({
+      share: bytes.requests,
+      clock,
+      requestTimeoutMs,
+      onRejected: metrics.memoryRejected,
+    }),
     guard: connectionGuard(parts),
     isTunnelled: parts.connections === null,
     stopping,

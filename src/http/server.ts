@@ -23,6 +23,7 @@ import { encodingError, parseBody } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
 import { addressOf } from './network-of.ts'
+import type { PipelinedRequests } from './pipelined-requests.ts'
 import {
   BROKEN_REQUEST,
   CONNECTIONS_CHECK_MS,
@@ -50,6 +51,7 @@ export interface ServerOptions {
   readonly answers: LargeAnswers
   readonly rejections: RejectionPacing
   readonly unread: UnreadBodies
+  readonly pipelined: PipelinedRequests
   /** Limits the server's connections before they are read. */
   readonly guard: (server: Server) => void
   /** Whether its connections are tunnels of request threads, which close the connections of clients. */
@@ -81,7 +83,8 @@ const MAX_HEADERS = 1000
 const TUNNEL_HEADERS = 8
 
 export function createServer(options: ServerOptions): FastifyInstance {
-  const { authentication, bodies, answers, rejections, unread, stopping, onCompleted, onError } = options
+  const { authentication, bodies, answers, rejections, unread, pipelined, stopping, onCompleted, onError } =
+    options
   const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
@@ -105,9 +108,11 @@ export function createServer(options: ServerOptions): FastifyInstance {
       onCreate: compileOnFirstUse,
     },
     clientErrorHandler: (error, socket) => {
-      const id = requestId({ headers: {} })
-      const status = answerBrokenRequest(error, socket, id)
-      if (status !== null) onCompleted({ ...BROKEN_REQUEST, requestId: id, status })
+      pipelined.answerBroken(socket, error, () => {
+        const id = requestId({ headers: {} })
+        const status = answerBrokenRequest(error, socket, id)
+        if (status !== null) onCompleted({ ...BROKEN_REQUEST, requestId: id, status })
+      })
     },
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, cors, options),
   })
@@ -168,6 +173,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     bodies.expectContinue(request, response)
     app.server.emit('request', request, response)
   })
+  pipelined.guard(app.server)
   options.guard(app.server)
   return app
 }
