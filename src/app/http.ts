@@ -25,6 +25,7 @@ import { meRoute } from '../http/me.ts'
 import { messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
 import { ownJobActionRoutes } from '../http/own-job-actions.ts'
+import { PipelinedRequests } from '../http/pipelined-requests.ts'
 import { readJobRoute } from '../http/read-job.ts'
 import { createReadMany } from '../http/read-many.ts'
 import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
@@ -77,6 +78,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
   const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
   const cpu = new RequestCpu(parts.pool, clock)
+  const requestTimeoutMs = wholeMs(settings.limits.request_timeout_seconds)
   const app = createServer({
     authentication: createAuthentication({
       store,
@@ -89,7 +91,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     trustProxy: settings.trust_proxy,
     largeBodies: { cpu, maxDepth: settings.limits.json_depth, limits: partLimits(settings) },
     headerTimeoutMs: wholeMs(settings.limits.header_timeout_seconds),
-    requestTimeoutMs: wholeMs(settings.limits.request_timeout_seconds),
+    requestTimeoutMs,
     bodies,
     answers,
     rejections: new RejectionPacing({
@@ -99,6 +101,12 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       onDelayed: metrics.rejectionDelayed,
     }),
     unread: new UnreadBodies(clock, stopping),
+    pipelined: new PipelinedRequests({
+      share: bytes.requests,
+      clock,
+      requestTimeoutMs,
+      onRejected: metrics.memoryRejected,
+    }),
     guard: connectionGuard(parts),
     stopping,
     onCompleted: requestReporter(metrics, log),

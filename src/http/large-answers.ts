@@ -81,7 +81,7 @@ export class LargeAnswers {
       socket.off('close', onClose)
       this.#release(request)
     })
-    // A response that waits behind another on its connection may never start, and then nothing else ends it.
+    // If the connection closes before the response has started, nothing else ends it.
     const onClose = () => pieces.destroy()
     socket.once('close', onClose)
     if (socket.destroyed) pieces.destroy()

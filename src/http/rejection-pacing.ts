@@ -10,8 +10,6 @@
  *   repeatedly read one of 3 MB used up the whole event loop.
  * - A burst of one second's worth is not delayed. Beyond that, each response is delayed until its turn, but for at most ten
  *   seconds.
- * - One response per connection is delayed at a time. Responses to pipelined requests wait behind it anyway, and their bytes
- *   count: Node stops reading from a connection whose responses pile up.
  */
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
@@ -44,12 +42,12 @@ export class RejectionPacing {
   readonly #options: RejectionPacingOptions
   /** The time of the next turn of each sender. */
   readonly #turnsMs = new Map<string, number>()
-  readonly #delayed = new Map<Socket, () => void>()
+  readonly #delayed = new Set<() => void>()
 
   constructor(options: RejectionPacingOptions) {
     this.#options = options
     options.stopping.addEventListener('abort', () => {
-      for (const send of this.#delayed.values()) send()
+      for (const send of this.#delayed) send()
     })
   }
 
@@ -68,7 +66,7 @@ export class RejectionPacing {
   #pace(request: FastifyRequest, weight: number, send: () => void): void {
     const { socket } = request.raw
     const delayMs = this.#delayMs(senderOf(request), weight)
-    if (delayMs === 0 || this.#options.stopping.aborted || this.#delayed.has(socket)) send()
+    if (delayMs === 0 || this.#options.stopping.aborted) send()
     else this.#delay(socket, delayMs, send)
   }
 
@@ -76,14 +74,14 @@ export class RejectionPacing {
     const end = (): void => {
       cancel()
       socket.off('close', end)
-      this.#delayed.delete(socket)
+      this.#delayed.delete(endAndSend)
     }
     const endAndSend = (): void => {
       end()
       send()
     }
     const cancel = this.#options.clock.after(delayMs, endAndSend)
-    this.#delayed.set(socket, endAndSend)
+    this.#delayed.add(endAndSend)
     socket.once('close', end)
     this.#options.onDelayed()
   }

@@ -92,12 +92,15 @@ export class RequestBodies {
     memory.requestBytes = bytes
   }
 
-  /** A second call does nothing. */
+  /** A second call does nothing. The body is dropped, because its request stays in memory until the response has been written. */
   release(request: FastifyRequest): void {
     const memory = request.bodyMemory
     // Undefined for a URL that cannot be decoded: Fastify does not decorate such requests.
     if (!memory) return
     request.bodyMemory = null
+    request.body = undefined
+    request.bodyText = null
+    request.largeBody = null
     const { account, uploadBytes, requestBytes } = memory
     if (uploadBytes > 0) this.#uploads.share.release(account, uploadBytes)
     if (requestBytes > 0) this.#requests.share.release(account, requestBytes)

@@ -24,6 +24,7 @@ import { encodingError, parseBody } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
 import { addressOf } from './network-of.ts'
+import type { PipelinedRequests } from './pipelined-requests.ts'
 import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
@@ -44,6 +45,7 @@ export interface ServerOptions {
   readonly answers: LargeAnswers
   readonly rejections: RejectionPacing
   readonly unread: UnreadBodies
+  readonly pipelined: PipelinedRequests
   /** Limits the server's connections before they are read. */
   readonly guard: (server: Server) => void
   /** Aborted when the server stops: connections are then closed after their response. */
@@ -76,7 +78,8 @@ const KEEP_ALIVE_MS = 75_000
 const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, account: null, jobIds: null }
 
 export function createServer(options: ServerOptions): FastifyInstance {
-  const { authentication, bodies, answers, rejections, unread, stopping, onCompleted, onError } = options
+  const { authentication, bodies, answers, rejections, unread, pipelined, stopping, onCompleted, onError } =
+    options
   const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
@@ -99,9 +102,11 @@ export function createServer(options: ServerOptions): FastifyInstance {
       onCreate: compileOnFirstUse,
     },
     clientErrorHandler: (error, socket) => {
-      const id = requestId({ headers: {} })
-      const status = answerBrokenRequest(error, socket, id)
-      if (status !== null) onCompleted({ ...BROKEN_REQUEST, requestId: id, status })
+      pipelined.answerBroken(socket, error, () => {
+        const id = requestId({ headers: {} })
+        const status = answerBrokenRequest(error, socket, id)
+        if (status !== null) onCompleted({ ...BROKEN_REQUEST, requestId: id, status })
+      })
     },
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, cors, options),
   })
@@ -161,6 +166,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     bodies.expectContinue(request, response)
     app.server.emit('request', request, response)
   })
+  pipelined.guard(app.server)
   options.guard(app.server)
   return app
 }

@@ -70,7 +70,7 @@ onEachStore(() => {
     await nothingHeld(parley)
   })
 
-  test('a response that waits behind another on its connection frees its bytes when the client hangs up', async (t) => {
+  test('a request that waits behind another on its connection leaves nothing behind when the client hangs up', async (t) => {
     const { parley, models } = await start(t)
     const key = await parley.key()
     models.script = () => reply.text('x'.repeat(300_000))
@@ -78,12 +78,14 @@ onEachStore(() => {
     models.script = () => reply.stall()
     const body = JSON.stringify(job({ messages: [{ role: 'user', content: 'never answered' }] }))
     const line = openLine(parley)
-    line.send(head(MESSAGES, key, ofLength(body.length)) + body)
-    line.send(head(`${MESSAGES}/${created.body.data.job_id}`, key, [], 'GET'))
-    await holds(parley, 'answers', /^1\d{6}$/)
-    line.hangUp()
+    const read = head(`${MESSAGES}/${created.body.data.job_id}`, key, [], 'GET')
+    line.send(head(MESSAGES, key, ofLength(body.length)) + body + read)
+    await holds(parley, 'requests', /^[1-9]/)
+    await models.received(2)
     await holds(parley, 'answers', /^0$/)
+    line.hangUp()
     models.release()
+    await nothingHeld(parley)
   })
 
   test('a request waits for what other accounts hold', async (t) => {

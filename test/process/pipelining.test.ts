@@ -1,0 +1,163 @@
+/**
+ * Requests that a connection sends before it has the response to an earlier one hold little memory while they wait for their
+ * turn, and each gets its response in order. Version 0.3.0 fails the attacks.
+ */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { eventually } from '../support/eventually.ts'
+import { LONG } from '../support/long-form.ts'
+import { peakOf, residentMiB } from '../support/memory-of.ts'
+import { type Caller, jobOf } from './caller.ts'
+import { getHead, hostileSocket, postHead } from './hostile-sockets.ts'
+import { installation, MAIN } from './server-process.ts'
+
+const CONNECTIONS = 400
+const REQUESTS = 62
+const BODY_BYTES = 60_000
+const HEADER_BYTES = 12_000
+const MAX_MIB = 150
+const HEAP_MIB = 512
+const ATTACK_MS = LONG ? 20_000 : 3_000
+const timeout = 120_000
+
+const MESSAGES = '/api/v1/messages'
+const UNKNOWN_KEY = 'none'
+const LONG_TEXT = 'word '.repeat(BODY_BYTES / 5 - 40)
+const WARM_ROUNDS = 10
+
+/** What each connection sends at once, by the API key that it sends. */
+const ATTACKS: Readonly<Record<string, (key: string) => Buffer>> = {
+  [`${REQUESTS} bodies of 60 KB`]: (key) => {
+    const body = JSON.stringify(jobOf(LONG_TEXT))
+    return Buffer.from((postHead(MESSAGES, key, body.length) + body).repeat(REQUESTS))
+  },
+  [`${REQUESTS} requests with headers of 12 KB`]: (key) => {
+    const body = JSON.stringify(jobOf('Hello'))
+    const large = `x-large: ${'x'.repeat(HEADER_BYTES)}\r\n`
+    const head = postHead(MESSAGES, key, body.length).replace('host:', `${large}host:`)
+    return Buffer.from((head + body).repeat(REQUESTS))
+  },
+  'the smallest requests': () =>
+    Buffer.from('GET / HTTP/1.0\r\nconnection:keep-alive\r\n\r\n'.repeat(50_000)),
+  'requests with very many headers': (key) => {
+    const many = Array.from({ length: 900 }, (_, at) => `${at.toString(36)}:ab\r\n`).join('')
+    return Buffer.from(getHead('/api/v1/me', key).replace('host:', `${many}host:`).repeat(200))
+  },
+}
+
+async function stage(t: TestContext) {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const place = await installation(t, { upstream: models.baseUrl })
+  const server = await place.startAs([process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve'], {
+    env: { LOG_LEVEL: 'error' },
+  })
+  const created = await place.parley(['keys', 'create', '--account', 'hostile', '--tier', 'user_free'])
+  const [hostileKey] = /prl_\w+/.exec(created.stdout) ?? []
+  assert.ok(hostileKey, created.stderr)
+  return { models, server, key: await server.firstKey(), hostileKey }
+}
+
+/** Makes the threads that count tokens take the memory that they keep, which has nothing to do with connections. */
+async function warmUp(caller: Caller): Promise<void> {
+  for (let round = 0; round < WARM_ROUNDS; round++) {
+    const texts = Array.from({ length: 16 }, (_, index) => `${round} ${index} ${LONG_TEXT}`)
+    for (const { status, text } of await Promise.all(texts.map((content) => caller.single(content)))) {
+      assert.equal(status, 200, text)
+    }
+  }
+}
+
+/** In the short form, one attack with and one without a key. */
+function isRun(attack: string, hasKey: boolean, reads: boolean): boolean {
+  return LONG || (attack === Object.keys(ATTACKS)[0] && hasKey === reads)
+}
+
+for (const [attack, make] of Object.entries(ATTACKS)) {
+  for (const hasKey of [false, true]) {
+    for (const reads of [false, true]) {
+      if (!isRun(attack, hasKey, reads)) continue
+      const how = `${hasKey ? 'with' : 'without'} a key, ${reads ? 'read' : 'unread'}`
+      test(`${CONNECTIONS} connections that each pipeline ${attack} take at most ${MAX_MIB} MiB: ${how}`, {
+        timeout,
+      }, async (t) => {
+        const { server, key, hostileKey } = await stage(t)
+        const other = server.caller(key)
+        await warmUp(other)
+        const { pid } = server.program
+        const before = residentMiB(pid)
+        const memory = peakOf(pid)
+        t.after(memory.end)
+        const sockets = await Promise.all(
+          Array.from({ length: CONNECTIONS }, () => hostileSocket(server.url, { reads })),
+        )
+        t.after(() => {
+          for (const { close } of sockets) close()
+        })
+        const data = make(hasKey ? hostileKey : UNKNOWN_KEY)
+        for (const { send } of sockets) void send(data)
+        const untilMs = performance.now() + ATTACK_MS
+        let answered = 0
+        let longestMs = 0
+        while (performance.now() < untilMs) {
+          const startMs = performance.now()
+          const { status, text } = await other.single(`other ${answered}`)
+          assert.equal(status, 200, text)
+          longestMs = Math.max(longestMs, performance.now() - startMs)
+          answered += 1
+        }
+        const more = Math.round(memory.peakMiB() - before)
+        t.diagnostic(
+          `${more} MiB more at most; others got ${answered} answers, the slowest after ${Math.round(longestMs)} ms`,
+        )
+        assert.ok(more <= MAX_MIB, `${more} MiB more`)
+      })
+    }
+  }
+}
+
+test('a few pipelined requests get their responses in order, and the connection stays open', {
+  timeout,
+}, async (t) => {
+  const { models, server, key } = await stage(t)
+  models.script = ({ text }) => reply.text(`answer to ${/(\d) word/.exec(text)?.[1]}`)
+  const socket = await hostileSocket(server.url)
+  t.after(() => socket.close())
+  const create = (name: number) => {
+    const body = JSON.stringify(jobOf(`${name} ${LONG_TEXT}`))
+    return postHead(MESSAGES, key, body.length) + body
+  }
+  const ends = (pattern: RegExp) =>
+    eventually(socket.text, (text) => pattern.test(text), { withinMs: 30_000 })
+  await socket.send([1, 2, 3, 4, 5].map(create).join('') + getHead('/healthz', null))
+  const text = await ends(/"status":"alive"/)
+  assert.deepEqual(
+    [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status),
+    Array(6).fill('200'),
+  )
+  assert.deepEqual(
+    [...text.matchAll(/answer to (\d)/g)].map(([, name]) => name),
+    ['1', '2', '3', '4', '5'],
+  )
+  await socket.send(create(6))
+  await ends(/answer to 6/)
+})
+
+test('SIGTERM while requests wait for their turn: the one being handled is answered, and the connection closes', {
+  timeout,
+}, async (t) => {
+  const { models, server, key } = await stage(t)
+  models.script = () => reply.stall()
+  const socket = await hostileSocket(server.url)
+  t.after(() => socket.close())
+  const body = JSON.stringify(jobOf('slow'))
+  await socket.send((postHead(MESSAGES, key, body.length) + body).repeat(3))
+  await models.received(1)
+  server.kill('SIGTERM')
+  await socket.closed
+  const statuses = [...socket.text().matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status)
+  assert.ok(statuses.length >= 1 && statuses.every((status) => status === '202'), socket.text())
+  models.release()
+  assert.deepEqual(await server.exited, { code: 0, signal: null })
+})
