@@ -17,7 +17,7 @@ import { isolation } from './benchmarks/isolation.ts'
 import { losesNothing } from './benchmarks/kill.ts'
 import { nodes } from './benchmarks/nodes.ts'
 import { read } from './benchmarks/read.ts'
-import { real } from './benchmarks/real.ts'
+import { ALL_CELLS, real } from './benchmarks/real.ts'
 import { size } from './benchmarks/size.ts'
 import { start } from './benchmarks/start.ts'
 import { sync } from './benchmarks/sync.ts'
@@ -64,9 +64,9 @@ const { values, positionals } = parseArgs({
     concurrency: { type: 'string', default: String(DEFAULTS.callbacks.concurrency) },
     full: { type: 'boolean', default: false },
     against: { type: 'string' },
-    stores: { type: 'string', default: 'sqlite,postgres' },
-    delays: { type: 'string', default: '200,1000' },
-    callers: { type: 'string', default: '512,2000' },
+    stores: { type: 'string', default: ALL_CELLS.stores.join() },
+    delays: { type: 'string', default: ALL_CELLS.delaysMs.join() },
+    callers: { type: 'string', default: ALL_CELLS.callers.join() },
     sides: { type: 'string' },
     kills: { type: 'boolean', default: true },
     help: { type: 'boolean', short: 'h', default: false },

@@ -1,7 +1,8 @@
 /** The figures of `real`: a table for each cell, the ratios with their targets, and stored results. */
 import type { StoreName } from '../harness/callback-database.ts'
 import type { Run } from '../harness/load-run.ts'
-import { keepResults } from '../harness/results.ts'
+import { writePicture } from '../harness/picture.ts'
+import { keepResults, pictureOf } from '../harness/results.ts'
 import { ratios, type Spread, spreadOf } from '../harness/rounds.ts'
 import { figure, spread, table } from '../harness/table.ts'
 import { PROMPT_BYTES } from '../load/prompts.ts'
@@ -114,4 +115,22 @@ export function keepCell(measured: MeasuredCell, rounds: number, compressed: num
     ratios: Object.fromEntries(compared),
     prompts_compressed_to: compressed,
   })
+}
+
+export function drawCells(cells: readonly MeasuredCell[]): void {
+  const panel = (title: string, of: (run: Run) => number, target: (store: StoreName) => number) => ({
+    title,
+    unit: '×',
+    bars: cells.flatMap(({ cell, runs }) => {
+      const [ours, bare] = [runs.get('this'), runs.get('bare')]
+      if (ours === undefined || bare === undefined) return []
+      const { median: value, min, max } = ratios(ours, bare, of)
+      return [{ label: nameOf(cell), value, min, max, ours: true, target: target(cell.store) }]
+    }),
+  })
+  const note = 'Parley ÷ bare proxy: median, range over the rounds, target (dashed).'
+  writePicture(pictureOf('real'), 'Prompts of 10 KB with keys', note, [
+    panel('Rate', rate, () => RATE_OVER_BARE),
+    panel('CPU time, with Postgres', cpu, (store) => CPU_OVER_BARE[store]),
+  ])
 }

@@ -13,11 +13,12 @@ import { printLine } from '../harness/output.ts'
 import { bullmqMissing, portkeyMissing } from '../harness/peers.ts'
 import { interleaved } from '../harness/rounds.ts'
 import { checkPrompts } from '../load/prompts.ts'
-import { type Cell, keepCell, type MeasuredCell, nameOf, reportCell } from './real-report.ts'
+import { type Cell, drawCells, keepCell, type MeasuredCell, nameOf, reportCell } from './real-report.ts'
 import { type RealSide, startRealSide } from './real-sides.ts'
 
 const CALLERS = new URL('../load/callers.ts', import.meta.url)
 const STORES: readonly StoreName[] = ['sqlite', 'postgres']
+export const ALL_CELLS = { stores: STORES, delaysMs: [200, 1000], callers: [512, 2000] } as const
 const SIDES: readonly RealSide[] = ['this', 'other', 'bare', 'combined']
 const CHECKED_PROMPTS = 500
 const WARM_UP_MS = 6000
@@ -34,15 +35,20 @@ export const real: Benchmark = {
     const sides = sidesOf(options)
     const compressed = checkPrompts(CHECKED_PROMPTS)
     printLine(`zstd compresses the prompts to ${compressed.toFixed(2)} of their size (median)\n`)
+    const cells: MeasuredCell[] = []
     for (const store of STORES.filter((name) => stores.includes(name))) {
       for (const delayMs of delaysMs) {
         for (const count of callers) {
           const measured = await measure({ store, delayMs, callers: count }, sides, options)
           printLine(reportCell(measured))
           keepCell(measured, options.rounds, compressed)
+          cells.push(measured)
         }
       }
     }
+    // Some of the cells would replace the picture of all.
+    if (Object.values(ALL_CELLS).reduce((all, { length }) => all * length, 1) === cells.length)
+      drawCells(cells)
   },
 }
 

@@ -6,6 +6,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { request } from 'undici'
+import { newIdempotencyKey } from '../../client/src/idempotency-key.ts'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
 import { type Lifetime, temporaryFolder } from '../parley.ts'
 import { type Receiver, startReceiver } from '../receiver.ts'
@@ -133,17 +134,21 @@ export class Counting {
   }
 
   #operations(): Readonly<Record<string, Operation>> {
+    const batch = (key: () => string | null): Operation => ({
+      before: async () => this.#stall(),
+      one: (number) => this.#batch(number, key()),
+      end: async () => this.#models.release(),
+      inProgress: BATCH,
+      inARow: 6,
+      after: async () => this.#unstall(),
+    })
     return {
+      'a single create with a key': { one: (number) => this.#post('', jobOf(number), newIdempotencyKey()) },
+      'a cached answer with a key': { one: () => this.#post('', jobOf(-3), newIdempotencyKey()) },
+      'a batch of 30 with a key': batch(() => `${newIdempotencyKey()}.0`),
       'a single create': { one: (number) => this.#post('', jobOf(number)) },
       'a cached answer': { one: () => this.#post('', jobOf(-1)) },
-      'a batch of 30': {
-        before: async () => this.#stall(),
-        one: (number) => this.#batch(number),
-        end: async () => this.#models.release(),
-        inProgress: BATCH,
-        inARow: 6,
-        after: async () => this.#unstall(),
-      },
+      'a batch of 30': batch(() => null),
       'a read': { before: () => this.#post('', jobOf(-2)), one: () => this.#read() },
       'a drained job': {
         before: (count) => this.#queue(count),
@@ -199,10 +204,15 @@ export class Counting {
     }
   }
 
-  async #post(path: string, body: unknown): Promise<readonly string[]> {
+  /** @param key the Idempotency-Key; the published client sends one with each create */
+  async #post(path: string, body: unknown, key: string | null = null): Promise<readonly string[]> {
     const answer = await request(`${this.#ready.url}/api/v1/messages${path}`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-api-key': this.#ready.key },
+      headers: {
+        'content-type': 'application/json',
+        'x-api-key': this.#ready.key,
+        ...(key !== null && { 'idempotency-key': key }),
+      },
       body: JSON.stringify(body),
     })
     const { data } = (await answer.body.json()) as { data: { job_id?: string; job_ids?: readonly string[] } }
@@ -213,11 +223,12 @@ export class Counting {
   }
 
   /** Resolves when the model server has received all of its calls. */
-  async #batch(number: number): Promise<void> {
+  async #batch(number: number, key: string | null): Promise<void> {
     const called = this.#models.requests.length
     await this.#post(
       '/batches',
       Array.from({ length: BATCH }, (_, at) => jobOf(number * BATCH + at)),
+      key,
     )
     await this.#models.received(called + BATCH)
   }

@@ -22,21 +22,57 @@ export async function writeExpected(expected: Expected): Promise<void> {
   await writeFile(FILE, `${JSON.stringify(expected, null, 2)}\n`)
 }
 
-/** Each count that has increased, such as `a read: functions 44 -> 45`. */
+/** How counts differ from what is expected, each as in `a read: functions 44 -> 45`. */
+export interface Changes {
+  /** More than expected, and operations of which no count is known. */
+  readonly rises: readonly string[]
+  /** Less than expected, and operations that are not counted any more. */
+  readonly falls: readonly string[]
+}
+
+export const WHAT_TO_DO_ABOUT_RISES = `An operation has become more expensive. To find the cause, list its functions before and after your change:
+  npm run counts -- --list 'a read'
+If the change is worth the cost, save the new counts, and give the reason in the commit:
+  npm run counts -- --write`
+export const WHAT_TO_DO_ABOUT_FALLS =
+  'An operation has become cheaper. Save the new counts, so that they stay low: npm run counts -- --write'
+
+/** @param comparesBytes whether the allocated bytes count */
 export function changesOf(
   before: Costs = {},
   now: Readonly<Record<string, Counted>>,
   comparesBytes = true,
-): readonly string[] {
-  const names = [...new Set([...Object.keys(before), ...Object.keys(now)])]
-  return names.flatMap((name) => {
+): Changes {
+  const rises: string[] = []
+  const falls: string[] = []
+  for (const name of new Set([...Object.keys(before), ...Object.keys(now)])) {
     const [old, present] = [before[name], now[name]]
-    if (!old || !present) return [`${name}: ${old ? 'not counted any more' : 'not counted before'}`]
-    const isSame = present.samples.some((sample) => EXACT.every((count) => sample[count] === old[count]))
-    const exact = isSame ? [] : EXACT.filter((count) => old[count] !== present[count])
-    const isCompared = comparesBytes && name !== WAITS
-    const isClose = !isCompared || Math.abs(present.kilobytes - old.kilobytes) <= old.kilobytes * TOLERANCE
-    const changed = isClose ? exact : [...exact, 'kilobytes' as const]
-    return changed.map((count) => `${name}: ${count} ${old[count]} -> ${present[count]}`)
-  })
+    if (!old) rises.push(`${name}: not counted before`)
+    else if (!present) falls.push(`${name}: not counted any more`)
+    else {
+      const text = (count: keyof Counts, value: number) => `${name}: ${count} ${old[count]} -> ${value}`
+      const isCompared = comparesBytes && name !== WAITS
+      const { kilobytes } = present
+      const bytes = isCompared ? [text('kilobytes', kilobytes)] : []
+      const { least, risen } = leastRisen(old, present)
+      rises.push(...risen.map((count) => text(count, least[count])))
+      if (kilobytes > old.kilobytes * (1 + TOLERANCE)) rises.push(...bytes)
+      const fallen = EXACT.filter((count) => present[count] < old[count] && !risen.includes(count))
+      falls.push(...fallen.map((count) => text(count, present[count])))
+      if (kilobytes < old.kilobytes * (1 - TOLERANCE)) falls.push(...bytes)
+    }
+  }
+  return { rises, falls }
+}
+
+type Sample = Counted['samples'][number]
+
+/** The repetition in which the fewest counts have risen: work that a node does once a second disturbs the others. */
+function leastRisen(old: Counts, { samples, ...counted }: Counted) {
+  const risenIn = (sample: Sample) => EXACT.filter((count) => sample[count] > old[count])
+  const [first = counted, ...others] = samples
+  const least = others.reduce<Sample>((best, sample) => {
+    return risenIn(sample).length < risenIn(best).length ? sample : best
+  }, first)
+  return { least, risen: risenIn(least) }
 }

@@ -1,5 +1,6 @@
 /**
- * `npm run counts`: counts what each operation costs on both stores, and prints it with what has changed.
+ * `npm run counts`: counts what each operation costs on both stores, and prints it with what has changed. Fails if a count has
+ * risen.
  *
  *     npm run counts
  *     npm run counts -- --write                      # to expected.json
@@ -10,7 +11,13 @@ import { parseArgs } from 'node:util'
 import type { Lifetime } from '../parley.ts'
 import { emptyTables } from '../postgres/emptied-schemas.ts'
 import { type Counted, Counting, type Counts, NOW_MS } from './counting.ts'
-import { changesOf, readExpected, writeExpected } from './expected.ts'
+import {
+  changesOf,
+  readExpected,
+  WHAT_TO_DO_ABOUT_FALLS,
+  WHAT_TO_DO_ABOUT_RISES,
+  writeExpected,
+} from './expected.ts'
 
 const { values } = parseArgs({ options: { write: { type: 'boolean' }, list: { type: 'string' } } })
 
@@ -41,11 +48,24 @@ if (values.list !== undefined) {
 } else {
   const postgres = await count((t) => emptyTables(t, NOW_MS))
   const before = await readExpected()
+  const all = { rises: 0, falls: 0 }
   for (const [store, costs] of Object.entries({ SQLite: sqlite, Postgres: postgres })) {
     process.stdout.write(`${store}\n`)
     for (const [name, counts] of Object.entries(withoutNames(costs)))
       process.stdout.write(`  ${name}: ${textOf(counts)}\n`)
-    for (const change of changesOf(before[store], costs)) process.stdout.write(`  ! ${change}\n`)
+    const { rises, falls } = changesOf(before[store], costs)
+    for (const rise of rises) process.stdout.write(`  ! ${rise}\n`)
+    for (const fall of falls) process.stdout.write(`  - ${fall}\n`)
+    all.rises += rises.length
+    all.falls += falls.length
   }
-  if (values.write) await writeExpected({ SQLite: withoutNames(sqlite), Postgres: withoutNames(postgres) })
+  if (values.write) {
+    await writeExpected({ SQLite: withoutNames(sqlite), Postgres: withoutNames(postgres) })
+  } else {
+    if (all.falls > 0) process.stdout.write(`\n${WHAT_TO_DO_ABOUT_FALLS}\n`)
+    if (all.rises > 0) {
+      process.stdout.write(`\n${WHAT_TO_DO_ABOUT_RISES}\n`)
+      process.exitCode = 1
+    }
+  }
 }
