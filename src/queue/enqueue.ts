@@ -48,19 +48,24 @@ export class Enqueuer {
       keys.push(cacheKeyOf(job))
     }
     const slots = worker?.reserve(jobs) ?? 0
-    let unused: readonly Job[] = jobs.slice(0, slots)
+    let unused = jobs.slice(0, slots)
     const call = slots > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
     try {
       const newJobs = jobs.map((job, index) => this.#newJob(job, index < slots, awaited, keys[index] ?? null))
       const accepted = await store.accept({ node, jobs: newJobs, idempotency, nowMs: clock.nowMs() })
       if (accepted.kind !== 'accepted') return accepted
-      const answered = new Map(accepted.answered?.map((one) => [one.jobId, one]))
-      const isOpen = ({ id }: Job) => !answered.has(id)
-      for (const [index, job] of jobs.slice(0, slots).entries())
-        if (isOpen(job)) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])
-      unused = unused.filter((job) => !isOpen(job))
-      for (const job of jobs) this.#answer(job, answered.get(job.id))
-      const queued = jobs.slice(slots).filter(isOpen)
+      const answered = accepted.answered && new Map(accepted.answered.map((one) => [one.jobId, one]))
+      unused = []
+      const queued: Job[] = []
+      for (const [index, job] of jobs.entries()) {
+        const answer = answered?.get(job.id)
+        const isHandedOff = index < slots
+        if (answer !== undefined) {
+          if (isHandedOff) unused.push(job)
+          this.#answer(job, answer)
+        } else if (isHandedOff) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])
+        else queued.push(job)
+      }
       if (queued.length > 0) worker?.queued(queued)
       return accepted
     } finally {
@@ -69,8 +74,7 @@ export class Enqueuer {
     }
   }
 
-  #answer(job: Job, answered: AnsweredJob | undefined): void {
-    if (answered === undefined) return
+  #answer(job: Job, answered: AnsweredJob): void {
     const { metrics, clock, afterSettlement } = this.#options
     const claimed = { ...job, attempt: 1, crashCount: 0 }
     metrics.started(claimed, clock.nowMs())

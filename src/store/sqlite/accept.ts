@@ -39,11 +39,8 @@ export const acceptOperations = {
       idempotency: Idempotency | null,
       jobs: readonly NewJobCells[],
     ): Accepted => {
-      const account = jobs[0]?.[1] ?? ''
-      if (idempotency) {
-        const earlier = findEarlier(file, account, idempotency, nowMs)
-        if (earlier) return earlier
-      }
+      const earlier = idempotency && rememberKey(file, idempotency, jobs, nowMs)
+      if (earlier) return earlier
       const answered: AnsweredJob[] = []
       for (const job of jobs) {
         const [jobId, , , , , , , , , , , , , awaited, cached] = job
@@ -53,11 +50,6 @@ export const acceptOperations = {
           storeAnswered(file, nowMs, job, contentJson)
           answered.push({ jobId, contentJson: awaited ? contentJson : null })
         }
-      }
-      if (idempotency) {
-        const { key, fingerprint, untilMs } = idempotency
-        const ids = JSON.stringify(jobs.map(([id]) => id))
-        file.prepare(REMEMBER_KEY).run(account, key, fingerprint, ids, untilMs)
       }
       return answered.length === 0 ? { kind: 'accepted' } : { kind: 'accepted', answered }
     },
@@ -96,20 +88,27 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
   storeOutcome(file, row, ['completed', contentJson, null, usage, CACHE_HIT_RECEIPT_JSON, null, 0, nowMs])
 }
 
-/** What an earlier request with the same key makes of this one; null where it does not count. */
-function findEarlier(
+/** Remembers the key for these jobs, unless it is taken: then returns what the earlier request makes of this one. */
+function rememberKey(
   file: ServedFile,
-  account: string,
-  { key, fingerprint }: Idempotency,
+  { key, fingerprint, untilMs }: Idempotency,
+  jobs: readonly NewJobCells[],
   nowMs: number,
 ): Accepted | null {
+  const account = jobs[0]?.[1] ?? ''
+  const row = [account, key, fingerprint, JSON.stringify(jobs.map(([id]) => id)), untilMs] as const
+  // Nearly always the key is new.
+  if (file.prepare(INSERT_KEY).run(...row).changes > 0) return null
   const earlier = file.prepare(FIND_KEY).get(account, key)
-  if (!earlier || Number(earlier.until_ms) <= nowMs) return null
-  if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
-  const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
-  // jobs.
-  return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
+  if (earlier && Number(earlier.until_ms) > nowMs) {
+    if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
+    const jobIds: string[] = JSON.parse(String(earlier.job_ids))
+    // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
+    // jobs.
+    if (jobIds.every((id) => file.prepare(EXISTS).get(id))) return { kind: 'repeated', jobIds }
+  }
+  file.prepare(REPLACE_KEY).run(...row)
+  return null
 }
 
 function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCells): void {
@@ -146,6 +145,8 @@ const INSERT_JOB = `
   select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16 from accounts where name = ?3`
 const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
-const REMEMBER_KEY =
-  'insert or replace into idempotency (account, key, fingerprint, job_ids, until_ms) values (?, ?, ?, ?, ?)'
+const insertKey = (otherwise: string) =>
+  `insert or ${otherwise} into idempotency (account, key, fingerprint, job_ids, until_ms) values (?, ?, ?, ?, ?)`
+const INSERT_KEY = insertKey('ignore')
+const REPLACE_KEY = insertKey('replace')
 const EXISTS = 'select 1 from jobs where id = ?'
