@@ -52,7 +52,15 @@ export class Enqueuer {
     const call = slots > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
     try {
       const newJobs = jobs.map((job, index) => this.#newJob(job, index < slots, awaited, keys[index] ?? null))
-      const accepted = await store.accept({ node, jobs: newJobs, idempotency, nowMs: clock.nowMs() })
+      const [first] = jobs
+      const mayWaitMs = awaited && slots > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
+      const accepted = await store.accept({
+        node,
+        jobs: newJobs,
+        idempotency,
+        nowMs: clock.nowMs(),
+        mayWaitMs,
+      })
       if (accepted.kind !== 'accepted') return accepted
       const answered = accepted.answered && new Map(accepted.answered.map((one) => [one.jobId, one]))
       unused = []

@@ -24,9 +24,11 @@ import { type SettleOptions, settle } from './settle.ts'
 const NOTHING = {}
 /** The pause after a failed claim. */
 const CLAIM_RETRY_MS = 1000
-/** The part of an execution's time by which its settlement may come later, so that several share a transaction; and at most. */
-const SETTLEMENT_WAIT = 0.01
-const MAX_SETTLEMENT_WAIT_MS = 10
+/** The part of an execution's time by which its writes may come later, so that several share a transaction; and at most. */
+const WRITE_WAIT = 0.01
+const MAX_WRITE_WAIT_MS = 10
+/** The weight of the latest execution in the average time of its model's. */
+const LATEST = 0.1
 
 /** A job that this node executes, and what ends its execution early. */
 interface HeldJob {
@@ -68,6 +70,8 @@ export class Worker {
    * until an operator cancels them or this process exits.
    */
   readonly #unsettleable = new Map<string, Claim>()
+  /** How long executions of each model took lately. */
+  readonly #executionMs = new Map<string, number>()
   #claiming = false
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
@@ -126,6 +130,16 @@ export class Worker {
       : true
     // A search does not look for jobs of an account that waits behind its own jobs.
     if (isFound) this.#plan.queued(jobs[0]?.account ?? null)
+  }
+
+  /** How long the acceptance of a job may wait for other writes, because executions of its model take far longer. */
+  acceptanceWaitMs({ model }: Job): number {
+    return writeWaitMs(this.#executionMs.get(model) ?? 0)
+  }
+
+  #learnTime(model: string, executionMs: number): void {
+    const average = this.#executionMs.get(model) ?? executionMs
+    this.#executionMs.set(model, average + (executionMs - average) * LATEST)
   }
 
   /** Frees the capacity of jobs that were not accepted. */
@@ -219,8 +233,8 @@ export class Worker {
       const executionMs = clock.steadyMs() - startedMs
       if (result !== null && result.outcome === null) await this.#releaseWaiting(job, result)
       else if (result !== null) {
-        const mayWaitMs = Math.min(executionMs * SETTLEMENT_WAIT, MAX_SETTLEMENT_WAIT_MS)
-        const settled = await settle(job, result, mayWaitMs, this.#settleOptions)
+        this.#learnTime(job.model, executionMs)
+        const settled = await settle(job, result, writeWaitMs(executionMs), this.#settleOptions)
         if (settled.settled === 'rejected') this.#unsettleable.set(job.id, claimOf(job))
         else if (settled.settled !== 'given up') {
           afterSettlement(job, settled.result, settled.settled, executionMs)
@@ -322,6 +336,10 @@ export class Worker {
       return null
     }
   }
+}
+
+function writeWaitMs(executionMs: number): number {
+  return Math.min(executionMs * WRITE_WAIT, MAX_WRITE_WAIT_MS)
 }
 
 function claimOf({ id, attempt }: ClaimedJob): Claim {
