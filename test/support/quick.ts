@@ -19,7 +19,7 @@ import { CLONE, reaches, testFiles } from './test-files.ts'
 
 /** A file takes longer if it is one of these, or imports one directly or indirectly. */
 const SLOW =
-  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$)/
+  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|http\/(every-request-ends|memory)\.test\.ts$)/
 
 const files = testFiles().filter((file) => !reaches(file, (path) => SLOW.test(path)))
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
