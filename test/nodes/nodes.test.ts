@@ -1,10 +1,10 @@
 /** Jobs, kills and rolling restarts on a Postgres that several nodes share. */
 import assert from 'node:assert/strict'
-import test, { after, before } from 'node:test'
-import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import test, { after } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
 import type { Lifetime } from '../parley.ts'
 import type { Server } from '../process/server-process.ts'
-import { type Fleet, LEASE_S, startFleet, TAKEN_OVER_S } from './fleet.ts'
+import { LEASE_S, startFleet, TAKEN_OVER_S } from './fleet.ts'
 import { Load, unhurried } from './load.ts'
 
 const timeout = 180_000
@@ -12,10 +12,7 @@ const timeout = 180_000
 const NODES = 3
 
 /** Of the tests that need three nodes and leave three: starting them takes most of the time of such a test. */
-let shared: { readonly models: ModelServerForTests; readonly fleet: Fleet }
-before(async () => {
-  shared = await start({ after }, NODES)
-})
+const shared = await start({ after }, NODES)
 
 async function start(t: Lifetime, nodes: number) {
   const models = await startModelServer({ script: unhurried })
