@@ -131,71 +131,65 @@ both(
   },
 )
 
-both(
-  'caps that a command sets are in force within seconds',
-  async ({ place, caller, account: own }) => {
-    await caller.single('first')
-    const quotas = { max_open_jobs: 'tier', max_stored_bytes: 'tier' }
-    const capped = await json(place, 'accounts', 'cap', own, '--jobs', '1')
-    assert.deepEqual(capped, { name: own, max_monthly_jobs: 1, max_monthly_tokens: 'tier', ...quotas })
-    const reached = await within(
-      () => caller.single('second'),
-      ({ status }) => status === 403,
-    )
-    assert.match(reached.body.message, /^Monthly cap reached: account \S+ allows 1 jobs/)
-    const freed = await json(place, 'accounts', 'cap', own, '--jobs', 'none', '--tokens', '1')
-    assert.deepEqual(freed, { name: own, max_monthly_jobs: 'none', max_monthly_tokens: 1, ...quotas })
-    const tokens = await within(
-      () => caller.single('third'),
-      ({ body }) => /tokens per month/.test(body.message),
-    )
-    assert.equal(tokens.status, 403)
-    const kept = await json(place, 'accounts', 'cap', own, '--tokens', 'tier')
-    assert.deepEqual(kept, { name: own, max_monthly_jobs: 'none', max_monthly_tokens: 'tier', ...quotas })
-    const limited = await json(place, 'accounts', 'cap', own, '--open-jobs', '0', '--stored-bytes', 'none')
-    assert.deepEqual(limited, { ...kept, max_open_jobs: 0, max_stored_bytes: 'none' })
-    const quota = await within(
-      () => caller.single('fourth'),
-      ({ body }) => /^Quota reached: account \S+ allows 0 open jobs/.test(body.message),
-    )
-    assert.equal(quota.status, 403)
-    const { stdout } = await place.parley(['accounts', 'list'])
-    assert.match(stdout, /OPEN JOBS \/ MAX +STORED BYTES \/ MAX/)
-    assert.match(stdout, new RegExp(`^${own} .* 0 / 0 +\\d+ / none`, 'm'))
-  },
-)
+both('caps that a command sets are in force within seconds', async ({ place, caller, account: own }) => {
+  await caller.single('first')
+  const quotas = { max_open_jobs: 'tier', max_stored_bytes: 'tier' }
+  const capped = await json(place, 'accounts', 'cap', own, '--jobs', '1')
+  assert.deepEqual(capped, { name: own, max_monthly_jobs: 1, max_monthly_tokens: 'tier', ...quotas })
+  const reached = await within(
+    () => caller.single('second'),
+    ({ status }) => status === 403,
+  )
+  assert.match(reached.body.message, /^Monthly cap reached: account \S+ allows 1 jobs/)
+  const freed = await json(place, 'accounts', 'cap', own, '--jobs', 'none', '--tokens', '1')
+  assert.deepEqual(freed, { name: own, max_monthly_jobs: 'none', max_monthly_tokens: 1, ...quotas })
+  const tokens = await within(
+    () => caller.single('third'),
+    ({ body }) => /tokens per month/.test(body.message),
+  )
+  assert.equal(tokens.status, 403)
+  const kept = await json(place, 'accounts', 'cap', own, '--tokens', 'tier')
+  assert.deepEqual(kept, { name: own, max_monthly_jobs: 'none', max_monthly_tokens: 'tier', ...quotas })
+  const limited = await json(place, 'accounts', 'cap', own, '--open-jobs', '0', '--stored-bytes', 'none')
+  assert.deepEqual(limited, { ...kept, max_open_jobs: 0, max_stored_bytes: 'none' })
+  const quota = await within(
+    () => caller.single('fourth'),
+    ({ body }) => /^Quota reached: account \S+ allows 0 open jobs/.test(body.message),
+  )
+  assert.equal(quota.status, 403)
+  const { stdout } = await place.parley(['accounts', 'list'])
+  assert.match(stdout, /OPEN JOBS \/ MAX +STORED BYTES \/ MAX/)
+  assert.match(stdout, new RegExp(`^${own} .* 0 / 0 +\\d+ / none`, 'm'))
+})
 
-both(
-  'usage is what the jobs used, in every form',
-  async ({ place, models, caller, account: own }) => {
-    const texts = ['one', 'three', 'seven']
-    for (const text of texts) await caller.single(text)
-    await caller.single('one')
-    models.script = () => reply.status(400)
-    await caller.single('fails', { model: 'gpt-5' })
-    // The model server counts characters, and echoes the message.
-    const input = texts.join('').length
-    const output = texts.map((text) => `echo: ${text}`).join('').length
-    const month = new Date().toISOString().slice(0, 7)
-    const sums = { failed_jobs: 0, cache_hits: 1, calls: 3, input_tokens: input, output_tokens: output }
-    const none = { cache_hits: 0, calls: 1, input_tokens: 0, output_tokens: 0 }
-    assert.deepEqual(await json(place, 'usage', '--account', own, '--month', month), [
-      { account: own, month, model: 'gpt-5', jobs: 1, failed_jobs: 1, ...none },
-      { account: own, month, model: 'gpt-5-mini', jobs: 4, ...sums },
-    ])
-    const { stdout: csv } = await run(place, 'usage', '--account', own, '--csv')
-    assert.equal(
-      csv,
-      `month,account,model,jobs,failed_jobs,cache_hits,calls,input_tokens,output_tokens
+both('usage is what the jobs used, in every form', async ({ place, models, caller, account: own }) => {
+  const texts = ['one', 'three', 'seven']
+  for (const text of texts) await caller.single(text)
+  await caller.single('one')
+  models.script = () => reply.status(400)
+  await caller.single('fails', { model: 'gpt-5' })
+  // The model server counts characters, and echoes the message.
+  const input = texts.join('').length
+  const output = texts.map((text) => `echo: ${text}`).join('').length
+  const month = new Date().toISOString().slice(0, 7)
+  const sums = { failed_jobs: 0, cache_hits: 1, calls: 3, input_tokens: input, output_tokens: output }
+  const none = { cache_hits: 0, calls: 1, input_tokens: 0, output_tokens: 0 }
+  assert.deepEqual(await json(place, 'usage', '--account', own, '--month', month), [
+    { account: own, month, model: 'gpt-5', jobs: 1, failed_jobs: 1, ...none },
+    { account: own, month, model: 'gpt-5-mini', jobs: 4, ...sums },
+  ])
+  const { stdout: csv } = await run(place, 'usage', '--account', own, '--csv')
+  assert.equal(
+    csv,
+    `month,account,model,jobs,failed_jobs,cache_hits,calls,input_tokens,output_tokens
 ${month},${own},gpt-5,1,1,0,1,0,0
 ${month},${own},gpt-5-mini,4,0,1,3,${input},${output}
 `,
-    )
-    const { stdout: shown } = await run(place, 'usage', '--account', own)
-    assert.match(shown, new RegExp(`\n${month} +all +5 +1 +1 +4 +${input} +${output}\n$`))
-    assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'No usage was recorded.\n')
-  },
-)
+  )
+  const { stdout: shown } = await run(place, 'usage', '--account', own)
+  assert.match(shown, new RegExp(`\n${month} +all +5 +1 +1 +4 +${input} +${output}\n$`))
+  assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'No usage was recorded.\n')
+})
 
 both(
   'an account is deleted for good while the server goes on; the audit log says by whom',
