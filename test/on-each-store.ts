@@ -15,6 +15,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { join } from 'node:path'
 import { describe } from 'node:test'
 import type { Lifetime } from './parley.ts'
+import { LONG } from './support/long-form.ts'
 
 interface StoreForTests {
   /** The store's name in test names. */
@@ -48,7 +49,19 @@ const STORES: Readonly<Record<string, StoreForTests>> = { sqlite: SQLITE, postgr
 const current = new AsyncLocalStorage<StoreForTests>()
 
 export function onEachStore(declareTests: () => void | Promise<void>): void {
-  for (const store of selectedStores()) {
+  declareOn(selectedStores(Object.values(STORES)), declareTests)
+}
+
+/**
+ * The same for tests of what is decided before a store is asked, or of the client, which knows none: on Postgres they run
+ * only in the long form, unless `TEST_STORE` selects it.
+ */
+export function onAnyStore(declareTests: () => void | Promise<void>): void {
+  declareOn(selectedStores(LONG ? Object.values(STORES) : [SQLITE]), declareTests)
+}
+
+function declareOn(stores: readonly StoreForTests[], declareTests: () => void | Promise<void>): void {
+  for (const store of stores) {
     // `describe` waits for a promise, which its types do not say.
     void describe(`on ${store.name}`, () => current.run(store, declareTests))
   }
@@ -67,9 +80,9 @@ export function storeName(): string {
   return (current.getStore() ?? SQLITE).name
 }
 
-function selectedStores(): readonly StoreForTests[] {
+function selectedStores(usual: readonly StoreForTests[]): readonly StoreForTests[] {
   const name = process.env.TEST_STORE
-  if (!name) return Object.values(STORES)
+  if (!name) return usual
   const store = STORES[name]
   if (!store) throw new Error(`TEST_STORE is ${name}: it must be one of ${Object.keys(STORES).join(', ')}`)
   return [store]

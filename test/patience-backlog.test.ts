@@ -1,10 +1,11 @@
-/** A long outage in the middle of a long backlog. On one store only, because simulating hours takes long. */
+/** A long outage in the middle of a backlog, of hours in the long form. On one store only, because simulating hours takes long. */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startStage } from './http/stage.ts'
 import { isModelList, reply } from './model-server.ts'
 import { Slots } from './model-servers/slots.ts'
+import { LONG } from './support/long-form.ts'
 import {
   allComplete,
   completions,
@@ -16,14 +17,17 @@ import {
   untilTrue,
 } from './support/outage.ts'
 
-test('a backlog of two hours at one slot completes, with an outage of 50 min in the middle', async (t) => {
+/** Two minutes each. */
+const JOBS = LONG ? 60 : 12
+
+test(`a backlog of ${2 * JOBS} min at one slot completes, with an outage of 50 min in the middle`, async (t) => {
   const stage = await startStage(t, { settings: ONE_SLOT, findsConcurrency: true })
   const { parley, models, clock } = stage
   const key = await parley.key()
   const slots = new Slots({ answerMs: 120_000, clock })
   models.script = (request) => (isModelList(request) ? undefined : slots.hold(reply.echo()))
-  const ids = await createJobs(parley, key, 60)
-  await untilTrue(t, stage, () => completions(models) === 20, LONG_STEP_MS)
+  const ids = await createJobs(parley, key, JOBS)
+  await untilTrue(t, stage, () => completions(models) === JOBS / 3, LONG_STEP_MS)
   await models.kill()
   const untilMs = clock.nowMs() + 50 * 60_000
   await untilTrue(t, stage, () => clock.nowMs() >= untilMs, LONG_STEP_MS)

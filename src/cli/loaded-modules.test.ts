@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url'
 import { temporaryFolder } from '../../test/parley.ts'
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url))
-/** Names on the standard error what is loaded of that library. */
+/** Names on the standard error what is loaded of that library and of the store on SQLite. */
 const WATCH = `data:text/javascript,${encodeURIComponent(`
   import { registerHooks } from 'node:module'
   registerHooks({
     resolve(name, context, next) {
-      if (name.startsWith('typebox')) console.error('loads ' + name)
+      if (/^typebox|\\/sqlite\\//.test(name)) console.error('loads ' + name)
       return next(name, context)
     },
   })`)}`
@@ -34,6 +34,20 @@ for (const [command, code] of [
     const { status, stderr } = spawnSync(process.execPath, args, { cwd, env, encoding: 'utf8' })
     assert.equal(status, code, stderr)
     assert.doesNotMatch(stderr, /loads typebox/)
+  })
+}
+
+for (const [what, args] of [
+  ['parley --version', [MAIN, '--version']],
+  [
+    'the thread that renews a lease on Postgres',
+    [fileURLToPath(new URL('../app/heartbeat-thread.ts', import.meta.url))],
+  ],
+] as const) {
+  test(`${what} loads nothing of SQLite`, () => {
+    const { status, stderr } = spawnSync(process.execPath, ['--import', WATCH, ...args], { encoding: 'utf8' })
+    assert.equal(status, 0, stderr)
+    assert.doesNotMatch(stderr, /loads \S+sqlite/)
   })
 }
 

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { slowness } from '../../test/process/watched-server.ts'
 import { HOSTILE_FAMILIES } from '../../test/support/hostile-schemas.ts'
+import { LONG } from '../../test/support/long-form.ts'
 import { anyValue, wellFormed } from '../../test/support/random-schemas.ts'
 import { checkAnswer } from './check-answer.ts'
 import { CHECK_STEPS, FIRST_CHECK_STEPS, MAX_ERRORS } from './limits.ts'
@@ -10,6 +11,8 @@ import { makeExample } from './make-example.ts'
 import { readSchema } from './read-schema.ts'
 import { StepBudget } from './step-budget.ts'
 import { meetsStrictRules } from './strict-rules.ts'
+
+const RUNS = LONG ? 10_000 : 2000
 
 /**
  * Generous, as the first calls run before their code is compiled: what is promised is 50 ms, and the budget of steps
@@ -125,7 +128,7 @@ const keywordSoup: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
     .map((entries) => Object.fromEntries(entries)),
 })).schema
 
-test('10,000 generated schemas × answers: no crash, and no call beyond its steps', () => {
+test(`${RUNS} generated schemas × answers: no crash, and no call beyond its steps`, () => {
   const seen = { refused: 0, right: 0, wrong: 0 }
   const pairs = fc.oneof(
     { weight: 6, arbitrary: fc.tuple(fc.constant('well-formed'), wellFormed, anyValue) },
@@ -135,7 +138,7 @@ test('10,000 generated schemas × answers: no crash, and no call beyond its step
     fc.property(pairs, ([family, schema, answer]) => {
       seen[useAll(family, schema, answer)]++
     }),
-    { numRuns: 10_000, seed: 5 },
+    { numRuns: RUNS, seed: 5 },
   )
   assert.ok(seen.refused > 500 && seen.right > 200 && seen.wrong > 1_000, JSON.stringify(seen))
 })

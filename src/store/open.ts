@@ -1,11 +1,12 @@
-/** Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. */
+/**
+ * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. The code of a store is loaded when it is
+ * needed: either takes a tenth of the start time of a server, and most of that of the thread that renews its lease.
+ */
 import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-check.ts'
 import type { Leases } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
-import { lookUpSecretsInFile, openSqliteForOperator } from './sqlite/operator-store.ts'
-import { openSqliteStore } from './sqlite/sqlite-store.ts'
 import type { Store } from './store.ts'
 import type { TargetOptions, TransferSource, TransferTarget } from './transfer-contract.ts'
 
@@ -30,8 +31,10 @@ export interface OpenOptions {
 
 /** For a server: migrates the schema, and takes the lock of a SQLite file. */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {
-  if (!isPostgres(url)) return openSqliteStore({ path: sqlitePath(url), ...options })
-  // Loaded only if needed, because it would take a tenth of the start time.
+  if (!isPostgres(url)) {
+    const { openSqliteStore } = await import('./sqlite/sqlite-store.ts')
+    return openSqliteStore({ path: sqlitePath(url), ...options })
+  }
   const { openPostgresStore } = await import('./postgres/postgres-store.ts')
   return openPostgresStore({ url, ...options })
 }
@@ -47,14 +50,20 @@ export async function openLeases(
 
 /** For commands, also while a server is running. Migrates the schema. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
-  if (!isPostgres(url)) return openSqliteForOperator(sqlitePath(url))
+  if (!isPostgres(url)) {
+    const { openSqliteForOperator } = await import('./sqlite/operator-store.ts')
+    return openSqliteForOperator(sqlitePath(url))
+  }
   const { openPostgresForOperator } = await import('./postgres/operator-store.ts')
   return openPostgresForOperator(url)
 }
 
 /** An account's secrets. Changes nothing, not even the schema. */
 export async function lookUpSecrets(url: string, account: string): Promise<Secrets | null> {
-  if (!isPostgres(url)) return lookUpSecretsInFile(sqlitePath(url), account)
+  if (!isPostgres(url)) {
+    const { lookUpSecretsInFile } = await import('./sqlite/operator-store.ts')
+    return lookUpSecretsInFile(sqlitePath(url), account)
+  }
   const { lookUpSecretsInPostgres } = await import('./postgres/operator-store.ts')
   return lookUpSecretsInPostgres(url, account)
 }

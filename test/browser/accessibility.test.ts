@@ -5,6 +5,7 @@ import axe from 'axe-core'
 import type { Page } from 'playwright-core'
 import { ADMIN_TOKEN, job, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
+import { LONG } from '../support/long-form.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const receiver = await startReceiver({
@@ -38,13 +39,15 @@ interface Look {
   readonly path: string
   readonly signedIn?: boolean
   readonly prepare: (page: Page) => Promise<unknown>
+  /** A dialog of the same form as another one. */
+  readonly onlyLong?: true
 }
-const LOOKS: readonly Look[] = [
+const ALL: readonly Look[] = [
   { name: 'sign-in', path: '', signedIn: false, prepare: (page) => page.getByLabel('Admin token').waitFor() },
   { name: 'overview', path: '', prepare: rows },
   { name: 'jobs', path: '/jobs', prepare: rows },
   { name: 'job', path: `/jobs/${jobId}`, prepare: showContents },
-  { name: 'delete a job', path: `/jobs/${settledId}`, prepare: press('Delete job…') },
+  { name: 'delete a job', path: `/jobs/${settledId}`, prepare: press('Delete job…'), onlyLong: true },
   { name: 'callbacks', path: '/callbacks', prepare: rows },
   { name: 'callback', path: `/callbacks/${jobId}`, prepare: rows },
   { name: 'accounts', path: '/accounts', prepare: rows },
@@ -59,8 +62,8 @@ const LOOKS: readonly Look[] = [
     path: '/accounts/stopped',
     prepare: (page) => page.getByText('suspended since').waitFor(),
   },
-  { name: 'suspend', path: `/accounts/${account}`, prepare: press('Suspend account…') },
-  { name: 'cancel jobs', path: `/accounts/${account}`, prepare: press('Cancel jobs…') },
+  { name: 'suspend', path: `/accounts/${account}`, prepare: press('Suspend account…'), onlyLong: true },
+  { name: 'cancel jobs', path: `/accounts/${account}`, prepare: press('Cancel jobs…'), onlyLong: true },
   { name: 'delete an account', path: `/accounts/${account}`, prepare: press('Delete account…') },
   { name: 'usage', path: '/usage', prepare: rows },
   { name: 'audit log', path: '/audit', prepare: rows },
@@ -68,6 +71,7 @@ const LOOKS: readonly Look[] = [
   { name: 'settings', path: '/settings', prepare: rows },
   { name: 'playground', path: '/playground', prepare: play },
 ]
+const LOOKS = ALL.filter(({ onlyLong }) => LONG || !onlyLong)
 
 function press(name: string) {
   return async (page: Page) => {

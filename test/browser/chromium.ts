@@ -16,7 +16,6 @@ const PACKED = join(dirname(fileURLToPath(import.meta.resolve('@sparticuz/chromi
 /** The sandbox needs privileges that root in a container and some users do not have. Only our own pages are opened. */
 const ARGUMENTS = [
   '--no-sandbox',
-  '--no-zygote',
   '--disable-gpu',
   '--disable-dev-shm-usage',
   '--font-render-hinting=none',

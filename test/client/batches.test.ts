@@ -10,7 +10,7 @@ import {
 } from '../../client/src/index.ts'
 import { openDatabase } from '../http/database.ts'
 import { startStage } from '../http/stage.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { faultyClient } from './client.ts'
 import type { FaultyProxy } from './faulty-proxy.ts'
 
@@ -25,7 +25,7 @@ const jobs = (count: number) => Array.from({ length: count }, (_, index) => numb
 const sizes = ({ requests }: FaultyProxy) =>
   requests.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(body).length)
 
-onEachStore(() => {
+onAnyStore(() => {
   test('75 jobs are sent in batches that the tier allows, and the IDs are in the order of the jobs', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max'))

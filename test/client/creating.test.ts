@@ -15,7 +15,7 @@ import {
 import { FakeClock } from '../fake-clock.ts'
 import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { clientOf, HurriedClock, startWithClient } from './client.ts'
 
 const ask = (content: string): SingleJob<TextFormat> => ({
@@ -24,7 +24,7 @@ const ask = (content: string): SingleJob<TextFormat> => ({
   messages: [{ role: 'user', content }],
 })
 
-onEachStore(() => {
+onAnyStore(() => {
   test('create resolves with the completed job, as a read shows it', async (t) => {
     const { client } = await startWithClient(t)
     const job = await client.messages.create(ask('Hello!'))

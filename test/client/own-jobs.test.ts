@@ -11,7 +11,7 @@ import {
 } from '../../client/src/index.ts'
 import { startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { clientOf, faultyClient } from './client.ts'
 
 const asking = (content: string): BatchJob<TextFormat> & SingleJob<TextFormat> => ({
@@ -20,7 +20,7 @@ const asking = (content: string): BatchJob<TextFormat> & SingleJob<TextFormat> =
   messages: [{ role: 'user', content }],
 })
 
-onEachStore(() => {
+onAnyStore(() => {
   test('a cancelled job has failed, is cancelled again without an error, and ends its waits', async (t) => {
     const { parley, models } = await startStage(t, { script: () => reply.stall() })
     const client = clientOf(parley, await parley.key())

@@ -6,7 +6,7 @@ import { ConnectionError, completed, NotFoundError, TimeoutError } from '../../c
 import { FakeClock } from '../fake-clock.ts'
 import { startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { clientOf, faultyClient } from './client.ts'
 import { type Fault, startFaultyProxy } from './faulty-proxy.ts'
@@ -20,7 +20,7 @@ async function stalledJob(t: TestContext) {
   return { ...stage, key, id: created.body.data.job_ids[0] as string }
 }
 
-onEachStore(() => {
+onAnyStore(() => {
   test('reads become less and less frequent', async (t) => {
     const { parley, models, key, id } = await stalledJob(t)
     const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })

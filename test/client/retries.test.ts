@@ -14,7 +14,7 @@ import {
 } from '../../client/src/index.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { startStage } from '../http/stage.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { clientOf, faultyClient } from './client.ts'
 import type { Fault } from './faulty-proxy.ts'
 
@@ -37,7 +37,7 @@ const passing: readonly (readonly [name: string, fault: Fault])[] = [
   ['502 from something in between', { status: 502, body: '<html>Bad gateway</html>' }],
 ]
 
-onEachStore(() => {
+onAnyStore(() => {
   for (const [name, fault] of passing) {
     test(`a single create and a batch are made and paid once: ${name}`, async (t) => {
       const { parley, models } = await startStage(t, UNKEPT)

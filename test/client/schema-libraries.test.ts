@@ -9,7 +9,7 @@ import { LIBRARIES } from '../json-schema/emitted/all.ts'
 import { EFFECT } from '../json-schema/emitted/effect.ts'
 import type { Emitted } from '../json-schema/emitted/emitted.ts'
 import { VALIBOT } from '../json-schema/emitted/valibot.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { startWithClient } from './client.ts'
 
 const STANDARD = new Map<unknown, () => AnswerSchema>([
@@ -30,7 +30,7 @@ function answerSchemaOf({ type, schema }: Emitted): AnswerSchema {
   return props?.jsonSchema === undefined ? jsonSchema(schema) : (type as AnswerSchema)
 }
 
-onEachStore(() => {
+onAnyStore(() => {
   test('the schemas of every library are sent and accepted', async (t) => {
     const { client } = await startWithClient(t)
     const jobs = Object.values(LIBRARIES)

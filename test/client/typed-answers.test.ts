@@ -14,7 +14,7 @@ import {
 } from '../../client/src/index.ts'
 import { startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { clientOf } from './client.ts'
 
 const River = z.strictObject({
@@ -71,7 +71,7 @@ function sameType<A, B>(
   ..._: (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? [] : ['they differ']
 ) {}
 
-onEachStore(() => {
+onAnyStore(() => {
   test("a library's schema is sent as JSON Schema, and makes the type of the answer", async (t) => {
     const { client, models } = await start(t, RHINE)
     const job = await client.messages.createAndWait({

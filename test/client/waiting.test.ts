@@ -6,7 +6,7 @@ import { type BatchJob, completed, NotFoundError, TimeoutError } from '../../cli
 import { FakeClock } from '../fake-clock.ts'
 import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { clientOf, faultyClient } from './client.ts'
 import type { Fault, FaultyProxy } from './faulty-proxy.ts'
 
@@ -34,7 +34,7 @@ async function startWaiting(t: TestContext, contents: readonly string[], setting
 const readsOf = ({ requests }: FaultyProxy) =>
   requests.filter(({ method, path }) => method === 'GET' && path.startsWith('/api/v1/messages'))
 
-onEachStore(() => {
+onAnyStore(() => {
   test('a wait is one request that the server answers when the job has ended', async (t) => {
     const { parley, models, client, proxy, clock, id } = await startWaiting(t, ['Hello'])
     const waiting = client.messages.wait(id)

@@ -7,7 +7,7 @@ import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parl
 import { LONG } from '../support/long-form.ts'
 
 /** Inputs for each of the five properties: 100,000 on each store in the long form. */
-const RUNS = LONG ? 20_000 : 1000
+const RUNS = LONG ? 20_000 : 300
 const AT_ONCE = 20
 
 async function start(t: TestContext): Promise<{ parley: Parley; key: string }> {

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import test, { after } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { completed, enqueued, invalid, refused } from './expect.ts'
 import { openLine, readAnswer, talk } from './raw-http.ts'
@@ -16,7 +16,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const JSON_TYPE = { 'content-type': 'application/json' }
 
-onEachStore(async () => {
+onAnyStore(async () => {
   const stage = await startStage({ after })
   const { parley } = stage
   const key = await parley.key()

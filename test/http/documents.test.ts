@@ -5,7 +5,7 @@ import test, { after } from 'node:test'
 import { Check } from 'typebox/schema'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { CALLERS, closed, documentAt, OPERATORS } from './openapi/document.ts'
@@ -16,7 +16,7 @@ const BATCHES = '/api/v1/messages/batches'
 /** Statuses that every route documents. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
-onEachStore(async () => {
+onAnyStore(async () => {
   const { parley, models, clock } = await startStage(
     { after },
     {

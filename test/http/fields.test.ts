@@ -1,12 +1,12 @@
 /** SPEC §2.1 to §2.4: every rule of the job creation object. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { completed, enqueued, invalid } from './expect.ts'
 import { startStage } from './stage.ts'
 
-onEachStore(async () => {
+onAnyStore(async () => {
   const { parley } = await startStage({ after })
   const key = await parley.key()
 

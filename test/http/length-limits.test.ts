@@ -4,7 +4,7 @@ import test from 'node:test'
 import { COUNT_EVERY_MS } from '../../src/queue/context-shift.ts'
 import { reply } from '../model-server.ts'
 import { LlamaCpp } from '../model-servers/llama-cpp.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { eventually } from '../support/eventually.ts'
 import { adminOf } from './admin/admin.ts'
@@ -25,7 +25,7 @@ const metric = async ({ parley }: Stage, name: string) => {
 const linesOf = ({ parley }: Stage, words: string) =>
   parley.log.filter(({ message }) => message.includes(words))
 
-onEachStore(() => {
+onAnyStore(() => {
   test('3 failed, validation_error: JSON that is cut off fails at once, without a repair', async (t) => {
     const stage = await startStage(t, { script: () => reply.truncated('{"name":"An') })
     const { message, ...error } = failed(await create(stage, asJson))

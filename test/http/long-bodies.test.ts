@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { adminOf } from './admin/admin.ts'
 import { granted, refused } from './expect.ts'
@@ -36,7 +36,7 @@ function countReads(t: TestContext): () => number {
   return () => reads
 }
 
-onEachStore(() => {
+onAnyStore(() => {
   test('a long text is stored and sent byte for byte, and few values are read by the event loop', async (t) => {
     const { parley, models } = await startStage(t)
     const [reads, admin, key] = [countReads(t), await adminOf(parley), await parley.key()]

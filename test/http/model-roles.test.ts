@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { LlamaCpp } from '../model-servers/llama-cpp.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { adminOf } from './admin/admin.ts'
 import { openDatabase } from './database.ts'
@@ -18,7 +18,7 @@ const ORDERS = {
   'system last': ['user', 'system'],
 }
 
-onEachStore(() => {
+onAnyStore(() => {
   for (const template of ['qwen-2.5', 'phi-3.5', 'gemma-2', 'mistral-nemo'] as const) {
     for (const format of ['text', 'json'] as const) {
       test(`2.3 ${template}: each order of roles completes as ${format}, and each text is in the prompt`, async (t) => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { HOSTILE_FAMILIES } from '../support/hostile-schemas.ts'
 import { openDatabase } from './database.ts'
@@ -63,7 +63,7 @@ const NOT_CHECKED = [
   '/$defs/File/contentEncoding',
 ]
 
-onEachStore(() => {
+onAnyStore(() => {
   test('2.2 a schema as generators write it is enforced, and what is not checked is listed', async (t) => {
     const stage = await startStage(t)
     stage.models.script = (_request, index) =>

@@ -11,8 +11,8 @@ import {
 import { type Fleet, startFleet } from './fleet.ts'
 
 const NODES = 3
-const KILLS = LONG ? 20 : 3
-const CALLBACKS = LONG ? 10_000 : 600
+const KILLS = LONG ? 20 : 2
+const CALLBACKS = LONG ? 10_000 : 200
 const CALLERS = 2
 
 test(`${KILLS} kills among ${NODES} nodes, and receivers at their worst: all of ${CALLBACKS} callbacks arrive`, {

@@ -16,8 +16,8 @@ import { type Fleet, LEASE_S, startFleet } from './fleet.ts'
 import { Load, unhurried } from './load.ts'
 
 const timeout = 240_000
-const RESTARTS = process.env.PARLEY_LONG ? 100 : 8
-const CUTS = process.env.PARLEY_LONG ? 1000 : 30
+const RESTARTS = process.env.PARLEY_LONG ? 100 : 4
+const CUTS = process.env.PARLEY_LONG ? 1000 : 12
 /** PROMISES: available again within this time after each restart. */
 const BACK_WITHIN_MS = 10_000
 const ENDED_WITHIN_MS = 60_000

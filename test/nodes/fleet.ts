@@ -9,8 +9,8 @@
  * ```
  */
 import assert from 'node:assert/strict'
-import type { TestContext } from 'node:test'
 import pg from 'pg'
+import type { Lifetime } from '../parley.ts'
 import { freshRealDatabase } from '../postgres/database.ts'
 import type { Caller, Reply } from '../process/caller.ts'
 import {
@@ -37,7 +37,7 @@ export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
 /** When the jobs of a dead node must have ended on others: the promise, or with short leases what a busy machine needs. */
 export const TAKEN_OVER_S = process.env.PARLEY_LONG ? 45 : 20
 
-export async function startFleet(t: TestContext, options: FleetOptions): Promise<Fleet> {
+export async function startFleet(t: Lifetime, options: FleetOptions): Promise<Fleet> {
   const databaseUrl = options.databaseUrl ?? (await freshRealDatabase(t))
   const settings = {
     ...options.settings,

@@ -28,6 +28,8 @@ export const unhurried: Script = () => (request, response, server) => {
   globalThis.setTimeout(() => reply.echo()(request, response, server), ANSWER_MS)
 }
 
+let loads = 0
+
 export class Load {
   readonly ledger = new Ledger((content) => `echo: ${content}`)
   /** Responses with 503, each with a Retry-After. */
@@ -42,7 +44,10 @@ export class Load {
 
   constructor(fleet: Fleet, callers: number) {
     this.#fleet = fleet
-    this.#asking = Promise.all(Array.from({ length: callers }, (_, index) => this.#askOn(`caller ${index}`)))
+    // A content that another load has sent would be answered from the cache.
+    const load = loads++
+    const names = Array.from({ length: callers }, (_, index) => `load ${load}, caller ${index}`)
+    this.#asking = Promise.all(names.map((name) => this.#askOn(name)))
     this.#asking.catch(() => {})
   }
 

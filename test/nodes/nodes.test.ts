@@ -1,14 +1,20 @@
 /** Jobs, kills and rolling restarts on a Postgres that several nodes share. */
 import assert from 'node:assert/strict'
-import test, { type TestContext } from 'node:test'
+import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
+import type { Lifetime } from '../parley.ts'
 import type { Server } from '../process/server-process.ts'
 import { LEASE_S, startFleet, TAKEN_OVER_S } from './fleet.ts'
 import { Load, unhurried } from './load.ts'
 
 const timeout = 180_000
 
-async function start(t: TestContext, nodes = 3) {
+const NODES = 3
+
+/** Of the tests that need three nodes and leave three: starting them takes most of the time of such a test. */
+const shared = await start({ after }, NODES)
+
+async function start(t: Lifetime, nodes: number) {
   const models = await startModelServer({ script: unhurried })
   t.after(() => models.close())
   const fleet = await startFleet(t, { nodes, upstream: models.baseUrl })
@@ -17,10 +23,10 @@ async function start(t: TestContext, nodes = 3) {
 
 test('three nodes settle every job exactly once, and call the model once for each', {
   timeout,
-}, async (t) => {
-  const { models, fleet } = await start(t)
+}, async () => {
+  const { models, fleet } = shared
   const load = new Load(fleet, 12)
-  await load.more(300)
+  await load.more(150)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   assert.equal(await fleet.assertAllSettledOnce(), load.ledger.size)
@@ -32,7 +38,7 @@ test('three nodes settle every job exactly once, and call the model once for eac
 test('jobs of a killed node end on others after its lease has expired, and no sooner', {
   timeout,
 }, async (t) => {
-  const { models, fleet } = await start(t)
+  const { models, fleet } = shared
   const load = new Load(fleet, 12)
   await load.more(100)
   // From here on the model holds its requests, so that the node crashes with running jobs.
@@ -47,7 +53,7 @@ test('jobs of a killed node end on others after its lease has expired, and no so
   const held = await fleet.rows('select id from open_jobs where node = $1', [node])
   const [lease] = await fleet.rows('select lease_until::text as until from nodes where node = $1', [node])
   assert.ok(held.length > 0)
-  models.script = () => undefined
+  models.script = unhurried
   models.release()
   await load.stop()
   await fleet.until(t.signal, 'select not exists (select 1 from nodes where node = $1)', [node])
@@ -62,6 +68,7 @@ test('jobs of a killed node end on others after its lease has expired, and no so
   assert.ok(seconds < TAKEN_OVER_S, `it took ${seconds} s`)
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   await fleet.assertAllSettledOnce()
+  await fleet.add()
   t.diagnostic(`${ids.length} jobs, ended ${seconds.toFixed(1)} s after the kill, lease ${LEASE_S} s`)
 })
 
@@ -101,7 +108,8 @@ test('a node that was stopped past its lease writes nothing of what it held, and
 })
 
 test('a rolling restart under load loses nothing and rejects nothing', { timeout }, async (t) => {
-  const { fleet } = await start(t)
+  const { fleet } = shared
+  const earlier = await fleet.assertAllSettledOnce()
   const load = new Load(fleet, 12)
   for (const node of [...fleet.nodes]) {
     await load.more(60)
@@ -114,12 +122,9 @@ test('a rolling restart under load loses nothing and rejects nothing', { timeout
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   // Equal, because what a closing connection cut off was not accepted either.
-  assert.equal(await fleet.assertAllSettledOnce(), load.ledger.size)
+  assert.equal((await fleet.assertAllSettledOnce()) - earlier, load.ledger.size)
   assert.equal(load.refused, 0)
-  const [deaths] = await fleet.rows('select count(*)::int as again from outcomes where attempt > 1')
-  t.diagnostic(
-    `${load.ledger.size} jobs, ${deaths?.again} begun by one node and ended by another, ${load.cutOff} requests met a closing connection`,
-  )
+  t.diagnostic(`${load.ledger.size} jobs, ${load.cutOff} requests met a closing connection`)
 })
 
 test('a node that only accepts and one that only works answer a caller together', { timeout }, async (t) => {

@@ -1,11 +1,11 @@
 /** Admin actions by commands while a server is running: the server applies them in time, and callers see the effect. */
 import assert from 'node:assert/strict'
-import test, { type TestContext } from 'node:test'
+import test, { after } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
-import { type Ended, type Installation, installation } from './server-process.ts'
+import { type Ended, type Installation, installation, type Server } from './server-process.ts'
 
 const timeout = 60_000
 const ADMIN_TOKEN = 'admin-token-for-tests'
@@ -14,21 +14,40 @@ const KNOWN_WITHIN_MS = 5000
 /** By then the call of a cancelled job has ended. */
 const ENDED_WITHIN_MS = 1000
 
-interface Place {
+interface Shared {
   readonly place: Installation
   readonly models: ModelServerForTests
-  readonly caller: Caller
-  readonly url: string
+  readonly server: Server
 }
 
-/** A server with an account `acme`. */
-async function start(t: TestContext, databaseUrl?: string): Promise<Place> {
+interface Place extends Shared {
+  /** An account of this test, with a key that the caller has. */
+  readonly account: string
+  readonly caller: Caller
+  /** How many calls the model server had before the test. */
+  readonly called: number
+}
+
+/** A server for all tests on a store: starting one takes longer than most of them. */
+async function start(databaseUrl?: string): Promise<Shared> {
   const models = await startModelServer()
-  t.after(() => models.close())
-  const place = await installation(t, { upstream: models.baseUrl, ...(databaseUrl && { databaseUrl }) })
+  after(() => models.close())
+  const place = await installation(
+    { after },
+    { upstream: models.baseUrl, ...(databaseUrl && { databaseUrl }) },
+  )
   const server = await place.start({ env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN } })
-  const made = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
-  return { place, models, caller: server.caller(made.stdout.trim()), url: server.url }
+  return { place, models, server }
+}
+
+let accounts = 0
+
+async function withAccount(shared: Shared): Promise<Place> {
+  const { place, models, server } = shared
+  models.script = () => undefined
+  const account = `acme-${accounts++}`
+  const made = await place.parley(['keys', 'create', '--account', account, '--tier', 'user_max'])
+  return { ...shared, account, caller: server.caller(made.stdout.trim()), called: models.requests.length }
 }
 
 const run = async (place: Installation, ...args: string[]): Promise<Ended> => {
@@ -44,19 +63,20 @@ function within(ask: () => Promise<Reply>, accept: (reply: Reply) => boolean): P
   return eventually(ask, accept, { withinMs: KNOWN_WITHIN_MS })
 }
 
-/** On both databases. */
-function both(name: string, work: (t: TestContext, databaseUrl?: string) => Promise<void>): void {
-  test(`${name} (SQLite)`, { timeout }, (t) => work(t))
-  test(`${name} (Postgres)`, { timeout }, async (t) => work(t, await freshDatabase(t)))
+const onSqlite = await start()
+const onPostgres = await start(await freshDatabase({ after }))
+
+function both(name: string, work: (place: Place) => Promise<void>): void {
+  test(`${name} (SQLite)`, { timeout }, async () => work(await withAccount(onSqlite)))
+  test(`${name} (Postgres)`, { timeout }, async () => work(await withAccount(onPostgres)))
 }
 
 both(
   'a running job ends within a second of `parley jobs cancel`, and its waiting caller is answered',
-  async (t, databaseUrl) => {
-    const { place, models, caller, url } = await start(t, databaseUrl)
+  async ({ place, models, server: { url }, account: own, called, caller }) => {
     models.script = () => reply.stall()
     const waiting = caller.single('stalls')
-    await models.received(1)
+    await models.received(called + 1)
     // The waiting caller does not know the ID yet, and the call starts before the job is stored.
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const openJob = async () => {
@@ -67,7 +87,7 @@ both(
     const jobId = await eventually(openJob, (id) => id !== '')
     await run(place, 'jobs', 'cancel', jobId)
     const endedMs = Date.now()
-    assert.equal(await models.requests[0]?.ended, 'cut')
+    assert.equal(await models.requests[called]?.ended, 'cut')
     const answer = await waiting
     const tookMs = Date.now() - endedMs
     assert.ok(tookMs < ENDED_WITHIN_MS, `${tookMs} ms`)
@@ -76,7 +96,7 @@ both(
     assert.deepEqual([read.body.data?.status, read.body.data?.error?.code], ['failed', 'cancelled'])
     const [entry] = await json(place, 'audit', '--limit', '1')
     const { what, account, target, outcome } = entry
-    assert.deepEqual([what, account, target, outcome], ['cancel a job', 'acme', jobId, 'cancelled'])
+    assert.deepEqual([what, account, target, outcome], ['cancel a job', own, jobId, 'cancelled'])
     assert.match(entry.who, /^[^@]+@\S+ \(command line\)$/)
     const again = await place.parley(['jobs', 'cancel', jobId])
     assert.deepEqual([again.code, again.stdout], [1, ''])
@@ -86,24 +106,24 @@ both(
 
 both(
   'a suspended account creates nothing within seconds, reads on, and is resumed',
-  async (t, databaseUrl) => {
-    const { place, models, caller } = await start(t, databaseUrl)
+  async ({ place, models, caller, account: own, called }) => {
     const done = await caller.single('first')
     models.script = () => reply.stall()
     const open = idsOf(await caller.batch(['a', 'b']))
-    await models.received(3)
-    const suspended = await json(place, 'accounts', 'suspend', 'acme', '--cancel')
+    await models.received(called + 3)
+    const suspended = await json(place, 'accounts', 'suspend', own, '--cancel')
     assert.equal(suspended.cancelled, 2)
     assert.ok(Math.abs(suspended.suspended_at - Date.now() / 1000) < 60)
     models.script = () => undefined
     const refused = await caller.single('second')
-    assert.match(refused.body.message, /acme is suspended/)
+    assert.ok(refused.body.message.includes(`${own} is suspended`), refused.text)
     assert.equal(refused.status, 403)
     for (const id of open) assert.equal((await caller.read(id)).body.data?.error?.code, 'cancelled')
     assert.equal((await caller.read(done.body.data?.job_id ?? '')).body.data?.status, 'completed')
-    const [acme] = await json(place, 'accounts', 'list')
-    assert.equal(acme.suspended_at, suspended.suspended_at)
-    await run(place, 'accounts', 'resume', 'acme')
+    const listed = (await json(place, 'accounts', 'list')) as { name: string; suspended_at: number }[]
+    const acme = listed.find(({ name }) => name === own)
+    assert.equal(acme?.suspended_at, suspended.suspended_at)
+    await run(place, 'accounts', 'resume', own)
     await within(
       () => caller.single('third'),
       ({ status }) => status === 200,
@@ -111,40 +131,38 @@ both(
   },
 )
 
-both('caps that a command sets are in force within seconds', async (t, databaseUrl) => {
-  const { place, caller } = await start(t, databaseUrl)
+both('caps that a command sets are in force within seconds', async ({ place, caller, account: own }) => {
   await caller.single('first')
   const quotas = { max_open_jobs: 'tier', max_stored_bytes: 'tier' }
-  const capped = await json(place, 'accounts', 'cap', 'acme', '--jobs', '1')
-  assert.deepEqual(capped, { name: 'acme', max_monthly_jobs: 1, max_monthly_tokens: 'tier', ...quotas })
+  const capped = await json(place, 'accounts', 'cap', own, '--jobs', '1')
+  assert.deepEqual(capped, { name: own, max_monthly_jobs: 1, max_monthly_tokens: 'tier', ...quotas })
   const reached = await within(
     () => caller.single('second'),
     ({ status }) => status === 403,
   )
-  assert.match(reached.body.message, /^Monthly cap reached: account acme allows 1 jobs/)
-  const freed = await json(place, 'accounts', 'cap', 'acme', '--jobs', 'none', '--tokens', '1')
-  assert.deepEqual(freed, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 1, ...quotas })
+  assert.match(reached.body.message, /^Monthly cap reached: account \S+ allows 1 jobs/)
+  const freed = await json(place, 'accounts', 'cap', own, '--jobs', 'none', '--tokens', '1')
+  assert.deepEqual(freed, { name: own, max_monthly_jobs: 'none', max_monthly_tokens: 1, ...quotas })
   const tokens = await within(
     () => caller.single('third'),
     ({ body }) => /tokens per month/.test(body.message),
   )
   assert.equal(tokens.status, 403)
-  const kept = await json(place, 'accounts', 'cap', 'acme', '--tokens', 'tier')
-  assert.deepEqual(kept, { name: 'acme', max_monthly_jobs: 'none', max_monthly_tokens: 'tier', ...quotas })
-  const limited = await json(place, 'accounts', 'cap', 'acme', '--open-jobs', '0', '--stored-bytes', 'none')
+  const kept = await json(place, 'accounts', 'cap', own, '--tokens', 'tier')
+  assert.deepEqual(kept, { name: own, max_monthly_jobs: 'none', max_monthly_tokens: 'tier', ...quotas })
+  const limited = await json(place, 'accounts', 'cap', own, '--open-jobs', '0', '--stored-bytes', 'none')
   assert.deepEqual(limited, { ...kept, max_open_jobs: 0, max_stored_bytes: 'none' })
   const quota = await within(
     () => caller.single('fourth'),
-    ({ body }) => /^Quota reached: account acme allows 0 open jobs/.test(body.message),
+    ({ body }) => /^Quota reached: account \S+ allows 0 open jobs/.test(body.message),
   )
   assert.equal(quota.status, 403)
   const { stdout } = await place.parley(['accounts', 'list'])
   assert.match(stdout, /OPEN JOBS \/ MAX +STORED BYTES \/ MAX/)
-  assert.match(stdout, /^acme .* 0 \/ 0 +\d+ \/ none/m)
+  assert.match(stdout, new RegExp(`^${own} .* 0 / 0 +\\d+ / none`, 'm'))
 })
 
-both('usage is what the jobs used, in every form', async (t, databaseUrl) => {
-  const { place, models, caller } = await start(t, databaseUrl)
+both('usage is what the jobs used, in every form', async ({ place, models, caller, account: own }) => {
   const texts = ['one', 'three', 'seven']
   for (const text of texts) await caller.single(text)
   await caller.single('one')
@@ -156,45 +174,44 @@ both('usage is what the jobs used, in every form', async (t, databaseUrl) => {
   const month = new Date().toISOString().slice(0, 7)
   const sums = { failed_jobs: 0, cache_hits: 1, calls: 3, input_tokens: input, output_tokens: output }
   const none = { cache_hits: 0, calls: 1, input_tokens: 0, output_tokens: 0 }
-  assert.deepEqual(await json(place, 'usage', '--account', 'acme', '--month', month), [
-    { account: 'acme', month, model: 'gpt-5', jobs: 1, failed_jobs: 1, ...none },
-    { account: 'acme', month, model: 'gpt-5-mini', jobs: 4, ...sums },
+  assert.deepEqual(await json(place, 'usage', '--account', own, '--month', month), [
+    { account: own, month, model: 'gpt-5', jobs: 1, failed_jobs: 1, ...none },
+    { account: own, month, model: 'gpt-5-mini', jobs: 4, ...sums },
   ])
-  const { stdout: csv } = await run(place, 'usage', '--csv')
+  const { stdout: csv } = await run(place, 'usage', '--account', own, '--csv')
   assert.equal(
     csv,
     `month,account,model,jobs,failed_jobs,cache_hits,calls,input_tokens,output_tokens
-${month},acme,gpt-5,1,1,0,1,0,0
-${month},acme,gpt-5-mini,4,0,1,3,${input},${output}
+${month},${own},gpt-5,1,1,0,1,0,0
+${month},${own},gpt-5-mini,4,0,1,3,${input},${output}
 `,
   )
-  const { stdout: shown } = await run(place, 'usage')
+  const { stdout: shown } = await run(place, 'usage', '--account', own)
   assert.match(shown, new RegExp(`\n${month} +all +5 +1 +1 +4 +${input} +${output}\n$`))
   assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'No usage was recorded.\n')
 })
 
 both(
   'an account is deleted for good while the server goes on; the audit log says by whom',
-  async (t, databaseUrl) => {
-    const { place, models, caller } = await start(t, databaseUrl)
+  async ({ place, models, caller, account: own, called }) => {
     await caller.single('first')
     models.script = () => reply.stall()
     await caller.batch(['stalls'])
-    await models.received(2)
+    await models.received(called + 2)
     const env = { PARLEY_OPERATOR: 'alice' }
-    const ended = await place.parley(['accounts', 'delete', 'acme', '--yes', '--json'], { env })
+    const ended = await place.parley(['accounts', 'delete', own, '--yes', '--json'], { env })
     assert.equal(ended.code, 0, ended.stderr)
     assert.deepEqual(JSON.parse(ended.stdout), { deleted: true, jobs: 2, cancelled: 1, scrubbed: true })
     assert.match(ended.stderr, /^Waiting until every node applies the change …\nCancelling its jobs …\n/)
-    assert.equal(await models.requests[1]?.ended, 'cut')
+    assert.equal(await models.requests[called + 1]?.ended, 'cut')
     await within(
       () => caller.send('/api/v1/me'),
       ({ status }) => status === 401,
     )
-    assert.deepEqual(await json(place, 'usage'), [])
+    assert.deepEqual(await json(place, 'usage', '--account', own), [])
     const names = (await json(place, 'accounts', 'list')).map(({ name }: { name: string }) => name)
-    assert.deepEqual(names, ['default'])
-    const [entry] = await json(place, 'audit', '--account', 'acme')
+    assert.ok(!names.includes(own), names.join())
+    const [entry] = await json(place, 'audit', '--account', own)
     assert.match(entry.who, /^alice@\S+ \(command line\)$/)
     assert.deepEqual([entry.what, entry.details], ['delete an account', { scrub: true }])
     const { stdout: shown } = await run(place, 'audit', '--limit', '1')
@@ -205,16 +222,15 @@ both(
   },
 )
 
-both('a job is deleted once it has ended', async (t, databaseUrl) => {
-  const { place, models, caller } = await start(t, databaseUrl)
+both('a job is deleted once it has ended', async ({ place, models, caller, account: own, called }) => {
   models.script = () => reply.stall()
   const [id = ''] = idsOf(await caller.batch(['stalls']))
-  await models.received(1)
+  await models.received(called + 1)
   const open = await place.parley(['jobs', 'delete', id])
   assert.deepEqual([open.code, open.stdout], [1, ''])
   assert.match(open.stderr, new RegExp(`parley jobs cancel ${id}`))
-  assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', 'acme'), { cancelled: 0 })
-  assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', 'acme', '--running'), { cancelled: 1 })
+  assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', own), { cancelled: 0 })
+  assert.deepEqual(await json(place, 'jobs', 'cancel', '--account', own, '--running'), { cancelled: 1 })
   const { stdout } = await run(place, 'jobs', 'delete', id, '--no-scrub')
   assert.match(stdout, /was deleted\. Its data stays in free pages .*`parley scrub`/)
   assert.equal((await caller.read(id)).status, 404)

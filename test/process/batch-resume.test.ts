@@ -6,12 +6,14 @@ import { join } from 'node:path'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
 import { freshDatabase } from '../postgres/database.ts'
+import { LONG } from '../support/long-form.ts'
 import { type Asking, jobLine, rowsOf, startAgain, startAsking } from './asking.ts'
 import { Random } from './random.ts'
 import { jobsByContent } from './rows.ts'
 import type { Program } from './server-process.ts'
 
 const timeout = 120_000
+const LINES = LONG ? 5000 : 1500
 const OUT = 'jobs.jsonl.results.jsonl'
 const JOURNAL = `${OUT}.journal`
 
@@ -81,12 +83,12 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
 }
 
 test(
-  '5,000 lines, killed twice on the way: 5,000 results in order, each job run once (SQLite)',
+  `${LINES} lines, killed twice on the way: ${LINES} results in order, each job run once (SQLite)`,
   { timeout },
-  (t) => killedTwice(t, 5000),
+  (t) => killedTwice(t, LINES),
 )
 
-test('1,500 lines, killed twice on the way (Postgres)', { timeout }, async (t) =>
+test('1500 lines, killed twice on the way (Postgres)', { timeout }, async (t) =>
   killedTwice(t, 1500, await freshDatabase(t)),
 )
 

@@ -9,8 +9,8 @@ import { CALLBACK_SETTINGS, CallbackRun, JOBS_OF_A_BATCH, LONG } from './callbac
 import { CrashRun } from './crash-run.ts'
 import { installation } from './server-process.ts'
 
-const KILLS = LONG ? 20 : 3
-const CALLBACKS = LONG ? 10_000 : 600
+const KILLS = LONG ? 20 : 2
+const CALLBACKS = LONG ? 10_000 : 200
 /** A request and its response. */
 const EVENTS_OF_A_BATCH = 2
 

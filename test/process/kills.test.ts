@@ -15,13 +15,13 @@ import { installation } from './server-process.ts'
 
 const timeout = LONG ? 1_800_000 : 120_000
 const RUNS = runsOf(20)
-const KILLS = LONG ? 50 : 10
+const KILLS = LONG ? 50 : 5
 /** The minimum per kill: with fewer there is too little load to prove anything. */
 const JOBS_FOR_A_KILL = LONG ? 50 : 20
 /** More in the long form, so that each run reaches its jobs. */
 const MOST_EVENTS = LONG ? 320 : 240
 const RUNS_OF_BATCHES = runsOf(3)
-const KILLS_OF_BATCHES = LONG ? 40 : 5
+const KILLS_OF_BATCHES = LONG ? 40 : 3
 /** Batches per kill whose response may be lost: twelve callers have one in progress. */
 const CUT_OFF_FOR_A_KILL = LONG ? 9 : 1
 const BATCH = 30

@@ -14,8 +14,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import type { Lifetime } from '../parley.ts'
 import { Caller } from './caller.ts'
 
 /** The clone, in which `npm start` is run. */
@@ -49,7 +49,7 @@ export interface Ended extends Exit {
   readonly stderr: string
 }
 
-export async function installation(t: TestContext, options: InstallationOptions = {}): Promise<Installation> {
+export async function installation(t: Lifetime, options: InstallationOptions = {}): Promise<Installation> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-process-'))
   const place = new Installation(folder, options)
   t.after(() => place.remove())

@@ -13,9 +13,9 @@ import { shrink } from './shrink.ts'
 import { simulate } from './simulate.ts'
 
 const FOUND = join(ROOT, 'test/simulation/found')
-const SEEDS = LONG ? 100_000 : 200
+const SEEDS = LONG ? 100_000 : 60
 /** Seeds of one test. */
-const PART = LONG ? 10_000 : 100
+const PART = LONG ? 10_000 : 30
 
 for (let from = 1; from <= SEEDS; from += PART) {
   test(`seeds ${from} to ${from + PART - 1} hold every rule`, async () => {

@@ -9,8 +9,9 @@ import { CLONE, reaches } from './test-files.ts'
 /** Files that start and kill their own processes run long, and they clean up at the end of theirs. */
 const PROCESSES =
   /^test\/(process|nodes|long|upgrade|postgres|support)\/.*\.test\.ts$|^test\/process\/server-process\.ts$/
-/** Mostly for leases to expire. */
-const WAITING = /^test\/nodes\//
+/** These wait most of the time, mostly for leases to expire, or take longest of those with their own process. */
+const FIRST =
+  /^test\/(nodes|upgrade)\/|^test\/process\/(admin-actions|batch-resume|kills|usage-kills)\.test\.ts$/
 const BROWSER = /^test\/browser\//
 /** Uses of the whole process's memory, flags or environment. */
 const OWN_PROCESS = /\b(setFlagsFromString|memoryUsage|expose[-_]gc|residentMiB|process\.env\.?\S* = )/
@@ -19,8 +20,8 @@ const BROWSER_GROUPS = 4
 const OTHER_GROUPS = 10
 
 /**
- * In the order in which to start them. Groups that wait most of the time come first, so that others run meanwhile; single
- * files come last, so that no process is left to run alone at the end.
+ * In the order in which to start them. Files that wait most of the time or take long come first, so that others run meanwhile;
+ * other single files come last, so that no process is left to run alone at the end.
  * @param files paths relative to the clone
  */
 export function groupsOf(files: readonly string[]): readonly (readonly string[])[] {
@@ -29,10 +30,10 @@ export function groupsOf(files: readonly string[]): readonly (readonly string[])
   const browser = together.filter((file) => BROWSER.test(file))
   const others = together.filter((file) => !BROWSER.test(file))
   return [
-    ...alone.filter((file) => WAITING.test(file)).map((file) => [file]),
+    ...alone.filter((file) => FIRST.test(file)).map((file) => [file]),
     ...dealt(others, OTHER_GROUPS),
     ...dealt(browser, BROWSER_GROUPS),
-    ...alone.filter((file) => !WAITING.test(file)).map((file) => [file]),
+    ...alone.filter((file) => !FIRST.test(file)).map((file) => [file]),
   ]
 }
 

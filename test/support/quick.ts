@@ -12,22 +12,21 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { availableParallelism, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { availableParallelism } from 'node:os'
 import { text } from 'node:stream/consumers'
+import { compileCache } from './compile-cache.ts'
 import { CLONE, reaches, testFiles } from './test-files.ts'
 
 /** A file takes longer if it is one of these, or imports one directly or indirectly. */
 const SLOW =
-  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$)/
+  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|http\/(every-request-ends|memory)\.test\.ts$)/
 
 const files = testFiles().filter((file) => !reaches(file, (path) => SLOW.test(path)))
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
 const FILES = 'test/support/quick-process.ts'
 
 const options = process.argv.slice(2)
-const compiled = mkdtempSync(join(tmpdir(), 'parley-compiled-'))
+const compiled = compileCache()
 const waiting = [...files]
 
 /** Runs files in one process: a fixed part, or those that it requests. Resolves with its output once it has ended. */
@@ -50,7 +49,6 @@ const processes = Math.min(availableParallelism(), 4)
 const results = await Promise.all(
   Array.from({ length: processes }, (_, part) => run(files.filter((_, at) => at % processes === part))),
 )
-rmSync(compiled, { recursive: true, force: true })
 const totals = new Map<string, number>()
 for (const { output } of results) {
   process.stdout.write(output)
