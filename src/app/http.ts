@@ -211,6 +211,7 @@ function connectionGuard({ settings, clock, log, metrics, connections }: HttpPar
 
 function createJobCreator({ settings, store, enqueuer, clock, cpu, metrics }: RouteParts): JobCreator {
   return new JobCreator({
+    store,
     enqueuer,
     cpu,
     rules: {

@@ -8,7 +8,7 @@ import { type AdmissionRules, admit, type CountElement } from '../queue/admissio
 import type { EnqueueOptions, Enqueuer } from '../queue/enqueue.ts'
 import type { Caps, MonthlyCaps } from '../queue/monthly-caps.ts'
 import { bytesToStore, type QuotaLimits, type QuotaReached, type Quotas } from '../queue/quotas.ts'
-import type { Accepted, Idempotency } from '../store/store.ts'
+import type { Accepted, Earlier, Idempotency, Store } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import type { Caller } from './authentication.ts'
 import type { CreateInput } from './create-bodies.ts'
@@ -23,6 +23,7 @@ const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
 export interface JobCreatorOptions {
   readonly enqueuer: Enqueuer
+  readonly store: Pick<Store, 'findEarlier'>
   readonly rules: AdmissionRules
   readonly cpu: RequestCpu
   readonly monthlyCaps: MonthlyCaps
@@ -94,6 +95,8 @@ export class JobCreator {
     const reserved = quotas.reserve(account, limits, jobs.length, bytes)
     const reached = reserved instanceof Promise ? await reserved : reserved
     if (reached !== null) {
+      const earlier = await this.#findEarlier(account, options)
+      if (earlier !== null) return earlier
       onQuotaReached(reached)
       throw admissionError(reached)
     }
@@ -117,7 +120,11 @@ export class JobCreator {
   ): Promise<Accepted> {
     const { monthlyCaps, enqueuer } = this.#options
     const reserved = await monthlyCaps.reserve(account, caps, jobs.length)
-    if (reserved.kind === 'monthly cap') throw admissionError(reserved)
+    if (reserved.kind === 'monthly cap') {
+      const earlier = await this.#findEarlier(account, options)
+      if (earlier !== null) return earlier
+      throw admissionError(reserved)
+    }
     let stored = false
     try {
       const accepted = await enqueuer.enqueue(jobs, options)
@@ -126,6 +133,12 @@ export class JobCreator {
     } finally {
       reserved.end(stored)
     }
+  }
+
+  /** A request that repeats an earlier one adds nothing, so no limit rejects it. */
+  async #findEarlier(account: string, { idempotency }: EnqueueOptions): Promise<Earlier | null> {
+    const { store, clock } = this.#options
+    return idempotency && store.findEarlier(account, idempotency, clock.nowMs())
   }
 
   #countTokens(

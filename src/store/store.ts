@@ -52,6 +52,9 @@ export interface Store
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
+  /** What the key makes of a request: `repeated` or `conflict` if it is taken, as `accept` decides; otherwise null. Stores nothing. */
+  findEarlier(account: string, idempotency: Idempotency, nowMs: number): Promise<Earlier | null>
+
   /**
    * Assigns up to `limit` queued jobs to the node and counts an attempt of each: lowest turn first, or as the bounds define.
    * No job is ever assigned to two nodes. The cost does not grow with the length of the queue, and the texts of jobs that are
@@ -239,7 +242,10 @@ export interface Idempotency {
 
 export type Accepted =
   /** `answered`: the jobs that a cached response completed; absent if there are none. */
-  | { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] }
+  { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier
+
+/** What a request is that uses the key of an earlier one. */
+export type Earlier =
   | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
   | { readonly kind: 'conflict' }
 

@@ -4,12 +4,14 @@ import test from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { NO_CAPS } from '../store-contract/fixtures.ts'
-import { completed, enqueued, granted, refused } from './expect.ts'
+import { completed, enqueued, granted, invalid, refused } from './expect.ts'
 import { startStage, UNLIMITED_READS } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const FRESH_MS = 2000
+const KEY_REUSED =
+  'Idempotency-Key: was already used with a different request; use a new key for each new request.'
 
 const capped = (cap: Readonly<Record<string, number>>) => ({
   tiers: { ...UNLIMITED_READS, user_go: { ...UNLIMITED_READS.user_go, ...cap } },
@@ -36,6 +38,19 @@ onEachStore(() => {
     const me = granted(await parley.get('/api/v1/me', key), 200)
     assert.equal(me.limits.max_monthly_jobs, 4)
     assert.equal(me.usage.jobs, 4)
+  })
+
+  test('a request that repeats an accepted one gets its jobs although the cap is reached', async (t) => {
+    const { parley } = await startStage(t, { settings: capped({ max_monthly_jobs: 3 }) })
+    const key = await parley.key('user_go', 'acme')
+    const [single, batch] = [{ 'idempotency-key': 'single' }, { 'idempotency-key': 'batch' }]
+    const { job_id: id } = completed(await parley.post(MESSAGES, job(), key, single))
+    const ids = enqueued(await parley.post(BATCHES, [job(), job()], key, batch), 2)
+    refused(await parley.post(MESSAGES, job(), key), 403)
+    refused(await parley.post(MESSAGES, job(), key, { 'idempotency-key': 'new' }), 403)
+    assert.equal(completed(await parley.post(MESSAGES, job(), key, single)).job_id, id)
+    assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], key, batch), 2), ids)
+    invalid(await parley.post(BATCHES, [job()], key, batch), KEY_REUSED)
   })
 
   test('jobs that fail their checks take nothing of a cap', async (t) => {

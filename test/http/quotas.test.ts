@@ -51,6 +51,18 @@ onEachStore(() => {
     assert.match(text, /^parley_quota_rejections_total\{quota="open_jobs"\} 2$/m)
   })
 
+  test('a request that repeats an accepted one gets its jobs although the quota is reached', async (t) => {
+    const { parley } = await startStage(t, {
+      settings: { tiers: { user_go: { ...UNLIMITED_READS.user_go, max_open_jobs: 2 } } },
+      script: () => reply.stall(),
+    })
+    const key = await parley.key('user_go', 'acme')
+    const headers = { 'idempotency-key': 'order' }
+    const ids = enqueued(await parley.post(BATCHES, [job(), job()], key, headers), 2)
+    refused(await parley.post(BATCHES, [job()], key, { 'idempotency-key': 'other' }), 403)
+    assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], key, headers), 2), ids)
+  })
+
   test('concurrent creates do not exceed the quota of open jobs', async (t) => {
     const { parley } = await startStage(t, {
       settings: limited({ max_open_jobs: 5 }),

@@ -83,6 +83,20 @@ export function acceptTests(on: On): void {
     },
   )
 
+  on('finds what an earlier request makes of one with the same key, and stores nothing', async (store) => {
+    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
+    const job = newJob()
+    assert.equal(await store.findEarlier('acme', idempotency, now.ms), null)
+    await store.accept(acceptance([job], { idempotency }))
+    const find = (account: string, fingerprint: string, atMs: number) =>
+      store.findEarlier(account, { ...idempotency, fingerprint }, atMs)
+    assert.deepEqual(await find('acme', 'f', now.ms), { kind: 'repeated', jobIds: [job.id] })
+    assert.deepEqual(await find('acme', 'g', now.ms), { kind: 'conflict' })
+    assert.equal(await find('other', 'f', now.ms), null)
+    assert.equal(await find('acme', 'f', now.ms + 1000), null)
+    assert.equal((await store.depth()).waiting, 1)
+  })
+
   on('accepts a request again if its jobs no longer exist', async (store) => {
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
     const [first, again] = [newJob(), newJob()]

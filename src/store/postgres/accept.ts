@@ -11,6 +11,8 @@ import {
   type Acceptance,
   type Accepted,
   type AnsweredJob,
+  type Earlier,
+  type Idempotency,
   type NewJob,
   type Store,
   StoreUnavailable,
@@ -29,7 +31,7 @@ import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 /** Each key of a group takes an entry in the lock table, which all nodes share: 6,400 entries by default. */
 const MAX_GROUP = 128
 
-export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept'> {
+export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'findEarlier'> {
   const { groups, maxQueued, onCommit } = parts
   const acceptances = groups.add<Acceptance, Accepted>({
     maxQueued,
@@ -41,6 +43,11 @@ export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept'> {
   return {
     accept: (acceptance) =>
       acceptances.submit(acceptance, { sheddable: true, mayWaitMs: acceptance.mayWaitMs }),
+    findEarlier: async (account, idempotency, nowMs) => {
+      const { key, fingerprint } = idempotency
+      const [row] = await parts.database.query(TAKEN, [account, key, fingerprint, Math.floor(nowMs)])
+      return row ? earlierOf(idempotency, rememberedOf(row)) : null
+    },
   }
 }
 
@@ -90,11 +97,13 @@ function keyOf({ idempotency, jobs }: Acceptance): string {
 
 /** What a remembered key makes of an acceptance. */
 function resultOf({ idempotency, jobs }: Acceptance, remembered: Remembered | null): Accepted {
-  if (remembered === null) return { kind: 'accepted' }
-  if (remembered.fingerprint !== idempotency?.fingerprint) return { kind: 'conflict' }
   // With its own jobs, it is the same acceptance, whose first response was lost.
-  if (remembered.jobIds[0] === jobs[0]?.job.id) return { kind: 'accepted' }
-  return { kind: 'repeated', jobIds: remembered.jobIds }
+  if (remembered === null || remembered.jobIds[0] === jobs[0]?.job.id) return { kind: 'accepted' }
+  return earlierOf(idempotency, remembered)
+}
+
+function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Remembered): Earlier {
+  return fingerprint === idempotency?.fingerprint ? { kind: 'repeated', jobIds } : { kind: 'conflict' }
 }
 
 /** All acceptances are of one node, and no two have the same key. All are stored, or none. */
@@ -130,7 +139,7 @@ async function acceptAll(
 }
 
 function rememberedOf(row: Row): Remembered {
-  return { fingerprint: textOf(row, 'fingerprint'), jobIds: JSON.parse(textOf(row, 'content')) }
+  return { fingerprint: textOf(row, 'fingerprint'), jobIds: JSON.parse(textOf(row, 'job_ids')) }
 }
 
 function withAnswered(
@@ -263,11 +272,11 @@ const accept = (name: string, isNew: string, onConflict: string, answeredBefore:
     from n where cached is not null
   ),
   ${STORE_OUTCOMES(NODE ?? '')}
-  select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids as content from taken
+  select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids, null as content from taken
   union all
-  select 'answered', null, id, null, case when origin is not null then cached end from n where cached is not null
+  select 'answered', null, id, null, null, case when origin is not null then cached end from n where cached is not null
   ${answeredBefore}
-  union all select 'turn', min(turn), null, null, null from placed`,
+  union all select 'turn', min(turn), null, null, null, null from placed`,
 })
 
 /** To repeat an unknown commit: what the first try stored stays as it is, and its cached responses are reported again. */
@@ -278,6 +287,15 @@ const ACCEPT: Readonly<Record<Mode, Statement>> = {
     'and not exists (select 1 from jobs j where j.id = u.id)',
     'on conflict (id) do nothing',
     `union all
-    select 'answered', null, id, null, content from outcomes where id = any ($1::uuid[]) and status = 'completed'`,
+    select 'answered', null, id, null, null, content from outcomes
+    where id = any ($1::uuid[]) and (usage::json ->> 'cache_hit')::boolean`,
   ),
+}
+
+/** $1 account, $2 key, $3 fingerprint, $4 now. */
+const TAKEN: Statement = {
+  repeatable: true,
+  name: 'find taken key',
+  text: `select fingerprint, job_ids
+    from taken_keys(array[1], array[$1::text], array[$2::text], array[$3::text], array[''], $4::bigint)`,
 }

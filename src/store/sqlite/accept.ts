@@ -1,10 +1,10 @@
 /** Stores new jobs in SQLite. */
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../cached-response.ts'
 import { textOf } from '../rows.ts'
-import { type Accepted, type AnsweredJob, type Idempotency, UnknownAccount } from '../store.ts'
+import { type Accepted, type AnsweredJob, type Earlier, type Idempotency, UnknownAccount } from '../store.ts'
 import { requestBytes } from '../stored-bytes.ts'
 import type { ServedFile } from './open-file.ts'
-import { sheddableWrite } from './operation.ts'
+import { read, sheddableWrite } from './operation.ts'
 import { FIND_CACHED } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 
@@ -54,6 +54,11 @@ export const acceptOperations = {
       return answered.length === 0 ? { kind: 'accepted' } : { kind: 'accepted', answered }
     },
   ),
+
+  findEarlier: read(
+    (file: ServedFile, account: string, idempotency: Idempotency, nowMs: number): Earlier | null =>
+      findEarlier(file, account, idempotency, nowMs),
+  ),
 }
 
 function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: number): string | null {
@@ -91,24 +96,33 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
 /** Remembers the key for these jobs, unless it is taken: then returns what the earlier request makes of this one. */
 function rememberKey(
   file: ServedFile,
-  { key, fingerprint, untilMs }: Idempotency,
+  idempotency: Idempotency,
   jobs: readonly NewJobCells[],
   nowMs: number,
-): Accepted | null {
+): Earlier | null {
+  const { key, fingerprint, untilMs } = idempotency
   const account = jobs[0]?.[1] ?? ''
   const row = [account, key, fingerprint, JSON.stringify(jobs.map(([id]) => id)), untilMs] as const
   // Nearly always the key is new.
   if (file.prepare(INSERT_KEY).run(...row).changes > 0) return null
+  const earlier = findEarlier(file, account, idempotency, nowMs)
+  if (earlier === null) file.prepare(REPLACE_KEY).run(...row)
+  return earlier
+}
+
+function findEarlier(
+  file: ServedFile,
+  account: string,
+  { key, fingerprint }: Idempotency,
+  nowMs: number,
+): Earlier | null {
   const earlier = file.prepare(FIND_KEY).get(account, key)
-  if (earlier && Number(earlier.until_ms) > nowMs) {
-    if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
-    const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-    // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
-    // jobs.
-    if (jobIds.every((id) => file.prepare(EXISTS).get(id))) return { kind: 'repeated', jobIds }
-  }
-  file.prepare(REPLACE_KEY).run(...row)
-  return null
+  if (!earlier || Number(earlier.until_ms) <= nowMs) return null
+  if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
+  const jobIds: string[] = JSON.parse(String(earlier.job_ids))
+  // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
+  // jobs.
+  return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
 function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCells): void {

@@ -25,7 +25,9 @@ import {
   type Accepted,
   type AnsweredJob,
   type Depth,
+  type Earlier,
   type EndedJob,
+  type Idempotency,
   type NewJob,
   type ReadJob,
   type Settled,
@@ -43,6 +45,9 @@ const STEP = 400
 export function jobOperations(db: MemoryDatabase) {
   return {
     accept: (acceptance: Acceptance) => accept(db, acceptance),
+
+    findEarlier: (account: string, idempotency: Idempotency, nowMs: number) =>
+      findEarlier(db, account, idempotency, nowMs),
 
     settle(settlement: Settlement): Settled {
       const row = db.jobs.get(settlement.jobId)
@@ -194,14 +199,8 @@ export function jobOperations(db: MemoryDatabase) {
 
 function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptance): Accepted {
   const account = jobs[0]?.job.account ?? ''
-  const key = `${account}\n${idempotency?.key}`
-  const earlier = idempotency === null ? undefined : db.idempotency.get(key)
-  if (earlier && earlier.untilMs > nowMs) {
-    if (earlier.fingerprint !== idempotency?.fingerprint) return { kind: 'conflict' }
-    // A request whose jobs no longer exist is accepted again.
-    const { jobIds } = earlier
-    if (jobIds.every((id) => db.jobs.has(id))) return { kind: 'repeated', jobIds }
-  }
+  const earlier = idempotency && findEarlier(db, account, idempotency, nowMs)
+  if (earlier) return earlier
   const ids = jobs.map(({ job }) => job.id)
   if (new Set(ids).size < ids.length || ids.some((id) => db.jobs.has(id))) {
     throw new WriteRejected('a job of this id exists')
@@ -221,8 +220,26 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
     end(db, row, outcome, { nowMs, cache: null })
     answered.push({ jobId: newJob.job.id, contentJson: newJob.awaited ? contentJson : null })
   }
-  if (idempotency) db.idempotency.set(key, { ...idempotency, account, jobIds: ids })
+  if (idempotency) db.idempotency.set(keyOf(account, idempotency), { ...idempotency, account, jobIds: ids })
   return answered.length === 0 ? { kind: 'accepted' } : { kind: 'accepted', answered }
+}
+
+function findEarlier(
+  db: MemoryDatabase,
+  account: string,
+  idempotency: Idempotency,
+  nowMs: number,
+): Earlier | null {
+  const earlier = db.idempotency.get(keyOf(account, idempotency))
+  if (earlier === undefined || earlier.untilMs <= nowMs) return null
+  const { fingerprint, jobIds } = earlier
+  if (fingerprint !== idempotency.fingerprint) return { kind: 'conflict' }
+  // A request whose jobs no longer exist is accepted again.
+  return jobIds.every((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
+}
+
+function keyOf(account: string, { key }: Idempotency): string {
+  return `${account}\n${key}`
 }
 
 function findResponse(db: MemoryDatabase, fingerprint: string, nowMs: number): string | null {
