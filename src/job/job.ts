@@ -20,14 +20,15 @@
  *
  * What happens to a job:
  * - **status**: `pending` (queued), `assigned` (a node runs it), then finally `completed` or `failed`.
- * - **accept**: store a job durably; only then does the caller get its identifier.
+ * - **accept**: store a job durably, as completed if there is a cached response. Only then does it run, and the caller get its
+ *   identifier.
  * - **queue**: the accepted jobs that no node has claimed, in **fair order**; a job's **turn** is its place in that order
  *   (`waiting` in metrics and in `/admin/api`).
  * - **slot**: room for one running job, call or delivery; **capacity**: how many slots are free (`concurrency` in settings).
  * - **claim**: a node takes a job from the queue. The claim's **attempt** number fences later writes.
  * - **hand-off**: a node that has a free slot runs the job that it accepts itself, without a claim.
- * - **execute**: answer a job once: cached response, else model, check, one repair. An execution ends in one **outcome**
- *   (`run` in settings: `run_timeout_seconds`).
+ * - **execute**: answer a job once: cached response if it was queued, else model, check, one repair. An execution ends in one
+ *   **outcome** (`run` in settings: `run_timeout_seconds`).
  * - **settle**: store the outcome, once and for all, together with the callback that is owed.
  * - **release**: return a claimed job to the queue without an outcome, because the node drains, or the job waits for a model server.
  * - **route**: the targets that a job may be sent to, in order. While none of them is available the job **waits for a model

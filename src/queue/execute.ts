@@ -1,6 +1,6 @@
 /**
- * Executes a claimed job once, to its outcome: look up a cached response, else ask a model, check the answer, repair it once.
- * Nothing is written here; the worker settles the outcome.
+ * Executes a job once, to its outcome: ask a model, check the answer, repair it once. A job that was queued is first looked up in
+ * the response cache. Nothing is written here; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
 import type { Answer } from '../job/answer.ts'

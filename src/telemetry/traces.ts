@@ -29,7 +29,7 @@ async function withSpan<T>(name: string, kind: SpanKind, work: (span: Span) => P
   })
 }
 
-/** Spans `parley.accept` and `parley.settle`. A job that a cached response completes has only the first. */
+/** Spans `parley.accept` and `parley.settle`. A job that a cached response completes when it is accepted has only the first. */
 export function tracedStore(store: Store): Store {
   const accept = (acceptance: Acceptance) =>
     withSpan('parley.accept', SpanKind.INTERNAL, async (span) => {
