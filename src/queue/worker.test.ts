@@ -98,6 +98,61 @@ function bound(target: object, name: string | symbol): unknown {
   return typeof member === 'function' ? member.bind(target) : member
 }
 
+test('a job that a cached response completes is settled without an execution, and its slot is free', async (t) => {
+  const jobs = [newJob(), newJob(), newJob()]
+  const answering = (store: Store): Store => {
+    const accept: Store['accept'] = async (one) => {
+      const answered = one.jobs.filter(({ job }) => job.id !== jobs[1]?.id)
+      const rest = one.jobs.filter(({ job }) => job.id === jobs[1]?.id)
+      await store.accept({ ...one, jobs: rest })
+      return { kind: 'accepted', answered: answered.map(({ job }) => ({ jobId: job.id, contentJson: null })) }
+    }
+    return new Proxy(store, { get: (target, name) => (name === 'accept' ? accept : bound(target, name)) })
+  }
+  const { store, worker, enqueue, executions, settled } = await start(t, 2, answering)
+  worker.wake()
+  await runsNothingWaits(store)
+  await enqueue(...jobs)
+  const [run] = await executions.atLeast(1)
+  assert.equal(run?.job.id, jobs[1]?.id)
+  assert.deepEqual(
+    settled.all.map(([id, how, { usage }]) => [id, how, usage.cache_hit]),
+    [jobs[0], jobs[2]].map((job) => [job?.id, 'settled', true]),
+  )
+  assert.equal(worker.running, 1)
+  run?.end()
+  await settled.atLeast(3)
+  await worker.drain(0)
+})
+
+test('an acceptance may wait for a hundredth of the time that its model takes lately', async (t) => {
+  const waits: (number | undefined)[] = []
+  const watched = (store: Store): Store => {
+    const accept: Store['accept'] = (one) => {
+      waits.push(one.mayWaitMs)
+      return store.accept(one)
+    }
+    return new Proxy(store, { get: (target, name) => (name === 'accept' ? accept : bound(target, name)) })
+  }
+  const { store, clock, worker, enqueuer, executions, settled } = await start(t, 2, watched)
+  worker.wake()
+  await runsNothingWaits(store)
+  const create = async (model: string, awaited: boolean, ms: number) => {
+    await enqueuer.enqueue([newJob({ model })], { idempotency: null, awaited })
+    const run = (await executions.atLeast(waits.length)).at(-1)
+    clock.advance(ms)
+    run?.end()
+    await settled.atLeast(waits.length)
+  }
+  await create('gpt-5', true, 500)
+  await create('gpt-5', true, 500)
+  await create('gpt-5-mini', true, 60_000)
+  await create('gpt-5-mini', true, 0)
+  // Nobody waits for its answer, but somebody for its ID.
+  await create('gpt-5-mini', false, 0)
+  assert.deepEqual(waits, [0, 5, 0, 10, 0])
+})
+
 test('the deadline ends an execution', async (t) => {
   const { worker, enqueue, clock, executions } = await start(t)
   worker.wake()

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Failed, GroupCommit } from './group-commit.ts'
 import { StoreUnavailable } from './store.ts'
 
@@ -145,4 +146,57 @@ test('groups may be in commit side by side, in order', async () => {
   one.end()
   assert.equal(await first, 10)
   await writes.drained()
+})
+
+/** Operations whose groups are committed at once; the test moves the time. */
+function startWaiting(t: TestContext) {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const groups: (readonly number[])[] = []
+  const commit = async (ops: readonly number[]) => {
+    groups.push(ops)
+    return ops
+  }
+  const writes = new GroupCommit<number, number>({ commit, inFlight: 1, maxGroup: 100, maxQueued: 100 })
+  /** Lets the event loop send what is due. */
+  const after = async (ms: number) => {
+    t.mock.timers.tick(ms)
+    await nextTurn()
+    return groups
+  }
+  return { writes, after }
+}
+
+test('an operation waits for others as long as it may, and no longer', async (t) => {
+  const { writes, after } = startWaiting(t)
+  const all = [writes.submit(1, { mayWaitMs: 10 }), writes.submit(2, { mayWaitMs: 7 })]
+  assert.deepEqual(await after(6), [])
+  all.push(writes.submit(3, { mayWaitMs: 9 }))
+  assert.deepEqual(await after(1), [[1, 2, 3]])
+  await Promise.all(all)
+  const next = writes.submit(4, { mayWaitMs: 5 })
+  // The wait of the first operation has ended with its group.
+  assert.equal((await after(4)).length, 1)
+  assert.deepEqual(await after(1), [[1, 2, 3], [4]])
+  await next
+})
+
+test('an operation that does not wait takes along those that do, and so do many', async (t) => {
+  const { writes, after } = startWaiting(t)
+  void writes.submit(1, { mayWaitMs: 10 })
+  void writes.submit(2)
+  assert.deepEqual(await after(0), [[1, 2]])
+  // A timer cannot wait for less than a millisecond.
+  void writes.submit(3, { mayWaitMs: 0.9 })
+  assert.deepEqual(await after(0), [[1, 2], [3]])
+  const many = Array.from({ length: 16 }, (_, index) => index)
+  for (const op of many) void writes.submit(op, { mayWaitMs: 10 })
+  assert.deepEqual(await after(0), [[1, 2], [3], many])
+})
+
+test('operations that may wait are committed before the store is drained', async (t) => {
+  const { writes, after } = startWaiting(t)
+  const one = writes.submit(1, { mayWaitMs: 10 })
+  const drained = writes.drained()
+  assert.deepEqual(await after(10), [[1]])
+  await Promise.all([one, drained])
 })
