@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { batchLengthProblem } from '../job/batch-limit.ts'
-import type { PartLimits } from '../job/create-element.ts'
+import type { PartLimits } from '../job/create-body.ts'
 import { type BatchElement, batchElement } from '../job/request.ts'
 import { createInput, lengthError } from './create-bodies.ts'
 import { earlierJobIds, type JobCreator } from './create-jobs.ts'

@@ -1,7 +1,7 @@
 /** The part that both create routes share: turns a body of the right shape into durable jobs, or an error. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import type { CreateElement } from '../job/create-element.ts'
+import type { CreateElement } from '../job/create-body.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
 import type { Job } from '../job/job.ts'
 import { type AdmissionRules, admit, type CountElement } from '../queue/admission.ts'

@@ -1,7 +1,7 @@
 /** SPEC §4.3: a single create that waits for its answer. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { wholeMs } from '../clock.ts'
-import type { PartLimits } from '../job/create-element.ts'
+import type { PartLimits } from '../job/create-body.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
 import { jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate } from '../job/request.ts'
