@@ -2,6 +2,7 @@
  * Resolves an API key to its account and tier. A key is looked up at most every two seconds, so a revoked key stops working
  * within that time on every node, and a busy key costs the database next to nothing. Unknown keys are limited by address.
  */
+import type { FastifyRequest } from 'fastify'
 import { hashKey, isWellFormedKey } from '../accounts/key.ts'
 import type { Clock } from '../clock.ts'
 import type { Tier, Tiers } from '../job/tier.ts'
@@ -12,6 +13,7 @@ import type { AccountStore } from '../store/account-store.ts'
 import { AddressLimit } from './address-limit.ts'
 import { tooManyUnknownKeys } from './errors.ts'
 import { KnownKeys } from './known-keys.ts'
+import { addressOf } from './network-of.ts'
 
 const FRESH_MS = 2000
 /** Keys whose callers are remembered. */
@@ -31,10 +33,10 @@ export interface Caller {
 
 export interface Authentication {
   /**
-   * Resolves with the caller of a key; null for a key that is unknown, revoked or expired. Rejects with 429 for an unknown
-   * key from an address that has sent too many of them.
+   * The caller of the request's key; null without a key, and for a key that is unknown, revoked or expired. Rejects with 429
+   * for an unknown key from an address that has sent too many of them.
    */
-  get(key: string, address: string): Caller | null | Promise<Caller | null>
+  callerOf(request: Pick<FastifyRequest, 'headers' | 'ip'>): Caller | null | Promise<Caller | null>
 }
 
 export interface AuthenticationOptions {
@@ -85,9 +87,12 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
   }
 
   return {
-    get: (key, address) => {
+    callerOf: (request) => {
+      const key = request.headers['x-api-key']
+      if (typeof key !== 'string') return null
       const known = cache.fresh(key)
       if (known) return known
+      const address = addressOf(request)
       const waitMs = unknownKeys.waitMs(address)
       if (waitMs > 0) return getFromLimited(key, waitMs)
       const found = cache.get(key)

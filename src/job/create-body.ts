@@ -182,9 +182,13 @@ export function tokensAtMost(messages: readonly Message[]): number {
  * Identifies the request, for Idempotency-Key. White space and the form of escapes do not matter, but every digit of a
  * payload does.
  */
-export function bodyFingerprint(route: string, body: CreateBody, elements: readonly CreateElement[]): string {
+export function bodyFingerprint(
+  route: string,
+  body: CreateBody['value'],
+  elements: readonly CreateElement[],
+): string {
   const compared: { object: SingleCreate | BatchElement; payloadJson: string | null }[] = []
-  for (const object of body.kind === 'batch' ? body.value : [body.value]) {
+  for (const object of Array.isArray(body) ? body : [body]) {
     const payloadJson = 'callback' in object ? exactPayload(object, elements[compared.length]) : null
     compared.push({ object, payloadJson })
   }

@@ -76,7 +76,7 @@ export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
   // A body with a problem is rejected, and the payload of a fingerprint must be within its limit.
   const isValid = elements.every(({ problem }) => problem === null)
   const fingerprint =
-    fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body, elements) : null
+    fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body.value, elements) : null
   return { kind: 'read', elements: elements.map(withFewHeaders), fingerprint }
 }
 

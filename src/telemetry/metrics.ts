@@ -1,7 +1,6 @@
 /** Parley's metrics in the Prometheus text format. Their names are stable: dashboards and alerts rely on them. */
 import { Registry } from 'prom-client'
 import type { TaskName } from '../cpu-pool/tasks.ts'
-import type { CompletedRequest } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/execution-result.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
@@ -178,7 +177,7 @@ export class Metrics {
     })
   }
 
-  requestCompleted({ method, route, status, ms }: CompletedRequest): void {
+  requestCompleted(method: string, route: string, status: number, ms: number): void {
     this.#requests.add(1, method, route, String(status))
     this.#requestTime.observe(ms / 1000, route)
   }
