@@ -1,8 +1,7 @@
 /** Makes the byte budget from the settings and the heap limit of the process. */
 import { getHeapStatistics } from 'node:v8'
 import type { Settings } from '../config/settings.ts'
-import { ByteBudget } from '../sharing/byte-budget.ts'
-import { callbackBytes } from '../sharing/job-bytes.ts'
+import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 
 export function createByteBudget({ limits, callbacks }: Settings): ByteBudget {
   // Half: the rest is for memory that is not counted, and for garbage that V8 has not collected yet. Counted memory is partly

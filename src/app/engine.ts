@@ -15,7 +15,6 @@ import { PendingResponses } from '../queue/pending-responses.ts'
 import { AnswerReader } from '../queue/read-answer.ts'
 import { cacheKeys } from '../queue/response-cache.ts'
 import { retentionLoop } from '../queue/retention.ts'
-import { turnStep } from '../store/fair-order.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -73,7 +72,7 @@ export function createEngine(parts: EngineParts) {
     worker: role === 'api' ? null : worker,
     node,
     clock,
-    stepOf: (tier) => turnStep(tiers.of(tier)),
+    stepOf: tiers.stepOf,
     routeOf: (job) => upstreams.routeOf(job),
     cacheKeyOf,
     metrics,

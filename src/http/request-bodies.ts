@@ -10,8 +10,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { type ByteBudget, SMALL_BYTES } from '../sharing/byte-budget.ts'
-import { requestBytes, uploadBytes, waitingRequestBytes } from '../sharing/job-bytes.ts'
+import {
+  type ByteBudget,
+  requestBytes,
+  SMALL_BYTES,
+  uploadBytes,
+  waitingRequestBytes,
+} from '../sharing/byte-budget.ts'
 import { type HttpError, invalid, notJson, tooLarge } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import type { BodyMemory } from './request-context.ts'
