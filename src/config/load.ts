@@ -11,7 +11,6 @@ import { withOpenAiModel } from './openai-model.ts'
 import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
 import { settingsProblems } from './settings-rules.ts'
 import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
-import { knownConcurrency } from './upstream-concurrency.ts'
 
 export interface Configuration {
   readonly settings: Settings
@@ -129,4 +128,27 @@ function checkShape(settings: Settings): void {
 function settingPath(pointer: string): string {
   const names = pointer.slice(1).split('/')
   return names.map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~')).join('.')
+}
+
+/** A server that is known to serve any number of calls, or to respond with 429 at once. */
+const UNLIMITED_HOST = 'api.openai.com'
+
+/**
+ * By upstream: `explicit` if the file or OPENAI_MAX_CONCURRENCY sets `max_concurrency`, `fixed` for OpenAI's own, else `unknown`.
+ */
+function knownConcurrency(
+  settings: Settings,
+  given: JsonObject,
+  env: Environment,
+): ReadonlyMap<string, 'explicit' | 'fixed' | 'unknown'> {
+  const entries = Object.entries(settings.upstreams).map(([name, { base_url }]) => {
+    if (URL.canParse(base_url) && new URL(base_url).hostname === UNLIMITED_HOST)
+      return [name, 'fixed'] as const
+    const inFile = isObject(given.upstreams) ? given.upstreams[name] : undefined
+    const isSet =
+      (isObject(inFile) && inFile.max_concurrency !== undefined) ||
+      (name === OPENAI && Boolean(env.OPENAI_MAX_CONCURRENCY))
+    return [name, isSet ? 'explicit' : 'unknown'] as const
+  })
+  return new Map(entries)
 }

@@ -1,8 +1,8 @@
 /** The playground page: edit a request, send it through the public interface, and watch its jobs. */
 import { html } from 'htm/preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { EffectiveSettings } from '../contract.ts'
-import { duration } from '../format.ts'
+import { duration, pretty } from '../format.ts'
 import { useLive } from '../live.ts'
 import { announce } from '../parts/announce.ts'
 import { Select } from '../parts/field.ts'
@@ -18,7 +18,6 @@ import { KeyPanel } from './key-panel.ts'
 import { MessageEditor } from './message-editor.ts'
 import { Outcome } from './outcome.ts'
 import { checkSchema } from './schema-check.ts'
-import { SchemaEditor } from './schema-editor.ts'
 import { cancelOpen, type Watching, watchBatch, watchSingle } from './watch.ts'
 
 /** The batch limit while the caller's limits are unknown. */
@@ -178,4 +177,34 @@ function WhoseKey({ caller: { me, forget } }: { readonly caller: PlaygroundCalle
     ${me ? html`<span>Key of <strong>${me.account}</strong></span><span>${me.tier}</span>` : html`<span>Checking the key…</span>`}
     <button type="button" class="quiet-button" onClick=${forget}>Use another key</button>
   </p>`
+}
+
+/** The editor of the response schema, which is checked while it is typed. */
+interface SchemaEditorProps {
+  readonly schema: string
+  readonly onChange: (schema: string) => void
+}
+
+/** Screen readers announce the result after a pause in typing, not after each key. */
+const TYPING_PAUSE_MS = 500
+
+function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
+  const id = useId()
+  const verdict = checkSchema(schema)
+  const [announced, setAnnounced] = useState('')
+  useEffect(() => {
+    const timer = setTimeout(() => setAnnounced(verdict.words), TYPING_PAUSE_MS)
+    return () => clearTimeout(timer)
+  }, [verdict.words])
+  return html`<div class="field">
+    <div class="label-line">
+      <label for=${id}>Schema</label>
+      <button type="button" class="quiet-button" disabled=${schema.trim() === ''} onClick=${() => onChange(pretty(schema))}>Format</button>
+    </div>
+    <textarea id=${id} class="mono code-area" rows="10" spellcheck="false" autocapitalize="off" value=${schema}
+      aria-invalid=${verdict.kind === 'fault' ? 'true' : undefined} aria-describedby=${`${id}-verdict`}
+      placeholder='{ "type": "object", … }' onInput=${(event: Event) => onChange((event.target as HTMLTextAreaElement).value)}></textarea>
+    <p id=${`${id}-verdict`} class=${`verdict is-${verdict.kind}`}>${verdict.words}</p>
+    <p class="visually-hidden" role="status">${announced}</p>
+  </div>`
 }
