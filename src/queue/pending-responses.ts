@@ -66,7 +66,10 @@ export class PendingResponses {
     if (this.#stopping) return null
     if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
     const { promise: ended, resolve: end } = Promise.withResolvers<WaitEnd>()
-    const leave = () => this.#leave(pending)
+    // Usually called when the connection closes, long after the response was sent.
+    const leave = () => {
+      if (!pending.hasEnded) this.#leave(pending)
+    }
     const cancelTimer = this.#clock.after(ms, leave)
     const next = this.#latest.get(jobId)
     const pending: PendingResponse = {
@@ -132,8 +135,6 @@ export class PendingResponses {
   }
 
   #leave(left: PendingResponse): void {
-    // Usually called when the connection closes, long after the response was sent.
-    if (left.hasEnded) return
     left.cancelTimer()
     this.#remove(left)
     left.hasEnded = true

@@ -5,18 +5,19 @@ import type { EffectiveSettings } from '../contract.ts'
 import { duration, pretty } from '../format.ts'
 import { useLive } from '../live.ts'
 import { announce } from '../parts/announce.ts'
+import { CodeBlock } from '../parts/code-block.ts'
 import { Select } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { Panel } from '../parts/panel.ts'
 import { apiError, useResource } from '../resource.ts'
 import { BatchFields } from './batch-fields.ts'
 import { type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
-import { CodePanel } from './code-panel.ts'
 import { batchOf, type Draft, type DraftMessage, jobOf, storeDraft, storedDraft } from './draft.ts'
 import { draftOf, EXAMPLES } from './examples.ts'
 import { KeyPanel } from './key-panel.ts'
 import { MessageEditor } from './message-editor.ts'
 import { Outcome } from './outcome.ts'
+import { LANGUAGES, type Language, programFor } from './programs.ts'
 import { checkSchema } from './schema-check.ts'
 import { cancelOpen, type Watching, watchBatch, watchSingle } from './watch.ts'
 
@@ -207,4 +208,30 @@ function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
     <p id=${`${id}-verdict`} class=${`verdict is-${verdict.kind}`}>${verdict.words}</p>
     <p class="visually-hidden" role="status">${announced}</p>
   </div>`
+}
+
+/** The request as code, in one tab per language. */
+function CodePanel({ draft }: { readonly draft: Draft }) {
+  const id = useId()
+  const [language, setLanguage] = useState<Language>('curl')
+  const onKeyDown = (event: KeyboardEvent) => {
+    const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0
+    if (by === 0) return
+    const next = LANGUAGES[(LANGUAGES.indexOf(language) + by + LANGUAGES.length) % LANGUAGES.length] ?? 'curl'
+    setLanguage(next)
+    document.getElementById(`${id}-${next}`)?.focus()
+  }
+  return html`<${Panel} title="The request as code">
+    <div class="segments" role="tablist" aria-label="Language" onKeyDown=${onKeyDown}>
+      ${LANGUAGES.map(
+        (
+          one,
+        ) => html`<button type="button" role="tab" key=${one} id=${`${id}-${one}`} aria-controls=${`${id}-panel`}
+        aria-selected=${one === language ? 'true' : 'false'} tabindex=${one === language ? 0 : -1} onClick=${() => setLanguage(one)}>${one}</button>`,
+      )}
+    </div>
+    <div role="tabpanel" id=${`${id}-panel`} aria-labelledby=${`${id}-${language}`}>
+      <${CodeBlock} text=${programFor(language, draft, location.origin)} what=${`the ${language} program`} />
+    </div>
+  <//>`
 }
