@@ -114,7 +114,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'admin/metric-feed.ts',
     'admin/overview.ts',
     'cpu-pool',
-    'http/server.ts',
     'job',
     'queue',
     'sharing',

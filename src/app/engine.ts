@@ -3,6 +3,7 @@
  * passes that world (time, randomness, the store, model servers, receivers, threads): `service.ts` passes the real one, and
  * the simulation (`test/simulation/`) one that is determined by a seed.
  */
+import { getHeapStatistics } from 'node:v8'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import { tiersOf } from '../config/tiers.ts'
@@ -10,20 +11,19 @@ import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { Tiers } from '../job/tier.ts'
 import type { Poster } from '../net/post.ts'
 import { createAfterSettlement } from '../queue/after-settlement.ts'
+import { ContextShifts } from '../queue/context-shift.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
 import { AnswerReader } from '../queue/read-answer.ts'
 import { cacheKeys } from '../queue/response-cache.ts'
 import { retentionLoop } from '../queue/retention.ts'
-import { turnStep } from '../store/fair-order.ts'
+import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedRouter } from '../telemetry/traces.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
-import { createByteBudget } from './byte-budget.ts'
 import { createDispatcher } from './callbacks.ts'
-import { createContextShifts } from './context-shifts.ts'
 import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
 import type { Role } from './role.ts'
 import { type Clients, shutDown } from './shutdown.ts'
@@ -73,7 +73,7 @@ export function createEngine(parts: EngineParts) {
     worker: role === 'api' ? null : worker,
     node,
     clock,
-    stepOf: (tier) => turnStep(tiers.of(tier)),
+    stepOf: tiers.stepOf,
     routeOf: (job) => upstreams.routeOf(job),
     cacheKeyOf,
     metrics,
@@ -111,4 +111,37 @@ export function createEngine(parts: EngineParts) {
     shutDown({ clock, drainMs, polls, pendingResponses, worker, dispatcher, lease, router }, clients)
 
   return { tiers, pendingResponses, bytes, dispatcher, worker, cancellation, enqueuer, start, stop }
+}
+
+/** Makes the byte budget from the settings and the heap limit of the process. */
+function createByteBudget({ limits, callbacks }: Settings): ByteBudget {
+  // Half: the rest is for memory that is not counted, and for garbage that V8 has not collected yet. Counted memory is partly
+  // outside the heap, but a buffer of a text and the text itself are never far apart in size.
+  const totalBytes = limits.memory_bytes ?? Math.floor(getHeapStatistics().heap_size_limit / 2)
+  return new ByteBudget(totalBytes, callbackBytes(callbacks.in_flight_bytes))
+}
+
+/** Connects the detection of context shifts to the threads, the metrics and the log. */
+interface ContextShiftParts {
+  readonly pool: Pick<CpuPool, 'run'>
+  readonly clock: Clock
+  readonly weightOf: (tier: string) => number
+  readonly metrics: Metrics
+  readonly log: Log
+}
+
+function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): ContextShifts {
+  return new ContextShifts({
+    ...parts,
+    onShift: ({ jobId, target, promptTokens, counted }) => {
+      metrics.contextShifted(target)
+      const fields = { job_id: jobId, target, prompt_tokens: promptTokens, counted_tokens: counted }
+      log.warn(
+        fields,
+        'the model server counted far fewer tokens than the conversation has; its context is probably too small, so it dropped a part (context shift)',
+      )
+    },
+    onError: (error) =>
+      log.warn(errorFields(error), 'could not count the tokens of an answered conversation'),
+  })
 }

@@ -34,7 +34,7 @@ import { RequestBodies } from '../http/request-bodies.ts'
 import { createServer } from '../http/server.ts'
 import { StalledWrites } from '../http/stalled-writes.ts'
 import { UnreadBodies } from '../http/unread-bodies.ts'
-import type { PartLimits } from '../job/create-element.ts'
+import type { PartLimits } from '../job/create-body.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
@@ -47,7 +47,6 @@ import type { ByteBudget } from '../sharing/byte-budget.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { requestReporter } from '../telemetry/report-request.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
 
@@ -109,7 +108,8 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
     }),
     guard: connectionGuard(parts),
     stopping,
-    onCompleted: requestReporter(metrics, log),
+    metrics,
+    log,
     onError: (error, requestId) => {
       if (error instanceof StoreUnavailable) metrics.databaseRejected()
       log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed')

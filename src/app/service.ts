@@ -1,10 +1,12 @@
 /** Creates all parts from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
+import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
+import { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { Listeners } from '../http/listeners.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
@@ -19,7 +21,6 @@ import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createAdmin } from './admin.ts'
 import { createCallbackPoster } from './callbacks.ts'
-import { createCpuPool, threadsOf } from './cpu-pool.ts'
 import { createEngine } from './engine.ts'
 import { createConnectionLimits, createHttp } from './http.ts'
 import { heartbeatStarter } from './node.ts'
@@ -210,4 +211,31 @@ function warnOfThreads({ threads }: Settings, log: Log): void {
 /** Null if the database is not a file. */
 function databaseFile({ database }: Settings): string | null {
   return isPostgres(database) ? null : sqlitePath(database)
+}
+
+/** Two even on one core, so that one long task never keeps all others waiting. */
+const FEWEST_THREADS = 2
+/** More would rarely be used, and each may take `cpu.thread_heap_mb`. */
+const MOST_THREADS = 8
+
+/** Many times the duration of the most expensive task, so only a task that never ends reaches it. */
+const TASK_CPU_MS = 30_000
+/** A thread that exits must later load the tokenizer again, which takes up to a second. */
+const IDLE_MS = 300_000
+
+function threadsOf({ cpu }: Settings): number {
+  return cpu.threads ?? Math.max(FEWEST_THREADS, Math.min(MOST_THREADS, availableParallelism()))
+}
+
+function createCpuPool(settings: Settings, clock: Clock, metrics: Metrics): CpuPool {
+  return new CpuPool({
+    threads: threadsOf(settings),
+    maxRequests: settings.cpu.max_requests,
+    heapMb: settings.cpu.thread_heap_mb,
+    taskCpuMs: TASK_CPU_MS,
+    idleMs: IDLE_MS,
+    clock,
+    onTask: metrics.cpuTask,
+    onRejected: metrics.cpuRejected,
+  })
 }

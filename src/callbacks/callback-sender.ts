@@ -4,7 +4,7 @@ import { Stop } from '../job/stop.ts'
 import type { Poster, PostResult } from '../net/post.ts'
 import { retryWrite } from '../queue/retry-write.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
-import { callbackBytes } from '../sharing/job-bytes.ts'
+import { callbackBytes } from '../sharing/byte-budget.ts'
 import type {
   CallbackAttempt,
   CallbackBody,

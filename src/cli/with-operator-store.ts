@@ -1,5 +1,6 @@
 /** Opens the configured database for one command, and closes it afterwards. */
 import { randomBytes } from 'node:crypto'
+import { hostname, userInfo } from 'node:os'
 import type { AdminAction } from '../admin/admin-action.ts'
 import { AuditLog } from '../admin/audit-log.ts'
 import { type Clock, systemClock } from '../clock.ts'
@@ -7,7 +8,7 @@ import { loadDatabaseUrl } from '../config/file.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { openForOperator } from '../store/open.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
-import { operatorName } from './operator-name.ts'
+import { CommandError } from './command-error.ts'
 
 export async function withOperatorStore<T>(
   configFile: string | undefined,
@@ -40,4 +41,28 @@ export async function performAction<T>(
   return withOperatorStore(configFile, async (store) =>
     new AuditLog(store, clock, makeId).perform(who, actionOf(store, clock)),
   )
+}
+
+/** Who runs a command, as the audit log records it. */
+const MAX_CHARACTERS = 64
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
+
+/** For example `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name if several people share one user. */
+function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
+  const name = given ? given.trim() : userName()
+  if ([...name].length > MAX_CHARACTERS || name === '' || CONTROLS.test(name)) {
+    throw new CommandError(
+      `PARLEY_OPERATOR: must be 1 to ${MAX_CHARACTERS} characters, without control characters.`,
+    )
+  }
+  return `${name}@${hostname()} (command line)`
+}
+
+function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    // The user has no name, which is common in containers.
+    return `user ${process.getuid?.() ?? 'unknown'}`
+  }
 }

@@ -3,15 +3,15 @@
  */
 import { Errors } from 'typebox/schema'
 import { wholeMs } from '../clock.ts'
+import { readNetworks } from '../net/ssrf-guard.ts'
+import { databaseProblems } from './database-url.ts'
 import { ConfigurationError, configFile, readFile } from './file.ts'
 import { isObject, type JsonObject } from './json-object.ts'
 import { LOG_LEVELS, type LogLevel } from './log-level.ts'
 import { merge, OPENAI, withoutUnusableDefaults } from './merge.ts'
 import { withOpenAiModel } from './openai-model.ts'
 import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
-import { settingsProblems } from './settings-rules.ts'
 import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
-import { knownConcurrency } from './upstream-concurrency.ts'
 
 export interface Configuration {
   readonly settings: Settings
@@ -129,4 +129,82 @@ function checkShape(settings: Settings): void {
 function settingPath(pointer: string): string {
   const names = pointer.slice(1).split('/')
   return names.map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~')).join('.')
+}
+
+/** A server that is known to serve any number of calls, or to respond with 429 at once. */
+const UNLIMITED_HOST = 'api.openai.com'
+
+/**
+ * By upstream: `explicit` if the file or OPENAI_MAX_CONCURRENCY sets `max_concurrency`, `fixed` for OpenAI's own, else `unknown`.
+ */
+function knownConcurrency(
+  settings: Settings,
+  given: JsonObject,
+  env: Environment,
+): ReadonlyMap<string, 'explicit' | 'fixed' | 'unknown'> {
+  const entries = Object.entries(settings.upstreams).map(([name, { base_url }]) => {
+    if (URL.canParse(base_url) && new URL(base_url).hostname === UNLIMITED_HOST)
+      return [name, 'fixed'] as const
+    const inFile = isObject(given.upstreams) ? given.upstreams[name] : undefined
+    const isSet =
+      (isObject(inFile) && inFile.max_concurrency !== undefined) ||
+      (name === OPENAI && Boolean(env.OPENAI_MAX_CONCURRENCY))
+    return [name, isSet ? 'explicit' : 'unknown'] as const
+  })
+  return new Map(entries)
+}
+
+/** One sentence each, which starts with the path of the setting. */
+function settingsProblems(settings: Settings): string[] {
+  return [
+    ...databaseProblems(settings.database),
+    ...modelProblems(settings),
+    ...tierProblems(settings),
+    ...networkProblems('callbacks.allow_networks', settings.callbacks.allow_networks),
+    ...networkProblems('trust_proxy', proxiesOf(settings.trust_proxy)),
+    ...originProblems(settings.cors.origins),
+  ]
+}
+
+function modelProblems({ models, upstreams }: Settings): string[] {
+  if (Object.keys(models).length === 0) {
+    const upstream = Object.keys(upstreams)[0] ?? 'NAME'
+    return [
+      `models: no models are configured. Add one, such as "models": { "small": { "targets": [{ "upstream": "${upstream}", "model": "…" }] } }`,
+    ]
+  }
+  return Object.entries(models).flatMap(([name, { targets, auto }]) => {
+    const path = `models.${name}`
+    if ((targets === undefined) === (auto === undefined)) return [`${path}: must have either targets or auto`]
+    const unknown = (targets ?? []).filter(({ upstream }) => !Object.hasOwn(upstreams, upstream))
+    const wrong = (auto ?? []).filter(({ model }) => models[model]?.targets === undefined)
+    return [
+      ...unknown.map(({ upstream }) => `${path}.targets: there is no upstream ${upstream}`),
+      ...wrong.map(({ model }) => `${path}.auto: ${model} must name a model that has targets`),
+    ]
+  })
+}
+
+function tierProblems({ tiers, models }: Settings): string[] {
+  return Object.entries(tiers).flatMap(([name, tier]) => {
+    const named = tier.models === 'all' ? [] : tier.models
+    return named
+      .filter((model) => !Object.hasOwn(models, model))
+      .map((model) => `tiers.${name}.models: there is no model ${model}`)
+  })
+}
+
+function networkProblems(path: string, list: readonly string[]): string[] {
+  const read = readNetworks(list)
+  return read.ok ? [] : [`${path}: ${read.entry} is not a valid CIDR range, such as 10.0.0.0/8`]
+}
+
+function proxiesOf(trust: Settings['trust_proxy']): string[] {
+  return typeof trust === 'string' ? trust.split(',').map((entry) => entry.trim()) : []
+}
+
+function originProblems(origins: readonly string[]): string[] {
+  return origins
+    .filter((origin) => origin !== '*' && URL.parse(origin)?.origin !== origin)
+    .map((origin) => `cors.origins: ${origin} is not a valid origin, such as https://app.example.com, or "*"`)
 }

@@ -2,16 +2,17 @@
  * Resolves an API key to its account and tier. A key is looked up at most every two seconds, so a revoked key stops working
  * within that time on every node, and a busy key costs the database next to nothing. Unknown keys are limited by address.
  */
+import type { FastifyRequest } from 'fastify'
 import { hashKey, isWellFormedKey } from '../accounts/key.ts'
 import type { Clock } from '../clock.ts'
 import type { Tier, Tiers } from '../job/tier.ts'
-import { LookupCache } from '../lookup-cache.ts'
+import { LookupCache, singleFlight } from '../lookup-cache.ts'
 import { type Caps, capsOf } from '../queue/monthly-caps.ts'
 import { type QuotaLimits, quotasOf } from '../queue/quotas.ts'
 import type { AccountStore } from '../store/account-store.ts'
 import { AddressLimit } from './address-limit.ts'
 import { tooManyUnknownKeys } from './errors.ts'
-import { KnownKeys } from './known-keys.ts'
+import { addressOf } from './network-of.ts'
 
 const FRESH_MS = 2000
 /** Keys whose callers are remembered. */
@@ -31,10 +32,10 @@ export interface Caller {
 
 export interface Authentication {
   /**
-   * Resolves with the caller of a key; null for a key that is unknown, revoked or expired. Rejects with 429 for an unknown
-   * key from an address that has sent too many of them.
+   * The caller of the request's key; null without a key, and for a key that is unknown, revoked or expired. Rejects with 429
+   * for an unknown key from an address that has sent too many of them.
    */
-  get(key: string, address: string): Caller | null | Promise<Caller | null>
+  callerOf(request: Pick<FastifyRequest, 'headers' | 'ip'>): Caller | null | Promise<Caller | null>
 }
 
 export interface AuthenticationOptions {
@@ -85,9 +86,12 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
   }
 
   return {
-    get: (key, address) => {
+    callerOf: (request) => {
+      const key = request.headers['x-api-key']
+      if (typeof key !== 'string') return null
       const known = cache.fresh(key)
       if (known) return known
+      const address = addressOf(request)
       const waitMs = unknownKeys.waitMs(address)
       if (waitMs > 0) return getFromLimited(key, waitMs)
       const found = cache.get(key)
@@ -95,4 +99,53 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       return found instanceof Promise ? countUnknown(found, address) : found
     },
   }
+}
+
+/** Hashes per read. */
+const PAGE = 10_000
+/** A key created after the last read stays unknown for this long, or for this many times the duration of the read. */
+const HASHES_FRESH_MS = 2000
+const PAUSE_FACTOR = 20
+/** Bytes kept of each hash: among a million keys, a collision has a chance of one in a million, and costs only one lookup. */
+const PREFIX_BYTES = 6
+const PREFIX_DIGITS = (PREFIX_BYTES * 8) / 6
+
+class KnownKeys {
+  readonly #store: Pick<AccountStore, 'listKeyHashes'>
+  readonly #clock: Pick<Clock, 'steadyMs'>
+  readonly #read = singleFlight(() => this.#readAll())
+  #prefixes: ReadonlySet<number> = new Set()
+  #freshUntilMs = Number.NEGATIVE_INFINITY
+
+  constructor(store: Pick<AccountStore, 'listKeyHashes'>, clock: Pick<Clock, 'steadyMs'>) {
+    this.#store = store
+    this.#clock = clock
+  }
+
+  /** Whether a key with this hash may exist, including revoked and expired keys. Rejects with `StoreUnavailable`. */
+  async has(hash: string): Promise<boolean> {
+    const prefix = prefixOf(hash)
+    if (this.#prefixes.has(prefix)) return true
+    if (this.#clock.steadyMs() < this.#freshUntilMs) return false
+    await this.#read()
+    return this.#prefixes.has(prefix)
+  }
+
+  async #readAll(): Promise<void> {
+    const startedMs = this.#clock.steadyMs()
+    const prefixes = new Set<number>()
+    for (let after = ''; ; ) {
+      const hashes = await this.#store.listKeyHashes(after, PAGE)
+      for (const hash of hashes) prefixes.add(prefixOf(hash))
+      after = hashes.at(-1) ?? ''
+      if (hashes.length < PAGE) break
+    }
+    this.#prefixes = prefixes
+    const tookMs = this.#clock.steadyMs() - startedMs
+    this.#freshUntilMs = startedMs + Math.max(HASHES_FRESH_MS, PAUSE_FACTOR * tookMs)
+  }
+}
+
+function prefixOf(hash: string): number {
+  return Buffer.from(hash.slice(0, PREFIX_DIGITS), 'base64url').readUIntBE(0, PREFIX_BYTES)
 }

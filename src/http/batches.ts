@@ -2,12 +2,12 @@
 import type { FastifyInstance } from 'fastify'
 import Type from 'typebox'
 import { batchLengthProblem } from '../job/batch-limit.ts'
-import type { PartLimits } from '../job/create-element.ts'
+import type { PartLimits } from '../job/create-body.ts'
 import { type BatchElement, batchElement } from '../job/request.ts'
-import { createInput, lengthError } from './create-bodies.ts'
-import { earlierJobIds, type JobCreator } from './create-jobs.ts'
+import { earlierJobIds, elementsOf, type JobCreator } from './create-jobs.ts'
 import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
+import { lengthError } from './json-body.ts'
 import { exampleBodies } from './openapi/examples.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
 
@@ -42,11 +42,11 @@ export function batchRoutes(app: FastifyInstance, { creator, bodyBytes, limits }
       },
     },
     async (request, reply) => {
-      const input = createInput(request, limits)
-      const admitted = await creator.admit(request, input, false)
+      const elements = elementsOf(request, limits)
+      const admitted = await creator.admit(request, elements, false)
       const ids = earlierJobIds(await creator.accept(admitted, false)) ?? admitted.jobs.map(({ id }) => id)
       request.jobIds = ids
-      const ignored = ignoredHeader(input.elements)
+      const ignored = ignoredHeader(elements)
       if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
       reply.header('retry-after', READ_AFTER_S)
       const message = ids.length === 1 ? '1 job is enqueued.' : `${ids.length} jobs are enqueued.`

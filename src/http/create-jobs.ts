@@ -1,9 +1,16 @@
 /** The part that both create routes share: turns a body of the right shape into durable jobs, or an error. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import type { CreateElement } from '../job/create-element.ts'
+import {
+  bodyFingerprint,
+  type CreateBody,
+  type CreateElement,
+  createElements,
+  type PartLimits,
+} from '../job/create-body.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
 import type { Job } from '../job/job.ts'
+import type { BatchElement, SingleCreate } from '../job/request.ts'
 import { type AdmissionRules, admit, type CountElement } from '../queue/admission.ts'
 import type { EnqueueOptions, Enqueuer } from '../queue/enqueue.ts'
 import type { Caps, MonthlyCaps } from '../queue/monthly-caps.ts'
@@ -11,7 +18,6 @@ import { bytesToStore, type QuotaLimits, type QuotaReached, type Quotas } from '
 import type { Accepted, Earlier, Idempotency, Store } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import type { Caller } from './authentication.ts'
-import type { CreateInput } from './create-bodies.ts'
 import { accountSuspended, admissionError, idempotencyKeyReused, invalid } from './errors.ts'
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import './request-context.ts'
@@ -42,6 +48,21 @@ export interface AdmittedJobs {
   readonly idempotency: Idempotency | null
 }
 
+/**
+ * The jobs of a request to a route with `config.create`, after its body has been validated or read by a thread. Throws the
+ * error of a small body of the wrong shape; the thread validates large ones.
+ */
+export function elementsOf(request: FastifyRequest, limits: PartLimits): readonly CreateElement[] {
+  if (request.largeBody !== null) return request.largeBody.elements
+  if (request.validationError) throw request.validationError
+  const text = request.bodyText ?? ''
+  // The text is no longer needed, and would otherwise be kept while the caller waits.
+  request.bodyText = null
+  return request.route.config.create === 'batch'
+    ? createElements({ kind: 'batch', text, value: request.body as readonly BatchElement[] }, limits)
+    : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
+}
+
 export class JobCreator {
   readonly #options: JobCreatorOptions
 
@@ -53,12 +74,15 @@ export class JobCreator {
    * Rejects with the error of the first rule that an element violates. Nothing is stored yet.
    * @param single whether the one element is a single create, whose fields are named without an index
    */
-  async admit(request: FastifyRequest, input: CreateInput, single: boolean): Promise<AdmittedJobs> {
+  async admit(
+    request: FastifyRequest,
+    elements: readonly CreateElement[],
+    single: boolean,
+  ): Promise<AdmittedJobs> {
     const { caller, headers } = request
-    const { elements } = input
     const { rules, clock } = this.#options
     const key = headers['idempotency-key']
-    const idempotency = key === undefined ? null : this.#idempotencyOf(key, input)
+    const idempotency = key === undefined ? null : this.#idempotencyOf(key, request, elements)
     if (caller.suspended) throw accountSuspended(caller.account)
     const timeoutS = single ? (elements[0]?.timeoutS ?? TIMEOUT_S.default) : BATCH_TIMEOUT_S
     const startedMs = clock.steadyMs()
@@ -153,13 +177,21 @@ export class JobCreator {
     )
   }
 
-  #idempotencyOf(key: string | readonly string[], { fingerprint }: CreateInput): Idempotency {
+  #idempotencyOf(
+    key: string | readonly string[],
+    { route, body, largeBody }: FastifyRequest,
+    elements: readonly CreateElement[],
+  ): Idempotency {
     if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key)) {
       throw invalid('Idempotency-Key: must be 1 to 255 visible ASCII characters')
     }
     const { clock, idempotencyMs, retentionMs } = this.#options
     const untilMs = clock.nowMs() + Math.min(idempotencyMs, retentionMs)
-    return { key, fingerprint: fingerprint(), untilMs }
+    const fingerprint =
+      largeBody === null
+        ? bodyFingerprint(route.url ?? '', body as CreateBody['value'], elements)
+        : (largeBody.fingerprint ?? '')
+    return { key, fingerprint, untilMs }
   }
 }
 

@@ -1,5 +1,5 @@
 /** The response header of a create that lists the parts of its schemas that answers are not checked for. */
-import type { CreateElement } from '../job/create-element.ts'
+import type { CreateElement } from '../job/create-body.ts'
 
 export const IGNORED_HEADER = 'x-parley-ignored'
 

@@ -1,19 +1,78 @@
 /**
- * JSON bodies: uncompressed, valid UTF-8, with bounded nesting. The functions return or throw an `HttpError` that explains
- * the problem.
+ * JSON bodies: uncompressed, valid UTF-8, with bounded nesting. Those that are quick to parse are parsed here. A thread of the
+ * CPU pool reads the others, which are bodies of create requests, and returns texts instead of what it parsed.
  */
 import { isUtf8 } from 'node:buffer'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { TaskFailed } from '../cpu-pool/pool-thread.ts'
+import type { LengthProblem } from '../job/batch-limit.ts'
+import type { CreateBody, PartLimits } from '../job/create-body.ts'
+import type { CreateBodyResult, LargeBody } from '../job/read-create-body.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
-import { type HttpError, notDecoded, notJson, notUtf8 } from './errors.ts'
+import { isMostlyStrings } from '../json-text/scan-json.ts'
+import {
+  batchTooLong,
+  bodyTakesTooMuchMemory,
+  type HttpError,
+  invalid,
+  notDecoded,
+  notJson,
+  notUtf8,
+} from './errors.ts'
+import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import { isObject } from './openapi/components.ts'
+import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
+import { validationError } from './validation-errors.ts'
 
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
 const UTF_8 = /^utf-?8$/i
+/** Parsing a smaller body takes a few milliseconds at most, whatever it contains. */
+const LARGE_BODY_BYTES = 64 * 1024
+/** So does parsing a body up to this size if it consists of a few long strings. A thread would take more CPU time for it. */
+const LONG_STRINGS_BYTES = 256 * 1024
+const LONG_STRINGS_QUOTES = 4096
+const LONG_STRINGS_OTHER = 16 * 1024
+/** Time limit for reading a large body, including the wait for a thread. */
+const READ_TIMEOUT_MS = 30_000
+
+export interface LargeBodyOptions {
+  readonly cpu: RequestCpu
+  readonly maxDepth: number
+  readonly limits: PartLimits
+}
+
+/** Reads the bodies of all requests: after authentication, and within the byte budget. */
+export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: LargeBodyOptions): void {
+  // Before anything of the body is read.
+  app.addHook('preParsing', (request, _reply, _payload, done) => {
+    const error = encodingError(request) ?? bodies.admit(request)
+    if (error instanceof Promise) void error.then((late) => done(late))
+    else done(error)
+  })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', (request, _payload, done) => {
+    const { create } = request.route.config
+    bodies.read(request, (error, bytes) => {
+      if (error || !bytes) return done(error)
+      if (create !== undefined && bytes.length > LARGE_BODY_BYTES && isSlowBody(bytes)) {
+        readLargeBody(request, create, bytes, options).then((read) => {
+          request.largeBody = read
+          done(null, {})
+        }, done)
+        return
+      }
+      try {
+        done(null, parseBody(request, bytes, options.maxDepth))
+      } catch (notValid) {
+        done(notValid as Error)
+      }
+    })
+  })
+}
 
 /** Called before a body is read; null if it may be read. A request without a body may declare anything. */
-export function encodingError({ method, headers }: FastifyRequest): HttpError | null {
+function encodingError({ method, headers }: FastifyRequest): HttpError | null {
   if (method === 'GET' || method === 'HEAD') return null
   const encoding = headers['content-encoding']
   if (encoding !== undefined && !/^\s*identity\s*$/i.test(encoding)) return notDecoded()
@@ -26,7 +85,7 @@ export function encodingError({ method, headers }: FastifyRequest): HttpError | 
 }
 
 /** The value of a small body. A create request also keeps the text until its elements are built. */
-export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
+function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
   if (bytes.length === 0) {
     if (needsBody(request)) throw notJson('The body is empty.')
     // Many HTTP libraries send a content type with every request.
@@ -38,6 +97,59 @@ export function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: numb
   const read = readJson(text, maxDepth)
   if (read.ok) return read.value
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))
+}
+
+/** Whether a thread reads a body of more than LARGE_BODY_BYTES; the event loop parses the others. */
+function isSlowBody(bytes: Buffer): boolean {
+  return bytes.length > LONG_STRINGS_BYTES || !isMostlyStrings(bytes, LONG_STRINGS_QUOTES, LONG_STRINGS_OTHER)
+}
+
+/**
+ * Rejects with the `HttpError` of the first rule that the body violates, and with those of `RequestCpu`.
+ * @param bytes moved to the thread: they are empty here afterwards
+ */
+async function readLargeBody(
+  request: FastifyRequest,
+  kind: CreateBody['kind'],
+  bytes: Buffer,
+  { cpu, maxDepth, limits }: LargeBodyOptions,
+): Promise<LargeBody> {
+  const { maxBatchJobs } = request.caller.tier
+  const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : (request.route.url ?? '')
+  // A message transfers all of the memory behind a view, and a body of unknown length has far more behind it.
+  const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
+  const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
+  try {
+    const result = await cpu.use(request, READ_TIMEOUT_MS, (run) => run('read body', task))
+    if (result.kind === 'read') return result
+    throw bodyError(result, request)
+  } catch (error) {
+    throw error instanceof TaskFailed && error.outOfMemory ? bodyTakesTooMuchMemory() : error
+  }
+}
+
+function bodyError(result: Exclude<CreateBodyResult, LargeBody>, request: FastifyRequest): HttpError {
+  switch (result.kind) {
+    case 'not json':
+      return notJson(result.details)
+    case 'wrong length':
+      return lengthError(result.problem, request)
+    case 'wrong shape':
+      return invalid(validationError({ ...result.error, schemaPath: '', params: { ...result.error.params } }))
+  }
+}
+
+export function lengthError(problem: LengthProblem, { caller: { tier } }: FastifyRequest): HttpError {
+  switch (problem.kind) {
+    case 'not an array':
+      return invalid(
+        'the body must be an array of job creation objects; to create one job, use POST /api/v1/messages',
+      )
+    case 'empty':
+      return invalid('the body must contain at least one job')
+    case 'too long':
+      return batchTooLong(tier.name, tier.maxBatchJobs, problem.jobs)
+  }
 }
 
 /** For routes whose body is optional: a missing body is read as an empty object. */

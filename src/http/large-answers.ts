@@ -6,7 +6,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
-import { answerBytes } from '../sharing/job-bytes.ts'
+import { answerBytes } from '../sharing/byte-budget.ts'
 import type { HttpError } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import { Pieces } from './pieces.ts'

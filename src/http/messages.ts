@@ -1,13 +1,12 @@
 /** SPEC §4.3: a single create that waits for its answer. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { wholeMs } from '../clock.ts'
-import type { PartLimits } from '../job/create-element.ts'
+import type { PartLimits } from '../job/create-body.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
 import { jobRecordJson } from '../job/job-record.ts'
 import { type SingleCreate, singleCreate } from '../job/request.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
-import { createInput } from './create-bodies.ts'
-import { earlierJobIds, type JobCreator } from './create-jobs.ts'
+import { earlierJobIds, elementsOf, type JobCreator } from './create-jobs.ts'
 import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
 import { hasEnded, type JobReader } from './job-reader.ts'
@@ -90,16 +89,16 @@ async function create(
   reply: FastifyReply,
   { creator, pendingResponses, limits }: MessageRoutes,
 ): Promise<Created> {
-  const input = createInput(request, limits)
-  const admitted = await creator.admit(request, input, true)
+  const elements = elementsOf(request, limits)
+  const admitted = await creator.admit(request, elements, true)
   const [job] = admitted.jobs
   if (!job) throw new Error('no job was admitted')
-  const [element] = input.elements
+  const [element] = elements
   const pending = pendingResponses.add(job.id, job.account, wholeMs(element?.timeoutS ?? TIMEOUT_S.default))
   try {
     const accepted = await creator.accept(admitted, pending !== null)
     const earlierIds = accepted.kind === 'accepted' ? null : earlierJobIds(accepted)
-    const ignored = element?.ignored ? ignoredHeader(input.elements) : null
+    const ignored = element?.ignored ? ignoredHeader(elements) : null
     if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
     if (earlierIds === null) return { jobId: job.id, pending, repeated: false }
     pending?.leave()
@@ -125,7 +124,7 @@ async function endOfRepeated(
   jobId: string,
   options: MessageRoutes,
 ): Promise<WaitEnd> {
-  const [element] = createInput(request, options.limits).elements
+  const [element] = elementsOf(request, options.limits)
   const timeoutMs = wholeMs(element?.timeoutS ?? TIMEOUT_S.default)
   const pending = options.pendingResponses.add(jobId, request.caller.account, timeoutMs)
   const record = await options.reader.read(request, jobId).catch((error: unknown) => {
@@ -141,7 +140,7 @@ async function endOfRepeated(
 
 /** SPEC §4.3: a job that vanished during the wait is created again, and the caller gets the new ID for polling. */
 async function createAgain(request: CreateRequest, { creator, limits }: MessageRoutes): Promise<string> {
-  const admitted = await creator.admit(request, createInput(request, limits), true)
+  const admitted = await creator.admit(request, elementsOf(request, limits), true)
   const earlierIds = earlierJobIds(await creator.accept(admitted, false))
   const jobId = earlierIds?.[0] ?? admitted.jobs[0]?.id
   if (jobId === undefined) throw new Error('no job was admitted')

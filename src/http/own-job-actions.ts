@@ -10,9 +10,9 @@ import type { CountHeldInput } from './count-held-input.ts'
 import { sendData } from './envelope.ts'
 import { callbackOwed, jobEnded, jobNotEnded, noSuchJob, tooManyActions } from './errors.ts'
 import type { JobReader } from './job-reader.ts'
-import { jobIdParam } from './openapi/job-schemas.ts'
-import { cancelledAnswer, deletedAnswer } from './openapi/own-job-schemas.ts'
-import { errors } from './openapi/schemas.ts'
+import { exampleResponses } from './openapi/examples.ts'
+import { failedJob, jobId, jobIdParam } from './openapi/job-schemas.ts'
+import { errors, success } from './openapi/schemas.ts'
 import { ReadCounter } from './read-rate-limit.ts'
 
 export type OwnAction = 'cancel' | 'delete'
@@ -53,6 +53,16 @@ const deleteQuery = Type.Object(
   },
   { additionalProperties: false },
 )
+
+const cancelledAnswer = success('The job is cancelled, by this request or an earlier one.', failedJob, {
+  examples: exampleResponses.cancelled,
+})
+
+const deletedJob = Type.Object({ job_id: jobId, deleted: Type.Literal(true) }, { title: 'DeletedJob' })
+
+const deletedAnswer = success('The job was deleted.', deletedJob, {
+  examples: exampleResponses.deleted,
+})
 
 const cancelSchema = {
   operationId: 'cancelMessage',

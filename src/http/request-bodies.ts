@@ -10,8 +10,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { type ByteBudget, SMALL_BYTES } from '../sharing/byte-budget.ts'
-import { requestBytes, uploadBytes, waitingRequestBytes } from '../sharing/job-bytes.ts'
+import {
+  type ByteBudget,
+  requestBytes,
+  SMALL_BYTES,
+  uploadBytes,
+  waitingRequestBytes,
+} from '../sharing/byte-budget.ts'
 import { type HttpError, invalid, notJson, tooLarge } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import type { BodyMemory } from './request-context.ts'
@@ -79,36 +84,10 @@ export class RequestBodies {
     }
     if (headers.expect !== undefined) this.#awaited.get(raw)?.writeContinue()
     // The client hung up while the request waited, and no more events are emitted.
-    if (raw.destroyed) done(notJson('The connection closed before the whole body arrived.'))
-    else this.#collect(request, length, limit, done)
-  }
-
-  /** The request waits for its job, and needs only the values of its body. */
-  wait(request: FastifyRequest): void {
-    const memory = request.bodyMemory
-    if (memory === null || memory.requestBytes <= SMALL_BYTES) return
-    const bytes = waitingRequestBytes(memory.bodyLength)
-    this.#requests.share.resize(memory.account, memory.requestBytes, bytes)
-    memory.requestBytes = bytes
-  }
-
-  /** A second call does nothing. The body is dropped, because its request stays in memory until the response has been written. */
-  release(request: FastifyRequest): void {
-    const memory = request.bodyMemory
-    // Undefined for a URL that cannot be decoded: Fastify does not decorate such requests.
-    if (!memory) return
-    request.bodyMemory = null
-    request.body = undefined
-    request.bodyText = null
-    request.largeBody = null
-    const { account, uploadBytes, requestBytes } = memory
-    if (uploadBytes > 0) this.#uploads.share.release(account, uploadBytes)
-    if (requestBytes > 0) this.#requests.share.release(account, requestBytes)
-  }
-
-  /** @param length as announced by the client; null if it was not */
-  #collect(request: FastifyRequest, length: number | null, limit: number, done: OnBody): void {
-    const { raw } = request
+    if (raw.destroyed) {
+      done(notJson('The connection closed before the whole body arrived.'))
+      return
+    }
     let buffer: Buffer | null = null
     let received = 0
     let hasEnded = false
@@ -156,6 +135,29 @@ export class RequestBodies {
       }
     }
     raw.on('data', onData).on('end', onEnd).on('error', onEnd)
+  }
+
+  /** The request waits for its job, and needs only the values of its body. */
+  wait(request: FastifyRequest): void {
+    const memory = request.bodyMemory
+    if (memory === null || memory.requestBytes <= SMALL_BYTES) return
+    const bytes = waitingRequestBytes(memory.bodyLength)
+    this.#requests.share.resize(memory.account, memory.requestBytes, bytes)
+    memory.requestBytes = bytes
+  }
+
+  /** A second call does nothing. The body is dropped, because its request stays in memory until the response has been written. */
+  release(request: FastifyRequest): void {
+    const memory = request.bodyMemory
+    // Undefined for a URL that cannot be decoded: Fastify does not decorate such requests.
+    if (!memory) return
+    request.bodyMemory = null
+    request.body = undefined
+    request.bodyText = null
+    request.largeBody = null
+    const { account, uploadBytes, requestBytes } = memory
+    if (uploadBytes > 0) this.#uploads.share.release(account, uploadBytes)
+    if (requestBytes > 0) this.#requests.share.release(account, requestBytes)
   }
 
   /** A body of unknown length that is not small counts as the largest that its route accepts. */

@@ -1,13 +1,16 @@
 /** The HTTP server: what happens to every request before and after its route. */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifyServerOptions,
+} from 'fastify'
 import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
-import type { Authentication, Caller } from './authentication.ts'
+import type { Authentication } from './authentication.ts'
 import { answerBrokenRequest } from './broken-requests.ts'
-import { compileOnFirstUse } from './compile-on-first-use.ts'
 import { Cors } from './cors.ts'
-import { isSlowBody, LARGE_BODY_BYTES, type LargeBodyOptions, readLargeBody } from './create-bodies.ts'
 import { LONGEST_PARAMETER } from './declared-routes.ts'
 import { sendError } from './envelope.ts'
 import {
@@ -20,17 +23,16 @@ import {
   notJson,
   notJsonType,
 } from './errors.ts'
-import { encodingError, parseBody } from './json-body.ts'
+import { type LargeBodyOptions, readJsonBodies } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
-import { addressOf } from './network-of.ts'
 import type { PipelinedRequests } from './pipelined-requests.ts'
 import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import './request-context.ts'
 import { trustedProxies } from './trusted-proxies.ts'
 import type { UnreadBodies } from './unread-bodies.ts'
-import { answerUnrouted, type OnRequest, shortPath } from './unrouted-requests.ts'
+import { answerUnrouted, shortPath } from './unrouted-requests.ts'
 import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
@@ -50,22 +52,11 @@ export interface ServerOptions {
   readonly guard: (server: Server) => void
   /** Aborted when the server stops: connections are then closed after their response. */
   readonly stopping: AbortSignal
-  readonly onCompleted: (request: CompletedRequest) => void
+  /** Counts a request whose response was sent; `log` gets its line. Both name the route, never the URL as sent. */
+  readonly metrics: { requestCompleted(method: string, route: string, status: number, ms: number): void }
+  readonly log: Record<'info' | 'warn', (fields: Record<string, unknown>, message: string) => void>
   /** Called with an error that is not the caller's fault. */
   readonly onError: (error: Error, requestId: string) => void
-}
-
-/** A request whose response was sent, for log and metrics. It names the route, never the URL as sent. */
-export interface CompletedRequest {
-  readonly requestId: string
-  readonly method: string
-  readonly route: string
-  readonly status: number
-  readonly ms: number
-  /** Where the request came from: the caller's own address, if `trust_proxy` reveals it. */
-  readonly from: string | null
-  readonly account: string | null
-  readonly jobIds: readonly string[] | null
 }
 
 /** The format of request IDs that are accepted from callers: safe in a header and in a log. */
@@ -75,11 +66,8 @@ const CONNECTIONS_CHECK_MS = 1000
 /** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
 const KEEP_ALIVE_MS = 75_000
 
-const BROKEN_REQUEST = { method: 'none', route: 'none', ms: 0, from: null, account: null, jobIds: null }
-
 export function createServer(options: ServerOptions): FastifyInstance {
-  const { authentication, bodies, answers, rejections, unread, pipelined, stopping, onCompleted, onError } =
-    options
+  const { authentication, bodies, answers, rejections, unread, pipelined, stopping, onError } = options
   const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
@@ -105,7 +93,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
       pipelined.answerBroken(socket, error, () => {
         const id = requestId({ headers: {} })
         const status = answerBrokenRequest(error, socket, id)
-        if (status !== null) onCompleted({ ...BROKEN_REQUEST, requestId: id, status })
+        if (status !== null) report({ id, method: 'none' }, status, 0, options)
       })
     },
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, cors, options),
@@ -120,7 +108,6 @@ export function createServer(options: ServerOptions): FastifyInstance {
   // Responses are written as JSON text; anything else is sent as is, never reshaped by a schema.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   const answer404 = answerUnrouted(app, cors)
-  const authenticate = authenticateBy(authentication)
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
     if (stopping.aborted) reply.header('connection', 'close')
@@ -131,9 +118,23 @@ export function createServer(options: ServerOptions): FastifyInstance {
     if (error) done(error)
     else if (request.is404) answer404(request, reply, done)
     else if (route.config.public) done()
-    else authenticate(request, reply, done)
+    else {
+      // Caches must store neither conversations and answers, nor the fact that a job does not exist.
+      if (request.method === 'GET') reply.header('cache-control', 'no-store')
+      // SPEC §5: every endpoint requires a key, before anything else is checked.
+      const caller = authentication.callerOf(request)
+      if (caller === null) done(keyRequired())
+      else if (caller instanceof Promise) {
+        caller.then((found) => {
+          if (found !== null) request.caller = found
+          done(found === null ? keyRequired() : undefined)
+        }, done)
+      } else {
+        request.caller = caller
+        done()
+      }
+    }
   })
-  admitBodies(app, bodies)
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
     if (!request.raw.complete) unread.discard(request, reply)
@@ -144,7 +145,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     } else answers.send(request, reply, payload, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
-    onCompleted(completed(request, reply))
+    report(request, reply.statusCode, reply.elapsedTime, options)
     // The response may have kept the connection open, which would delay the shutdown.
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
@@ -199,55 +200,29 @@ function hostError({ httpVersion, rawHeaders }: IncomingMessage): HttpError | un
   return hosts === 0 && httpVersion === '1.1' ? invalid('Host: is required') : undefined
 }
 
-/** SPEC §5: every endpoint requires a key, before anything else is checked. Unknown routes have nothing to protect. */
-function authenticateBy(authentication: Authentication): OnRequest {
-  const setCaller = (request: FastifyRequest, caller: Caller | null): HttpError | undefined => {
-    if (caller === null) return keyRequired()
-    request.caller = caller
-  }
-  return (request, reply, done) => {
-    // Caches must store neither conversations and answers, nor the fact that a job does not exist.
-    if (request.method === 'GET') reply.header('cache-control', 'no-store')
-    const key = request.headers['x-api-key']
-    const caller = typeof key === 'string' ? authentication.get(key, addressOf(request)) : null
-    if (caller instanceof Promise) {
-      caller.then((found) => done(setCaller(request, found)), done)
-      return
+type AjvHook = NonNullable<NonNullable<FastifyServerOptions['ajv']>['onCreate']>
+type Ajv = Parameters<AjvHook>[0]
+type Validate = ReturnType<Ajv['compile']>
+
+/**
+ * Compiles the schema of a route at its first request. A server has about sixty, most of which are never used, and compiling
+ * all of them takes a tenth of its start time.
+ */
+function compileOnFirstUse(ajv: Ajv): void {
+  const compileNow = ajv.compile.bind(ajv)
+  const compile = (schema: Parameters<Ajv['compile']>[0]) => {
+    let validate: Validate | undefined
+    const validateLater = (data: unknown) => {
+      validate ??= compileNow(schema)
+      const isValid = validate(data)
+      // Fastify reads the errors from here.
+      validateLater.errors = validate.errors
+      return isValid
     }
-    if (caller !== null) request.caller = caller
-    done(caller === null ? keyRequired() : undefined)
+    validateLater.errors = undefined as Validate['errors']
+    return validateLater
   }
-}
-
-/** After authentication, and before anything of the body is read. */
-function admitBodies(app: FastifyInstance, bodies: RequestBodies): void {
-  app.addHook('preParsing', (request, _reply, _payload, done) => {
-    const error = encodingError(request) ?? bodies.admit(request)
-    if (error instanceof Promise) void error.then((late) => done(late))
-    else done(error)
-  })
-}
-
-function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: LargeBodyOptions): void {
-  app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', (request, _payload, done) => {
-    const { create } = request.route.config
-    bodies.read(request, (error, bytes) => {
-      if (error || !bytes) return done(error)
-      if (create !== undefined && bytes.length > LARGE_BODY_BYTES && isSlowBody(bytes)) {
-        readLargeBody(request, create, bytes, options).then((read) => {
-          request.largeBody = read
-          done(null, {})
-        }, done)
-        return
-      }
-      try {
-        done(null, parseBody(request, bytes, options.maxDepth))
-      } catch (notValid) {
-        done(notValid as Error)
-      }
-    })
-  })
+  Object.assign(ajv, { compile })
 }
 
 function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
@@ -298,29 +273,37 @@ async function answerBadUrl(
   cors.allow(request, reply)
   options.unread.discard(request, reply)
   // The hooks of ordinary requests do not run for these.
-  reply.raw.once('finish', () => options.onCompleted(completed(request, reply)))
+  reply.raw.once('finish', () => report(request, reply.statusCode, reply.elapsedTime, options))
   const path = shortPath(request.raw.url ?? '')
   if (!path.startsWith('/api/v1/messages/')) {
     return reject(request, reply, noSuchRoute(request.method, path), options)
   }
-  const key = request.headers['x-api-key']
   try {
-    const caller = typeof key === 'string' ? await options.authentication.get(key, addressOf(request)) : null
+    const caller = await options.authentication.callerOf(request)
     reject(request, reply, caller ? noSuchJob() : keyRequired(), options)
   } catch (error) {
     reject(request, reply, httpErrorOf(error as Error, request), options)
   }
 }
 
-function completed(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
-  return {
-    requestId: request.id,
-    method: request.method,
-    route: request.route?.url ?? 'none',
-    status: reply.statusCode,
-    ms: reply.elapsedTime,
-    from: request.ip ?? null,
-    account: request.caller?.account ?? null,
-    jobIds: request.jobIds,
+type ReportedRequest = Pick<FastifyRequest, 'id' | 'method'> &
+  Partial<Pick<FastifyRequest, 'route' | 'ip' | 'caller' | 'jobIds'>>
+
+/** Counts and logs a request whose response was sent. */
+function report(request: ReportedRequest, status: number, ms: number, { metrics, log }: ServerOptions): void {
+  const { id, method, route: { url: route = 'none' } = {}, ip, caller, jobIds } = request
+  metrics.requestCompleted(method, route, status, ms)
+  const fields = {
+    request_id: id,
+    method,
+    route,
+    status,
+    ms: Math.round(ms * 10) / 10,
+    // The caller's own address, if `trust_proxy` reveals it.
+    from: ip ?? null,
+    account: caller?.account ?? null,
+    job_ids: jobIds ?? null,
   }
+  if (status >= 500) log.warn(fields, 'request completed')
+  else log.info(fields, 'request completed')
 }

@@ -1,20 +1,67 @@
-/** From the parsed body of a create request, and its text, to what admission needs of each job in it. */
+/**
+ * From the parsed body of a create request, and its text, to what admission needs of each job in it: its texts, and small
+ * facts about them. For large bodies, a thread of the CPU pool does this, because sending a parsed conversation between
+ * threads is expensive.
+ */
+import { hash } from 'node:crypto'
+import type { IgnoredKeywords } from '../json-schema/answer-schema.ts'
 import { type CutTexts, cutMembers, cutMembersOfEach, type WantedMembers } from '../json-text/cut-members.ts'
 import { parseExactly } from '../json-text/read-json.ts'
-import {
-  type CreateElement,
-  createElement,
-  NO_PARTS,
-  type PartLimits,
-  type PartTexts,
-} from './create-element.ts'
-import { requestFingerprint } from './fingerprint.ts'
+import { FINGERPRINT_DIGITS } from './fingerprint.ts'
+import type { Callback, Message, SchemaObject } from './job.ts'
+import { acceptedSchema, readSchemaText } from './read-schemas.ts'
 import type { BatchElement, SingleCreate } from './request.ts'
+import { formatParts, TEXT_JSON } from './response-format.ts'
 
 /** The route decides which fields a job may have, and is part of what Idempotency-Key compares. */
 export type CreateBody =
   | { readonly kind: 'single'; readonly text: string; readonly value: SingleCreate }
   | { readonly kind: 'batch'; readonly text: string; readonly value: readonly BatchElement[] }
+
+export interface CreateElement {
+  readonly model: string
+  readonly messagesJson: string
+  readonly messages: number
+  /** An upper bound of the input's tokens. */
+  readonly tokensAtMost: number
+  readonly responseFormatJson: string
+  /** As the caller wrote them; undefined for the default. */
+  readonly cacheTtlS: number | undefined
+  readonly timeoutS: number | undefined
+  /** Its URL and headers have not been checked yet. */
+  readonly callback: Callback | null
+  /** The parts of the schema that answers are not checked for; null if everything is checked. */
+  readonly ignored: IgnoredKeywords | null
+  /** The first rule of SPEC §2.2 to §2.4 that the object violates, among those that need no settings except these limits. */
+  readonly problem: Problem | null
+}
+
+/** Bytes of the parts of a job creation object. */
+export interface PartLimits {
+  readonly payloadBytes: number
+  readonly schemaBytes: number
+}
+
+/** A rule that a job creation object of the right shape violates, with the path of the field. */
+export interface Problem {
+  readonly field: string
+  readonly rule: string
+}
+
+/** The source text of the parts; null for a part that is absent or whose size cannot matter. */
+interface PartTexts {
+  readonly payload: string | null
+  readonly schema: string | null
+}
+
+const NO_PARTS: PartTexts = { payload: null, schema: null }
+
+/** @param body its value is the result of `JSON.parse` for its text, and has the right shape for its kind */
+export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
+  const parts = partsOf(body, limits)
+  if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
+  return body.value.map((object, index) => createElement(object, parts?.[index] ?? NO_PARTS, limits))
+}
 
 const PAYLOAD = 0
 const SCHEMA = 1
@@ -38,24 +85,118 @@ function partTexts(cut: CutTexts): PartTexts {
   return { payload: cut[PAYLOAD] ?? null, schema: cut[SCHEMA] ?? null }
 }
 
-/** @param body its value is the result of `JSON.parse` for its text, and has the right shape for its kind */
-export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
-  const parts = partsOf(body, limits)
-  if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
-  return body.value.map((object, index) => createElement(object, parts?.[index] ?? NO_PARTS, limits))
+/** @param object of the right shape */
+function createElement(
+  object: SingleCreate & BatchElement,
+  parts: PartTexts,
+  limits: PartLimits,
+): CreateElement {
+  const { model, messages, response_format, message_cache_ttl, timeout, callback } = object
+  const isText = response_format.format === 'text'
+  const responseFormatJson = isText ? TEXT_JSON : JSON.stringify(response_format)
+  const isWhole = isText && parts === NO_PARTS
+  const problem =
+    problemWith(object) ?? (isWhole ? null : partProblem(object, responseFormatJson, parts, limits))
+  return {
+    model,
+    messagesJson: JSON.stringify(messages),
+    messages: messages.length,
+    tokensAtMost: tokensAtMost(messages),
+    responseFormatJson,
+    cacheTtlS: message_cache_ttl,
+    timeoutS: timeout,
+    callback: callback === undefined ? null : callbackOf(callback, parts.payload),
+    ignored: isText || problem !== null ? null : ignoredIn(responseFormatJson),
+    problem,
+  }
+}
+
+function callbackOf(
+  { callback_url, callback_headers = {} }: NonNullable<BatchElement['callback']>,
+  payload: string | null,
+): Callback {
+  return { url: callback_url, headers: callback_headers, payloadJson: payload ?? '{}' }
+}
+
+function partProblem(
+  { response_format }: SingleCreate,
+  responseFormatJson: string,
+  parts: PartTexts,
+  { payloadBytes, schemaBytes }: PartLimits,
+): Problem | null {
+  const tooLarge = sizeProblem('response_format.schema', parts.schema, schemaBytes, 'limits.schema_bytes')
+  if (tooLarge) return tooLarge
+  const format = formatParts(responseFormatJson)
+  if (format.kind === 'schema') {
+    const read = readSchemaText(format.schemaJson, response_format.schema as SchemaObject)
+    if (!read.ok) return { field: `response_format.${read.path}`, rule: read.rule }
+  }
+  return sizeProblem(
+    'callback.callback_payload',
+    parts.payload,
+    payloadBytes,
+    'limits.callback_payload_bytes',
+  )
+}
+
+function ignoredIn(responseFormatJson: string): IgnoredKeywords | null {
+  const format = formatParts(responseFormatJson)
+  if (format.kind !== 'schema') return null
+  const { ignored } = acceptedSchema(format.schemaJson)
+  return ignored.pointers.length > 0 || ignored.more > 0 ? ignored : null
+}
+
+function sizeProblem(field: string, text: string | null, limit: number, setting: string): Problem | null {
+  const bytes = text === null ? 0 : Buffer.byteLength(text)
+  if (bytes <= limit) return null
+  return { field, rule: `must be at most ${limit} bytes long (${setting}), but is ${bytes}` }
+}
+
+/** The first rule of SPEC §2.2 and §2.3 that the object violates and that the schema cannot express. */
+export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
+  let hasUser = false
+  for (const { role } of messages) hasUser ||= role === 'user'
+  if (!hasUser) return { field: 'messages', rule: 'must contain at least one message whose role is user' }
+  if (response_format.format === 'text' && response_format.schema !== undefined) {
+    return { field: 'response_format.schema', rule: 'is only for format json; omit it with format text' }
+  }
+  return null
+}
+
+const TOKENS_PER_MESSAGE = 3
+const TOKENS_FOR_ANSWER = 3
+
+/** What the chat format adds to the texts: a few tokens for each message, and a few for the start of the answer. */
+export function framingTokens(messages: number): number {
+  return messages * TOKENS_PER_MESSAGE + TOKENS_FOR_ANSWER
+}
+
+/** An upper bound of the input's tokens: a token is at least a byte. Most jobs therefore need no tokenizer. */
+export function tokensAtMost(messages: readonly Message[]): number {
+  let tokens = TOKENS_FOR_ANSWER
+  for (const { content } of messages) tokens += TOKENS_PER_MESSAGE + Buffer.byteLength(content)
+  return tokens
 }
 
 /**
  * Identifies the request, for Idempotency-Key. White space and the form of escapes do not matter, but every digit of a
  * payload does.
  */
-export function bodyFingerprint(route: string, body: CreateBody, elements: readonly CreateElement[]): string {
-  const objects = body.kind === 'batch' ? body.value : [body.value]
-  const compared = objects.map((object, index) => ({
-    object,
-    payloadJson: 'callback' in object ? exactPayload(object, elements[index]) : null,
-  }))
-  return requestFingerprint(route, compared)
+export function bodyFingerprint(
+  route: string,
+  body: CreateBody['value'],
+  elements: readonly CreateElement[],
+): string {
+  const compared: { object: SingleCreate | BatchElement; payloadJson: string | null }[] = []
+  for (const object of Array.isArray(body) ? body : [body]) {
+    const payloadJson = 'callback' in object ? exactPayload(object, elements[compared.length]) : null
+    compared.push({ object, payloadJson })
+  }
+  const json = JSON.stringify(compared)
+  return hash('sha256', `${route.length}:${route}${json.length}:${json}`, 'base64url').slice(
+    0,
+    FINGERPRINT_DIGITS,
+  )
 }
 
 function exactPayload({ callback }: BatchElement, element: CreateElement | undefined): string | null {

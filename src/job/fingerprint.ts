@@ -1,9 +1,9 @@
-/** Decides whether two jobs, or two requests, are identical. */
+/** Decides whether two jobs are identical. */
 import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
 
 /** Characters of base64url: 128 bits, and four more. */
-const DIGITS = 22
+export const FINGERPRINT_DIGITS = 22
 /** Characters from which on joining texts takes longer than creating a hash object. */
 const LONG = 16_384
 
@@ -23,12 +23,5 @@ export function jobFingerprint({
     messages.length > LONG
       ? createHash('sha256').update(before).update(messages).digest('base64url')
       : hash('sha256', before + messages, 'base64url')
-  return digest.slice(0, DIGITS)
-}
-
-/** Identifies the route and body of a request, for Idempotency-Key. */
-export function requestFingerprint(route: string, body: unknown): string {
-  const json = JSON.stringify(body)
-  const text = `${route.length}:${route}${json.length}:${json}`
-  return hash('sha256', text, 'base64url').slice(0, DIGITS)
+  return digest.slice(0, FINGERPRINT_DIGITS)
 }

@@ -7,8 +7,8 @@ import { Ajv, type ValidateFunction } from 'ajv'
 import Type from 'typebox'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { batchLengthProblem, type LengthProblem } from './batch-limit.ts'
+import type { CreateElement, PartLimits } from './create-body.ts'
 import { bodyFingerprint, type CreateBody, createElements } from './create-body.ts'
-import type { CreateElement, PartLimits } from './create-element.ts'
 import { type BatchElement, batchElement, type SingleCreate, singleCreate } from './request.ts'
 
 export interface ReadCreateBody {
@@ -76,7 +76,7 @@ export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
   // A body with a problem is rejected, and the payload of a fingerprint must be within its limit.
   const isValid = elements.every(({ problem }) => problem === null)
   const fingerprint =
-    fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body, elements) : null
+    fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body.value, elements) : null
   return { kind: 'read', elements: elements.map(withFewHeaders), fingerprint }
 }
 

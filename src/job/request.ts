@@ -1,7 +1,4 @@
-/**
- * The job creation object (SPEC §2.1 to §2.4) as callers send it: its schema, which also documents it, and the rules that
- * the schema cannot express.
- */
+/** The schema of the job creation object (SPEC §2.1 to §2.4), which also documents it. */
 import Type, { type Static } from 'typebox'
 import { CACHE_TTL_S, TIMEOUT_S } from './field-bounds.ts'
 import { ROLES } from './job.ts'
@@ -110,21 +107,4 @@ export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:
     'is only for batch elements (POST /api/v1/messages/batches); a single create returns the answer in its response',
-}
-
-/** A rule that a job creation object of the right shape violates, with the path of the field. */
-export interface Problem {
-  readonly field: string
-  readonly rule: string
-}
-
-/** The first rule of SPEC §2.2 and §2.3 that the object violates and that the schema cannot express. */
-export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
-  let hasUser = false
-  for (const { role } of messages) hasUser ||= role === 'user'
-  if (!hasUser) return { field: 'messages', rule: 'must contain at least one message whose role is user' }
-  if (response_format.format === 'text' && response_format.schema !== undefined) {
-    return { field: 'response_format.schema', rule: 'is only for format json; omit it with format text' }
-  }
-  return null
 }

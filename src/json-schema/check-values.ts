@@ -1,9 +1,8 @@
 /** Checks a value against the values of `enum` and `const`. */
-import type { AllowedValues } from './answer-schema.ts'
-import { allowsPrimitive } from './answer-schema.ts'
+import { type AllowedValues, allowsPrimitive, isObject } from './answer-schema.ts'
 import { addError, type Check, type Location } from './check-context.ts'
-import { deepEqual } from './deep-equal.ts'
 import { listValues } from './error-text.ts'
+import { chargedKeys, type StepBudget } from './step-budget.ts'
 
 export function checkAllowed(
   check: Check,
@@ -27,4 +26,18 @@ export function checkAllowed(
 function allowedRule(keyword: 'enum' | 'const', values: readonly unknown[]): string {
   if (values.length === 0) return 'is not allowed: the enum of the schema is empty'
   return keyword === 'const' ? `must be ${listValues(values)}` : `must be one of ${listValues(values)}`
+}
+
+/** Recurses only as deep as the shallower of the two. Throws `StepBudgetExceeded`. */
+function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
+  budget.spend(1)
+  if (one === other) return true
+  if (Array.isArray(one)) {
+    if (!Array.isArray(other) || one.length !== other.length) return false
+    return one.every((item, index) => deepEqual(item, other[index], budget))
+  }
+  if (!isObject(one) || !isObject(other)) return false
+  const keys = chargedKeys(one, budget)
+  if (keys.length !== chargedKeys(other, budget).length) return false
+  return keys.every((key) => Object.hasOwn(other, key) && deepEqual(one[key], other[key], budget))
 }

@@ -3,10 +3,9 @@
  * every element (400), then the limits of the tier (403).
  */
 import { type Clock, wholeMs } from '../clock.ts'
-import type { CreateElement } from '../job/create-element.ts'
+import type { CreateElement, Problem } from '../job/create-body.ts'
 import { CACHE_TTL_S } from '../job/field-bounds.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
-import type { Problem } from '../job/request.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'

@@ -7,10 +7,9 @@
  *   eighth of it is a reserve for accounts that run no large job.
  */
 import type { Job } from '../job/job.ts'
-import { type ByteDecision, type ByteShare, SMALL_BYTES } from '../sharing/byte-budget.ts'
+import { type ByteDecision, type ByteShare, bytesOfJob, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, freeSharedSlots, mayAcquire } from '../sharing/fair-slots.ts'
-import { bytesOfJob } from '../sharing/job-bytes.ts'
 
 /** The fraction of the slots that is reserved, at least one slot. */
 const SLOT_RESERVE = 1 / 16

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { acceptance, addAccounts, newJob } from '../../test/store-contract/fixtures.ts'
 import { start as startWorker } from '../../test/support/start-worker.ts'
-import { jobBytes } from '../sharing/job-bytes.ts'
+import { jobBytes } from '../sharing/byte-budget.ts'
 import { reserveOf } from './capacity.ts'
 
 const MB = 1_000_000

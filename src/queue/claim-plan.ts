@@ -10,8 +10,7 @@
  * for bytes.
  */
 import type { Job } from '../job/job.ts'
-import { SMALL_BYTES } from '../sharing/byte-budget.ts'
-import { bytesOfJob, jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
+import { bytesOfJob, jobBytes, jobTextWithin, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import type { ClaimBounds, Claimed } from '../store/store.ts'
 import type { Capacity, CapacityDecision } from './capacity.ts'
 

@@ -3,7 +3,7 @@ import { type ClaimedJob, type JobError, NO_USAGE, type Outcome, type Usage } fr
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
-import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
+import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns } from './earlier-runs.ts'
 
 /** Everything that settling needs to know about an execution. */
 export interface ExecutionResult {
@@ -31,13 +31,6 @@ export interface Receipt {
 export interface WaitingExecution {
   readonly outcome: null
   readonly wait: Omit<WaitingRelease, keyof Claim>
-}
-
-/** The receipt as it is stored. */
-export function receiptJson({ repair, ...receipt }: Receipt): string {
-  const json = JSON.stringify(receipt)
-  if (repair === undefined) return json
-  return `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
 /** The result of an execution that ended in a bug of Parley. */

@@ -7,8 +7,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
-import { SMALL_BYTES } from '../sharing/byte-budget.ts'
-import { jobBytes, jobTextWithin } from '../sharing/job-bytes.ts'
+import { jobBytes, jobTextWithin, SMALL_BYTES } from '../sharing/byte-budget.ts'
 import type { Claimed, RouteBounds } from '../store/store.ts'
 import type { RouteLimit, Routes } from '../upstreams/routes.ts'
 import type { Capacity } from './capacity.ts'

@@ -18,7 +18,7 @@ export type WaitEnd =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
 
-export class PendingResponse {
+export interface PendingResponse {
   readonly jobId: string
   readonly account: string
   readonly ended: Promise<WaitEnd>
@@ -29,28 +29,9 @@ export class PendingResponse {
   /** Another pending response for the same job, of a repeated request. */
   next: PendingResponse | undefined
   /** Whether the job existed when the wait began; otherwise it may not have been stored yet. */
-  existed = false
+  readonly existed: boolean
   /** Whether the wait is over. */
-  hasEnded = false
-
-  constructor(
-    jobId: string,
-    account: string,
-    clock: Clock,
-    ms: number,
-    onLeave: (left: PendingResponse) => void,
-  ) {
-    this.jobId = jobId
-    this.account = account
-    const { promise, resolve } = Promise.withResolvers<WaitEnd>()
-    this.ended = promise
-    this.end = resolve
-    this.leave = () => {
-      // Usually called when the connection closes, long after the response was sent.
-      if (!this.hasEnded) onLeave(this)
-    }
-    this.cancelTimer = clock.after(ms, this.leave)
-  }
+  hasEnded: boolean
 }
 
 export class PendingResponses {
@@ -62,12 +43,6 @@ export class PendingResponses {
   readonly #shared: number
   /** By account. */
   readonly #held = new Counts<string>()
-  readonly #onLeave = (left: PendingResponse) => {
-    left.cancelTimer()
-    this.#remove(left)
-    left.hasEnded = true
-    left.end({ kind: 'timeout' })
-  }
   #stopping = false
 
   constructor(clock: Clock, max: number) {
@@ -90,9 +65,24 @@ export class PendingResponses {
   add(jobId: string, account: string, ms: number, existed = false): PendingResponse | null {
     if (this.#stopping) return null
     if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
-    const pending = new PendingResponse(jobId, account, this.#clock, ms, this.#onLeave)
-    pending.existed = existed
-    pending.next = this.#latest.get(jobId)
+    const { promise: ended, resolve: end } = Promise.withResolvers<WaitEnd>()
+    // Usually called when the connection closes, long after the response was sent.
+    const leave = () => {
+      if (!pending.hasEnded) this.#leave(pending)
+    }
+    const cancelTimer = this.#clock.after(ms, leave)
+    const next = this.#latest.get(jobId)
+    const pending: PendingResponse = {
+      jobId,
+      account,
+      ended,
+      end,
+      leave,
+      cancelTimer,
+      next,
+      existed,
+      hasEnded: false,
+    }
     this.#latest.set(jobId, pending)
     this.#held.add(account, 1)
     return pending
@@ -142,6 +132,13 @@ export class PendingResponses {
   stop(): void {
     this.#stopping = true
     for (const jobId of this.#latest.keys()) this.end(jobId, { kind: 'stopping' })
+  }
+
+  #leave(left: PendingResponse): void {
+    left.cancelTimer()
+    this.#remove(left)
+    left.hasEnded = true
+    left.end({ kind: 'timeout' })
   }
 
   /** Does nothing for one that has ended. */

@@ -4,8 +4,9 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
-import { type Settled, type Settlement, type Store, WriteRejected } from '../store/store.ts'
-import { type ExecutionResult, notStorable, receiptJson } from './execution-result.ts'
+import { type Settled, type Store, WriteRejected } from '../store/store.ts'
+import { repairMember } from './earlier-runs.ts'
+import { type ExecutionResult, notStorable, type Receipt } from './execution-result.ts'
 import { retryWrite } from './retry-write.ts'
 
 export interface SettleOptions {
@@ -34,9 +35,8 @@ export async function settle(
   mayWaitMs: number,
   options: SettleOptions,
 ): Promise<SettledResult> {
-  const settlement = { ...settlementOf(job, result, options), mayWaitMs }
   try {
-    return { settled: await write(settlement, options), result }
+    return { settled: await write(job, result, mayWaitMs, options), result }
   } catch (error) {
     const failure = failureInstead(job, result, error, options)
     return settleFailure(job, failure, options)
@@ -49,7 +49,7 @@ async function settleFailure(
   options: SettleOptions,
 ): Promise<SettledResult> {
   try {
-    return { settled: await write(settlementOf(job, failure, options), options), result: failure }
+    return { settled: await write(job, failure, 0, options), result: failure }
   } catch (error) {
     if (!(error instanceof WriteRejected)) throw error
     const message = `the database rejects every outcome of job ${job.id}; the job will not run again until a restart. Repair the database and restart, or cancel the job`
@@ -58,12 +58,28 @@ async function settleFailure(
   }
 }
 
-function write(settlement: Settlement, options: SettleOptions): Promise<Settled | 'given up'> {
-  const { store, clock, mayRetry, onError } = options
+function write(
+  { id, attempt, model }: ClaimedJob,
+  { outcome, usage, receipt, cache }: ExecutionResult,
+  mayWaitMs: number,
+  { store, node, clock, mayRetry, onError }: SettleOptions,
+): Promise<Settled | 'given up'> {
+  const settlement = {
+    jobId: id,
+    node,
+    attempt,
+    model,
+    outcome,
+    usage,
+    receiptJson: receiptJson(receipt),
+    cache,
+    nowMs: clock.nowMs(),
+    mayWaitMs,
+  }
   return retryWrite(
     () => store.settle(settlement),
     clock,
-    (error) => onError(`settling job ${settlement.jobId} failed; retrying`, error),
+    (error) => onError(`settling job ${id} failed; retrying`, error),
     mayRetry,
   )
 }
@@ -80,20 +96,9 @@ function failureInstead(
   return notStorable(result)
 }
 
-function settlementOf(
-  { id, attempt, model }: ClaimedJob,
-  { outcome, usage, receipt, cache }: ExecutionResult,
-  { node, clock }: SettleOptions,
-): Settlement {
-  return {
-    jobId: id,
-    node,
-    attempt,
-    model,
-    outcome,
-    usage,
-    receiptJson: receiptJson(receipt),
-    cache,
-    nowMs: clock.nowMs(),
-  }
+/** The receipt as it is stored. */
+function receiptJson({ repair, ...receipt }: Receipt): string {
+  const json = JSON.stringify(receipt)
+  if (repair === undefined) return json
+  return `${json.slice(0, -1)},${repairMember(repair)}}`
 }

@@ -1,15 +1,13 @@
 /** Parley's metrics in the Prometheus text format. Their names are stable: dashboards and alerts rely on them. */
 import { Registry } from 'prom-client'
 import type { TaskName } from '../cpu-pool/tasks.ts'
-import type { CompletedRequest } from '../http/server.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/execution-result.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
 import type { CallEvent } from '../upstreams/router.ts'
-import { MetricCounter, MetricHistogram } from './counters.ts'
+import { MetricCounter, MetricHistogram, Percentiles } from './counters.ts'
 import { type Gauges, registerGauges } from './gauges.ts'
-import { Percentiles } from './percentiles.ts'
 import { addRuntimeMetrics } from './runtime-metrics.ts'
 import { type SampleDeltas, sampleDeltas } from './sample-deltas.ts'
 
@@ -178,7 +176,7 @@ export class Metrics {
     })
   }
 
-  requestCompleted({ method, route, status, ms }: CompletedRequest): void {
+  requestCompleted(method: string, route: string, status: number, ms: number): void {
     this.#requests.add(1, method, route, String(status))
     this.#requestTime.observe(ms / 1000, route)
   }

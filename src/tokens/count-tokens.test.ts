@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { tokensAtMost } from '../job/input-size.ts'
+import { tokensAtMost } from '../job/create-body.ts'
 import type { Message } from '../job/job.ts'
 import { countTokens } from './count-tokens.ts'
 import { countConversation, type TokenCount } from './token-counter.ts'

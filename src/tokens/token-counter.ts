@@ -2,7 +2,7 @@
  * Counts the tokens of a conversation, a slice at a time, so that the accounts that share the threads take turns and a
  * count can be stopped between two slices.
  */
-import { framingTokens } from '../job/input-size.ts'
+import { framingTokens } from '../job/create-body.ts'
 import type { CountedTokens } from './count-tokens.ts'
 import { textSample, textSlices } from './message-texts.ts'
 

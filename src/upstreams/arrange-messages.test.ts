@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { type Message, ROLES, type Role } from '../job/job.ts'
-import { arrangeMessages, type SentRoles, shapeOf } from './arrange-messages.ts'
+import { arrangeMessages, type SentRoles } from './arrange-messages.ts'
+import { shapeOf } from './automatic-roles.ts'
 
 const ROLE_OF: Readonly<Record<string, Role>> = { s: 'system', d: 'developer', a: 'assistant', u: 'user' }
 

@@ -42,35 +42,6 @@ export function arrangeMessages(messagesJson: string, roles: SentRoles, instruct
   }
 }
 
-/** No text of a message can look like a role, because every quote in it is escaped. */
-const ROLE = '"role":"'
-
-/** What a conversation requires of a chat template if it is sent as `merged_system`. */
-export interface Shape {
-  /** Whether it has system messages. */
-  readonly hasSystem: boolean
-  /** Whether at most one system message comes first, and then user and assistant alternate, beginning with the user. */
-  readonly isRegular: boolean
-  readonly endsWithAssistant: boolean
-}
-
-/** @param hasInstruction whether Parley adds an instruction */
-export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
-  let hasSystem = hasInstruction
-  let isRegular = true
-  let turns = 0
-  /** The first letter of the role. */
-  let letter = ''
-  for (let at = messagesJson.indexOf(ROLE); at !== -1; at = messagesJson.indexOf(ROLE, at + ROLE.length)) {
-    letter = messagesJson.charAt(at + ROLE.length)
-    if (letter === 's' || letter === 'd') {
-      hasSystem = true
-      if (turns > 0) isRegular = false
-    } else if ((letter === 'u') !== (turns++ % 2 === 0)) isRegular = false
-  }
-  return { hasSystem, isRegular, endsWithAssistant: letter === 'a' }
-}
-
 function withFirst(messagesJson: string, instruction: string | null): string {
   if (instruction === null) return messagesJson
   return `[${messageJson('system', escaped(instruction))},${messagesJson.slice(1)}`

@@ -7,7 +7,7 @@
  * for any other reason now and then is not taken for one that rejects system messages.
  */
 import type { Clock } from '../clock.ts'
-import { type SentRoles, type Shape, shapeOf } from './arrange-messages.ts'
+import type { SentRoles } from './arrange-messages.ts'
 import type { LearnedRoles, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
 
 export const REMEMBERED_MS = 24 * 3_600_000
@@ -16,6 +16,35 @@ export const ACCEPTED_MS = 10 * 60_000
 
 /** The statuses by which servers report that a template rejects a conversation. */
 const REJECTIONS: readonly number[] = [400, 422, 500]
+
+/** No text of a message can look like a role, because every quote in it is escaped. */
+const ROLE = '"role":"'
+
+/** What a conversation requires of a chat template if it is sent as `merged_system`. */
+export interface Shape {
+  /** Whether it has system messages. */
+  readonly hasSystem: boolean
+  /** Whether at most one system message comes first, and then user and assistant alternate, beginning with the user. */
+  readonly isRegular: boolean
+  readonly endsWithAssistant: boolean
+}
+
+/** @param hasInstruction whether Parley adds an instruction */
+export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
+  let hasSystem = hasInstruction
+  let isRegular = true
+  let turns = 0
+  /** The first letter of the role. */
+  let letter = ''
+  for (let at = messagesJson.indexOf(ROLE); at !== -1; at = messagesJson.indexOf(ROLE, at + ROLE.length)) {
+    letter = messagesJson.charAt(at + ROLE.length)
+    if (letter === 's' || letter === 'd') {
+      hasSystem = true
+      if (turns > 0) isRegular = false
+    } else if ((letter === 'u') !== (turns++ % 2 === 0)) isRegular = false
+  }
+  return { hasSystem, isRegular, endsWithAssistant: letter === 'a' }
+}
 
 /** What is known about one kind of conversation. Times are on the steady clock. */
 interface Known {

@@ -3,7 +3,6 @@
  * messages are masked and truncated before they are stored or shown. Pure.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
-import { errorWords } from './error-words.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 
@@ -221,4 +220,46 @@ function parse(text: string): unknown {
   } catch {
     return undefined
   }
+}
+
+/** The members that contain messages, most specific first. */
+const MEMBERS = [
+  'message',
+  'msg',
+  'error',
+  'errors',
+  'detail',
+  'details',
+  'error_description',
+  'reason',
+  'title',
+  // Portkey's gateway, when it does not reach the server behind it.
+  'html-message',
+]
+
+/** A little more than the nesting depth of known servers' messages. */
+const MAX_DEPTH = 5
+/** More errors would not explain more. */
+const MAX_ERRORS = 8
+
+/** Null if there is none. Takes any parsed JSON; the result is not masked. */
+function errorWords(value: unknown, depth = 0): string | null {
+  if (typeof value === 'string') return value.trim() === '' ? null : value
+  if (typeof value !== 'object' || value === null || depth === MAX_DEPTH) return null
+  if (Array.isArray(value)) {
+    const all = value.slice(0, MAX_ERRORS).map((each) => errorWords(each, depth + 1))
+    return all.filter((words) => words !== null).join('; ') || null
+  }
+  for (const name of MEMBERS) {
+    const words = errorWords((value as Readonly<Record<string, unknown>>)[name], depth + 1)
+    if (words !== null) return withPlace(value, words)
+  }
+  return null
+}
+
+/** FastAPI names the location of a problem next to its message: `{"loc":["body","messages",0],"msg":"Field required"}`. */
+function withPlace(error: object, words: string): string {
+  const place = 'loc' in error && Array.isArray(error.loc) ? error.loc : []
+  const path = place.filter((step) => typeof step === 'string' || typeof step === 'number').join('.')
+  return path === '' ? words : `${path}: ${words}`
 }

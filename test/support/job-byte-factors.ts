@@ -1,5 +1,5 @@
 /**
- * Measures what the things that `job-bytes.ts` estimates take in memory, and prints it as JSON: by name, the memory as a
+ * Measures what the things that `byte-budget.ts` estimates take in memory, and prints it as JSON: by name, the memory as a
  * multiple of the text. A process of its own, because everything else that runs in a process would be measured with it.
  *
  *     node --expose-gc test/support/job-byte-factors.ts

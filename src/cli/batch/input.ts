@@ -1,9 +1,10 @@
 /** Reads and validates the whole input of a run before anything is sent. */
 import { createHash } from 'node:crypto'
-import type { Me } from '../../../client/src/index.ts'
+import type { BatchJob, Me } from '../../../client/src/index.ts'
+import { parseExactly } from '../../json-text/read-json.ts'
 import { JobCheck } from './check-job.ts'
 import { type Line, splitLines } from './lines.ts'
-import { type Reading, readExactly, readLine } from './read-job.ts'
+import { isOpenAiLine, openAiJob, openAiProblem } from './openai.ts'
 import type { InputJob } from './run.ts'
 
 export interface InvalidLine {
@@ -64,4 +65,57 @@ function customIdProblem(
   const other = before.get(customId)
   if (other === undefined || !(openAi || needsCustomId)) return null
   return `custom_id: line ${other} has the same custom_id`
+}
+
+/** Reads a job from an input line: a job creation object, or a line of an OpenAI batch file. */
+type Fields = Readonly<Record<string, unknown>>
+
+interface Reading {
+  /** New model names by old ones; `*` stands for every other name. */
+  readonly models: ReadonlyMap<string, string>
+  /** Fields of OpenAI's bodies to ignore. */
+  readonly drop: readonly string[]
+}
+
+type ReadLine =
+  | {
+      readonly ok: true
+      readonly customId: string | undefined
+      readonly openAi: boolean
+      readonly job: unknown
+    }
+  | { readonly ok: false; readonly customId: string | undefined; readonly problem: string }
+
+/** The job is not validated yet. */
+function readLine({ bytes }: Line, reading: Reading): ReadLine {
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString('utf8'))
+  } catch (error) {
+    return { ok: false, customId: undefined, problem: `is not JSON: ${(error as Error).message}` }
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    return { ok: false, customId: undefined, problem: 'must be an object' }
+  }
+  const fields = value as Fields
+  const customId = typeof fields.custom_id === 'string' ? fields.custom_id : undefined
+  if (fields.custom_id !== undefined && customId === undefined) {
+    return { ok: false, customId, problem: 'custom_id: must be a string' }
+  }
+  const openAi = isOpenAiLine(fields)
+  const problem = openAi ? openAiProblem(fields, reading.drop) : null
+  if (problem !== null) return { ok: false, customId, problem }
+  return { ok: true, customId, openAi, job: jobOf(fields, reading) }
+}
+
+/** Reads a valid line for sending, with every digit of its numbers. */
+function readExactly({ bytes }: Line, reading: Reading): BatchJob {
+  return jobOf(parseExactly(bytes.toString('utf8')) as Fields, reading) as BatchJob
+}
+
+function jobOf(fields: Fields, { models }: Reading): unknown {
+  const { custom_id, ...own } = fields
+  const job: Fields = isOpenAiLine(fields) ? { ...openAiJob(fields) } : own
+  const model = models.get(String(job.model)) ?? models.get('*')
+  return model === undefined ? job : { ...job, model }
 }

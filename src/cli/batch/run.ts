@@ -11,7 +11,6 @@ import {
 } from '../../../client/src/index.ts'
 import { EXIT } from '../call/exit-code.ts'
 import { CommandError } from '../command-error.ts'
-import { ChangeNotifier } from './change-notifier.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 
@@ -237,5 +236,21 @@ export class BatchRun {
     throw new CommandError(
       `Lines ${first} to ${last} were sent at ${new Date(atS * 1000).toISOString()}, and it is unknown whether the server received them. The server remembers batches only for ${Math.round(rememberedS / 3600)} hours. Pass --send-again to send these lines again, which may cost twice, or --restart to start over.`,
     )
+  }
+}
+
+/** Wakes everything that waits for a change. Each waiter then checks its own condition. */
+class ChangeNotifier {
+  #next = Promise.withResolvers<void>()
+
+  notify(): void {
+    const { resolve } = this.#next
+    this.#next = Promise.withResolvers<void>()
+    resolve()
+  }
+
+  /** Resolves at the next change. */
+  next(): Promise<void> {
+    return this.#next.promise
   }
 }

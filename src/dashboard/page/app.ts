@@ -1,6 +1,6 @@
 /** The frame around every page: navigation, the operator's name, and whether the figures are live. */
 import { html } from 'htm/preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { AccountPage } from './accounts/account-page.ts'
 import { AccountsPage } from './accounts/accounts-page.ts'
 import { AuditPage } from './audit/audit-page.ts'
@@ -8,21 +8,20 @@ import { CallbackPage } from './callbacks/callback-page.ts'
 import { CallbacksPage } from './callbacks/callbacks-page.ts'
 import { JobPage } from './jobs/job-page.ts'
 import { JobsPage } from './jobs/jobs-page.ts'
-import { beginLive } from './live.ts'
+import { beginLive, type Connection, useLive } from './live.ts'
 import { OverviewPage } from './overview/overview-page.ts'
-import { Announcements } from './parts/announce.ts'
+import { Announcements, announce } from './parts/announce.ts'
 import { Icon, type IconName } from './parts/icon.ts'
-import { LiveState } from './parts/live-state.ts'
 import { Logo } from './parts/logo.ts'
 import { Operator } from './parts/operator.ts'
 import { PageTitle } from './parts/page-title.ts'
 import { Empty } from './parts/state-of.ts'
-import { ThemeSwitch } from './parts/theme-switch.ts'
 import { PlaygroundPage } from './playground/playground-page.ts'
 import { address, HOME, type Place, usePlace } from './router.ts'
 import { adminToken, onSessionChange, signOut } from './session.ts'
 import { SettingsPage } from './settings-page.ts'
 import { SignIn } from './sign-in.ts'
+import { isDark, onThemeChange, setTheme } from './theme.ts'
 import { UsagePage } from './usage/usage-page.ts'
 
 const PAGES: readonly (readonly [part: string, name: string, icon: IconName])[] = [
@@ -88,4 +87,33 @@ function Page({ place: { parts } }: { readonly place: Place }) {
   }
   return html`<${PageTitle} title="Not found" />
     <${Empty} title="Page not found"><p><a href=${HOME}>Overview</a></p><//>`
+}
+
+/** The button that switches between light and dark colours. */
+function ThemeSwitch() {
+  const [dark, setDark] = useState(isDark())
+  useEffect(() => onThemeChange(() => setDark(isDark())), [])
+  const words = dark ? 'Switch to light colours' : 'Switch to dark colours'
+  return html`<button type="button" class="icon-button" aria-label=${words} title=${words} onClick=${() => setTheme(dark ? 'light' : 'dark')}>
+    <${Icon} name=${dark ? 'sun' : 'moon'} />
+  </button>`
+}
+
+/** Shows whether the figures are live. Screen readers announce only that the connection was lost or restored. */
+const WORDS: Readonly<Record<Connection, string>> = {
+  connecting: 'Connecting',
+  live: 'Live',
+  reconnecting: 'Reconnecting',
+}
+
+function LiveState() {
+  const { connection } = useLive()
+  const before = useRef<Connection>('connecting')
+  useEffect(() => {
+    if (connection === 'reconnecting' && before.current === 'live')
+      announce('The connection was lost. Reconnecting.', true)
+    if (connection === 'live' && before.current === 'reconnecting') announce('The connection is restored.')
+    before.current = connection
+  }, [connection])
+  return html`<span class=${`live is-${connection}`}><span class="live-dot" aria-hidden="true"></span>${WORDS[connection]}</span>`
 }

@@ -1,5 +1,5 @@
 /**
- * Fair order (`store/fair-order.ts`) in Postgres: the turns of queued jobs. Here a turn is the greatest of the queue's turn,
+ * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. Here a turn is the greatest of the queue's turn,
  * the turn of the job at its head, and one step after the last queued job of its account. The head counts because nothing
  * records the turns of an account whose jobs all run: at the queue's turn, an account whose jobs come one by one would
  * always be next. The database decides all of it, so nodes need not agree on anything.

@@ -1,5 +1,5 @@
 /**
- * Fair order (`store/fair-order.ts`) in SQLite: gives queued jobs their turns. The queue's turn and the accounts' next turns
+ * Fair order (`job/tier.ts`) in SQLite: gives queued jobs their turns. The queue's turn and the accounts' next turns
  * are in memory too, so that a job needs no lookup; they follow the transactions of the file.
  */
 import type { DatabaseSync } from 'node:sqlite'

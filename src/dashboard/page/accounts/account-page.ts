@@ -1,5 +1,6 @@
 /** The page of one account: its state, caps, usage and keys, and the admin actions on it. */
 import { html } from 'htm/preact'
+import { useState } from 'preact/hooks'
 import type { Account, HeldBack } from '../contract.ts'
 import { dateAndTime, exact } from '../format.ts'
 import { useLive } from '../live.ts'
@@ -11,11 +12,12 @@ import { Panel } from '../parts/panel.ts'
 import { Empty, StateOf } from '../parts/state-of.ts'
 import { Time } from '../parts/time.ts'
 import { address } from '../router.ts'
-import { AccountKeys } from './account-keys.ts'
 import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
 import { reasonText } from './held-back.ts'
+import { KeysPanel, useKeys } from './keys-panel.ts'
 import { Moderation } from './moderation.ts'
+import { NewKeyDialog } from './new-key.ts'
 import { SecretButton } from './secret.ts'
 import { TierSelect } from './tier.ts'
 import { useAccount } from './use-account.ts'
@@ -93,4 +95,25 @@ function heldBackFacts(heldBack: readonly HeldBack[]): Fact[] {
       ),
     ],
   ]
+}
+
+/** The keys of one account, with a button that creates another. */
+interface AccountKeysProps {
+  readonly account: Account
+  readonly onChange: () => void
+}
+
+function AccountKeys({ account, onChange }: AccountKeysProps) {
+  const keys = useKeys(account.name)
+  const [creating, setCreating] = useState(false)
+  const reload = () => {
+    keys.reload()
+    onChange()
+  }
+  const create = html`<button type="button" class="button" onClick=${() => setCreating(true)}>Create a key…</button>`
+  return html`<${KeysPanel} keys=${keys} title=${`Keys of ${account.name}`} actions=${create} onChange=${reload} />
+    ${
+      creating &&
+      html`<${NewKeyDialog} accounts=${[account]} account=${account.name} onCreated=${reload} onClose=${() => setCreating(false)} />`
+    }`
 }

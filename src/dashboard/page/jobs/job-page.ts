@@ -2,8 +2,8 @@
 import { html } from 'htm/preact'
 import { Attempts } from '../callbacks/attempts.ts'
 import { ReplayButton } from '../callbacks/replay.ts'
-import type { JobDetails } from '../contract.ts'
-import { count, dateAndTime, duration } from '../format.ts'
+import type { JobDetails, TimelineEntry } from '../contract.ts'
+import { count, dateAndTime, duration, timeOfDayMs } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
 import { Facts } from '../parts/facts.ts'
@@ -15,7 +15,6 @@ import { useReloadOnChange, useResource } from '../resource.ts'
 import { address } from '../router.ts'
 import { Content } from './content.ts'
 import { CancelJob, DeleteJob } from './job-actions.ts'
-import { Timeline } from './timeline.ts'
 
 export function JobPage({ id }: { readonly id: string }) {
   const job = useResource<JobDetails>(`/jobs/${encodeURIComponent(id)}`)
@@ -99,4 +98,40 @@ function factsOf(job: JobDetails) {
     ],
     ...(job.error_code === null ? [] : [['Error', html`<span class="code-word">${job.error_code}</span>`]]),
   ]
+}
+
+/** The events of a job in order, each with the time since the previous one. */
+function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }) {
+  return html`<ol class="timeline">
+    ${entries.map(
+      (entry, index) => html`<li key=${index} class=${toneOf(entry)}>
+      <span class="timeline-what">${WORDS[entry.what]}</span>
+      ${entry.detail && html`<span class="timeline-detail">${entry.detail}</span>`}
+      <span class="timeline-at">${whenOf(entry, entries[index - 1]?.at ?? null)}</span>
+    </li>`,
+    )}
+  </ol>`
+}
+
+const WORDS = {
+  accepted: 'Accepted',
+  assigned: 'Assigned to a node',
+  call: 'Model called',
+  settled: 'Settled',
+  callback: 'Callback attempt',
+} as const
+
+function whenOf({ at }: TimelineEntry, previous: number | null) {
+  const moment = html`<time datetime=${new Date(at * 1000).toISOString()} title=${dateAndTime(at)}>${timeOfDayMs(at)}</time>`
+  if (previous === null) return moment
+  return html`${moment}<span>+${duration((at - previous) * 1000)}</span>`
+}
+
+/** Derived from the text of the detail, for example `failed: model_error` or `attempt 2: 503, 12 ms`. */
+function toneOf({ what, detail }: TimelineEntry): string {
+  const words = detail ?? ''
+  if (what === 'settled') return words.startsWith('completed') ? 'is-good' : 'is-bad'
+  if (what === 'call') return words.includes(': answer,') ? 'is-good' : 'is-bad'
+  if (what === 'callback') return /^attempt \d+: 2\d\d,/.test(words) ? 'is-good' : 'is-bad'
+  return ''
 }

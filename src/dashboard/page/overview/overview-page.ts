@@ -1,16 +1,18 @@
 /** The start page: the state of the server now, and during the last minutes. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
-import type { Overview } from '../contract.ts'
+import { reasonText } from '../accounts/held-back.ts'
+import type { HeldBack as HeldBackAccount, Overview } from '../contract.ts'
 import { duration } from '../format.ts'
 import { serverNow, useLive } from '../live.ts'
+import { Badge } from '../parts/badge.ts'
 import { PageTitle } from '../parts/page-title.ts'
+import { Panel } from '../parts/panel.ts'
 import { Empty } from '../parts/state-of.ts'
 import { address } from '../router.ts'
 import { total } from './buckets.ts'
 import { Charts } from './charts.ts'
 import { Figures } from './figures.ts'
-import { HeldBack } from './held-back.ts'
 import { Upstreams } from './upstreams.ts'
 
 const SPANS = [
@@ -67,4 +69,30 @@ function AboutNode({ overview }: { readonly overview: Overview }) {
     <span>up ${duration((serverNow() - started_at) * 1000)}</span>
     ${simulated && html`<span class="badge busy">the built-in simulator answers</span>`}
   </p>`
+}
+
+/** The accounts that this node holds back, with the reason; nothing while it holds none back. */
+function HeldBack({ accounts }: { readonly accounts: readonly HeldBackAccount[] }) {
+  if (accounts.length === 0) return null
+  return html`<${Panel} title="Accounts held back on this node" wide>
+    <p class="hint">Their queued jobs wait so that jobs of other accounts can start. Other nodes may hold back other accounts.</p>
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Account</th>
+          <th scope="col">Waiting for</th>
+          <th scope="col">Reason</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${accounts.map(
+          (one) => html`<tr key=${`${one.account} ${one.reason}`}>
+            <th scope="row"><a class="breaks" href=${address(['accounts', one.account])}>${one.account}</a></th>
+            <td><${Badge} state="busy" word=${one.reason} /></td>
+            <td>${reasonText(one)}</td>
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  <//>`
 }

@@ -1,24 +1,24 @@
 /** The playground page: edit a request, send it through the public interface, and watch its jobs. */
 import { html } from 'htm/preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { EffectiveSettings } from '../contract.ts'
-import { duration } from '../format.ts'
+import { duration, pretty } from '../format.ts'
 import { useLive } from '../live.ts'
 import { announce } from '../parts/announce.ts'
+import { CodeBlock } from '../parts/code-block.ts'
 import { Select } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { Panel } from '../parts/panel.ts'
 import { apiError, useResource } from '../resource.ts'
 import { BatchFields } from './batch-fields.ts'
 import { type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
-import { CodePanel } from './code-panel.ts'
 import { batchOf, type Draft, type DraftMessage, jobOf, storeDraft, storedDraft } from './draft.ts'
 import { draftOf, EXAMPLES } from './examples.ts'
 import { KeyPanel } from './key-panel.ts'
 import { MessageEditor } from './message-editor.ts'
 import { Outcome } from './outcome.ts'
+import { LANGUAGES, type Language, programFor } from './programs.ts'
 import { checkSchema } from './schema-check.ts'
-import { SchemaEditor } from './schema-editor.ts'
 import { cancelOpen, type Watching, watchBatch, watchSingle } from './watch.ts'
 
 /** The batch limit while the caller's limits are unknown. */
@@ -178,4 +178,60 @@ function WhoseKey({ caller: { me, forget } }: { readonly caller: PlaygroundCalle
     ${me ? html`<span>Key of <strong>${me.account}</strong></span><span>${me.tier}</span>` : html`<span>Checking the key…</span>`}
     <button type="button" class="quiet-button" onClick=${forget}>Use another key</button>
   </p>`
+}
+
+/** The editor of the response schema, which is checked while it is typed. */
+interface SchemaEditorProps {
+  readonly schema: string
+  readonly onChange: (schema: string) => void
+}
+
+/** Screen readers announce the result after a pause in typing, not after each key. */
+const TYPING_PAUSE_MS = 500
+
+function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
+  const id = useId()
+  const verdict = checkSchema(schema)
+  const [announced, setAnnounced] = useState('')
+  useEffect(() => {
+    const timer = setTimeout(() => setAnnounced(verdict.words), TYPING_PAUSE_MS)
+    return () => clearTimeout(timer)
+  }, [verdict.words])
+  return html`<div class="field">
+    <div class="label-line">
+      <label for=${id}>Schema</label>
+      <button type="button" class="quiet-button" disabled=${schema.trim() === ''} onClick=${() => onChange(pretty(schema))}>Format</button>
+    </div>
+    <textarea id=${id} class="mono code-area" rows="10" spellcheck="false" autocapitalize="off" value=${schema}
+      aria-invalid=${verdict.kind === 'fault' ? 'true' : undefined} aria-describedby=${`${id}-verdict`}
+      placeholder='{ "type": "object", … }' onInput=${(event: Event) => onChange((event.target as HTMLTextAreaElement).value)}></textarea>
+    <p id=${`${id}-verdict`} class=${`verdict is-${verdict.kind}`}>${verdict.words}</p>
+    <p class="visually-hidden" role="status">${announced}</p>
+  </div>`
+}
+
+/** The request as code, in one tab per language. */
+function CodePanel({ draft }: { readonly draft: Draft }) {
+  const id = useId()
+  const [language, setLanguage] = useState<Language>('curl')
+  const onKeyDown = (event: KeyboardEvent) => {
+    const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0
+    if (by === 0) return
+    const next = LANGUAGES[(LANGUAGES.indexOf(language) + by + LANGUAGES.length) % LANGUAGES.length] ?? 'curl'
+    setLanguage(next)
+    document.getElementById(`${id}-${next}`)?.focus()
+  }
+  return html`<${Panel} title="The request as code">
+    <div class="segments" role="tablist" aria-label="Language" onKeyDown=${onKeyDown}>
+      ${LANGUAGES.map(
+        (
+          one,
+        ) => html`<button type="button" role="tab" key=${one} id=${`${id}-${one}`} aria-controls=${`${id}-panel`}
+        aria-selected=${one === language ? 'true' : 'false'} tabindex=${one === language ? 0 : -1} onClick=${() => setLanguage(one)}>${one}</button>`,
+      )}
+    </div>
+    <div role="tabpanel" id=${`${id}-panel`} aria-labelledby=${`${id}-${language}`}>
+      <${CodeBlock} text=${programFor(language, draft, location.origin)} what=${`the ${language} program`} />
+    </div>
+  <//>`
 }

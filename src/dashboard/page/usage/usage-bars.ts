@@ -3,7 +3,6 @@ import { html } from 'htm/preact'
 import { useId, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract-usage.ts'
 import { exact } from '../format.ts'
-import { Segments } from '../parts/segments.ts'
 import { type Group, groupsBy, monthName, sumOf } from './sums.ts'
 
 /** What to show. Each bar has two parts. */
@@ -87,4 +86,21 @@ function longest(
     ...sorted.slice(0, MAX_BARS - 1),
     { name: `${rest.length} others`, sums: sumOf(rest.map(({ sums }) => sums)) },
   ]
+}
+
+/** A choice between a few options, each a button. */
+interface SegmentsProps<T extends string> {
+  readonly label: string
+  readonly value: T
+  readonly options: readonly (readonly [value: T, words: string])[]
+  readonly onChange: (value: T) => void
+}
+
+function Segments<T extends string>({ label, value, options, onChange }: SegmentsProps<T>) {
+  return html`<div class="segments" role="group" aria-label=${label}>
+    ${options.map(
+      ([one, words]) =>
+        html`<button type="button" key=${one} aria-pressed=${one === value ? 'true' : 'false'} onClick=${() => onChange(one)}>${words}</button>`,
+    )}
+  </div>`
 }
