@@ -50,6 +50,18 @@ export const MUTATIONS: readonly Mutation[] = [
     by: '    answered.push',
   },
   {
+    what: 'a cached response is not looked up when a job is accepted',
+    file: 'src/queue/enqueue.ts',
+    text: 'this.#newJob(job, index < slots, awaited, keys[index] ?? null)',
+    by: 'this.#newJob(job, index < slots, awaited, null)',
+  },
+  {
+    what: 'a job that was queued is not looked up again',
+    file: 'src/queue/execute.ts',
+    text: 'if (cacheKey === undefined && fingerprint !== null) {',
+    by: 'if (cacheKey === null && fingerprint !== null) {',
+  },
+  {
     what: 'the slot of a job that ended is kept',
     file: 'src/queue/worker.ts',
     text: '      this.#capacity.release(job)\n      if (this.#limited.isAny)',
