@@ -90,8 +90,8 @@ export class Callers {
     }
     request.answers.push(...jobIds)
     const [first] = jobs
-    if (!first || !record) return
-    this.#learn(first, record, first.readStatus)
+    if (!first || request.isBatch) return
+    if (record) this.#learn(first, record, first.readStatus)
     // A repeated request may refer to a job that ended before.
     const endedMs = ledger.endedMs.get(first.id)
     if (endedMs !== undefined) this.#noticed(Math.max(endedMs, sentMs), first.id)

@@ -6,6 +6,7 @@ import type { Settings } from '../../src/config/settings.ts'
 import { callbackText, type Job } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import type { JobRecord } from '../../src/job/job-record.ts'
+import type { EnqueueOptions } from '../../src/queue/enqueue.ts'
 import { capsOf, MonthlyCaps } from '../../src/queue/monthly-caps.ts'
 import type { PendingResponse, WaitEnd } from '../../src/queue/pending-responses.ts'
 import { bytesToStore, Quotas, quotasOf } from '../../src/queue/quotas.ts'
@@ -139,13 +140,14 @@ export class Front {
       const caller = await process.store.findKey(hashOf(request.account))
       if (caller === null) return rejected(401)
       if (caller.suspendedAtMs !== null) return rejected(403)
+      const idempotency = this.#idempotencyOf(request, key)
       const jobs = request.plans.map((plan) => this.#newJob(plan, caller))
       const jobIds = jobs.map(({ id }) => id)
       ledger.newJobs(request, jobIds)
       const [first] = jobIds
       if (waitMs !== null && first !== undefined)
         pending = pendingResponses.add(first, request.account, waitMs)
-      const accepted = await this.#accept(jobs, caller, request, key, pending !== null)
+      const accepted = await this.#accept(jobs, caller, { idempotency, awaited: pending !== null })
       if (accepted === 'quota' || accepted.kind === 'conflict') {
         pending?.leave()
         return rejected(accepted === 'quota' ? 403 : 409)
@@ -195,9 +197,7 @@ export class Front {
   async #accept(
     jobs: readonly Job[],
     caller: KeyRecord,
-    request: KnownRequest,
-    key: string | null,
-    awaited: boolean,
+    options: EnqueueOptions,
   ): Promise<Accepted | 'quota'> {
     const { process } = this.#options
     const { tiers, enqueuer } = process.engine
@@ -212,10 +212,7 @@ export class Front {
       const reserved = caps === null ? null : await this.#caps.reserve(account, caps, jobs.length)
       if (reserved?.kind === 'monthly cap') return 'quota'
       try {
-        const accepted = await enqueuer.enqueue(jobs, {
-          idempotency: this.#idempotencyOf(request, key),
-          awaited,
-        })
+        const accepted = await enqueuer.enqueue(jobs, options)
         stored = accepted.kind === 'accepted'
         return accepted
       } finally {

@@ -16,14 +16,50 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a caller is answered before its job is stored',
     file: 'src/queue/enqueue.ts',
-    text: 'else this.#sendLater(held, delay)\n    return held.accepted',
-    by: "held.accepted.catch(() => {})\n    return Promise.resolve({ kind: 'accepted' as const })",
+    text: 'const accepted = await store.accept({ node, jobs: newJobs, idempotency, nowMs: clock.nowMs() })',
+    by: "void store.accept({ node, jobs: newJobs, idempotency, nowMs: clock.nowMs() }).catch(() => {})\n      const accepted = { kind: 'accepted' } as Accepted",
   },
   {
     what: 'slots of jobs that were not accepted are kept',
     file: 'src/queue/enqueue.ts',
-    text: 'if (unused > 0) worker?.free(jobs.slice(0, unused))',
+    text: 'if (unused.length > 0) worker?.free(unused)',
     by: '',
+  },
+  {
+    what: 'slots of jobs that a cached response completed are kept',
+    file: 'src/queue/enqueue.ts',
+    text: 'unused = unused.filter((job) => !isOpen(job))',
+    by: 'unused = []',
+  },
+  {
+    what: 'a job that a cached response completed runs as well',
+    file: 'src/queue/enqueue.ts',
+    text: 'const isOpen = ({ id }: Job) => !answered.has(id)',
+    by: 'const isOpen = (_job: Job) => true',
+  },
+  {
+    what: 'a caller is not told that a cached response completed its job',
+    file: 'src/queue/enqueue.ts',
+    text: 'for (const job of jobs) this.#answer(job, answered.get(job.id))',
+    by: '',
+  },
+  {
+    what: 'the cached response of a job is reported, and its job is not ended',
+    file: 'test/simulation/memory-store/jobs.ts',
+    text: '    end(db, row, outcome, { nowMs, cache: null })\n    answered.push',
+    by: '    answered.push',
+  },
+  {
+    what: 'a cached response is not looked up when a job is accepted',
+    file: 'src/queue/enqueue.ts',
+    text: 'this.#newJob(job, index < slots, awaited, keys[index] ?? null)',
+    by: 'this.#newJob(job, index < slots, awaited, null)',
+  },
+  {
+    what: 'a job that was queued is not looked up again',
+    file: 'src/queue/execute.ts',
+    text: 'if (cacheKey === undefined && fingerprint !== null) {',
+    by: 'if (cacheKey === null && fingerprint !== null) {',
   },
   {
     what: 'the slot of a job that ended is kept',
@@ -34,7 +70,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a job that waits for a model server is not returned to the queue',
     file: 'src/queue/worker.ts',
-    text: '() => store.releaseWaiting(node, [{ ...held.claim, ...wait }]),',
+    text: '() => store.releaseWaiting(node, [{ ...claimOf(job), ...wait }]),',
     by: 'async () => {},',
   },
   {

@@ -7,6 +7,7 @@ import type { NodeEvents } from '../../src/store/node-store.ts'
 import type { OwnCancel } from '../../src/store/own-job-store.ts'
 import {
   type Acceptance,
+  type Accepted,
   type Settlement,
   type Store,
   StoreUnavailable,
@@ -213,7 +214,7 @@ export class StoreConnection {
   #notify(name: MethodName, args: readonly unknown[], result: unknown): void {
     const { db, announced } = this.#shared
     if (!db.shared) return
-    const queues = name === 'accept' && (args[0] as Acceptance).jobs.some(({ handedOff }) => !handedOff)
+    const queues = name === 'accept' && queuesAny(args[0] as Acceptance, result as Accepted)
     const returns = name === 'release' || name === 'releaseWaiting' || (name === 'rescue' && result !== 0)
     if (queues || returns)
       this.#tell(
@@ -259,6 +260,12 @@ export class StoreConnection {
       world.after(world.random.next() * 30, `notification to ${thread.name}`, () => what(events), thread)
     }
   }
+}
+
+function queuesAny({ jobs }: Acceptance, accepted: Accepted): boolean {
+  if (accepted.kind !== 'accepted') return false
+  const answered = new Set(accepted.answered?.map(({ jobId }) => jobId))
+  return jobs.some(({ job, handedOff }) => !handedOff && !answered.has(job.id))
 }
 
 /** The job that the call ended; null if it ended none. */

@@ -1,7 +1,7 @@
 /**
  * Watches the database's answers to nodes, for the rules about who may write: P3 (a stale holder changes nothing), P2 (a job
- * ends once), and that no job is assigned to two nodes. It keeps its own record of who holds each job, independent of the
- * rows.
+ * ends once), and that no job is assigned to two nodes; and that jobs are answered from the cache. It keeps its own record of
+ * who holds each job, independent of the rows.
  */
 import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, Accepted, Claimed, Settlement } from '../../src/store/store.ts'
@@ -12,6 +12,15 @@ import { WORLD_START_MS, type World } from './world.ts'
 interface Holder {
   readonly node: string
   readonly attempt: number
+  /** When the job was assigned. */
+  readonly sinceMs: number
+}
+
+interface CachedResponse {
+  readonly jobId: string
+  readonly storedMs: number
+  /** By the clock of its node. */
+  readonly untilMs: number
 }
 
 export class Witness {
@@ -19,6 +28,8 @@ export class Witness {
   readonly #ledger: Ledger
   /** By job. */
   readonly #holders = new Map<string, Holder>()
+  /** By fingerprint. */
+  readonly #cached = new Map<string, CachedResponse>()
 
   constructor(world: World, ledger: Ledger) {
     this.#world = world
@@ -32,7 +43,7 @@ export class Witness {
         this.#accepted(args[0] as Acceptance, result as Accepted)
         break
       case 'claim':
-        for (const { id, attempt } of (result as Claimed).jobs) this.#assigned(id, { node, attempt })
+        for (const { id, attempt } of (result as Claimed).jobs) this.#assigned(id, node, attempt)
         break
       case 'release':
       case 'releaseWaiting':
@@ -60,15 +71,15 @@ export class Witness {
     const answered = new Set(accepted.answered?.map(({ jobId }) => jobId))
     for (const { job, handedOff } of jobs) {
       if (answered.has(job.id)) this.#ended(job.id, nowMs)
-      else if (handedOff) this.#assigned(job.id, { node, attempt: 1 })
+      else if (handedOff) this.#assigned(job.id, node, 1)
     }
   }
 
-  #assigned(jobId: string, holder: Holder): void {
+  #assigned(jobId: string, node: string, attempt: number): void {
     const before = this.#holders.get(jobId)
     if (before !== undefined)
-      this.#ledger.violate('a job has one holder', `${jobId} of ${before.node} is assigned to ${holder.node}`)
-    this.#holders.set(jobId, holder)
+      this.#ledger.violate('a job has one holder', `${jobId} of ${before.node} is assigned to ${node}`)
+    this.#holders.set(jobId, { node, attempt, sinceMs: this.#world.nowMs })
   }
 
   #released(node: string, { jobId, attempt }: Claim): void {
@@ -76,11 +87,32 @@ export class Witness {
     if (holder?.node === node && holder.attempt === attempt) this.#holders.delete(jobId)
   }
 
-  #settled({ jobId, node, attempt, nowMs }: Settlement): void {
+  #settled(settlement: Settlement): void {
+    const { jobId, node, attempt, nowMs, cache } = settlement
     const holder = this.#holders.get(jobId)
     if (holder?.node !== node || holder.attempt !== attempt)
       this.#ledger.violate('a stale holder cannot write', `${node} settled attempt ${attempt} of ${jobId}`)
+    else if (attempt === 1) this.#checkCache(settlement, holder)
     this.#ended(jobId, nowMs)
+    if (cache) {
+      const { fingerprint, untilMs } = cache
+      this.#cached.set(fingerprint, { jobId, storedMs: this.#world.nowMs, untilMs })
+    }
+  }
+
+  /** A model answered the job: no response of an identical job was in the cache when the job was assigned. */
+  #checkCache({ jobId, cache, nowMs }: Settlement, { sinceMs }: Holder): void {
+    const ledger = this.#ledger
+    const cached = cache && this.#cached.get(cache.fingerprint)
+    if (!cached || cached.storedMs >= sinceMs || cached.untilMs <= nowMs) return
+    const earlier = ledger.jobs.get(cached.jobId)
+    const mayBeAbsent = earlier === undefined || ledger.mayBeGone(earlier) || ledger.clockJumpsMs > 0
+    // During a fault, a job is run if the response cannot be read in time.
+    if (mayBeAbsent || !ledger.wasCalmSince(cached.storedMs)) return
+    ledger.violate(
+      'an identical job is answered from the cache',
+      `${jobId} was run although ${cached.jobId} had ended`,
+    )
   }
 
   /** @param atMs the time according to the node's clock; a retried settlement keeps its time */
