@@ -1,13 +1,15 @@
 /** The Idempotency-Keys that the published client generates: another one for each create. */
 import { randomFillSync } from 'node:crypto'
 
-const KEY_BYTES = 16
-/** In the header of a single create; the client writes 128 random bits in hexadecimal. */
-export const KEY_PLACEHOLDER = '@'.repeat(2 * KEY_BYTES)
+/** The client writes the time in milliseconds, then 80 random bits, in hexadecimal. */
+const TIME_DIGITS = 12
+const RANDOM_BYTES = 10
+/** In the header of a single create. */
+export const KEY_PLACEHOLDER = '@'.repeat(TIME_DIGITS + 2 * RANDOM_BYTES)
 /** In the header of a batch: the client adds the position of the first job among all that it was given. */
 const BATCH_KEY = `${KEY_PLACEHOLDER}.0`
 /** Random bytes are generated for many keys at once, because each call costs more than the bytes. */
-const pool = Buffer.alloc(4096 * KEY_BYTES)
+const pool = Buffer.alloc(4096 * RANDOM_BYTES)
 let used = pool.length
 
 interface Keyed {
@@ -15,7 +17,7 @@ interface Keyed {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** The same requests with a key each. They must be random, because the order of keys decides which pages an index writes. */
+/** The same requests with a key each. They are as the client's, because the order of keys decides which pages an index writes. */
 export function withKeys<T extends Keyed>(target: T): T {
   const key = target.path.endsWith('/batches') ? BATCH_KEY : KEY_PLACEHOLDER
   return { ...target, headers: { ...target.headers, 'idempotency-key': key } }
@@ -27,6 +29,7 @@ export function writeNewKey(request: Buffer, place: number): void {
     randomFillSync(pool)
     used = 0
   }
-  request.write(pool.toString('hex', used, used + KEY_BYTES), place, 'latin1')
-  used += KEY_BYTES
+  const time = Date.now().toString(16).padStart(TIME_DIGITS, '0')
+  request.write(time + pool.toString('hex', used, used + RANDOM_BYTES), place, 'latin1')
+  used += RANDOM_BYTES
 }

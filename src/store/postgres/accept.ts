@@ -80,6 +80,8 @@ async function acceptGroup(
       if (firsts.get(key) === acceptance) {
         results.set(acceptance, result instanceof Failed ? result : result.accepted)
       } else if (!(result instanceof Failed)) {
+        // A conflict does not say whether the jobs of the earlier request exist, and this one may repeat that request.
+        if (result.accepted.kind === 'conflict' && repeats(acceptance, result.remembered)) return true
         results.set(acceptance, resultOf(acceptance, result.remembered))
       } else if (result.error instanceof StoreUnavailable) results.set(acceptance, result)
       // The first was rejected for what it contains; this one may be another request.
@@ -95,11 +97,15 @@ function keyOf({ idempotency, jobs }: Acceptance): string {
   return idempotency === null ? (first?.job.id ?? '') : `${first?.job.account} ${idempotency.key}`
 }
 
+function repeats({ idempotency }: Acceptance, remembered: Remembered | null): boolean {
+  return remembered?.fingerprint === idempotency?.fingerprint
+}
+
 /** What a remembered key makes of an acceptance. */
-function resultOf({ idempotency, jobs }: Acceptance, remembered: Remembered | null): Accepted {
+function resultOf(acceptance: Acceptance, remembered: Remembered | null): Accepted {
   // With its own jobs, it is the same acceptance, whose first response was lost.
-  if (remembered === null || remembered.jobIds[0] === jobs[0]?.job.id) return { kind: 'accepted' }
-  return earlierOf(idempotency, remembered)
+  if (remembered === null || remembered.jobIds[0] === acceptance.jobs[0]?.job.id) return { kind: 'accepted' }
+  return earlierOf(acceptance.idempotency, remembered)
 }
 
 function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Remembered): Earlier {
@@ -116,6 +122,8 @@ async function acceptAll(
   const columns = newJobColumns(jobs.map(({ job }) => job))
   if (hasLarge(columns)) await nextTurn()
   const rows = await database.query(ACCEPT[mode], valuesOf(acceptances, jobs, columns, queueHead.turn))
+  // The first try may have waited for a lock until now, and what it stored is visible only to another statement.
+  if (mode === 'again') rows.push(...(await database.query(ANSWERED, [jobs.map(({ job }) => job.id)])))
   const taken = new Map<number, Remembered>()
   const contents = new Map<string, string | null>()
   for (const row of rows) {
@@ -212,7 +220,7 @@ const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},
  * accepted. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
  * each taken key, a row for each completed job, and a row with the least turn that was queued.
  */
-const accept = (name: string, isNew: string, onConflict: string, answeredBefore: string): Statement => ({
+const accept = (name: string, isNew: string, onConflict: string, answered: string): Statement => ({
   name,
   text: `
   with keys as (
@@ -241,6 +249,7 @@ const accept = (name: string, isNew: string, onConflict: string, answeredBefore:
   remembered as (
     insert into idempotency (account, key, fingerprint, job_ids, until_ms)
     select account, key, fingerprint, job_ids, until_ms from keys where request not in (select request from taken)
+    order by account, key
     on conflict (account, key) do update
       set fingerprint = excluded.fingerprint, job_ids = excluded.job_ids, until_ms = excluded.until_ms
   ),
@@ -254,10 +263,10 @@ const accept = (name: string, isNew: string, onConflict: string, answeredBefore:
   ${queuedJobsInFairOrder(TURN ?? '', 'opened')},
   placed as (
     insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route)
-    select n.id, n.account, n.callback is not null, ${TURN_OF_JOB},
+    select n.id, account, n.callback is not null, ${TURN_OF_JOB},
       case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
       case when handed_off then ${NOW} end, origin, bytes, n.route
-    from opened n left join queued q using (id) left join begins b on b.account = q.account
+    from ordered n left join begins b using (account)
     returning turn
   ),
   freed as (
@@ -273,23 +282,33 @@ const accept = (name: string, isNew: string, onConflict: string, answeredBefore:
   ),
   ${STORE_OUTCOMES(NODE ?? '')}
   select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids, null as content from taken
-  union all
-  select 'answered', null, id, null, null, case when origin is not null then cached end from n where cached is not null
-  ${answeredBefore}
+  ${answered}
   union all select 'turn', min(turn), null, null, null, null from placed`,
 })
 
-/** To repeat an unknown commit: what the first try stored stays as it is, and its cached responses are reported again. */
+/** To repeat an unknown commit: what the first try stored stays as it is. */
 const ACCEPT: Readonly<Record<Mode, Statement>> = {
-  first: accept('accept', '', '', ''),
+  first: accept(
+    'accept',
+    '',
+    '',
+    `union all
+    select 'answered', null, id, null, null, case when origin is not null then cached end from n where cached is not null`,
+  ),
   again: accept(
     'accept again',
     'and not exists (select 1 from jobs j where j.id = u.id)',
     'on conflict (id) do nothing',
-    `union all
-    select 'answered', null, id, null, null, content from outcomes
-    where id = any ($1::uuid[]) and (usage::json ->> 'cache_hit')::boolean`,
+    '',
   ),
+}
+
+/** $1 the jobs of a repeated acceptance. */
+const ANSWERED: Statement = {
+  repeatable: true,
+  name: 'answered',
+  text: `select 'answered' as kind, id, content from outcomes
+    where id = any ($1::uuid[]) and (usage::json ->> 'cache_hit')::boolean`,
 }
 
 /** $1 account, $2 key, $3 fingerprint, $4 now. */

@@ -6,24 +6,24 @@
  */
 
 /**
- * The parts `queued` and `begins` of a statement: a job of `queued` gets the turn at which the jobs of its account begin,
- * plus what its own are ahead of it.
+ * The parts `ordered` and `begins` of a statement: a queued job gets the turn at which the jobs of its account begin, plus what
+ * its own are ahead of it. The planner expects few jobs where there may be thousands: it would join `ordered` to `jobs` row by row,
+ * and compute `begins` for each row, so `ordered` has all columns of `jobs`, and `begins` is materialized.
  * @param turn the parameter with the queue's turn, as the node knows it
  * @param jobs the part with the new jobs
  */
 export const queuedJobsInFairOrder = (turn: string, jobs: string) => `
-  queued as (
-    select id, account, step, sum(step) over (partition by account order by place) - step as ahead
-    from ${jobs} where not handed_off
+  ordered as (
+    select *, sum(step) filter (where not handed_off) over (partition by account order by place) - step as ahead from ${jobs}
   ),
-  begins as (
+  begins as materialized (
     select account, greatest(
       ${turn},
       (select turn from open_jobs where turn >= ${turn} order by turn, id limit 1),
       (select turn from open_jobs o where o.account = q.account and o.turn >= ${turn} order by o.turn desc limit 1)
         + min(step)
-    ) as turn from queued q group by account
+    ) as turn from ${jobs} q where not handed_off group by account
   )`
 
-/** The turn of a job, for a statement that has joined it to `queued q` and `begins b`; null if it was handed off. */
-export const TURN_OF_JOB = 'b.turn + q.ahead'
+/** The turn of a job, for a statement that has joined `ordered n` to `begins b`; null if it was handed off. */
+export const TURN_OF_JOB = 'case when not handed_off then b.turn + n.ahead end'

@@ -278,25 +278,34 @@ create index open_jobs_by_route on open_jobs (route, turn, id) where turn is not
  * keys in sorted order before it looks, so no two nodes accept the same key, and none waits for another in a circle. Each
  * statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key at a time.
  * A request that finds its own jobs is repeated after an unknown commit, so its key counts as taken.
+ *
+ * Each `limit 1` makes the planner search an index by key or by id: a plan made while the tables are empty would read one to
+ * its end, and is kept. Jobs are looked up in a statement of their own, because it opens and locks each partition.
  */
 const takenKeys = `
 create function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)
 returns table (request integer, fingerprint text, job_ids text) language plpgsql as $$
+declare
+  is_repeat boolean;
 begin
   perform pg_advisory_xact_lock(lock) from (
     select distinct hashtextextended(u.account || chr(31) || u.key, 0) as lock
     from unnest(accounts, keys) as u(account, key) order by 1
   ) locks;
-  return query
-  select u.request, i.fingerprint, i.job_ids
-  from unnest(requests, accounts, keys, fingerprints, ids) as u(request, account, key, fingerprint, ids)
-  join idempotency i on i.account = u.account and i.key = u.key
-  where i.until_ms > now_ms and (
-    i.fingerprint <> u.fingerprint or i.job_ids = u.ids or not exists (
-      select 1 from json_array_elements_text(i.job_ids::json) as earlier(id)
-      where not exists (select 1 from jobs j where j.id = earlier.id::uuid)
-    )
-  );
+  for request, fingerprint, job_ids, is_repeat in
+    select u.request, i.fingerprint, i.job_ids, i.fingerprint = u.fingerprint and i.job_ids <> u.ids
+    from unnest(requests, accounts, keys, fingerprints, ids) as u(request, account, key, fingerprint, ids)
+    cross join lateral (
+      select * from idempotency as i where i.account = u.account and i.key = u.key limit 1
+    ) i
+    where i.until_ms > now_ms
+  loop
+    continue when is_repeat and exists (
+      select 1 from json_array_elements_text(job_ids::json) as earlier(id)
+      where (select j.id from jobs j where j.id = earlier.id::uuid limit 1) is null
+    );
+    return next;
+  end loop;
 end $$;
 `
 

@@ -76,6 +76,35 @@ test('so is a job that a cached response completed', async (t) => {
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 2)
 })
 
+test('so is a cached response that the first try stored while it was repeated', async (t) => {
+  const { url, proxy, store } = await start(t)
+  const [source, job] = [newJob(), newJob()]
+  const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
+  await storeEnded(store, source, settlement({ jobId: source.id, attempt: 1 }, { cache }))
+  const holder = new pg.Client(url)
+  await holder.connect()
+  t.after(() => holder.end())
+  const blocked = async () => {
+    const { rows } = await holder.query(
+      'select count(*)::int as count from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))',
+    )
+    return rows[0].count
+  }
+  await holder.query("select pg_advisory_lock(hashtextextended('acme' || chr(31) || 'k', 0))")
+  const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
+  const fields = { fingerprint: cache.fingerprint, awaited: true, idempotency }
+  const accepted = store.accept(acceptance([job], fields))
+  await eventually(blocked, (count) => count === 1)
+  proxy.shut()
+  proxy.open()
+  await eventually(blocked, (count) => count === 2)
+  await holder.query('select pg_advisory_unlock_all()')
+  assert.deepEqual(await accepted, {
+    kind: 'accepted',
+    answered: [{ jobId: job.id, contentJson: '"Hello back"' }],
+  })
+})
+
 test('a group of 256 acceptances, most with keys, is stored once although its commit was unknown', async (t) => {
   const { store, cut } = await start(t)
   const jobs = Array.from({ length: 256 }, () => newJob())
