@@ -26,8 +26,8 @@ const UNKNOWN_KEY = 'none'
 const LONG_TEXT = 'word '.repeat(BODY_BYTES / 5 - 40)
 /** Before the attack, memory grows by less than this for this long. */
 const GROWTH_MIB = 5
-const STEADY_MS = LONG ? 5_000 : 500
-const WARM_ANSWERS = 100
+const STEADY_MS = LONG ? 5_000 : 1_000
+const WARM_ANSWERS = 200
 
 /** What each connection sends at once, by the API key that it sends. */
 const ATTACKS: Readonly<Record<string, (key: string) => Buffer>> = {
