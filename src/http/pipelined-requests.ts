@@ -27,9 +27,11 @@ const STOP = -1
 /** The error of a connection with more waiting requests than may be in memory. */
 export const TOO_MANY_WAIT = 'TOO_MANY_WAIT'
 
-/** Not documented, and the same since the first versions of Node. */
-interface ParsedSocket extends Socket {
-  readonly parser?: { onIncoming?: ((request: IncomingMessage, keepAlive: boolean) => number) | null } | null
+/** The properties are not documented, and the same since the first versions of Node. */
+interface HttpSocket extends Socket {
+  /** The response whose turn it is. */
+  readonly _httpMessage?: ServerResponse<IncomingMessage> | null
+  readonly parser?: { onIncoming: () => number } | null
 }
 
 export interface PipelinedRequestsOptions {
@@ -42,184 +44,168 @@ export interface PipelinedRequestsOptions {
 
 export class PipelinedRequests {
   readonly #options: PipelinedRequestsOptions
+  /** Of connections on which something had to wait. */
   readonly #lines = new WeakMap<Socket, RequestLine>()
+  /** Lines that receive a request which has its time again. */
+  readonly #late = new Map<Socket, RequestLine>()
 
   constructor(options: PipelinedRequestsOptions) {
     this.#options = options
   }
 
-  /** Call this when the server has its listeners for requests. */
+  /** Call this when the server has its listener for requests. */
   guard(server: Server): void {
-    const listeners = server.listeners('request') as RequestListener[]
+    const [handle, ...others] = server.listeners('request') as RequestListener[]
+    if (handle === undefined || others.length > 0) throw new Error('the server must have one listener')
     server.removeAllListeners('request')
-    const handle: RequestListener = (request, response) => {
-      for (const listener of listeners) listener.call(server, request, response)
-    }
     server.on('request', (request, response) => {
-      const { socket } = request
-      let line = this.#lines.get(socket)
-      if (line === undefined) {
-        const fail = (error: Error) => server.emit('clientError', error, socket)
-        line = new RequestLine(socket, handle, fail, this.#options)
-        this.#lines.set(socket, line)
-      }
-      line.add(request, response)
+      if (this.#late.size > 0) this.#late.get(request.socket)?.receives(request)
+      // Node gives a response its socket when all responses before it have been written.
+      if (response.socket !== null) handle.call(server, request, response)
+      else this.#wait(server, request, response, handle)
     })
   }
 
   /** Calls `answer` when the responses to all earlier requests of the connection have been written. */
-  answerBroken(socket: Socket, error: { readonly code?: string }, answer: () => void): void {
+  answerBroken(socket: HttpSocket, error: { readonly code?: string }, answer: () => void): void {
     const line = this.#lines.get(socket)
-    if (line === undefined) answer()
-    else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') line.timedOut(answer)
-    else line.broken(answer)
+    if (line !== undefined && error.code === 'ERR_HTTP_REQUEST_TIMEOUT') line.timedOut(answer)
+    else if (line !== undefined || socket._httpMessage?.req.complete) this.#lineOf(socket).broken(answer)
+    else answer()
+  }
+
+  #wait(server: Server, request: IncomingMessage, response: ServerResponse, handle: RequestListener): void {
+    const socket: HttpSocket = request.socket
+    const start = () => handle.call(server, request, response)
+    if (this.#lineOf(socket).add(request, response, start)) return
+    // Otherwise Node would create a response for each of thousands of requests, and keep all of them until the connection closes.
+    if (socket.parser) socket.parser.onIncoming = () => STOP
+    server.emit('clientError', Object.assign(new Error('too many wait'), { code: TOO_MANY_WAIT }), socket)
+  }
+
+  #lineOf(socket: Socket): RequestLine {
+    let line = this.#lines.get(socket)
+    if (line === undefined) {
+      line = new RequestLine(socket, this.#late, this.#options)
+      this.#lines.set(socket, line)
+    }
+    return line
   }
 }
 
 /** The requests of one connection. */
 class RequestLine {
-  readonly #socket: Socket
-  readonly #handle: RequestListener
-  readonly #fail: (error: Error) => void
+  readonly #socket: HttpSocket
+  readonly #late: Map<Socket, RequestLine>
   readonly #options: PipelinedRequestsOptions
-  /** The request being handled. */
-  #current: IncomingMessage | null = null
-  readonly #waiting: { request: IncomingMessage; response: ServerResponse; bytes: number }[] = []
-  /** Set when a request first waits. */
-  #sender: string | null = null
-  /** Called after the last response: the rest of what the client sent is not HTTP. */
-  #end: (() => void) | null = null
-  /** Answers a request whose time limit passed while the connection was not read. */
+  readonly #sender: string
+  #waiting = 0
+  #waitingBytes = 0
+  /** The last response that waits, or has waited. */
+  #last: ServerResponse | null = null
+  /** Nothing more can be read. */
+  #isOver = false
+  /** Answers a request whose time passed. */
   #answerLate: (() => void) | null = null
-  /** The first request to be received completely after that; null until its headers have arrived. */
-  #late: IncomingMessage | null = null
+  /** The request that has its time again; null until its headers have arrived. */
+  #partial: IncomingMessage | null = null
   #cancelLate: (() => void) | null = null
 
-  constructor(
-    socket: Socket,
-    handle: RequestListener,
-    fail: (error: Error) => void,
-    options: PipelinedRequestsOptions,
-  ) {
+  constructor(socket: HttpSocket, late: Map<Socket, RequestLine>, options: PipelinedRequestsOptions) {
     this.#socket = socket
-    this.#handle = handle
-    this.#fail = fail
+    this.#late = late
     this.#options = options
+    this.#sender = senderOf({ ip: socket.remoteAddress })
+    socket.once('close', () => {
+      options.share.release(this.#sender, this.#waitingBytes)
+      this.#endLate()
+    })
+    // Node reads on at the end of each request, and when a response that it has paused for was written.
+    socket.on('resume', this.#pause)
   }
 
-  add(request: IncomingMessage, response: ServerResponse): void {
-    if (this.#cancelLate !== null) this.#late ??= request
-    // Nothing is handled after what is not HTTP, or after a response that closes the connection.
-    if (this.#end !== null || !this.#socket.writable) return
-    if (this.#current === null) this.#start(request, response)
-    else this.#wait(request, response)
+  /** Whether the request waits for its turn; otherwise there is no room for it. */
+  add(request: IncomingMessage, response: ServerResponse, start: () => void): boolean {
+    const { share, onRejected } = this.#options
+    const bytes = REQUEST_BYTES + (request.rawHeaders.length / 2) * HEADER_BYTES
+    const decision = share.tryReserve(this.#sender, bytes)
+    if (decision !== 'granted') {
+      onRejected('requests', decision, this.#sender)
+      return false
+    }
+    this.#waiting += 1
+    this.#waitingBytes += bytes
+    this.#last = response
+    // Later, because it would have no effect between a call of `resume` and its event.
+    process.nextTick(this.#pause)
+    response.once('socket', () => {
+      this.#waiting -= 1
+      this.#waitingBytes -= bytes
+      share.release(this.#sender, bytes)
+      // Later, because Node has not finished with the response before.
+      process.nextTick(() => {
+        if (this.#socket.writable) start()
+      })
+      if (this.#waiting === 0 && !this.#isOver) this.#readOn()
+    })
+    return true
   }
 
   /** Nothing that the client sent after the requests so far can be read. */
   broken(answer: () => void): void {
-    if (this.#end !== null) return
-    if (!this.#isBehind) {
-      answer()
-      return
-    }
-    // The last request, if that is the one.
-    const last = this.#waiting.at(-1)
-    if (last?.request.complete === false) this.#release(this.#waiting.pop())
-    this.#end ??= answer
-    this.#socket.pause()
-  }
-
-  timedOut(answer: () => void): void {
-    if (this.#isBehind) this.#answerLate = answer
-    else answer()
-  }
-
-  /** Whether what arrives now belongs to a later request than the one being handled. */
-  get #isBehind(): boolean {
-    return this.#current?.complete === true && this.#socket.writable
-  }
-
-  #start(request: IncomingMessage, response: ServerResponse): void {
-    this.#current = request
-    // Also emitted when the connection closes first.
-    response.on('close', this.#next)
-    this.#handle(request, response)
-  }
-
-  #wait(request: IncomingMessage, response: ServerResponse): void {
-    const { share, onRejected } = this.#options
-    const sender = this.#sender ?? this.#startWaiting()
-    const bytes = REQUEST_BYTES + (request.rawHeaders.length / 2) * HEADER_BYTES
-    const decision = share.tryReserve(sender, bytes)
-    if (decision === 'granted') {
-      this.#waiting.push({ request, response, bytes })
-      this.#socket.pause()
-    } else {
-      onRejected('requests', decision, sender)
-      this.#fail(Object.assign(new Error('too many requests wait'), { code: TOO_MANY_WAIT }))
-    }
-  }
-
-  #startWaiting(): string {
+    if (this.#isOver) return
     const socket = this.#socket
-    socket.once('close', () => {
-      this.#drop()
-      this.#cancelLate?.()
-    })
-    // Node reads on when a response that it has paused for was written.
-    socket.on('resume', () => {
-      if (this.#waiting.length > 0 || this.#end !== null) socket.pause()
-    })
-    this.#stopParserAtEnd()
-    this.#sender = senderOf({ ip: socket.remoteAddress })
-    return this.#sender
+    const last = this.#waiting > 0 ? this.#last : socket._httpMessage
+    if (last?.req.complete) {
+      last.once('close', () => {
+        // After the last response that a connection can have, it has ended but may not be closed yet.
+        if (socket.writable) answer()
+      })
+    } else if (this.#waiting > 0) last?.once('socket', answer)
+    else answer()
+    this.#isOver = true
+    this.#pause()
   }
 
-  /** Otherwise Node would create a response for each of thousands of requests, and keep all of them until the connection closes. */
-  #stopParserAtEnd(): void {
-    const { parser } = this.#socket as ParsedSocket
-    const onIncoming = parser?.onIncoming
-    if (!onIncoming) return
-    parser.onIncoming = (request, keepAlive) =>
-      this.#end === null ? onIncoming.call(parser, request, keepAlive) : STOP
+  /** The time limit of the request that is being received has passed, but perhaps the connection was not read. */
+  timedOut(answer: () => void): void {
+    this.#answerLate = answer
+    if (this.#waiting === 0) this.#timeAgain(answer)
   }
 
-  readonly #next = (): void => {
-    this.#current = null
-    // After the last response that the connection can have, it has ended but may not be closed yet.
-    if (!this.#socket.writable) {
-      this.#drop()
-      return
-    }
-    const next = this.#waiting.shift()
-    if (next === undefined) {
-      this.#end?.()
-      return
-    }
-    this.#release(next)
-    if (this.#waiting.length === 0 && this.#end === null) this.#readOn(next.request)
-    this.#start(next.request, next.response)
+  /** The headers of a request have arrived. */
+  receives(request: IncomingMessage): void {
+    this.#partial ??= request
   }
 
-  #readOn(latest: IncomingMessage): void {
+  readonly #pause = (): void => {
+    if (this.#waiting > 0 || this.#isOver) this.#socket.pause()
+  }
+
+  #readOn(): void {
     this.#socket.resume()
-    const answer = this.#answerLate
-    if (answer === null) return
-    this.#answerLate = null
-    this.#late = latest.complete ? null : latest
+    if (this.#answerLate !== null) this.#timeAgain(this.#answerLate)
+  }
+
+  #timeAgain(answer: () => void): void {
+    this.#endLate()
+    const current = this.#socket._httpMessage?.req
+    this.#partial = current?.complete === false ? current : null
+    this.#late.set(this.#socket, this)
     this.#cancelLate = this.#options.clock.after(this.#options.requestTimeoutMs, () => {
-      const isReceived = this.#late?.complete === true
-      this.#late = null
-      this.#cancelLate = null
-      if (!isReceived) this.timedOut(answer)
+      const isReceived = this.#partial?.complete
+      this.#endLate()
+      if (isReceived) return
+      if (this.#waiting > 0) this.#answerLate = answer
+      else this.broken(answer)
     })
   }
 
-  #drop(): void {
-    for (const waiting of this.#waiting.splice(0)) this.#release(waiting)
-  }
-
-  #release(waiting: { readonly bytes: number } | undefined): void {
-    if (waiting !== undefined) this.#options.share.release(this.#sender ?? '', waiting.bytes)
+  #endLate(): void {
+    this.#cancelLate?.()
+    this.#cancelLate = null
+    this.#answerLate = null
+    this.#partial = null
+    this.#late.delete(this.#socket)
   }
 }
