@@ -38,7 +38,7 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'const isOpen = (_job: Job) => true',
   },
   {
-    what: 'a caller is not told that a cached response completed its job',
+    what: 'the result of a job that a cached response completed is not reported',
     file: 'src/queue/enqueue.ts',
     text: 'for (const job of jobs) this.#answer(job, answered.get(job.id))',
     by: '',
