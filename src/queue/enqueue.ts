@@ -54,13 +54,8 @@ export class Enqueuer {
       const newJobs = jobs.map((job, index) => this.#newJob(job, index < slots, awaited, keys[index] ?? null))
       const [first] = jobs
       const mayWaitMs = awaited && slots > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
-      const accepted = await store.accept({
-        node,
-        jobs: newJobs,
-        idempotency,
-        nowMs: clock.nowMs(),
-        mayWaitMs,
-      })
+      const acceptance = { node, jobs: newJobs, idempotency, nowMs: clock.nowMs(), mayWaitMs }
+      const accepted = await store.accept(acceptance)
       if (accepted.kind !== 'accepted') return accepted
       const answered = accepted.answered && new Map(accepted.answered.map((one) => [one.jobId, one]))
       unused = []

@@ -137,11 +137,6 @@ export class Worker {
     return writeWaitMs(this.#executionMs.get(model) ?? 0)
   }
 
-  #learnTime(model: string, executionMs: number): void {
-    const average = this.#executionMs.get(model) ?? executionMs
-    this.#executionMs.set(model, average + (executionMs - average) * LATEST)
-  }
-
   /** Frees the capacity of jobs that were not accepted. */
   free(jobs: readonly Job[]): void {
     for (const job of jobs) this.#capacity.release(job)
@@ -233,7 +228,8 @@ export class Worker {
       const executionMs = clock.steadyMs() - startedMs
       if (result !== null && result.outcome === null) await this.#releaseWaiting(job, result)
       else if (result !== null) {
-        this.#learnTime(job.model, executionMs)
+        const average = this.#executionMs.get(job.model) ?? executionMs
+        this.#executionMs.set(job.model, average + (executionMs - average) * LATEST)
         const settled = await settle(job, result, writeWaitMs(executionMs), this.#settleOptions)
         if (settled.settled === 'rejected') this.#unsettleable.set(job.id, claimOf(job))
         else if (settled.settled !== 'given up') {

@@ -16,8 +16,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a caller is answered before its job is stored',
     file: 'src/queue/enqueue.ts',
-    text: 'const accepted = await store.accept({ node, jobs: newJobs, idempotency, nowMs: clock.nowMs() })',
-    by: "void store.accept({ node, jobs: newJobs, idempotency, nowMs: clock.nowMs() }).catch(() => {})\n      const accepted = { kind: 'accepted' } as Accepted",
+    text: 'const accepted = await store.accept(acceptance)',
+    by: "void store.accept(acceptance).catch(() => {})\n      const accepted = { kind: 'accepted' } as Accepted",
   },
   {
     what: 'slots of jobs that were not accepted are kept',
@@ -28,19 +28,19 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'slots of jobs that a cached response completed are kept',
     file: 'src/queue/enqueue.ts',
-    text: 'unused = unused.filter((job) => !isOpen(job))',
-    by: 'unused = []',
+    text: 'if (isHandedOff) unused.push(job)',
+    by: '',
   },
   {
     what: 'a job that a cached response completed runs as well',
     file: 'src/queue/enqueue.ts',
-    text: 'const isOpen = ({ id }: Job) => !answered.has(id)',
-    by: 'const isOpen = (_job: Job) => true',
+    text: '        } else if (isHandedOff) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])',
+    by: '        }\n        if (isHandedOff) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])',
   },
   {
     what: 'the result of a job that a cached response completed is not reported',
     file: 'src/queue/enqueue.ts',
-    text: 'for (const job of jobs) this.#answer(job, answered.get(job.id))',
+    text: 'this.#answer(job, answer)',
     by: '',
   },
   {
