@@ -4,13 +4,13 @@
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { reply, startModelServer } from '../model-server.ts'
+import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { job, type Parley, startParley } from '../parley.ts'
+import { job, type Parley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { openDatabase } from './database.ts'
 import { completed, enqueued, failed, granted } from './expect.ts'
-import { startStage, UNLIMITED_READS } from './stage.ts'
+import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
@@ -36,15 +36,13 @@ onEachStore(() => {
   )
 
   test(
-    '2.1 a message_cache_ttl of any fraction: a single create, stored early or with its outcome',
+    '2.1 a message_cache_ttl of any fraction: a single create, and its cached answer',
     LIMITED,
     async (t) => {
       const { parley, models } = await startStage(t)
-      const timely = await startTimely(t)
       const key = await parley.key()
       for (const ttl of TTLS) {
         completed(await parley.post(MESSAGES, bodyWith(ttl, ttl), key))
-        completed(await timely.post(MESSAGES, bodyWith(ttl, `timely ${ttl}`), await timely.key()))
         // An identical job is answered from the cache, so the answer was cached.
         const again = await parley.post(MESSAGES, bodyWith(ttl, ttl), key)
         assert.equal(again.headers.get('x-cache'), 'hit')
@@ -171,26 +169,20 @@ onEachStore(() => {
     'an outcome that the database rejects: whoever waits is answered, and what was used is kept',
     LIMITED,
     async (t) => {
-      const models = await startModelServer({ script: () => reply.text('poison') })
-      t.after(() => models.close())
-      for (const parley of [
-        await startTimely(t, models.baseUrl),
-        (await startStage(t, { script: models.script })).parley,
-      ]) {
-        const database = await openDatabase(t, parley)
-        await database.rejectOutcomes('poison')
-        const key = await parley.key()
-        const created = await parley.post(MESSAGES, job(), key)
-        internalError(failed(created))
-        assert.deepEqual(
-          failed(await parley.get(`${MESSAGES}/${created.body.data.job_id}`, key)),
-          failed(created),
-        )
-        const [outcome] = await database.outcomes()
-        const { input_tokens, output_tokens, calls, cache_hit } = JSON.parse(outcome?.usage ?? '')
-        assert.deepEqual([input_tokens, output_tokens, calls, cache_hit], [5, 6, 1, false])
-        assert.equal(JSON.parse(outcome?.receipt ?? '').calls.length, 1)
-      }
+      const { parley } = await startStage(t, { script: () => reply.text('poison') })
+      const database = await openDatabase(t, parley)
+      await database.rejectOutcomes('poison')
+      const key = await parley.key()
+      const created = await parley.post(MESSAGES, job(), key)
+      internalError(failed(created))
+      assert.deepEqual(
+        failed(await parley.get(`${MESSAGES}/${created.body.data.job_id}`, key)),
+        failed(created),
+      )
+      const [outcome] = await database.outcomes()
+      const { input_tokens, output_tokens, calls, cache_hit } = JSON.parse(outcome?.usage ?? '')
+      assert.deepEqual([input_tokens, output_tokens, calls, cache_hit], [5, 6, 1, false])
+      assert.equal(JSON.parse(outcome?.receipt ?? '').calls.length, 1)
     },
   )
 
@@ -218,14 +210,6 @@ onEachStore(() => {
     },
   )
 })
-
-/**
- * A Parley in real time, in which a fast job is stored in one write with its outcome. Without `upstream` the simulator
- * answers.
- */
-function startTimely(t: Parameters<typeof startParley>[0], upstream?: string): Promise<Parley> {
-  return startParley(t, { settings: { tiers: UNLIMITED_READS }, ...(upstream && { upstream }) })
-}
 
 /** Text, because a number would be formatted by JavaScript. */
 function bodyWith(ttl: string, content: string): string {

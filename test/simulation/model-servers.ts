@@ -142,7 +142,7 @@ class ServedCall {
     }
     upstream.inProgress += 1
     const slow = upstream.fault === 'slow' ? 8 : 1
-    // Some answers arrive before an early write is sent.
+    // Some servers answer at once.
     const quickMs = random.chance(0.1) ? 0 : random.next() ** 3 * 2000
     const ms = manner === 'answer slowly' ? random.whole(2000, 18_000) : slow * quickMs
     world.after(ms, `answer of ${upstream.name} to ${this.#tag}`, () => {

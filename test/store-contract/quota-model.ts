@@ -65,7 +65,7 @@ class History {
     this.#add(jobs, true, handedOff ? 1 : 0)
   }
 
-  async acceptEnded(account: string, which: number): Promise<void> {
+  async addEnded(account: string, which: number): Promise<void> {
     const job = largeJob(account, which)
     const outcome: Outcome = { status: 'completed', contentJson: JSON.stringify('ü'.repeat(which)) }
     await storeEnded(this.store, job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
@@ -160,7 +160,7 @@ const steps = fc.oneof(
   },
   {
     weight: 2,
-    arbitrary: step(fc.tuple(account, fc.nat(50)), 'acceptEnded', (h, args) => h.acceptEnded(...args)),
+    arbitrary: step(fc.tuple(account, fc.nat(50)), 'addEnded', (h, args) => h.addEnded(...args)),
   },
   { weight: 2, arbitrary: step(fc.integer({ min: 1, max: 4 }), 'claim', (h, limit) => h.claim(limit)) },
   {

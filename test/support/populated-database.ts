@@ -52,11 +52,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
       idempotency,
       nowMs: clock.ms,
     })
-  const acceptEnded = async (
-    store: Store,
-    job: Job,
-    over: Partial<Parameters<typeof settlement>[1]> = {},
-  ) => {
+  const addEnded = async (store: Store, job: Job, over: Partial<Parameters<typeof settlement>[1]> = {}) => {
     const claim = { jobId: job.id, attempt: 1 }
     const outcome = outcomeOf(random)
     const usage = {
@@ -81,10 +77,10 @@ export async function populate(url: string, seed: number): Promise<Population> {
   for (const account of ACCOUNTS) {
     const job = jobOf(account)
     expired.push(job.id)
-    await acceptEnded(first, job)
+    await addEnded(first, job)
   }
   const owedForLong = jobOf('acme', { callback: callbackOf(random) })
-  await acceptEnded(first, owedForLong)
+  await addEnded(first, owedForLong)
   const expiredKey = { key: 'old', fingerprint: 'f', untilMs: clock.ms + DAY_MS }
   const early = jobOf('bob')
   await accept(first, [early], 1000, expiredKey)
@@ -96,7 +92,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
     clock.ms = nowMs - 6 * DAY_MS + Math.floor((made / ENDED) * 6 * DAY_MS)
     const callback = random(3) === 0 ? callbackOf(random) : null
     const keep = random(2) ? { fingerprint: `kept-${made}`, untilMs: clock.ms + HOUR_MS } : null
-    await acceptEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { cache: keep })
+    await addEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { cache: keep })
   }
   // The states of most callbacks; the rest have not been tried, or an attempt is in progress.
   clock.ms = nowMs - 60_000
