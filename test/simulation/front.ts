@@ -1,6 +1,7 @@
 /**
  * What the HTTP routes do between a request and the engine, without HTTP: the API key, the quotas and caps, the create, the
- * wait, the read. The order of steps is that of `src/http/messages.ts` and `src/http/create-jobs.ts`.
+ * wait, the read. The order of steps is that of `src/http/messages.ts` and `src/http/create-jobs.ts`, except that a request that
+ * repeats an earlier one is rejected at a quota or cap.
  */
 import type { Settings } from '../../src/config/settings.ts'
 import { callbackText, type Job } from '../../src/job/job.ts'

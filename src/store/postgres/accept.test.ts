@@ -85,7 +85,7 @@ test('the second of two equal keys in one group is accepted if it repeats a requ
   await store.accept(acceptance([gone], { handedOff: true, idempotency: idempotencyOf('f') }))
   await store.settle(settlement({ jobId: gone.id, attempt: 1 }))
   assert.equal(await store.deleteJob(gone.id), 'deleted')
-  // Two groups are under way at once, so what comes after them shares one.
+  // Two groups are in commit at once, so what comes after them shares one.
   const before = [newJob(), newJob()].map((job) => store.accept(acceptance([job])))
   const jobs = [newJob(), newJob(), newJob(), newJob()]
   const accepted = await Promise.all(
