@@ -6,12 +6,14 @@ WORKDIR /build
 COPY package.json package-lock.json ./
 COPY client/package.json client/
 COPY examples/package.json examples/
+COPY json-schema/package.json json-schema/
 COPY test/generators/package.json test/generators/
 # Without install scripts, which download runtimes for the tests.
 RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts/build.ts scripts/
 COPY client/src client/src
+COPY json-schema/src json-schema/src
 COPY src src
 RUN node scripts/build.ts && chmod +x dist/src/main.js
 # The packages that the tests use, without development dependencies.

@@ -6,9 +6,8 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { checkAnswer } from '../../src/json-schema/check-answer.ts'
-import { readSchema } from '../../src/json-schema/read-schema.ts'
-import { FORMAT_NAMES } from '../../src/json-schema/string-formats.ts'
+import { checkAnswer, readSchema } from 'parley-json-schema'
+import { FORMAT_NAMES } from '../../json-schema/src/string-formats.ts'
 import { REASONS, REJECTED, type Reason } from './rejected-groups.ts'
 
 const SUITE = join(import.meta.dirname, 'official-suite')

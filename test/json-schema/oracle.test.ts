@@ -4,8 +4,7 @@ import { test } from 'node:test'
 import { registerSchema, unregisterSchema, validate } from '@hyperjump/json-schema/draft-2020-12'
 import '@hyperjump/json-schema/draft-07'
 import fc from 'fast-check'
-import { checkAnswer } from '../../src/json-schema/check-answer.ts'
-import { readSchema } from '../../src/json-schema/read-schema.ts'
+import { checkAnswer, readSchema } from 'parley-json-schema'
 import { LONG } from '../support/long-form.ts'
 
 const NAMES = ['a', 'b', 'ab', 'c']

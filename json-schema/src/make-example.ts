@@ -1,0 +1,140 @@
+/**
+ * Generates a plausible value that a schema accepts, for the simulator: always the same value for the same schema. For each
+ * subschema it proposes likely values and takes the first that the checker accepts, so a rule that no proposal satisfies can
+ * leave a schema without an example, but an example is never wrong.
+ */
+import { type AnswerSchema, isObject, type NumberRules, type SchemaNode, typeBit } from './answer-schema.ts'
+import { accepts } from './check-answer.ts'
+import { type Example, exampleArrays, exampleObjects, exampleTexts, type Making } from './example-parts.ts'
+import { EXAMPLE_STEPS, StepBudget, StepBudgetExceeded } from './limits.ts'
+
+/** Subschemas inside each other; branches or values of `enum` that are tried. */
+const MAX_DEPTH = 150
+const MAX_TRIED = 100
+
+/** Never throws. This is a heuristic: a schema may accept values although none is found. */
+export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Example {
+  // If the full example becomes too large, one with only the required parts may be small.
+  for (const withOptional of [true, false]) {
+    try {
+      const budget = new StepBudget(stepLimit / 2)
+      const example = make(schema.root, { budget, withOptional, open: new Set(), make }, 'answer')
+      if (example !== null) return example
+    } catch (error) {
+      if (!(error instanceof StepBudgetExceeded)) throw error
+    }
+  }
+  return null
+}
+
+/** `name` is the property that the value is for, which texts repeat. */
+function make(node: SchemaNode, making: Making, name: string): Example {
+  const { budget, open } = making
+  budget.spend(4)
+  if (open.has(node) || open.size >= MAX_DEPTH) return firstAccepted(node, [null], budget)
+  open.add(node)
+  const example = firstAccepted(node, proposals(node, making, name), budget)
+  open.delete(node)
+  return example
+}
+
+function firstAccepted(node: SchemaNode, values: Iterable<unknown>, budget: StepBudget): Example {
+  for (const value of values) if (accepts(node, value, budget)) return { value }
+  return null
+}
+
+function* proposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
+  const [allowed] = node.allowed
+  if (allowed !== undefined) {
+    yield* allowed.values.slice(0, MAX_TRIED)
+    return
+  }
+  if (node.default !== null) yield node.default.value
+  if (node.ref === null && node.combined === null) yield* ownProposals(node, making, name)
+  else yield* combinedProposals(node, making, name)
+}
+
+/** Combines the proposals of the node's own keywords with those of the schemas that apply to the same value. */
+function* combinedProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
+  const { ref, combined } = node
+  const [own] = ownProposals(node, making, name)
+  const always = [ref, ...(combined?.allOf ?? [])].map((one) => valueFor(one, making, name))
+  for (const after of new Set([combined?.consequence ?? null, combined?.alternative ?? null])) {
+    yield* branchProposals(node, [own, ...always, valueFor(after, making, name)], making, name)
+  }
+  if (combined !== null) yield* ownProposals(node, making, name)
+}
+
+/** Joins the fixed values with those of each branch of `anyOf` and `oneOf`. */
+function* branchProposals(
+  { combined }: SchemaNode,
+  fixed: readonly unknown[],
+  making: Making,
+  name: string,
+): Generator<unknown> {
+  for (const branch of combined?.anyOf?.slice(0, MAX_TRIED) ?? [null]) {
+    for (const other of combined?.oneOf?.slice(0, MAX_TRIED) ?? [null]) {
+      const chosen = [valueFor(branch, making, name), valueFor(other, making, name)]
+      const parts = [...fixed, ...chosen].filter((part) => part !== undefined)
+      const objects = parts.filter(isObject)
+      if (objects.length > 1) {
+        yield merged(objects)
+        yield merged(objects.toReversed())
+      }
+      yield* parts.toReversed()
+    }
+  }
+}
+
+/** undefined if there is no schema, or no example of it. */
+function valueFor(node: SchemaNode | null, making: Making, name: string): unknown {
+  return node === null ? undefined : make(node, making, name)?.value
+}
+
+/** `Object.fromEntries` defines its keys, so that one called `__proto__` is a key like any other. */
+function merged(objects: readonly object[]): unknown {
+  return Object.fromEntries(objects.flatMap((object) => Object.entries(object)))
+}
+
+const STRING = typeBit('string')
+const NUMBER = typeBit('number') | typeBit('integer')
+const BOOLEAN = typeBit('boolean')
+const OBJECT = typeBit('object')
+const ARRAY = typeBit('array')
+const NULL = typeBit('null')
+
+/** Types that the schema has rules for come first: they are what its author thought of. */
+function* ownProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
+  const { types, string, number, object, array } = node
+  const possible: [bits: number, rules: object | null, values: Iterable<unknown>][] = [
+    [STRING, string, exampleTexts(string, name, making.budget)],
+    [NUMBER, number, exampleNumbers(number)],
+    [BOOLEAN, null, [true]],
+    [OBJECT, object, exampleObjects(object, making)],
+    [ARRAY, array, exampleArrays(array, making, name)],
+    [NULL, null, [null]],
+  ]
+  for (const hasRules of [true, false]) {
+    for (const [bits, rules, values] of possible) {
+      if ((types & bits) !== 0 && (rules !== null) === hasRules) yield* values
+    }
+  }
+}
+
+function* exampleNumbers(rules: NumberRules | null): Generator<number> {
+  yield 1
+  if (rules === null) return
+  yield 0
+  const low = Math.max(rules.minimum, rules.exclusiveMinimum ?? Number.NEGATIVE_INFINITY)
+  const high = Math.min(rules.maximum, rules.exclusiveMaximum ?? Number.POSITIVE_INFINITY)
+  const bounds = [low, high].filter(Number.isFinite)
+  yield* bounds
+  for (const unit of [rules.multipleOf ?? 1, 1]) {
+    for (const bound of bounds) {
+      // Rounded to the decimals that a person would write: 3 × 0.1 is 0.3.
+      const near = [0, 1, -1, 2].map((more) => (Math.floor(bound / unit) + more) * unit)
+      yield* near.map((value) => Number(value.toPrecision(15))).filter(Number.isFinite)
+    }
+  }
+  if (bounds.length === 2) yield low / 2 + high / 2
+}
