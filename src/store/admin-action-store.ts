@@ -58,7 +58,15 @@ export interface DeletedJobs {
   readonly next: string | null
 }
 
-/** The outcome of a cancelled job, as it is stored. */
+/** What is stored of who cancelled a job, and what it used. */
+export interface CancelledOutcome {
+  readonly by: 'operator' | 'caller'
+  readonly errorJson: string
+  readonly usageJson: string
+  readonly nowMs: number
+}
+
+/** The outcome of a job that an operator cancelled, as it is stored. */
 export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
 export const CANCELLED_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })

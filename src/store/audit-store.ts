@@ -4,7 +4,7 @@
  */
 
 export interface AuditStore {
-  /** Durable before the action begins. A second call with the same entry changes nothing on Postgres, and rejects on SQLite. */
+  /** Durable before the action begins. A second call with the same entry changes nothing. */
   addAuditEntry(entry: NewAuditEntry): Promise<void>
 
   /** Stores the outcome of the action. A second call replaces it; an unknown entry is ignored. */

@@ -7,7 +7,7 @@ import type { EndedJob, ReadJob } from './store.ts'
 
 export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
 
-/** Of a row with `id`, `status`, `created_at_ms`, `content` and `error`. */
+/** Of a row with `id`, `status`, `created_at_ms`, `content`, `error` and `usage`. */
 export function readJobRecord(row: Row): JobRecord {
   return {
     id: textOf(row, 'id'),
@@ -15,6 +15,7 @@ export function readJobRecord(row: Row): JobRecord {
     createdAtMs: numberOf(row, 'created_at_ms'),
     contentJson: textOrNull(row, 'content'),
     errorJson: textOrNull(row, 'error'),
+    usageJson: textOrNull(row, 'usage'),
   }
 }
 
@@ -27,7 +28,6 @@ export function readWithin(row: Row, maxBytes: number): ReadJob {
 /** Larger than any result: SQLite and Postgres store no text of more bytes. */
 export const ANY_SIZE = 2 ** 31 - 1
 
-/** The same with `usage`. */
 export function readEndedJob(row: Row): EndedJob {
   const usage: Usage = JSON.parse(textOf(row, 'usage'))
   return { ...readJobRecord(row), cacheHit: usage.cache_hit }

@@ -70,6 +70,8 @@ export interface JobDetails extends JobSummary {
 export interface JobContent {
   readonly messagesJson: string
   readonly responseFormatJson: string
+  /** Null if the job has none. */
+  readonly optionsJson: string | null
   readonly contentJson: string | null
   readonly errorJson: string | null
   readonly receiptJson: string | null

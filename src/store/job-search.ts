@@ -1,12 +1,15 @@
-/** How every store searches jobs: in chunks small enough not to delay other operations. */
+/** Jobs as operators see them, in every store: searches are in chunks small enough not to delay other operations. */
 import type { Status, Usage } from '../job/job.ts'
-import { leastJobId } from '../job/job-id.ts'
-import { formatParts } from '../job/response-format.ts'
+import { isJobId, leastJobId } from '../job/job-id.ts'
+import { formatParts, splitOptions } from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
+import type { Dialect } from './dialect.ts'
+import type { Expiry } from './expiry.ts'
 import { hasExpired, STATUSES } from './job-rows.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-search-store.ts'
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './pagination.ts'
 import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './rows.ts'
+import { allOf, raw, read, type Sql, type Steps, sql } from './sql.ts'
 
 /** The range of jobs to scan, newest first, and the filter. */
 export interface JobScan {
@@ -23,7 +26,75 @@ export interface JobScan {
 
 export type JobChunk = Chunk<Row>
 
-/** @param rows jobs per chunk; depends on the cost of a row, and on what has to wait meanwhile */
+export const jobSearchOperations = ({ job, joinJob, jobsWith, jobId: idOf }: Dialect) => {
+  const summary = sql`j.id, j.account, j.tier, j.model, ${job.status} as status, j.created_at_ms, j.cache_ttl_s,
+    ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms, ${job.attempt} as attempt, o.usage,
+    substr(o.error, 1, ${raw(ERROR_HEAD)}) as error_head, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms`
+  const details = sql`${summary}, ${job.crashCount} as deaths, ${job.queued}.turn, ${job.queued}.route,
+    ${job.queued}.waits_since_ms, ${job.request}.response_format, o.receipt`
+  const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${job.request}.messages,
+    ${job.request}.response_format, o.content, o.error, o.receipt`
+
+  function* findOne(columns: Sql, jobId: string, expiry: Expiry): Steps<Row | null> {
+    if (!isJobId(jobId)) return null
+    const [row] = yield sql`select ${columns} from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)}`
+    return row && !hasExpired(row, expiry) ? row : null
+  }
+
+  return {
+    /** A row without an ID only reports what was scanned. For one account, the scan reads the accounts of jobs. */
+    scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
+      const { account, status, model, fromId, beforeId, rows: limit } = scan
+      const columns = account === null ? sql`id` : sql`id, account`
+      const range = sql`id < ${beforeId} and id >= ${fromId}`
+      const rows = yield sql`
+        with scanned as materialized (
+          ${jobsWith(status, columns, range)} order by id desc limit ${raw(limit)}
+        ),
+        matching as (
+          select ${summary}
+          from (select id from scanned where ${account === null ? sql`true` : sql`account = ${account}`}) one
+          ${joinJob(sql`one.id`)}
+          where ${allOf(
+            model === null ? undefined : sql`j.model = ${model}`,
+            status === null ? undefined : sql`${job.status} = ${status}`,
+          )}
+        )
+        select (select count(*) from scanned) as scanned, (select id from scanned order by id limit 1) as last_id, m.*
+        from (select 1 as one) one left join matching m on true order by m.id desc`
+      const [first = {}] = rows
+      return {
+        scanned: numberOf(first, 'scanned'),
+        lastId: textOrNull(first, 'last_id'),
+        matches: rows.filter((row) => row.id !== null),
+      }
+    }),
+
+    findJob: read(function* (jobId: string, expiry: Expiry): Steps<JobDetails | null> {
+      const row = yield* findOne(details, jobId, expiry)
+      return row && readJobDetails(row)
+    }),
+
+    heldMessages: read(function* (account: string, jobId: string, maxBytes: number): Steps<string | null> {
+      if (!isJobId(jobId)) return null
+      const [row] = yield sql`
+        select ${job.request}.messages from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)}
+        where j.account = ${account} and ${job.queued}.node is not null
+          and octet_length(${job.request}.messages) <= ${maxBytes}`
+      return row ? textOf(row, 'messages') : null
+    }),
+
+    jobContent: read(function* (jobId: string, expiry: Expiry): Steps<JobContent | null> {
+      const row = yield* findOne(content, jobId, expiry)
+      return row && readJobContent(row)
+    }),
+  }
+}
+
+/**
+ * Each scan is an operation of its own, so that others run between them.
+ * @param rows jobs per chunk; depends on the cost of a row, and on what has to wait meanwhile
+ */
 export async function searchJobsByChunk(
   search: JobSearch,
   rows: number,
@@ -51,9 +122,9 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
 }
 
 /** The first characters of a stored error, which hold its code. */
-export const ERROR_HEAD = 80
+const ERROR_HEAD = 80
 
-export function readJobSummary(row: Row): JobSummary {
+function readJobSummary(row: Row): JobSummary {
   return {
     id: textOf(row, 'id'),
     account: textOf(row, 'account'),
@@ -70,7 +141,7 @@ export function readJobSummary(row: Row): JobSummary {
   }
 }
 
-export function readJobDetails(row: Row): JobDetails {
+function readJobDetails(row: Row): JobDetails {
   const { kind } = formatParts(textOf(row, 'response_format'))
   return {
     ...readJobSummary(row),
@@ -84,10 +155,12 @@ export function readJobDetails(row: Row): JobDetails {
   }
 }
 
-export function readJobContent(row: Row): JobContent {
+function readJobContent(row: Row): JobContent {
+  const { optionsJson, formatJson } = splitOptions(textOf(row, 'response_format'))
   return {
     messagesJson: textOf(row, 'messages'),
-    responseFormatJson: textOf(row, 'response_format'),
+    responseFormatJson: formatJson,
+    optionsJson,
     contentJson: textOrNull(row, 'content'),
     errorJson: textOrNull(row, 'error'),
     receiptJson: textOrNull(row, 'receipt'),

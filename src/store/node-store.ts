@@ -9,12 +9,22 @@ export interface Claim {
   readonly attempt: number
 }
 
+/**
+ * What callers may ask for and nodes of some earlier version ignore. Each node writes those it knows next to its lease, because the
+ * version of a package does not show them. A released name stays.
+ */
+export const FEATURES = ['options', 'callback.include'] as const
+export type Feature = (typeof FEATURES)[number]
+
 /** The maximum number of jobs that `takeCancelled` returns. */
 export const MAX_CANCELLED = 1000
 
 export interface NodeStore {
   /** Whether other nodes may be using the same database now. */
   readonly shared: boolean
+
+  /** Whether every node that is alive knows the feature, as far as this one knows: what it knows may be some seconds old. */
+  isKnownToAll(feature: Feature): boolean
 
   /**
    * Asks the other nodes to notify this one (`NodeEvents.settled`) as soon as they settle or cancel one of these jobs within
@@ -70,8 +80,8 @@ export interface Leases extends Pick<NodeStore, 'renew'> {
 
 /** Events that other nodes report to this one. They may arrive late or be lost, because they only improve speed. */
 export interface NodeEvents {
-  /** Jobs were queued, or may have been. */
-  readonly jobsWaiting: () => void
+  /** Jobs were queued on this route, or may have been; null if the route is not known. */
+  readonly jobsWaiting: (route: string | null) => void
   /** Another node settled jobs for which this node has or had a pending response. */
   readonly settled: (jobIds: readonly string[]) => void
 }

@@ -4,7 +4,7 @@
  */
 import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
-import type { DatabaseCheck } from './database-check.ts'
+import type { DatabaseCheck } from './database-problem.ts'
 import type { Leases } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
 import type { Store } from './store.ts'
@@ -81,7 +81,7 @@ export async function migrateDatabase(url: string): Promise<number> {
 /** Checks whether a server can use the database. Rejects if it cannot be reached at all. */
 export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   if (isPostgres(url)) {
-    const { checkPostgres } = await import('./postgres/check.ts')
+    const { checkPostgres } = await import('./postgres/fitness.ts')
     return checkPostgres(url)
   }
   const store = await openForOperator(url)
@@ -94,20 +94,20 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
 /** The source of a transfer, held exclusively. Rejects with a `DatabaseProblem` if a server uses it. */
 export async function openTransferSource(url: string): Promise<TransferSource> {
   if (isPostgres(url)) {
-    const { openPostgresSource } = await import('./postgres/transfer-source.ts')
+    const { openPostgresSource } = await import('./postgres/transfer.ts')
     return openPostgresSource(url)
   }
-  const { openSqliteSource } = await import('./sqlite/transfer-source.ts')
+  const { openSqliteSource } = await import('./sqlite/transfer.ts')
   return openSqliteSource(sqlitePath(url))
 }
 
 /** The target of a transfer, with its schema migrated. Rejects with a `DatabaseProblem` unless it is empty and unused. */
 export async function openTransferTarget(url: string, options: TargetOptions): Promise<TransferTarget> {
   if (isPostgres(url)) {
-    const { openPostgresTarget } = await import('./postgres/transfer-target.ts')
+    const { openPostgresTarget } = await import('./postgres/transfer.ts')
     return openPostgresTarget(url, options)
   }
-  const { openSqliteTarget } = await import('./sqlite/transfer-target.ts')
+  const { openSqliteTarget } = await import('./sqlite/transfer.ts')
   return openSqliteTarget(sqlitePath(url))
 }
 
@@ -127,7 +127,7 @@ export async function restoreDatabase(
   backup: string,
   options: RestoreOptions,
 ): Promise<Restored> {
-  const { restoreFile } = await import('./sqlite/restore.ts')
+  const { restoreFile } = await import('./sqlite/backup.ts')
   return restoreFile(backup, sqlitePath(url), options)
 }
 

@@ -1,5 +1,5 @@
 /** Accounts' actions on their own jobs: the part of the storage contract for cancelling and deleting them. */
-import { NO_USAGE, type Usage } from '../job/job.ts'
+import { readEarlierUsage, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'
 
@@ -50,20 +50,11 @@ export interface CancelledRun {
 
 /** The usage that is counted for it, as JSON text. */
 export function usageOfCancelled({ isHeld, inputTokens, earlierJson }: CancelledRun): string {
-  const earlier: EarlierUsage = { ...NOTHING, ...(earlierJson !== null && JSON.parse(earlierJson)) }
-  const usage: Usage = {
-    ...NO_USAGE,
+  const earlier = readEarlierUsage(earlierJson)
+  const usage = usageOfEarlier({
     calls: earlier.calls + (isHeld ? 1 : 0),
-    input_tokens: earlier.inputTokens + (isHeld ? inputTokens : 0),
-    output_tokens: earlier.outputTokens,
-  }
+    inputTokens: earlier.inputTokens + (isHeld ? inputTokens : 0),
+    outputTokens: earlier.outputTokens,
+  })
   return JSON.stringify(usage)
 }
-
-interface EarlierUsage {
-  readonly calls: number
-  readonly inputTokens: number
-  readonly outputTokens: number
-}
-
-const NOTHING: EarlierUsage = { calls: 0, inputTokens: 0, outputTokens: 0 }

@@ -20,7 +20,7 @@
  * - Callers make single calls; the store commits calls that arrive together in one transaction, in their order.
  * - The caller passes the time; a store uses no clock of its own, except the database's for leases.
  */
-import type { ClaimedJob, Job, Outcome, Usage } from '../job/job.ts'
+import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
@@ -56,12 +56,36 @@ export interface Store
   findEarlier(account: string, idempotency: Idempotency, nowMs: number): Promise<Earlier | null>
 
   /**
-   * Assigns up to `limit` queued jobs to the node and counts an attempt of each: lowest turn first, or as the bounds define.
-   * No job is ever assigned to two nodes. The cost does not grow with the length of the queue, and the texts of jobs that are
-   * not claimed are not read. A second call claims other jobs; if the response to the first was lost, `claimsOf` returns its
-   * jobs.
+   * Assigns up to `limit` queued jobs to the node and counts an attempt of each. No job is ever assigned to two nodes. The cost
+   * does not grow with the length of the queue. A second call claims other jobs; if the response to the first was lost,
+   * `claimsOf` returns its jobs.
    */
-  claim(node: string, limit: number, nowMs: number, bounds?: ClaimBounds): Promise<Claimed>
+  claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed>
+
+  /** The texts of a job, for the node that holds it; null if the job does not exist any longer. */
+  readTexts(jobId: string): Promise<JobTexts | null>
+
+  /**
+   * The routes that have queued jobs other than suspects; '' stands for jobs whose route is unknown. The cost grows with the
+   * number of routes, not of jobs.
+   */
+  queuedRoutes(): Promise<string[]>
+
+  /** What is known about the suspects that are queued. Cheap if there are none. */
+  queuedSuspects(): Promise<QueuedSuspects>
+
+  /**
+   * Records that these suspects, which the node holds, start to execute: from now on a crash of the node counts against them.
+   * Claims that the node no longer holds are not changed.
+   */
+  recordStarts(node: string, claims: readonly Claim[]): Promise<void>
+
+  /**
+   * Fails queued jobs, suspects too, that have waited too long for model servers: up to `limit` of them, in no particular order. Jobs
+   * that a node holds are never changed. Each gets what a settlement stores; its usage and receipt are those of its earlier
+   * runs. Returns the jobs that it failed: fewer than `limit` if there are no more.
+   */
+  failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
 
   /**
    * Stores the outcome, its usage, the cached response and the callback that is owed, if this node still holds the job under
@@ -82,9 +106,11 @@ export interface Store
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
   /**
-   * Returns the jobs of dead nodes to the head of the queue, counts a crash of each, and makes their callbacks due. A node is
-   * dead if it has no lease or its lease has expired; never this one. If it turns out that it was only paused, `revertCrashes`
-   * reverts what was counted. Returns how many jobs there were. When several nodes call this, one rescues each job.
+   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. A node is dead if it has no lease or
+   * its lease has expired; never this one. It counts a crash of each job that never crashed before, and of each suspect whose
+   * start under its current attempt was recorded (`recordStarts`). If the job was the only one of its node that counted, it
+   * crashed alone (`ClaimedJob.crashedAlone`). If it turns out that the node was only paused, `revertCrashes` reverts both.
+   * Returns how many jobs there were. When several nodes call this, one rescues each job.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
@@ -126,48 +152,91 @@ export interface Store
   close(): Promise<void>
 }
 
-/** Which jobs may be claimed, in addition to how many. */
-export interface ClaimBounds {
-  /** At most that many poison candidates; without this, crash counts do not matter. */
-  readonly candidates?: PoisonCandidates
-  /** How large the jobs may be; without this, any size. */
-  readonly bytes?: ClaimBytes
-  /**
-   * If present, claims no jobs of these accounts, no poison candidates, and at most one job of every other account, its
-   * first. Turns do not matter: the claim goes from account to account, so it finds each of them regardless of how many jobs
-   * of the excepted accounts are ahead.
-   */
-  readonly exceptOf?: readonly string[]
-  /** If present, claims only the first job of this account, and no poison candidate. */
-  readonly ofAccount?: string
-  /**
-   * If present, claims no jobs of these routes, regardless of how many are queued. An account that is searched for, with
-   * `exceptOf` or `ofAccount`, may be passed over if its first 64 jobs are of these routes.
-   */
-  readonly exceptRoutes?: readonly string[]
-  /**
-   * If present, claims only jobs of one route, and poison candidates only if the route has no other jobs, so that they are
-   * claimed eventually. Cannot be combined with the bounds for accounts.
-   */
-  readonly ofRoute?: RouteBounds
+/** Where a claim looks for jobs. */
+export type ClaimFrom = ClaimOfRoute | ClaimOfAccount | ClaimOfSuspects
+
+/**
+ * A walk of a route: its jobs in order of their turns, from the route's position, which is where its last walk ended, or a job
+ * that was queued, released or rescued since. It passes over the jobs of `exceptAccounts`, which are claimed as `ClaimOfAccount`
+ * later, those in `exceptJobs`, and suspects. It looks at no more than `WALK_ROWS` jobs in addition to those that it claims.
+ */
+export interface ClaimOfRoute {
+  readonly of: 'route'
+  readonly route: string
+  readonly exceptAccounts: readonly string[]
+  /** At most some hundreds. The position does not move past any of them. */
+  readonly exceptJobs: readonly string[]
+  /** If true, the walk does not move the position, and `mayHaveMore` may be false whatever lies beyond what it looked at. */
+  readonly keepsPlace: boolean
 }
 
-/** A route as `upstreams/routes.ts` names it. */
-export interface RouteBounds {
+/** The jobs of one account on one route, in order of their turns, including those that walks passed over. No suspects. */
+export interface ClaimOfAccount {
+  readonly of: 'account'
   readonly route: string
-  /** Jobs that are claimed only if no other is queued. */
-  readonly onlyIfAlone: readonly string[]
-  /** If present, claims only jobs that have waited too long, in no particular order. */
-  readonly overdue?: OverdueBounds
+  readonly account: string
+  readonly exceptJobs: readonly string[]
+}
+
+/** Suspects with exactly this crash count, in order of their turns. */
+export interface ClaimOfSuspects {
+  readonly of: 'suspects'
+  readonly crashCount: number
+  /** A suspect with this crash count that crashed alone must fail. It is claimed only after every crash of it is confirmed. */
+  readonly maxCrashCount: number
+  readonly exceptRoutes: readonly string[]
+}
+
+/** How many jobs a walk of a route may look at in addition to those that it claims. */
+export const WALK_ROWS = 1024
+
+/** Texts of at most this size, in bytes as stored, come with a claim: messages, response format and callback together. */
+export const INLINE_TEXT_BYTES = 8192
+
+export interface Claimed {
+  readonly jobs: readonly (ClaimedJob | ClaimedLargeJob)[]
+  /** Whether there may be more jobs where the claim looked: it reached its limit, or how many jobs it may look at. */
+  readonly mayHaveMore: boolean
+}
+
+export type JobTexts = Pick<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>
+
+/** A claimed job whose texts are too large to come with the claim; `readTexts` returns them. */
+export interface ClaimedLargeJob extends Omit<ClaimedJob, keyof JobTexts> {
+  readonly textBytes: number
+}
+
+export interface QueuedSuspects {
+  /** How many there are; counted up to 10,000. */
+  readonly queued: number
+  /** The greatest crash count among them, 0 if there are none. */
+  readonly mostCrashes: number
+  /** How many have that crash count, counted up to 10,000. */
+  readonly withMost: number
 }
 
 /**
- * A job is overdue if it has waited for `patienceMs` since the latest of its creation, its release and `unavailableSinceMs`;
- * its waiting time before the release counts as well.
+ * Which jobs are overdue: those of the route that have waited for `patienceMs` since the latest of their creation, their release
+ * and `unavailableSinceMs`; their waiting time before the release counts as well.
  */
-export interface OverdueBounds {
+export interface Overdue {
+  readonly route: string
+  /** Null for the jobs of all accounts. */
+  readonly account: string | null
   readonly unavailableSinceMs: number
   readonly patienceMs: number
+  /** How the jobs fail. */
+  readonly error: JobError
+}
+
+/** A job that `failOverdue` failed. */
+export interface FailedJob {
+  readonly jobId: string
+  readonly account: string
+  readonly model: string
+  readonly createdAtMs: number
+  readonly hasCallback: boolean
+  readonly usage: Usage
 }
 
 export interface WaitingRelease extends Claim {
@@ -177,33 +246,6 @@ export interface WaitingRelease extends Claim {
   /** The time of the release, and how long the job had waited for model servers before it. */
   readonly sinceMs: number
   readonly waitedMs: number
-}
-
-/** In bytes of text as stored: messages, response format and callback together. */
-export interface ClaimBytes {
-  /** Jobs of at most this size are claimed regardless of `max`, and do not count. */
-  readonly small: number
-  /** The maximum total size of the others. */
-  readonly max: number
-}
-
-export interface Claimed {
-  readonly jobs: readonly ClaimedJob[]
-  /**
-   * The first examined job that is too large; null if none was, and possibly if the claim reached its limit. A claim in the
-   * order of turns ends at this job, so that smaller ones do not overtake it; one with `exceptOf` continues with the next
-   * account.
-   */
-  readonly tooLarge: { readonly account: string; readonly bytes: number } | null
-}
-
-/** Describes poison candidates: jobs with at least this crash count, which may be what kills their node. */
-export interface PoisonCandidates {
-  readonly crashCount: number
-  /** How many of them one claim may return. */
-  readonly limit: number
-  /** A job with this crash count must fail. It is claimed only after every crash is confirmed (`confirmCrashes`). */
-  readonly maxCrashCount: number
 }
 
 export interface Acceptance {
@@ -219,10 +261,10 @@ export interface NewJob {
   readonly job: Job
   /** True if the accepting node runs the job itself at once: it is stored as claimed by that node, attempt 1. */
   readonly handedOff: boolean
-  /** How far this job moves its account's next turn: 1000 divided by the tier's weight. */
+  /** How far this job moves its account's next turn on its route: 1000 divided by the tier's weight. */
   readonly step: number
-  /** Its route, by which claims may pass it over; empty or absent if unknown, for example for a job that is handed off. */
-  readonly route?: string
+  /** The targets that it may be sent to, as `upstreams/routes.ts` names them. */
+  readonly route: string
   /**
    * Whether the accepting node has a pending response for it: then that node is notified if another one settles it, and gets the
    * text of a cached response.

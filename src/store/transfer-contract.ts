@@ -1,39 +1,23 @@
 /**
- * A transfer from one database to another: its rows, which are the same for every store, its source and its target.
+ * A transfer from one database to another: its source and its target, and the columns that it copies, declared once for all stores.
  * Conversations and outcomes are copied as stored JSON text, so that nothing in them changes.
  */
-import type { AuditEntry } from './audit-store.ts'
 import type { Expiry } from './expiry.ts'
-import type { UsageRecord } from './usage-store.ts'
+import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 
 /** Holds its database exclusively, and sees it as it was at one moment. */
 export interface TransferSource {
-  /** The queue's turn: no job that is queued later comes before it. */
-  readonly turn: number
-  accounts(): Batches<TransferredAccount>
-  keys(): Batches<TransferredKey>
-  /** In the order of their ids, expired ones included. */
-  jobs(): Batches<TransferredJob>
-  cachedResponses(nowMs: number): Batches<TransferredResponse>
-  idempotencyKeys(nowMs: number): Batches<TransferredIdempotencyKey>
-  usage(): Batches<UsageRecord>
-  /** Oldest first. */
-  auditEntries(): Batches<AuditEntry>
+  /** Rows with the columns of `KINDS`, in the order of their key. Of what is valid for some time, only what still is. */
+  read(kind: Kind, nowMs: number): Batches
   close(): Promise<void>
 }
 
 /** Holds its database exclusively. The database was empty, and all or nothing is stored in it. */
 export interface TransferTarget {
-  addAccounts(accounts: readonly TransferredAccount[]): Promise<void>
-  addKeys(keys: readonly TransferredKey[]): Promise<void>
-  addJobs(jobs: readonly TransferredJob[]): Promise<void>
-  /** Those of jobs that were added; returns how many there were. */
-  addCachedResponses(responses: readonly TransferredResponse[]): Promise<number>
-  addIdempotencyKeys(keys: readonly TransferredIdempotencyKey[]): Promise<void>
-  addUsage(usage: readonly UsageRecord[]): Promise<void>
-  addAuditEntries(entries: readonly AuditEntry[]): Promise<void>
+  /** In the order of `KINDS`. Returns how many were added: what belongs to a job that was not added is left out. */
+  add(kind: Kind, rows: readonly Row[]): Promise<number>
   /** Makes all that was added durable. */
-  commit(turn: number): Promise<void>
+  commit(): Promise<void>
   /** Releases the database. Without a commit, it is unchanged. */
   close(): Promise<void>
 }
@@ -46,118 +30,210 @@ export interface TargetOptions {
 }
 
 /** Each small enough to hold in memory, however many there are. */
-export type Batches<T> = AsyncIterable<readonly T[]>
+export type Batches = AsyncIterable<readonly Row[]>
 
-export interface TransferredAccount {
-  readonly name: string
-  readonly tier: string
-  readonly secret: string
-  readonly previousSecret: string | null
-  readonly rotatedAtMs: number | null
-  readonly suspendedAtMs: number | null
-  /** As stored (account-rows.ts). */
-  readonly capJobs: number | null
-  readonly capTokens: number | null
-  readonly capOpenJobs: number | null
-  readonly capStoredBytes: number | null
-  /** The lowest turn of its next queued job; null if only the queue's turn matters. */
-  readonly nextTurn: number | null
-}
-
-export interface TransferredKey {
-  readonly id: string
-  readonly account: string
-  readonly hash: string
-  readonly createdAtMs: number
-  readonly expiresAtMs: number | null
-  readonly revokedAtMs: number | null
-}
-
-export interface TransferredJob {
-  readonly id: string
-  readonly account: string
-  readonly tier: string
-  readonly model: string
-  readonly cacheTtlS: number
-  readonly inputTokens: number
-  readonly createdAtMs: number
-  readonly messages: string
-  readonly responseFormat: string
-  readonly callback: string | null
-  readonly attempt: number
-  readonly state: TransferredQueuedJob | TransferredOutcome
-}
-
-/** An unfinished job. One that a node held is transferred as released: at the head of the queue, without another crash. */
-export interface TransferredQueuedJob {
-  readonly kind: 'waits'
-  readonly turn: number
-  readonly crashCount: number
-  readonly wasHeld: boolean
-  readonly wait: TransferredWait
-}
-
-/** The route of a queued job, and how long it has waited for a model server, if at all. */
-export interface TransferredWait {
-  readonly route: string
-  readonly earlier: string | null
-  readonly sinceMs: number | null
-  readonly waitedMs: number | null
-}
-
-export interface TransferredOutcome {
-  readonly kind: 'ended'
-  readonly status: string
-  readonly content: string | null
-  readonly error: string | null
-  readonly usage: string
-  readonly receipt: string
-  readonly crashCount: number
-  readonly claimedAtMs: number | null
-  readonly settledAtMs: number
-  readonly callback: TransferredCallback | null
-}
-
-/** The columns of callbacks that every store has, in addition to the job and the account. */
-export const CALLBACK_COLUMNS = [
-  'lane',
-  'attempt',
-  'tries',
-  'owed_since_ms',
-  'due_at_ms',
-  'delivered_at_ms',
-  'failed_at_ms',
-  'attempts',
-] as const
-
-export type TransferredCallback = Readonly<Record<(typeof CALLBACK_COLUMNS)[number], string | number | null>>
-
-/** For a select from `callbacks c`, under names with a prefix. */
-export const CALLBACK_SELECT = CALLBACK_COLUMNS.map((name) => `c.${name} as callback_${name}`).join(', ')
-
-/** From a row with `CALLBACK_SELECT`; null if there was no callback. */
-export function readTransferredCallback(row: Readonly<Record<string, unknown>>): TransferredCallback | null {
-  if (row.callback_lane === null) return null
-  return Object.fromEntries(
-    CALLBACK_COLUMNS.map((name) => [name, row[`callback_${name}`]]),
-  ) as TransferredCallback
-}
-
-export interface TransferredResponse {
-  readonly jobId: string
-  readonly fingerprint: string
-  readonly keptAtMs: number
-  readonly untilMs: number
-}
-
-export interface TransferredIdempotencyKey {
-  readonly account: string
-  readonly key: string
-  readonly fingerprint: string
-  readonly jobIds: string
-  readonly untilMs: number
-}
-
-/** Maximum rows of a batch, and the characters after which it ends. Larger batches cost more memory than they gain. */
+/** Maximum rows of a batch, and the bytes of text after which it ends. Larger batches cost more memory than they gain. */
 export const BATCH_ROWS = 1000
 export const BATCH_WEIGHT = 4 * 1024 * 1024
+
+/** As in Postgres. SQLite stores text and numbers, and booleans as 0 and 1. */
+type Type = 'uuid' | 'text' | 'integer' | 'bigint' | 'numeric' | 'double precision' | 'boolean'
+/** Its type, with `?` if it may be null, and the tables in which it is stored in SQLite and in Postgres. */
+type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: string]
+type Columns = Readonly<Record<string, Column>>
+
+interface KindOfRow {
+  /** What messages call it. */
+  readonly title: string
+  /** Where it is selected from, and by which key, unless a source says otherwise. */
+  readonly table: string
+  readonly key: readonly string[]
+  readonly columns: Columns
+}
+
+/** Columns, by their types, of a table that both stores have. */
+function both(table: string, namesOf: { readonly [type in Column[0]]?: readonly string[] }): Columns {
+  const columns = Object.entries(namesOf).flatMap(([type, names]) =>
+    names.map((name) => [name, [type as Column[0], table, table]] as const),
+  )
+  return Object.fromEntries(columns)
+}
+
+export const KINDS = {
+  accounts: {
+    title: 'accounts',
+    table: 'accounts',
+    key: ['name'],
+    columns: both('accounts', {
+      text: ['name', 'tier', 'secret'],
+      'text?': ['previous_secret'],
+      'bigint?': [
+        'rotated_at_ms',
+        'suspended_at_ms',
+        'cap_jobs',
+        'cap_tokens',
+        'cap_open_jobs',
+        'cap_stored_bytes',
+      ],
+    }),
+  },
+  keys: {
+    title: 'keys',
+    table: 'keys',
+    key: ['id'],
+    columns: both('keys', {
+      text: ['id', 'account', 'hash'],
+      bigint: ['created_at_ms'],
+      'bigint?': ['expires_at_ms', 'revoked_at_ms'],
+    }),
+  },
+  /** Expired ones included. One that a node held is transferred as released to the head of its route, without another crash. */
+  jobs: {
+    title: 'jobs',
+    table: 'jobs',
+    key: ['id'],
+    columns: {
+      id: ['uuid', 'jobs', 'jobs open_jobs outcomes'],
+      account: ['text', 'jobs', 'jobs open_jobs'],
+      tier: ['text', 'jobs', 'jobs'],
+      model: ['text', 'jobs', 'jobs'],
+      cache_ttl_s: ['double precision', 'jobs', 'jobs'],
+      input_tokens: ['bigint', 'jobs', 'jobs'],
+      created_at_ms: ['bigint', 'jobs', 'jobs'],
+      messages: ['text', 'requests', 'jobs'],
+      response_format: ['text', 'requests', 'jobs'],
+      callback: ['text?', 'requests', 'jobs'],
+      status: ['text', 'jobs', 'outcomes'],
+      attempt: ['integer', 'jobs', 'open_jobs outcomes'],
+      deaths: ['integer', 'jobs', 'open_jobs outcomes'],
+      turn: ['bigint?', 'jobs', 'open_jobs'],
+      route: ['text', 'jobs', 'open_jobs'],
+      earlier: ['text?', 'jobs', 'open_jobs'],
+      waits_since_ms: ['bigint?', 'jobs', 'open_jobs'],
+      waited_ms: ['bigint?', 'jobs', 'open_jobs'],
+      content: ['text?', 'outcomes', 'outcomes'],
+      error: ['text?', 'outcomes', 'outcomes'],
+      usage: ['text?', 'outcomes', 'outcomes'],
+      receipt: ['text?', 'outcomes', 'outcomes'],
+      claimed_at_ms: ['bigint?', 'jobs', 'outcomes'],
+      settled_at_ms: ['bigint?', 'jobs', 'outcomes'],
+      has_callback: ['boolean', 'jobs', 'open_jobs'],
+      bytes: ['bigint', '', 'open_jobs outcomes'],
+      node: ['text', '', 'outcomes'],
+      counted: ['boolean', '', 'outcomes'],
+      // Only to be counted: whether a node held it, and what its callback is.
+      held: ['integer', '', ''],
+      called_back: ['uuid?', '', ''],
+      due_at_ms: ['bigint?', '', ''],
+    },
+  },
+  callbacks: {
+    title: 'callbacks',
+    table: 'callbacks',
+    key: ['job_id'],
+    columns: both('callbacks', {
+      uuid: ['job_id'],
+      text: ['account', 'attempts'],
+      integer: ['lane', 'attempt', 'tries'],
+      bigint: ['owed_since_ms'],
+      'bigint?': ['due_at_ms', 'delivered_at_ms', 'failed_at_ms'],
+    }),
+  },
+  cachedResponses: {
+    title: 'cached responses',
+    table: 'kept_answers',
+    key: ['job_id'],
+    columns: {
+      job_id: ['uuid', '', 'kept_answers'],
+      fingerprint: ['text', 'kept_answers', 'kept_answers'],
+      kept_at_ms: ['bigint', '', 'kept_answers'],
+      until_ms: ['bigint', 'kept_answers', 'kept_answers'],
+    },
+  },
+  idempotencyKeys: {
+    title: 'idempotency keys',
+    table: 'idempotency',
+    key: ['account', 'key'],
+    columns: both('idempotency', {
+      text: ['account', 'key', 'fingerprint', 'job_ids'],
+      bigint: ['until_ms'],
+    }),
+  },
+  usage: {
+    title: 'usage',
+    table: 'usage',
+    key: ['account', 'month', 'model'],
+    columns: both('usage', {
+      text: ['account', 'month', 'model'],
+      bigint: ['jobs', 'failed_jobs', 'cache_hits', 'calls'],
+      numeric: ['input_tokens', 'output_tokens'],
+    }),
+  },
+  /** Oldest first. */
+  auditEntries: {
+    title: 'the audit log',
+    table: 'audit',
+    key: ['id'],
+    columns: both('audit', {
+      uuid: ['id'],
+      bigint: ['at_ms'],
+      text: ['who', 'what', 'details'],
+      'text?': ['account', 'target', 'outcome'],
+    }),
+  },
+} as const satisfies Readonly<Record<string, KindOfRow>>
+
+export type Kind = keyof typeof KINDS
+export const KIND_NAMES = Object.keys(KINDS) as Kind[]
+
+export function columnsOf(kind: Kind): Columns {
+  return KINDS[kind].columns
+}
+
+/** Reads rows with the columns of the kind, all of them of their types. */
+export function readerOf(kind: Kind): (row: Row) => Row {
+  const columns = Object.entries(columnsOf(kind)).map(([name, [type]]) => [name, readerOfType(type)] as const)
+  return (row) => {
+    const read: Record<string, string | number | null> = {}
+    for (const [name, value] of columns) read[name] = value(row, name)
+    return read
+  }
+}
+
+function readerOfType(type: Column[0]) {
+  const isText = type.startsWith('uuid') || type.startsWith('text')
+  if (type.endsWith('?')) return isText ? textOrNull : numberOrNull
+  return isText ? textOf : numberOf
+}
+
+/** A table in which a store stores rows of a kind: those that are part of it, with these columns. */
+interface StoredTable {
+  readonly table: string
+  readonly names: string[]
+  readonly types: string[]
+  readonly isPartOf: (row: Row) => boolean
+}
+
+export function tablesOf(kind: Kind, store: 'sqlite' | 'postgres'): StoredTable[] {
+  const tables = new Map<string, StoredTable>()
+  for (const [name, [type, sqlite, postgres]] of Object.entries(columnsOf(kind))) {
+    for (const table of (store === 'sqlite' ? sqlite : postgres).split(' ').filter((one) => one !== '')) {
+      const stored = tables.get(table) ?? { table, names: [], types: [], isPartOf: isPartOf(table) }
+      tables.set(table, stored)
+      stored.names.push(name)
+      stored.types.push(type.replace('?', ''))
+    }
+  }
+  return [...tables.values()]
+}
+
+function isPartOf(table: string): (row: Row) => boolean {
+  if (table === 'open_jobs') return (row) => row.settled_at_ms === null
+  if (table === 'outcomes') return (row) => row.settled_at_ms !== null
+  return () => true
+}
+
+/** Whether rows of the kind belong to a finished job, their `job_id`. */
+export function isOfJob(kind: Kind): boolean {
+  return 'job_id' in columnsOf(kind)
+}

@@ -115,8 +115,11 @@ test('a copy that fails in the middle leaves the target empty, names the cause, 
   const path = await newFile(t)
   const half = await target(`sqlite:${path}`, population)
   const source = await openTransferSource(`sqlite:${file}`)
-  for await (const jobs of source.jobs()) await half.addJobs(jobs)
-  await refused(half.addJobs([await firstJob(source)]), /SQLite reports: UNIQUE constraint failed: jobs\.id/)
+  for await (const jobs of source.read('jobs', 0)) await half.add('jobs', jobs)
+  await refused(
+    half.add('jobs', [await firstJob(source)]),
+    /SQLite reports: UNIQUE constraint failed: jobs\.id/,
+  )
   await half.close()
   await source.close()
   assert.deepEqual(

@@ -1,27 +1,25 @@
-/** Transfers the contents of a database to another, empty one. */
-
+/** Transfers the contents of a database to another, empty one: how any is read, and what is done with what was read. */
 import { DatabaseProblem } from './database-problem.ts'
-import { type Expiry, expiresAtMs } from './expiry.ts'
-import type { Batches, TransferredJob, TransferSource, TransferTarget } from './transfer-contract.ts'
+import type { Dialect } from './dialect.ts'
+import type { Expiry } from './expiry.ts'
+import { hasExpired } from './job-rows.ts'
+import type { Row } from './rows.ts'
+import { allOf, join, raw, type Sql, sql, type Value } from './sql.ts'
+import { outcomeBytesOf, requestBytesOf } from './stored-bytes.ts'
+import {
+  BATCH_ROWS,
+  BATCH_WEIGHT,
+  type Batches,
+  columnsOf,
+  KIND_NAMES,
+  KINDS,
+  type Kind,
+  readerOf,
+  type TransferSource,
+  type TransferTarget,
+} from './transfer-contract.ts'
 
-export interface TransferCounts {
-  accounts: number
-  keys: number
-  waiting: number
-  /** How many of those were assigned to a server. */
-  held: number
-  ended: number
-  /** Finished jobs that can no longer be read: they are not transferred. */
-  expired: number
-  callbacksOwed: number
-  /** Delivered, or failed permanently. */
-  callbacksDone: number
-  cachedResponses: number
-  idempotencyKeys: number
-  /** Sums of an account, a month and a model. */
-  usage: number
-  auditEntries: number
-}
+export type TransferCounts = ReturnType<typeof noCounts>
 
 /**
  * All or nothing: if it rejects, the target is unchanged. Does not close either database.
@@ -34,93 +32,67 @@ export async function transferDatabase(
   onProgress: (counts: Readonly<TransferCounts>) => void,
 ): Promise<Readonly<TransferCounts>> {
   const counts = noCounts()
-  let kind = ''
-  const each = async <T>(what: string, batches: Batches<T>, add: (batch: readonly T[]) => Promise<void>) => {
-    kind = what
-    for await (const batch of readAhead(batches)) {
-      await add(batch)
-      onProgress(counts)
-    }
-  }
+  let title = ''
   try {
-    await each('accounts', source.accounts(), async (accounts) => {
-      await target.addAccounts(accounts)
-      counts.accounts += accounts.length
-    })
-    await each('keys', source.keys(), async (keys) => {
-      await target.addKeys(keys)
-      counts.keys += keys.length
-    })
-    await each('jobs', source.jobs(), async (jobs) => {
-      const readable = jobs.filter((job) => !hasExpired(job, expiry))
-      counts.expired += jobs.length - readable.length
-      await target.addJobs(readable)
-      for (const job of readable) count(counts, job)
-    })
-    await each('cached responses', source.cachedResponses(expiry.nowMs), async (responses) => {
-      counts.cachedResponses += await target.addCachedResponses(responses)
-    })
-    await each('idempotency keys', source.idempotencyKeys(expiry.nowMs), async (keys) => {
-      await target.addIdempotencyKeys(keys)
-      counts.idempotencyKeys += keys.length
-    })
-    await each('usage', source.usage(), async (usage) => {
-      await target.addUsage(usage)
-      counts.usage += usage.length
-    })
-    await each('the audit log', source.auditEntries(), async (entries) => {
-      await target.addAuditEntries(entries)
-      counts.auditEntries += entries.length
-    })
-    kind = 'the end'
-    await target.commit(source.turn)
+    for (const kind of KIND_NAMES) {
+      title = KINDS[kind].title
+      for await (const batch of readAhead(source.read(kind, expiry.nowMs))) {
+        const rows = kind === 'jobs' ? batch.filter((row) => !hasExpired(row, expiry)) : batch
+        const added = await target.add(kind, rows)
+        if (kind === 'jobs') countJobs(counts, batch.length, rows)
+        else if (kind !== 'callbacks') counts[kind] += added
+        onProgress(counts)
+      }
+    }
+    title = 'the end'
+    await target.commit()
   } catch (error) {
     if (!(error instanceof DatabaseProblem)) throw error
     const done = counts.waiting + counts.ended
     throw new DatabaseProblem(
-      `The copy stopped at ${kind}, after ${done} jobs: ${error.message} Nothing of it stays in the target, and the source is unchanged. Fix the cause and run it again.`,
+      `The copy stopped at ${title}, after ${done} jobs: ${error.message} Nothing of it stays in the target, and the source is unchanged. Fix the cause and run it again.`,
       { cause: error },
     )
   }
   return counts
 }
 
-function noCounts(): TransferCounts {
+function noCounts() {
   return {
     accounts: 0,
     keys: 0,
     waiting: 0,
+    /** How many of those were assigned to a server. */
     held: 0,
     ended: 0,
+    /** Finished jobs that can no longer be read: they are not transferred. */
     expired: 0,
     callbacksOwed: 0,
+    /** Delivered, or failed permanently. */
     callbacksDone: 0,
     cachedResponses: 0,
     idempotencyKeys: 0,
+    /** Sums of an account, a month and a model. */
     usage: 0,
     auditEntries: 0,
   }
 }
 
-function count(counts: TransferCounts, { state }: TransferredJob): void {
-  if (state.kind === 'waits') {
-    counts.waiting += 1
-    if (state.wasHeld) counts.held += 1
-    return
+/** @param read how many jobs were read; the rest of them has expired */
+function countJobs(counts: TransferCounts, read: number, jobs: readonly Row[]): void {
+  counts.expired += read - jobs.length
+  for (const { settled_at_ms, held, called_back, due_at_ms } of jobs) {
+    if (settled_at_ms !== null) counts.ended += 1
+    else counts.waiting += 1
+    if (held === 1) counts.held += 1
+    if (called_back === null) continue
+    if (due_at_ms === null) counts.callbacksDone += 1
+    else counts.callbacksOwed += 1
   }
-  counts.ended += 1
-  if (state.callback === null) return
-  if (state.callback.due_at_ms === null) counts.callbacksDone += 1
-  else counts.callbacksOwed += 1
-}
-
-function hasExpired({ state, cacheTtlS }: TransferredJob, { nowMs, retentionMs }: Expiry): boolean {
-  if (state.kind === 'waits' || (state.callback && state.callback.due_at_ms !== null)) return false
-  return expiresAtMs(state.settledAtMs, cacheTtlS, retentionMs) <= nowMs
 }
 
 /** The next batch is read while the previous one is written. */
-async function* readAhead<T>(batches: Batches<T>): AsyncGenerator<readonly T[]> {
+async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   const reader = batches[Symbol.asyncIterator]()
   const read = () => {
     const next = reader.next()
@@ -139,3 +111,85 @@ async function* readAhead<T>(batches: Batches<T>): AsyncGenerator<readonly T[]> 
     await reader.return?.()
   }
 }
+
+/** A database that is read a batch at a time, each along a key. */
+interface SourceDatabase {
+  readonly dialect: Dialect
+  /** The turn at the head of the route of a joined job. */
+  readonly headTurn: Sql
+  /** Where rows are read from, or by which key, if not as `KINDS` has it. */
+  readonly from: Partial<Record<Kind, { readonly table?: Sql; readonly key?: readonly string[] }>>
+  query(statement: Sql): Promise<readonly Row[]>
+  close(): Promise<void>
+}
+
+export function sourceOn(database: SourceDatabase): TransferSource {
+  return {
+    async *read(kind, nowMs) {
+      const { table = raw(KINDS[kind].table), key = KINDS[kind].key } = database.from[kind] ?? {}
+      const read = readerOf(kind)
+      for (let after: readonly Value[] | null = null; ; ) {
+        const page = { after: after === null ? sql`true` : isAfter(key, after), nowMs }
+        const rows: readonly Row[] = await database.query(
+          kind === 'jobs' ? selectJobs(database, page.after) : select(kind, table, key, page),
+        )
+        const last = rows.at(-1)
+        if (!last) return
+        after = key.map((name) => last[name] as Value)
+        yield rows.map((row) => (kind === 'jobs' ? withoutOtherState(read(row)) : read(row)))
+      }
+    },
+    close: () => database.close(),
+  }
+}
+
+function isAfter(key: readonly string[], values: readonly Value[]): Sql {
+  const last = values.map((value) => sql`${value}`)
+  return sql`(${raw(key.join(', '))}) > (${join(last, ', ')})`
+}
+
+function select(
+  kind: Kind,
+  table: Sql,
+  key: readonly string[],
+  { after, nowMs }: { readonly after: Sql; readonly nowMs: number },
+): Sql {
+  const columns = Object.keys(columnsOf(kind))
+  const names = [...new Set([...columns, ...key])].join(', ')
+  const which = allOf(after, columns.includes('until_ms') ? sql`until_ms > ${nowMs}` : undefined)
+  return sql`select ${raw(names)} from ${table} t
+    where ${which} order by ${raw(key.join(', '))} limit ${raw(BATCH_ROWS)}`
+}
+
+/**
+ * The node of an outcome is one that no node has: the job was settled in another database. Its usage counts already, because usage
+ * is transferred as sums. A batch has one job at least. Sizes are known without reading the texts.
+ */
+function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, after: Sql): Sql {
+  const { request, queued } = job
+  const bytes = raw(`${requestBytesOf(request.texts.join(''))} + ${outcomeBytesOf('o')}`)
+  return sql`
+    with page as materialized (select id from jobs where ${after} order by id limit ${raw(BATCH_ROWS)}),
+    weighed as (
+      select page.id, sum(${bytes}) over (order by page.id rows between unbounded preceding and 1 preceding) as before
+      from page ${joinJob(sql`page.id`)}
+    )
+    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms,
+      ${request}.messages, ${request}.response_format, ${request}.callback,
+      ${job.status} as status, ${job.attempt} as attempt, ${job.crashCount} as deaths,
+      case when ${queued}.node is null then ${queued}.turn else coalesce(${headTurn}, 0) end as turn,
+      case when ${queued}.node is null then 0 else 1 end as held,
+      coalesce(${queued}.route, '') as route, ${queued}.earlier, ${queued}.waits_since_ms, ${queued}.waited_ms,
+      o.content, o.error, o.usage, o.receipt, ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms,
+      case when ${request}.callback is null then 0 else 1 end as has_callback, ${bytes} as bytes,
+      'copied' as node, 1 as counted, c.job_id as called_back, c.due_at_ms
+    from (select id from weighed where coalesce(before, 0) < ${raw(BATCH_WEIGHT)}) one ${joinJob(sql`one.id`)}
+    order by j.id`
+}
+
+/** What a queued job keeps of earlier claims, and a finished one of its place in the queue, is not transferred. */
+function withoutOtherState(job: Row): Row {
+  return Object.assign(job, job.settled_at_ms === null ? { claimed_at_ms: null } : NOT_QUEUED)
+}
+
+const NOT_QUEUED = { held: 0, turn: null, route: '', earlier: null, waits_since_ms: null, waited_ms: null }

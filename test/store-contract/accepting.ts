@@ -4,6 +4,7 @@ import type { Job } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
 import {
   acceptance,
+  claimNext,
   expiry,
   ids,
   newJob,
@@ -24,6 +25,7 @@ export function acceptTests(on: On): void {
       createdAtMs: START_MS,
       contentJson: null,
       errorJson: null,
+      usageJson: null,
       omittedBytes: 0,
     })
   })
@@ -32,7 +34,7 @@ export function acceptTests(on: On): void {
     const job = newJob()
     await store.accept(acceptance([job], { handedOff: true }))
     assert.equal((await store.read('acme', job.id, expiry()))?.status, 'assigned')
-    assert.deepEqual((await store.claim('node-b', 10, now.ms)).jobs, [])
+    assert.deepEqual(await claimNext(store, 'node-b', 10), [])
     assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'settled')
   })
 
@@ -54,7 +56,7 @@ export function acceptTests(on: On): void {
       results.map(({ status }) => status),
       ['fulfilled', 'rejected', 'fulfilled'],
     )
-    assert.deepEqual(ids((await store.claim('node-a', 10, now.ms)).jobs).sort(), ids([good, other]).sort())
+    assert.deepEqual(ids(await claimNext(store, 'node-a', 10)).sort(), ids([good, other]).sort())
   })
 
   on(
@@ -160,7 +162,7 @@ export function acceptTests(on: On): void {
       assert.equal(await store.settle(settlement({ jobId: id, attempt: 1 })), 'stale')
     }
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
-    assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
+    assert.deepEqual(await claimNext(store, 'node-a', 5), [])
     const [usage] = await store.listUsage({ limit: 2 })
     assert.deepEqual([usage?.jobs, usage?.cacheHits, usage?.calls], [3, 2, 1])
     assert.equal((await store.quotaUse('acme')).openJobs, 0)
@@ -178,6 +180,7 @@ export function acceptTests(on: On): void {
         handedOff: index < 2,
         step: 1000,
         awaited: false,
+        route: '',
         fingerprint: index % 2 === 0 ? fingerprint : `other ${index}`,
       }))
       const accepted = await store.accept({ ...acceptance([]), jobs: newJobs })
@@ -186,7 +189,7 @@ export function acceptTests(on: On): void {
         jobs[2]?.id,
       ])
       assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: jobs[1]?.id, attempt: 1 }])
-      assert.deepEqual(ids((await store.claim('node-b', 5, now.ms)).jobs), [jobs[3]?.id])
+      assert.deepEqual(ids(await claimNext(store, 'node-b', 5)), [jobs[3]?.id])
     },
   )
 
@@ -237,7 +240,7 @@ export function acceptTests(on: On): void {
       { kind: 'accepted' },
       { kind: 'repeated', jobIds: [five.id] },
     ])
-    assert.deepEqual(ids((await store.claim('node-b', 9, now.ms)).jobs).sort(), ids([one, two]).sort())
+    assert.deepEqual(ids(await claimNext(store, 'node-b', 9)).sort(), ids([one, two]).sort())
   })
 
   on('accepts a request whose key came with one that is rejected', async (store) => {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { BODY_READ_BYTES } from '../../src/store/callback-store.ts'
 import { CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take } from './callback-fixtures.ts'
-import { acceptance, DAY_MS, newJob, now, type On, settlement, storeEnded } from './fixtures.ts'
+import { acceptance, DAY_MS, newJob, now, type On, settlement, storeEnded, USAGE } from './fixtures.ts'
 
 export function callbackTests(on: On): void {
   on('settling a job with a callback makes it due, with all that is to be sent', async (store) => {
@@ -23,6 +23,7 @@ export function callbackTests(on: On): void {
         createdAtMs: now.ms,
         contentJson: '"Hello back"',
         errorJson: null,
+        usageJson: JSON.stringify(USAGE),
       },
       secrets: { current: 'whsec_1', previous: null },
     })

@@ -1,6 +1,6 @@
 /** What every store guarantees about cancelling: an outcome like any other, whichever node holds the job. */
 import assert from 'node:assert/strict'
-import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
+import { acceptance, claimNext, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
 
 const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
@@ -22,7 +22,7 @@ export function cancelTests(on: On): void {
     const read = await store.read('acme', job.id, expiry())
     assert.equal(read?.status, 'failed')
     assert.equal(JSON.parse(read?.errorJson ?? '').code, 'cancelled')
-    assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [next.id])
+    assert.deepEqual(ids(await claimNext(store, 'node-a', 5)), [next.id])
     const take = {
       node: 'node-a',
       queue: 'first',
@@ -50,7 +50,7 @@ export function cancelTests(on: On): void {
       assert.deepEqual(await store.takeCancelled('node-a'), [])
       assert.equal(await store.settle(settlement(claim)), 'stale')
       await store.release('node-a', [claim])
-      assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
+      assert.deepEqual(await claimNext(store, 'node-a', 5), [])
       assert.equal((await store.read('acme', job.id, expiry()))?.status, 'failed')
       assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
     },
@@ -67,7 +67,7 @@ export function cancelTests(on: On): void {
   on('cancels a released job, and leaves alone what has ended or never existed', async (store) => {
     const [returned, done] = [newJob(), newJob()]
     await store.accept(acceptance([returned, done]))
-    const claimed = (await store.claim('node-a', 2, now.ms)).jobs
+    const claimed = await claimNext(store, 'node-a', 2)
     const [first, second] = claimed.map(claimOf)
     assert.ok(first && second)
     await store.release('node-a', [first])
@@ -77,7 +77,7 @@ export function cancelTests(on: On): void {
     assert.equal(await store.cancelJob(done.id, now.ms), 'ended before')
     assert.equal((await store.read('acme', done.id, expiry()))?.status, 'completed')
     assert.equal(await store.cancelJob(newJob().id, now.ms), 'unknown')
-    assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
+    assert.deepEqual(await claimNext(store, 'node-a', 5), [])
   })
 
   on('cancels the queued jobs of one account, some at a time', async (store) => {
@@ -90,7 +90,7 @@ export function cancelTests(on: On): void {
     assert.equal(await store.cancelJobs(all({ limit: 3 })), 2)
     assert.equal(await store.cancelJobs(all({ limit: 3 })), 0)
     assert.equal((await store.read('acme', running.id, expiry()))?.status, 'assigned')
-    assert.deepEqual(ids((await store.claim('node-a', 9, now.ms)).jobs).sort(), ids(others).sort())
+    assert.deepEqual(ids(await claimNext(store, 'node-a', 9)).sort(), ids(others).sort())
     const usage = await store.listUsage({ limit: 10 })
     assert.deepEqual(
       usage.map(({ account, jobs, failedJobs }) => [account, jobs, failedJobs]),
@@ -111,7 +111,7 @@ export function cancelTests(on: On): void {
       cancelled.filter(({ attempt }) => attempt > 0),
       [{ jobId: running.id, attempt: 1 }],
     )
-    assert.deepEqual(ids((await store.claim('node-a', 9, now.ms)).jobs), [later.id])
+    assert.deepEqual(ids(await claimNext(store, 'node-a', 9)), [later.id])
     assert.equal((await store.read('other', held.id, expiry()))?.status, 'assigned')
   })
 }

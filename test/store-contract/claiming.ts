@@ -1,7 +1,18 @@
 /** What every store guarantees about claim: one node per job, in fair order. */
 import assert from 'node:assert/strict'
-import type { Callback } from '../../src/job/job.ts'
-import { acceptance, addAccounts, ids, newJob, now, type On } from './fixtures.ts'
+import type { Callback, Job } from '../../src/job/job.ts'
+import { INLINE_TEXT_BYTES } from '../../src/store/store.ts'
+import {
+  acceptance,
+  addAccounts,
+  claimNext,
+  ids,
+  newJob,
+  now,
+  OF_ROUTE,
+  type On,
+  settlement,
+} from './fixtures.ts'
 
 export function claimTests(on: On): void {
   on('returns every field of a job as it was accepted', async (store) => {
@@ -17,26 +28,26 @@ export function claimTests(on: On): void {
     const responseFormat = { format: 'json', schema: { type: 'object', __proto__x: 1 } } as const
     const job = newJob({ callback, messages, responseFormat, cacheTtlMs: 180_501 })
     await store.accept(acceptance([job]))
-    const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
-    assert.deepEqual(claimed, { ...job, attempt: 1, crashCount: 0 })
+    const [claimed] = await claimNext(store, 'node-a', 1)
+    assert.deepEqual(claimed, { ...job, attempt: 1, crashCount: 0, crashedAlone: false })
   })
 
   on('gives each job to one node only', async (store) => {
     const jobs = Array.from({ length: 60 }, () => newJob())
     await store.accept(acceptance(jobs))
     const claims = await Promise.all(
-      Array.from({ length: 12 }, (_, index) => store.claim(index % 2 ? 'node-a' : 'node-b', 10, now.ms)),
+      Array.from({ length: 12 }, (_, index) => claimNext(store, index % 2 ? 'node-a' : 'node-b', 10)),
     )
-    assert.deepEqual(ids(claims.flatMap((claimed) => claimed.jobs)).sort(), ids(jobs).sort())
+    assert.deepEqual(ids(claims.flat()).sort(), ids(jobs).sort())
   })
 
   on('is fair: a backlog of one account does not delay the job of another', async (store) => {
     await addAccounts(store, 'greedy', 'modest')
     await store.accept(acceptance(Array.from({ length: 50 }, () => newJob({ account: 'greedy' }))))
-    await store.claim('node-a', 5, now.ms)
+    await claimNext(store, 'node-a', 5)
     const single = newJob({ account: 'modest' })
     await store.accept(acceptance([single]))
-    const next = (await store.claim('node-a', 2, now.ms)).jobs
+    const next = await claimNext(store, 'node-a', 2)
     assert.ok(ids(next).includes(single.id))
   })
 
@@ -48,7 +59,7 @@ export function claimTests(on: On): void {
       const turns: string[] = []
       while (turns.length < 20) {
         if (turns.at(-1) !== 'crowd') await store.accept(acceptance([newJob({ account: 'steady' })]))
-        const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
+        const [claimed] = await claimNext(store, 'node-a', 1)
         turns.push(claimed?.account ?? 'nobody')
       }
       // Whichever is first, they take turns.
@@ -71,35 +82,43 @@ export function claimTests(on: On): void {
         { step: 500 },
       ),
     )
-    const claimed = (await store.claim('node-a', 30, now.ms)).jobs
+    const claimed = await claimNext(store, 'node-a', 30)
     const ofTwo = claimed.filter(({ account }) => account === 'two').length
     assert.ok(ofTwo >= 19 && ofTwo <= 21, `${ofTwo} of 30`)
-  })
-
-  on('claims no more poison candidates than requested, and others nevertheless', async (store) => {
-    const old = [newJob(), newJob(), newJob()]
-    await store.accept(acceptance(old, { node: 'dead', handedOff: true }))
-    await store.rescue('node-a', now.ms)
-    const fresh = [newJob(), newJob()]
-    await store.accept(acceptance(fresh))
-    const none = (
-      await store.claim('node-a', 1, now.ms, { candidates: { crashCount: 1, limit: 0, maxCrashCount: 3 } })
-    ).jobs
-    const one = (
-      await store.claim('node-a', 5, now.ms, { candidates: { crashCount: 1, limit: 1, maxCrashCount: 3 } })
-    ).jobs
-    assert.deepEqual(ids(none), [fresh[0]?.id])
-    assert.deepEqual(ids(one), [old[0]?.id, fresh[1]?.id])
-    assert.equal(
-      (await store.claim('node-a', 5, now.ms, { candidates: { crashCount: 2, limit: 0, maxCrashCount: 3 } }))
-        .jobs.length,
-      2,
-    )
   })
 
   on('claims one account in the order of acceptance', async (store) => {
     const jobs = Array.from({ length: 20 }, () => newJob())
     for (const job of jobs) await store.accept(acceptance([job]))
-    assert.deepEqual(ids((await store.claim('node-a', 20, now.ms)).jobs), ids(jobs))
+    assert.deepEqual(ids(await claimNext(store, 'node-a', 20)), ids(jobs))
+  })
+
+  on('large texts do not come with a claim, and are read separately', async (store) => {
+    const callback: Callback = { url: 'https://example.com/', headers: { 'x-a': 'b' }, payloadJson: '"€€"' }
+    const bytesOf = ({ messagesJson, responseFormatJson, callbackJson }: Job) =>
+      Buffer.byteLength(messagesJson + responseFormatJson + callbackJson)
+    const sized = (bytes: number) =>
+      newJob({ messages: [{ role: 'user', content: '€'.repeat(bytes) }], callback })
+    const empty = bytesOf(sized(0))
+    const fits = newJob({
+      messages: [{ role: 'user', content: 'x'.repeat(INLINE_TEXT_BYTES - empty) }],
+      callback,
+    })
+    const tooLarge = newJob({
+      messages: [{ role: 'user', content: 'x'.repeat(INLINE_TEXT_BYTES - empty + 1) }],
+      callback,
+    })
+    const large = sized(100_000)
+    await store.accept(acceptance([fits, tooLarge, large]))
+    const { jobs } = await store.claim('node-a', 3, now.ms, OF_ROUTE)
+    const claim = { attempt: 1, crashCount: 0, crashedAlone: false }
+    assert.deepEqual(jobs[0], { ...fits, ...claim })
+    for (const [index, job] of [tooLarge, large].entries()) {
+      const { messagesJson, responseFormatJson, callbackJson, ...rest } = job
+      assert.deepEqual(jobs[index + 1], { ...rest, ...claim, textBytes: bytesOf(job) })
+      assert.deepEqual(await store.readTexts(job.id), { messagesJson, responseFormatJson, callbackJson })
+    }
+    assert.equal(await store.settle(settlement({ jobId: large.id, attempt: 1 })), 'settled')
+    assert.equal(await store.readTexts(newJob().id), null)
   })
 }

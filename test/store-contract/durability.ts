@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import {
   acceptance,
   addAccounts,
+  claimNext,
   expiry,
   ids,
   type MakePlace,
@@ -31,7 +32,7 @@ export function durabilityTests(makePlace: MakePlace): void {
     assert.equal((await second.read('acme', done.id, expiry()))?.contentJson, '"Hello back"')
     assert.equal(await second.findResponse(keep.fingerprint, now.ms), '"Hello back"')
     assert.equal((await second.depth()).waiting, 1)
-    assert.deepEqual(ids((await second.claim('node-c', 5, now.ms)).jobs), [waiting.id])
+    assert.deepEqual(ids(await claimNext(second, 'node-c', 5)), [waiting.id])
   })
 
   test('fair order survives the process', async (t) => {
@@ -40,14 +41,14 @@ export function durabilityTests(makePlace: MakePlace): void {
     const first = await place.open()
     await addAccounts(first, 'greedy', 'modest')
     await first.accept(acceptance(Array.from({ length: 20 }, () => newJob({ account: 'greedy' }))))
-    await first.claim('node-a', 10, now.ms)
+    await claimNext(first, 'node-a', 10)
     await first.close()
     const second = await place.open()
     t.after(() => second.close())
     const single = newJob({ account: 'modest' })
     await second.accept(acceptance([newJob({ account: 'greedy' })]))
     await second.accept(acceptance([single]))
-    assert.ok(ids((await second.claim('node-b', 2, now.ms)).jobs).includes(single.id))
+    assert.ok(ids(await claimNext(second, 'node-b', 2)).includes(single.id))
   })
 
   test('writes handed over before a close are stored', async (t) => {

@@ -14,7 +14,7 @@ import {
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
-import type { Acceptance, Settlement, Store } from '../../src/store/store.ts'
+import type { Acceptance, Claimed, Settlement, Store } from '../../src/store/store.ts'
 import type { Lifetime } from '../parley.ts'
 
 /** Where the stores of one test live: `open` may be called again after a close, and finds the stored data. */
@@ -164,6 +164,68 @@ export async function storeEnded(
   await store.settle(ended)
 }
 
-export const claimOf = ({ id, attempt }: ClaimedJob): Claim => ({ jobId: id, attempt })
+/** Claims the next jobs of a route, in fair order. Their texts must be small. */
+export async function claimNext(
+  store: Pick<Store, 'claim'>,
+  node: string,
+  limit: number,
+  nowMs = now.ms,
+  route = '',
+): Promise<ClaimedJob[]> {
+  return small(await store.claim(node, limit, nowMs, { ...OF_ROUTE, route }))
+}
+
+/** The same for one account. */
+export async function claimLane(store: Pick<Store, 'claim'>, account: string, limit: number, route = '') {
+  return small(await store.claim('node-a', limit, now.ms, { of: 'account', route, account, exceptJobs: [] }))
+}
+
+/** Claims suspects with this crash count; those that must fail, with 1000 crashes. */
+export async function claimSuspects(
+  store: Pick<Store, 'claim'>,
+  node: string,
+  crashCount = 1,
+): Promise<ClaimedJob[]> {
+  return small(await store.claim(node, 1000, now.ms, { ...SUSPECTS, crashCount }))
+}
+
+/** Claims all queued jobs: suspects first, then by route. */
+export async function claimAll(
+  store: Pick<Store, 'claim' | 'queuedRoutes' | 'queuedSuspects'>,
+  node: string,
+  nowMs = now.ms,
+): Promise<ClaimedJob[]> {
+  const jobs: ClaimedJob[] = []
+  for (;;) {
+    const { queued, mostCrashes } = await store.queuedSuspects()
+    if (queued === 0) break
+    jobs.push(...small(await store.claim(node, 10_000, nowMs, { ...SUSPECTS, crashCount: mostCrashes })))
+  }
+  for (const route of await store.queuedRoutes())
+    jobs.push(...(await claimNext(store, node, 10_000, nowMs, route)))
+  return jobs
+}
+
+/** Parts of `ClaimFrom`: all jobs of a route, and all suspects. */
+export const OF_ROUTE = {
+  of: 'route',
+  route: '',
+  exceptAccounts: [],
+  exceptJobs: [],
+  keepsPlace: false,
+} as const
+export const SUSPECTS = { of: 'suspects', maxCrashCount: 1000, exceptRoutes: [] } as const
+
+function small({ jobs }: Claimed): ClaimedJob[] {
+  return jobs.map((job) => {
+    if ('textBytes' in job) throw new Error('the texts of the job did not come with the claim')
+    return job
+  })
+}
+
+export const claimOf = ({ id, attempt }: Pick<ClaimedJob, 'id' | 'attempt'>): Claim => ({
+  jobId: id,
+  attempt,
+})
 export const expiry = (atMs = now.ms, retentionMs = DAY_MS) => ({ nowMs: atMs, retentionMs })
-export const ids = (jobs: readonly Job[]) => jobs.map(({ id }) => id)
+export const ids = (jobs: readonly Pick<Job, 'id'>[]) => jobs.map(({ id }) => id)

@@ -1,6 +1,6 @@
 /** What every store guarantees about the jobs that a node holds, and about jobs that other nodes have ended. */
 import assert from 'node:assert/strict'
-import { acceptance, claimOf, expiry, ids, newJob, now, type On, settlement } from './fixtures.ts'
+import { acceptance, claimNext, claimOf, expiry, ids, newJob, type On, settlement } from './fixtures.ts'
 
 export function holdTests(on: On): void {
   on('returns what a node holds, under which attempt', async (store) => {
@@ -10,7 +10,7 @@ export function holdTests(on: On): void {
     await store.accept(acceptance([waiting]))
     assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: mine.id, attempt: 1 }])
     await store.settle(settlement({ jobId: mine.id, attempt: 1 }))
-    const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
+    const [claimed] = await claimNext(store, 'node-a', 1)
     assert.ok(claimed)
     assert.deepEqual(await store.claimsOf('node-a'), [claimOf(claimed)])
     await store.leave('node-a')

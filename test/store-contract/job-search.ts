@@ -7,6 +7,7 @@ import type { Store } from '../../src/store/store.ts'
 import {
   acceptance,
   addAccounts,
+  claimNext,
   claimOf,
   DAY_MS,
   expiry,
@@ -54,7 +55,7 @@ export function jobSearchTests(on: On): void {
     const of = (status: Status) => found(store, { status })
     assert.deepEqual(await of('pending'), ids(jobs).toReversed())
     assert.deepEqual(await of('assigned'), [])
-    const claimed = (await store.claim('node-a', 4, now.ms)).jobs
+    const claimed = await claimNext(store, 'node-a', 4)
     assert.deepEqual(await of('pending'), [])
     assert.deepEqual(await of('assigned'), ids(jobs).toReversed())
     const claims = new Map(claimed.map((job) => [job.id, claimOf(job)]))
@@ -110,7 +111,7 @@ export function jobSearchTests(on: On): void {
       queued: { route: '', waitsSinceMs: null },
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
-    const [claimed] = (await store.claim('node-a', 1, createdAtMs + 100)).jobs
+    const [claimed] = await claimNext(store, 'node-a', 1, createdAtMs + 100)
     assert.ok(claimed)
     const began = { status: 'assigned', claimedAtMs: createdAtMs + 100, attempts: 1 }
     const held = { ...waiting, ...began, queued: null }
@@ -143,7 +144,7 @@ export function jobSearchTests(on: On): void {
     const messagesJson = '[{"role":"user","content":"a\\u0000b"}]'
     const job = { ...newJob(), messagesJson }
     await store.accept(acceptance([job], { handedOff: true }))
-    const asked = { messagesJson, responseFormatJson: '{"format":"text"}' }
+    const asked = { messagesJson, responseFormatJson: '{"format":"text"}', optionsJson: null }
     const nothing = { contentJson: null, errorJson: null, receiptJson: null }
     assert.deepEqual(await store.jobContent(job.id, expiry()), { ...asked, ...nothing })
     const outcome: Outcome = { status: 'completed', contentJson: '{"n":12345678901234567890,"x":1e400}' }

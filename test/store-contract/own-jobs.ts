@@ -1,7 +1,17 @@
 /** What every store guarantees about accounts that cancel and delete their own jobs. */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
-import { acceptance, claimOf, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  claimNext,
+  claimOf,
+  DAY_MS,
+  expiry,
+  newJob,
+  now,
+  type On,
+  settlement,
+} from './fixtures.ts'
 
 export function ownJobTests(on: On): void {
   const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
@@ -37,7 +47,7 @@ export function ownJobTests(on: On): void {
     assert.equal((await store.findCallback(job.id))?.state, 'owed')
     assert.deepEqual(await usageOf(store), [1, 1, 0, 0, 0])
     assert.equal(await store.cancelOwnJob(cancel(job.id)), 'ended before')
-    assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
+    assert.deepEqual(await claimNext(store, 'node-a', 5), [])
     assert.deepEqual(await usageOf(store), [1, 1, 0, 0, 0])
   })
 
@@ -92,7 +102,7 @@ export function ownJobTests(on: On): void {
   on('counts what the earlier runs of a job used that waits for a model server', async (store) => {
     const job = newJob({ inputTokens: 700 })
     await store.accept(acceptance([job]))
-    const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
+    const [claimed] = await claimNext(store, 'node-a', 1)
     assert.ok(claimed)
     const earlierJson =
       '{"calls":2,"records":[],"inputTokens":30,"outputTokens":5,"tries":0,"sinceMs":0,"waitedMs":0}'

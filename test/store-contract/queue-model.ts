@@ -1,13 +1,13 @@
 /**
- * The queue against its model: random histories of accept, claim, settle, release, cancel, delete and crash. Each step is
- * compared with a few lines that implement the same promises in memory. A failure prints the seed and the shortest history
- * that shows it.
+ * The queue against its model: random histories of accept, claim, settle, release, cancel, delete, wait and crash. Each step is
+ * compared with a few lines that implement the same promises in memory (`model-queue.ts`). A failure prints the seed and the
+ * shortest history that shows it.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import type { Claim } from '../../src/store/node-store.ts'
-import type { Store } from '../../src/store/store.ts'
+import type { Claimed, ClaimFrom, Overdue, Store } from '../../src/store/store.ts'
 import {
   acceptance,
   addAccounts,
@@ -15,29 +15,21 @@ import {
   inPlace,
   type MakePlace,
   newJob,
+  now,
+  OF_ROUTE,
   type Place,
-  START_MS,
+  SUSPECTS,
   settlement,
 } from './fixtures.ts'
-
-type Held = Claim & { readonly node: string }
-
-interface ModelJob {
-  status: 'pending' | 'assigned' | 'completed' | 'failed'
-  node: string | null
-  attempt: number
-  crashCount: number
-}
+import { hasEnded, ModelQueue } from './model-queue.ts'
 
 interface Model {
-  readonly jobs: Map<string, ModelJob>
+  readonly queue: ModelQueue
   /** Every claim so far, including stale ones. */
-  readonly claims: Held[]
+  readonly claims: (Claim & { readonly node: string })[]
   /** Ended jobs, including deleted ones. */
   ended: number
 }
-
-const hasEnded = ({ status }: ModelJob) => status === 'completed' || status === 'failed'
 
 interface Real {
   store: Store
@@ -47,93 +39,111 @@ interface Real {
 type Step = fc.AsyncCommand<Model, Real>
 
 const NODES = ['node-a', 'node-b']
+/** Each node has places of its own, so one makes all walks. */
+const WALKER = 'node-a'
+const ROUTES = ['', 'x/m']
+const ACCOUNTS = ['one', 'two', 'three']
+const STEP_MS = 1000
 
-/** There are two accounts, so that the order between accounts matters. */
+/** There are several accounts, so that the order between accounts matters. */
 class Accept implements Step {
   readonly count: number
   readonly account: string
+  readonly route: string
   readonly handedOff: boolean
   readonly node: string
-  constructor(count: number, account: string, handedOff: boolean, node: string) {
+  readonly step: number
+  constructor(count: number, account: string, route: string, handedOff: boolean, node: string, step: number) {
     this.count = count
     this.account = account
+    this.route = route
     this.handedOff = handedOff
     this.node = node
+    this.step = step
   }
   check = () => true
-  async run(model: Model, real: Real) {
-    const jobs = Array.from({ length: this.count }, () => newJob({ account: this.account }))
-    const { node, handedOff } = this
-    assert.deepEqual(await real.store.accept(acceptance(jobs, { node, handedOff })), { kind: 'accepted' })
-    for (const { id } of jobs) {
-      const attempt = handedOff ? 1 : 0
-      model.jobs.set(id, {
-        status: handedOff ? 'assigned' : 'pending',
-        node: handedOff ? node : null,
-        attempt,
-        crashCount: 0,
-      })
-      if (handedOff) model.claims.push({ jobId: id, attempt, node })
+  async run({ queue, claims }: Model, real: Real) {
+    now.ms += STEP_MS
+    const { node, handedOff, step, route, account } = this
+    const jobs = Array.from({ length: this.count }, () => newJob({ account }))
+    assert.deepEqual(await real.store.accept(acceptance(jobs, { node, handedOff, step, route })), {
+      kind: 'accepted',
+    })
+    for (const { id, createdAtMs } of jobs) {
+      queue.add({ id, account, route, createdAtMs, step, node: handedOff ? node : null })
+      if (handedOff) claims.push({ jobId: id, attempt: 1, node })
     }
   }
-  toString = () => `accept(${this.count}, ${this.account}, ${this.handedOff ? this.node : 'queued'})`
+  toString = () =>
+    `accept(${this.count}, ${this.account} '${this.route}', ${this.handedOff ? this.node : `queued, step ${this.step}`})`
 }
 
 class ClaimSome implements Step {
   readonly node: string
   readonly limit: number
-  /** An account that the claim skips; null for a claim in fair order. */
-  readonly except: string | null
-  constructor(node: string, limit: number, except: string | null) {
+  readonly from: ClaimFrom
+  constructor(node: string, limit: number, from: ClaimFrom) {
     this.node = node
     this.limit = limit
-    this.except = except
+    this.from = from
   }
   check = () => true
-  async run(model: Model, real: Real) {
-    const { node, limit, except } = this
-    const waiting = [...model.jobs.values()].filter((job) => !hasEnded(job) && job.node === null)
-    const bounds = except === null ? {} : { exceptOf: [except] }
-    const claimed = (await real.store.claim(node, limit, START_MS, bounds)).jobs
-    if (except === null) assert.equal(claimed.length, Math.min(limit, waiting.length))
-    else {
-      const accounts = claimed.map(({ account }) => account)
-      assert.ok(!accounts.includes(except) && new Set(accounts).size === accounts.length, `${accounts}`)
-    }
-    for (const { id, attempt, crashCount } of claimed) {
-      const job = model.jobs.get(id)
-      assert.ok(job && job.node === null && !hasEnded(job), 'a job is claimed once')
-      assert.deepEqual([attempt, crashCount], [job.attempt + 1, job.crashCount])
-      Object.assign(job, { status: 'assigned', node: this.node, attempt })
-      model.claims.push({ jobId: id, attempt, node: this.node })
-    }
+  async run({ queue, claims }: Model, real: Real) {
+    const { node, limit } = this
+    // Some of the jobs that there are: a history cannot name them.
+    const exceptJobs = 'exceptJobs' in this.from && this.from.exceptJobs.length > 0 ? queue.someIds() : []
+    const from = 'exceptJobs' in this.from ? { ...this.from, exceptJobs } : this.from
+    const claimed = await real.store.claim(node, limit, now.ms, from)
+    const found = queue.claim(node, limit, from, shownOf(claimed), real.store.shared)
+    assert.deepEqual(shownOf(claimed), found)
+    for (const { id, attempt } of claimed.jobs) claims.push({ jobId: id, attempt, node })
   }
-  toString = () => `claim(${this.node}, ${this.limit}${this.except === null ? '' : `, not ${this.except}`})`
+  toString = () => `claim(${this.node}, ${this.limit}, ${JSON.stringify(this.from)})`
 }
 
-/** Settles or releases any claim so far, current or stale. */
+function shownOf({ jobs, mayHaveMore }: Claimed) {
+  const shown = jobs.map(({ id, attempt, crashCount, crashedAlone }) => ({
+    id,
+    attempt,
+    crashCount,
+    crashedAlone,
+  }))
+  return { jobs: shown, mayHaveMore }
+}
+
+/** Settles or releases any claim so far, current or stale, or records its start. */
 class UseClaim implements Step {
   readonly pick: number
-  readonly how: 'settle' | 'release'
-  constructor(pick: number, how: 'settle' | 'release') {
+  readonly how: 'settle' | 'release' | 'wait' | 'start'
+  constructor(pick: number, how: UseClaim['how']) {
     this.pick = pick
     this.how = how
   }
   check = ({ claims }: Readonly<Model>) => claims.length > 0
-  async run(model: Model, real: Real) {
+  async run(model: Model, { store }: Real) {
     const claim = model.claims[this.pick % model.claims.length]
     assert.ok(claim)
-    const job = model.jobs.get(claim.jobId)
+    const { queue } = model
+    const job = queue.jobs.get(claim.jobId)
     const fresh = job?.status === 'assigned' && job.node === claim.node && job.attempt === claim.attempt
     if (this.how === 'settle') {
-      const settled = await real.store.settle(settlement(claim, { node: claim.node, outcome: COMPLETED }))
+      const settled = await store.settle(settlement(claim, { node: claim.node, outcome: COMPLETED }))
       assert.equal(settled, fresh ? 'settled' : job ? 'stale' : 'gone')
       if (!fresh) return
       Object.assign(job, { status: 'completed', node: null })
       model.ended += 1
+    } else if (this.how === 'release') {
+      await store.release(claim.node, [claim])
+      if (fresh) queue.return(job)
+    } else if (this.how === 'wait') {
+      const wait = { route: 'x/m', earlierJson: '{"calls":2}', sinceMs: now.ms, waitedMs: 100 }
+      await store.releaseWaiting(claim.node, [{ ...claim, ...wait }])
+      if (!fresh) return
+      Object.assign(job, { route: wait.route, waitsSinceMs: wait.sinceMs, waitedMs: wait.waitedMs, calls: 2 })
+      queue.return(job)
     } else {
-      await real.store.release(claim.node, [claim])
-      if (fresh) job.node = null
+      await store.recordStarts(claim.node, [claim])
+      if (fresh) job.started = job.attempt
     }
   }
   toString = () => `${this.how}(${this.pick})`
@@ -147,25 +157,53 @@ class StepIn implements Step {
     this.pick = pick
     this.how = how
   }
-  check = ({ jobs }: Readonly<Model>) => jobs.size > 0
+  check = ({ queue }: Readonly<Model>) => queue.jobs.size > 0
   async run(model: Model, real: Real) {
-    const [id, job] = [...model.jobs][this.pick % model.jobs.size] ?? []
+    const { jobs } = model.queue
+    const [id, job] = [...jobs][this.pick % jobs.size] ?? []
     assert.ok(id !== undefined && job)
     const ended = hasEnded(job)
     if (this.how === 'delete') {
       assert.equal(await real.store.deleteJob(id), ended ? 'deleted' : 'not ended')
-      if (ended) model.jobs.delete(id)
+      if (ended) jobs.delete(id)
       return
     }
-    assert.equal(await real.store.cancelJob(id, START_MS), ended ? 'ended before' : 'cancelled')
+    assert.equal(await real.store.cancelJob(id, now.ms), ended ? 'ended before' : 'cancelled')
     if (ended) return
     const cancelled = []
     for (const node of NODES) cancelled.push(...(await real.store.takeCancelled(node)))
     if (job.node !== null) assert.deepEqual(cancelled, [{ jobId: id, attempt: job.attempt }])
-    Object.assign(job, { status: 'failed', node: null })
+    Object.assign(job, { status: 'failed', node: null, turn: null })
     model.ended += 1
   }
   toString = () => `${this.how}(${this.pick})`
+}
+
+/** The model servers of a route have been unavailable for a while. */
+class FailOverdue implements Step {
+  readonly route: string
+  readonly account: string | null
+  readonly patienceMs: number
+  readonly unavailableMs: number
+  constructor(route: string, account: string | null, patienceMs: number, unavailableMs: number) {
+    this.route = route
+    this.account = account
+    this.patienceMs = patienceMs
+    this.unavailableMs = unavailableMs
+  }
+  check = () => true
+  async run(model: Model, real: Real) {
+    const { route, account, patienceMs } = this
+    const error = { code: 'model_error', message: 'No.' } as const
+    const unavailableSinceMs = now.ms - this.unavailableMs
+    const overdue: Overdue = { route, account, unavailableSinceMs, patienceMs, error }
+    const failed = await real.store.failOverdue(overdue, now.ms, 100)
+    const expected = model.queue.takeOverdue(overdue, now.ms)
+    const shown = failed.map(({ jobId, usage }) => [jobId, usage.calls])
+    assert.deepEqual(shown.sort(), expected.map(({ id, calls }) => [id, calls]).sort())
+    model.ended += failed.length
+  }
+  toString = () => `overdue('${this.route}', ${this.account}, ${this.patienceMs}, ${this.unavailableMs})`
 }
 
 /** All processes crash; a new one opens the store and takes back their jobs. */
@@ -175,31 +213,35 @@ class Crash implements Step {
     this.survivor = survivor
   }
   check = () => true
-  async run(model: Model, real: Real) {
+  async run({ queue }: Model, real: Real) {
     await real.store.close()
     real.store = await real.place.open()
-    const lost = [...model.jobs.values()].filter(({ node }) => node !== null && node !== this.survivor)
-    assert.equal(await real.store.rescue(this.survivor, START_MS), lost.length)
-    for (const job of lost) Object.assign(job, { node: null, crashCount: job.crashCount + 1 })
+    assert.equal(await real.store.rescue(this.survivor, now.ms), queue.crash(this.survivor))
   }
   toString = () => `crash(${this.survivor} goes on)`
 }
 
 class Look implements Step {
   check = () => true
-  async run(model: Model, real: Real) {
-    const jobs = [...model.jobs]
-    const { waiting, assigned } = await real.store.depth()
-    assert.equal(waiting, jobs.filter(([, job]) => job.node === null && !hasEnded(job)).length)
+  async run({ queue, ended }: Model, { store }: Real) {
+    const jobs = [...queue.jobs]
+    const { waiting, assigned } = await store.depth()
+    assert.equal(waiting, queue.queued().length)
     assert.equal(assigned, jobs.filter(([, job]) => job.node !== null).length)
-    const used = await real.store.listUsage({ limit: 10 })
+    const crashCounts = queue.queued().flatMap(({ crashCount }) => (crashCount > 0 ? [crashCount] : []))
+    const mostCrashes = Math.max(0, ...crashCounts)
+    const withMost = crashCounts.filter((count) => count === mostCrashes).length
+    assert.deepEqual(await store.queuedSuspects(), { queued: crashCounts.length, mostCrashes, withMost })
+    const routes = queue.queued().flatMap(({ crashCount, route }) => (crashCount === 0 ? [route] : []))
+    assert.deepEqual(new Set(await store.queuedRoutes()), new Set(routes))
+    const used = await store.listUsage({ limit: 10 })
     assert.equal(
       used.reduce((sum, record) => sum + record.jobs, 0),
-      model.ended,
+      ended,
     )
-    const at = { nowMs: START_MS, retentionMs: 1000 }
+    const at = { nowMs: now.ms, retentionMs: 3_600_000 }
     for (const [id, job] of jobs.slice(-5)) {
-      const views = await Promise.all(['one', 'two'].map((account) => real.store.read(account, id, at)))
+      const views = await Promise.all(ACCOUNTS.map((account) => store.read(account, id, at)))
       const statuses = views.flatMap((view) => view?.status ?? [])
       assert.deepEqual(statuses, [job.status])
     }
@@ -211,41 +253,77 @@ class Look implements Step {
 const accepts = fc
   .tuple(
     fc.integer({ min: 1, max: 5 }),
-    fc.constantFrom('one', 'two'),
-    fc.boolean(),
+    fc.constantFrom(...ACCOUNTS),
+    fc.constantFrom(...ROUTES),
+    fc.constantFrom(false, false, true),
     fc.constantFrom(...NODES),
+    fc.constantFrom(1000, 1000, 250),
   )
-  .map(([count, account, handedOff, node]) => new Accept(count, account, handedOff, node))
-const claims = fc
+  .map((fields) => new Accept(...fields))
+const walks = fc
   .tuple(
-    fc.constantFrom(...NODES),
-    fc.integer({ min: 1, max: 4 }),
-    fc.constantFrom(null, null, 'one', 'none'),
+    fc.constantFrom(...ROUTES),
+    fc.subarray(ACCOUNTS),
+    fc.constantFrom(false, false, true),
+    fc.constantFrom(false, false, true),
   )
-  .map(([node, limit, except]) => new ClaimSome(node, limit, except))
+  .map(([route, some, hasExcepted, keepsPlace]): ClaimFrom => {
+    const exceptAccounts = some.length === ACCOUNTS.length ? [] : some
+    return { ...OF_ROUTE, route, exceptAccounts, exceptJobs: hasExcepted ? ['some'] : [], keepsPlace }
+  })
+const lanes = fc
+  .tuple(fc.constantFrom(...ROUTES), fc.constantFrom(...ACCOUNTS), fc.constantFrom(false, false, true))
+  .map(
+    ([route, account, hasExcepted]): ClaimFrom => ({
+      of: 'account',
+      route,
+      account,
+      exceptJobs: hasExcepted ? ['some'] : [],
+    }),
+  )
+const suspects = fc
+  .tuple(fc.constantFrom(1, 1, 1, 2), fc.constantFrom([], [], ROUTES.slice(1)))
+  .map(([crashCount, exceptRoutes]): ClaimFrom => ({ ...SUSPECTS, crashCount, exceptRoutes }))
+const claims = fc
+  .tuple(fc.constantFrom(...NODES), fc.integer({ min: 1, max: 4 }), fc.oneof(walks, walks, lanes, suspects))
+  .map(([node, limit, from]) => new ClaimSome(from.of === 'suspects' ? node : WALKER, limit, from))
 const uses = fc
-  .tuple(fc.nat(200), fc.constantFrom('settle' as const, 'settle' as const, 'release' as const))
+  .tuple(
+    fc.nat(200),
+    fc.constantFrom(
+      'settle' as const,
+      'settle' as const,
+      'release' as const,
+      'wait' as const,
+      'start' as const,
+    ),
+  )
   .map(([pick, how]) => new UseClaim(pick, how))
 const stepsIn = fc
   .tuple(fc.nat(200), fc.constantFrom('cancel' as const, 'cancel' as const, 'delete' as const))
   .map(([pick, how]) => new StepIn(pick, how))
+const overdue = fc
+  .tuple(
+    fc.constantFrom(...ROUTES),
+    fc.constantFrom(null, ...ACCOUNTS),
+    fc.integer({ min: 0, max: 12_000 }),
+    fc.integer({ min: 0, max: 20_000 }),
+  )
+  .map((fields) => new FailOverdue(...fields))
 const crashes = fc.constantFrom(...NODES).map((node) => new Crash(node))
 const looks = fc.constant(new Look())
 const steps = [
-  accepts,
-  accepts,
-  accepts,
-  claims,
-  claims,
-  claims,
-  claims,
-  uses,
-  uses,
-  uses,
-  uses,
+  ...Array.from({ length: 7 }, () => accepts),
+  ...Array.from({ length: 14 }, () => claims),
+  ...Array.from({ length: 10 }, () => uses),
   stepsIn,
   stepsIn,
+  stepsIn,
+  overdue,
   crashes,
+  crashes,
+  crashes,
+  looks,
   looks,
 ]
 
@@ -255,14 +333,14 @@ const long = Boolean(process.env.PARLEY_LONG)
 export function queueModel(name: string, makePlace: MakePlace): void {
   test(`${name}: the queue keeps its promises through random histories`, async () => {
     const histories = fc.asyncProperty(
-      fc.commands(steps, { maxCommands: long ? 100 : 40, size: 'max' }),
+      fc.commands(steps, { maxCommands: long ? 100 : 50, size: 'max' }),
       (commands) =>
         inPlace(makePlace, async (place) => {
           const real: Real = { store: await place.open(), place }
           try {
-            await addAccounts(real.store, 'one', 'two')
+            await addAccounts(real.store, ...ACCOUNTS)
             await fc.asyncModelRun(
-              () => ({ model: { jobs: new Map(), claims: [], ended: 0 }, real }),
+              () => ({ model: { queue: new ModelQueue(), claims: [], ended: 0 }, real }),
               commands,
             )
           } finally {

@@ -12,6 +12,7 @@ import type { Store } from '../../src/store/store.ts'
 import {
   acceptance,
   addAccounts,
+  claimNext,
   DAY_MS,
   inPlace,
   type MakePlace,
@@ -81,7 +82,7 @@ class History {
   }
 
   async claim(limit: number): Promise<void> {
-    for (const { id, attempt } of (await this.store.claim(NODE, limit, now.ms)).jobs) {
+    for (const { id, attempt } of await claimNext(this.store, NODE, limit)) {
       const job = this.#jobs.find((one) => one.id === id)
       if (job) job.attempt = attempt
     }

@@ -2,7 +2,17 @@
 import assert from 'node:assert/strict'
 import type { Job, Outcome } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
-import { acceptance, COMPLETED, DAY_MS, newJob, now, type On, settlement, storeEnded } from './fixtures.ts'
+import {
+  acceptance,
+  COMPLETED,
+  claimNext,
+  DAY_MS,
+  newJob,
+  now,
+  type On,
+  settlement,
+  storeEnded,
+} from './fixtures.ts'
 
 const TEXTS = ['Grüße, 世界 🙂', 'a'.repeat(3000), '']
 const callback = { url: 'https://example.com/', headers: { a: 'b' }, payloadJson: '{"text":"日本"}' }
@@ -55,7 +65,7 @@ export function quotaTests(on: On): void {
       const answered = outcomeBytes(long, receipt) + outcomeBytes(error, '{}')
       assert.deepEqual(await store.quotaUse('acme'), { openJobs: 2, storedBytes: asked + answered })
 
-      const claimed = (await store.claim('node-a', 5, now.ms)).jobs
+      const claimed = await claimNext(store, 'node-a', 5)
       await store.release(
         'node-a',
         claimed.map(({ id, attempt }) => ({ jobId: id, attempt })),

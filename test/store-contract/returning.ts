@@ -1,16 +1,26 @@
 /** What every store guarantees about jobs that return to the queue: released, or rescued from a dead node. */
 import assert from 'node:assert/strict'
-import { acceptance, claimOf, expiry, newJob, now, type On, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  claimNext,
+  claimOf,
+  claimSuspects,
+  expiry,
+  newJob,
+  now,
+  type On,
+  settlement,
+} from './fixtures.ts'
 
 export function returnTests(on: On): void {
   on('a released job is claimed next, still reads as assigned, and counts no crash', async (store) => {
     const [first, second] = [newJob(), newJob()]
     await store.accept(acceptance([first, second]))
-    const [held] = (await store.claim('node-a', 1, now.ms)).jobs
+    const [held] = await claimNext(store, 'node-a', 1)
     assert.ok(held)
     await store.release('node-a', [claimOf(held)])
     assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
-    const [again] = (await store.claim('node-b', 1, now.ms)).jobs
+    const [again] = await claimNext(store, 'node-b', 1)
     assert.deepEqual([again?.id, again?.attempt, again?.crashCount], [held.id, 2, 0])
     assert.equal(await store.settle(settlement(claimOf(held))), 'stale')
   })
@@ -30,7 +40,7 @@ export function returnTests(on: On): void {
     await store.close()
     const next = await place.open()
     assert.equal(await next.rescue('node-a', now.ms), 1)
-    const claimed = (await next.claim('node-a', 10, now.ms)).jobs
+    const claimed = await claimSuspects(next, 'node-a')
     assert.deepEqual(
       claimed.map(({ id, attempt, crashCount }) => ({ id, attempt, crashCount })),
       [{ id: theirs.id, attempt: 2, crashCount: 1 }],
@@ -46,7 +56,7 @@ export function returnTests(on: On): void {
     now.ms += 5000
     await store.accept(acceptance([newJob(), newJob()]))
     assert.deepEqual(await store.depth(), { waiting: 3, assigned: 0, oldestCreatedAtMs: old.createdAtMs })
-    await store.claim('node-a', 2, now.ms)
+    await claimNext(store, 'node-a', 2)
     const { waiting, assigned, oldestCreatedAtMs } = await store.depth()
     assert.deepEqual([waiting, assigned, oldestCreatedAtMs], [1, 2, now.ms])
   })

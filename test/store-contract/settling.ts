@@ -2,7 +2,17 @@
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { WriteRejected } from '../../src/store/store.ts'
-import { acceptance, expiry, newJob, now, type On, settlement, storeEnded } from './fixtures.ts'
+import {
+  acceptance,
+  claimNext,
+  expiry,
+  newJob,
+  now,
+  type On,
+  settlement,
+  storeEnded,
+  USAGE,
+} from './fixtures.ts'
 
 export function settleTests(on: On): void {
   on('stores an outcome once', async (store) => {
@@ -45,12 +55,13 @@ export function settleTests(on: On): void {
       createdAtMs: job.createdAtMs,
       contentJson: '"Hello back"',
       errorJson: null,
+      usageJson: JSON.stringify(USAGE),
       omittedBytes: 0,
     })
     assert.equal(await store.findResponse(keep.fingerprint, now.ms), '"Hello back"')
     assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
     assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'stale')
-    assert.deepEqual((await store.claim('node-a', 5, now.ms)).jobs, [])
+    assert.deepEqual(await claimNext(store, 'node-a', 5), [])
     // Its callback is owed, so it does not expire.
     assert.ok(await store.read('acme', job.id, expiry(now.ms + 1e12, 1)))
   })

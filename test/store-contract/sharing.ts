@@ -2,7 +2,17 @@
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
 import { owed, take } from './callback-fixtures.ts'
-import { acceptance, claimOf, DAY_MS, ids, newJob, now, type On, settlement } from './fixtures.ts'
+import {
+  acceptance,
+  claimOf,
+  claimSuspects,
+  DAY_MS,
+  ids,
+  newJob,
+  now,
+  type On,
+  settlement,
+} from './fixtures.ts'
 
 const LONG_MS = 60_000
 /** Expires at once, so that the test need not wait. */
@@ -15,7 +25,7 @@ export function shareTests(on: On): void {
     await store.accept(acceptance([live], { handedOff: true, node: 'node-b' }))
     await store.accept(acceptance([dead], { handedOff: true, node: 'node-c' }))
     assert.equal(await store.rescue('node-a', now.ms), 1)
-    assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [dead.id])
+    assert.deepEqual(ids(await claimSuspects(store, 'node-a')), [dead.id])
     assert.equal(
       await store.settle(settlement({ jobId: live.id, attempt: 1 }, { node: 'node-b' })),
       'settled',
@@ -32,7 +42,7 @@ export function shareTests(on: On): void {
       const stale = { jobId: job.id, attempt: 1 }
       assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
       await store.release('node-b', [stale])
-      const [claimed] = (await store.claim('node-a', 1, now.ms)).jobs
+      const [claimed] = await claimSuspects(store, 'node-a')
       assert.ok(claimed)
       assert.deepEqual([claimed.attempt, claimed.crashCount], [2, 1])
       assert.equal(await store.settle(settlement(stale, { node: 'node-b' })), 'stale')
@@ -86,5 +96,5 @@ export function shareTests(on: On): void {
 }
 
 async function crashCountsOf(store: Store): Promise<Set<number>> {
-  return new Set((await store.claim('node-a', 1000, now.ms)).jobs.map(({ crashCount }) => crashCount))
+  return new Set((await claimSuspects(store, 'node-a')).map(({ crashCount }) => crashCount))
 }

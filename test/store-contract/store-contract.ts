@@ -9,7 +9,6 @@ import { auditTests } from './audit.ts'
 import { callbackSearchTests } from './callback-search.ts'
 import { callbackTests } from './callbacks.ts'
 import { cancelTests } from './cancelling.ts'
-import { claimBoundsTests } from './claim-bounds.ts'
 import { claimTests } from './claiming.ts'
 import { crashTests } from './crashing.ts'
 import { deleteTests } from './deleting.ts'
@@ -18,6 +17,7 @@ import { expireTests } from './expiring.ts'
 import { addAccounts, type MakePlace, type On, restartTime } from './fixtures.ts'
 import { holdTests } from './holding.ts'
 import { jobSearchTests } from './job-search.ts'
+import { overdueTests } from './overdue.ts'
 import { ownJobTests } from './own-jobs.ts'
 import { pauseTests } from './pausing.ts'
 import { queueModel } from './queue-model.ts'
@@ -37,10 +37,10 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   const on = onStore(makePlace, ACCOUNTS)
   describe(`${name}: accept`, () => acceptTests(on))
   describe(`${name}: claim`, () => claimTests(on))
-  describe(`${name}: claim within bounds`, () => claimBoundsTests(on))
   describe(`${name}: settle`, () => settleTests(on))
   describe(`${name}: release and rescue`, () => returnTests(on))
   describe(`${name}: routes`, () => routeTests(on))
+  describe(`${name}: overdue jobs`, () => overdueTests(on))
   describe(`${name}: crashes`, () => crashTests(on))
   describe(`${name}: hold`, () => holdTests(on))
   describe(`${name}: read and find response`, () => readTests(on))

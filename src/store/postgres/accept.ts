@@ -114,22 +114,24 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 
 /** All acceptances are of one node, and no two have the same key. All are stored, or none. */
 async function acceptAll(
-  { database, queueHead, notifications }: PostgresParts,
+  { database, walks, notifications }: PostgresParts,
   acceptances: readonly Acceptance[],
   mode: Mode,
 ): Promise<Result[]> {
   const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
   const columns = newJobColumns(jobs.map(({ job }) => job))
   if (hasLarge(columns)) await nextTurn()
-  const rows = await database.query(ACCEPT[mode], valuesOf(acceptances, jobs, columns, queueHead.turn))
+  const rows = await database.query(ACCEPT[mode], valuesOf(acceptances, jobs, columns, walks.turnsJson()))
   // The first try may have waited for a lock until now, and what it stored is visible only to another statement.
   if (mode === 'again') rows.push(...(await database.query(ANSWERED, [jobs.map(({ job }) => job.id)])))
   const taken = new Map<number, Remembered>()
   const contents = new Map<string, string | null>()
+  /** The least turn that was queued on each route. */
+  const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
     else if (row.kind === 'answered') contents.set(textOf(row, 'id'), textOrNull(row, 'content'))
-    else if (row.place !== null) queueHead.joined(numberOf(row, 'place'))
+    else queued.set(textOf(row, 'route'), numberOf(row, 'turn'))
   }
   const results = acceptances.map((acceptance, index): Result => {
     const { idempotency, jobs } = acceptance
@@ -138,11 +140,12 @@ async function acceptAll(
     const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
     return { accepted, remembered: found ?? own }
   })
-  const isQueued = ({ job, handedOff }: NewJob) => !handedOff && !contents.has(job.id)
-  const hasQueued = results.some(
-    ({ accepted }, index) => accepted.kind === 'accepted' && acceptances[index]?.jobs.some(isQueued),
-  )
-  if (hasQueued) notifications.jobQueued(queueHead.turn)
+  // The turns that the first try gave are not known.
+  if (mode === 'again') for (const { route, handedOff } of jobs) if (!handedOff) queued.set(route, 0)
+  for (const [route, turn] of queued) {
+    walks.joined(route, turn)
+    notifications.jobQueued(route, turn)
+  }
   return results
 }
 
@@ -172,7 +175,7 @@ function valuesOf(
   acceptances: readonly Acceptance[],
   jobs: readonly NewJob[],
   columns: readonly unknown[],
-  turn: number,
+  turnsJson: string,
 ): unknown[] {
   const [first] = acceptances
   const nowMs = Math.floor(first?.nowMs ?? 0)
@@ -187,7 +190,7 @@ function valuesOf(
     jobs.map(({ fingerprint }) => fingerprint ?? null),
     jobs.map(({ handedOff }) => handedOff),
     jobs.map(({ step }) => step),
-    jobs.map(({ route }) => route ?? ''),
+    jobs.map(({ route }) => route),
     acceptances.flatMap(({ jobs }, index) => jobs.map(() => index + 1)),
     keyed.map(({ place }) => place),
     keyed.map(({ jobs }) => jobs[0]?.job.account),
@@ -196,7 +199,7 @@ function valuesOf(
     keyed.map(({ ids }) => JSON.stringify(ids)),
     keyed.map(({ untilMs }) => Math.floor(untilMs)),
     first?.node,
-    turn,
+    turnsJson,
     nowMs,
     monthOf(nowMs),
     JSON.stringify(CACHE_HIT_USAGE),
@@ -207,7 +210,7 @@ function valuesOf(
 const JOB_TYPES = [...NEW_JOB_TYPES, 'text', 'text', 'boolean', 'bigint', 'text', 'integer']
 const KEY_TYPES = ['integer', 'text', 'text', 'text', 'text', 'bigint']
 const KEYS_FROM = JOB_TYPES.length + 1
-const [NODE, TURN, NOW, MONTH, USAGE, RECEIPT] = ['text', 'bigint', 'bigint', 'text', 'text', 'text'].map(
+const [NODE, TURNS, NOW, MONTH, USAGE, RECEIPT] = ['text', 'jsonb', 'bigint', 'text', 'text', 'text'].map(
   (type, index) => `$${KEYS_FROM + KEY_TYPES.length + index}::${type}`,
 )
 
@@ -218,7 +221,7 @@ const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},
 /**
  * `taken` has the keys that are remembered; `taken_keys` locks all of them first, so of equal ones on several nodes one is
  * accepted. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
- * each taken key, a row for each completed job, and a row with the least turn that was queued.
+ * each taken key, a row for each completed job, and a row with the least turn that was queued on each route.
  */
 const accept = (name: string, isNew: string, onConflict: string, answered: string): Statement => ({
   name,
@@ -260,14 +263,14 @@ const accept = (name: string, isNew: string, onConflict: string, answered: strin
     insert into quota_deltas (${QUOTA_COLUMNS})
     select account, hour_of_job(id), count(*), sum(bytes), 0 from opened group by 1, 2
   ),
-  ${queuedJobsInFairOrder(TURN ?? '', 'opened')},
+  ${queuedJobsInFairOrder(TURNS ?? '', 'opened')},
   placed as (
     insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route)
     select n.id, account, n.callback is not null, ${TURN_OF_JOB},
       case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then ${NOW} end, origin, bytes, n.route
-    from ordered n left join begins b using (account)
-    returning turn
+      case when handed_off then ${NOW} end, origin, bytes, route
+    from ordered n left join begins b using (account, route)
+    returning route, turn
   ),
   freed as (
     select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms,
@@ -281,9 +284,10 @@ const accept = (name: string, isNew: string, onConflict: string, answered: strin
     from n where cached is not null
   ),
   ${STORE_OUTCOMES(NODE ?? '')}
-  select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids, null as content from taken
+  select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids, null as content, null as route, null::bigint as turn
+  from taken
   ${answered}
-  union all select 'turn', min(turn), null, null, null, null from placed`,
+  union all select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`,
 })
 
 /** To repeat an unknown commit: what the first try stored stays as it is. */
@@ -293,7 +297,7 @@ const ACCEPT: Readonly<Record<Mode, Statement>> = {
     '',
     '',
     `union all
-    select 'answered', null, id, null, null, case when origin is not null then cached end from n where cached is not null`,
+    select 'answered', null, id, null, null, case when origin is not null then cached end, null, null from n where cached is not null`,
   ),
   again: accept(
     'accept again',

@@ -9,9 +9,8 @@ import {
   type CallbackToLoad,
   DELIVERY_QUEUES,
   MAX_ATTEMPTS_LENGTH,
-  MAX_COUNTED,
 } from '../callback-store.ts'
-import { numberOf, numberOrNull, textOf } from '../rows.ts'
+import { numberOf, textOf } from '../rows.ts'
 import { unnest } from './columns.ts'
 import type { Database, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
@@ -20,7 +19,7 @@ import { eachAlone } from './unknown-commit.ts'
 export function callbackOperations({
   database,
   groups,
-}: PostgresParts): Omit<CallbackStore, keyof CallbackRecords> {
+}: PostgresParts): Omit<CallbackStore, keyof CallbackRecords | 'callbackDepth'> {
   const records = groups.add<AttemptRecord, boolean>({
     commit: (group) => eachAlone(group, (some) => recordAll(database, some)),
   })
@@ -51,15 +50,6 @@ export function callbackOperations({
         deferred.map(({ attempt }) => attempt),
         deferred.map(({ dueAtMs }) => dueAtMs),
       ])
-    },
-
-    callbackDepth: async () => {
-      const [row = {}] = await database.query(DEPTH)
-      return {
-        owed: numberOf(row, 'owed'),
-        failed: numberOf(row, 'failed'),
-        earliestDueMs: numberOrNull(row, 'earliest_due_ms'),
-      }
     },
   }
 }
@@ -145,7 +135,7 @@ const LOAD: Statement = {
   repeatable: true,
   name: 'load callbacks',
   text: `
-  select j.id, t.attempt, j.callback, j.created_at_ms, o.status, o.content, o.error,
+  select j.id, t.attempt, j.callback, j.created_at_ms, o.status, o.content, o.error, o.usage,
     a.secret, a.previous_secret, a.rotated_at_ms
   from unnest($1::uuid[], $2::integer[]) as t(job_id, attempt)
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
@@ -171,16 +161,4 @@ const DEFER: Statement = {
   update callbacks c set attempt = c.attempt - 1, tries = c.tries - 1, under_way = false, due_at_ms = p.due_at_ms
   from unnest($2::uuid[], $3::integer[], $4::bigint[]) as p(job_id, attempt, due_at_ms)
   where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
-}
-const DEPTH: Statement = {
-  repeatable: true,
-  name: 'callback depth',
-  text: `
-  select
-    (select count(*) from (select 1 from callbacks where due_at_ms is not null limit ${MAX_COUNTED}) c) as owed,
-    (select count(*) from (select 1 from callbacks where failed_at_ms is not null limit ${MAX_COUNTED}) c) as failed,
-    (select min(due) from (
-      select min(due_at_ms) as due from callbacks where lane = 0 and due_at_ms is not null
-      union all select min(due_at_ms) from callbacks where lane = 1 and due_at_ms is not null
-    ) d) as earliest_due_ms`,
 }

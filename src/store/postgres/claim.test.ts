@@ -3,45 +3,33 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { CLAIM, CLAIM_EXCEPT, CLAIM_FIRST, CLAIM_FIRST_EXCEPT, CLAIM_OF_ROUTE } from './claim-statements.ts'
+import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED_ROUTES, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
 import { connectionSettings, type Statement } from './database.ts'
-import { openPostgresStore } from './postgres-store.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000
-
-interface Routes {
-  readonly many: string
-  readonly single: string
-}
+const LEAST_ID = '00000000-0000-0000-0000-000000000000'
 
 interface Plan {
   readonly 'Node Type': string
+  readonly 'Actual Rows': number
   readonly 'Shared Hit Blocks': number
   readonly 'Shared Read Blocks': number
   readonly Plans?: readonly Plan[]
 }
 
-/**
- * A connection as a node has it, and a long queue of one account, with a job of another behind it. Every row is written once:
- * an older version of one stays in the indexes while any other test has a transaction open, and would count as pages read.
- * @param routes of the two accounts
- */
-async function longQueue(t: TestContext, routes: Routes = { many: '', single: '' }): Promise<pg.Client> {
-  const isSingle = (yes: string, no: string) => `case when n = ${JOBS} then '${yes}' else '${no}' end`
-  const account = isSingle('single', 'many')
-  return (await queueOf(t, JOBS, { account, messages: `'[]'`, route: isSingle(routes.single, routes.many) }))
-    .client
-}
-
 /** Of a job `n`, in SQL. */
 interface Columns {
   readonly account: string
-  readonly messages: string
   readonly route: string
+  readonly deaths: string
 }
 
-async function queueOf(t: TestContext, jobs: number, { account, messages, route }: Columns) {
+/**
+ * A connection as a node has it, and a long queue. Every row is written once: an older version of one stays in the indexes while
+ * any other test has a transaction open, and would count as pages read.
+ */
+async function longQueue(t: TestContext, { account, route, deaths }: Columns): Promise<pg.Client> {
   const url = await freshDatabase(t)
   await migratePostgres(url)
   const client = new pg.Client(connectionSettings(url, null))
@@ -50,91 +38,94 @@ async function queueOf(t: TestContext, jobs: number, { account, messages, route 
   const id = `('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
   await client.query(`
     insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format)
-    select ${id}, ${account}, 'user_max', 'm', 0, 1, 1, ${messages}, '{"format":"text"}' from generate_series(1, ${jobs}) n`)
+    select ${id}, ${account}, 'user_max', 'm', 0, 1, 1, '[]', '{"format":"text"}' from generate_series(1, ${JOBS}) n`)
   await client.query(`
     insert into open_jobs (id, account, has_callback, turn, attempt, deaths, route)
-    select ${id}, ${account}, false, n * 1000, 0, 0, ${route} from generate_series(1, ${jobs}) n`)
-  return { url, client }
+    select ${id}, ${account}, false, n * 1000, 0, ${deaths}, ${route} from generate_series(1, ${JOBS}) n`)
+  return client
 }
 
-/** Runs the statement; returns the pages that it read and the types of its plan's nodes. */
+const isLast = (yes: string, no: string) => `case when n = ${JOBS} then ${yes} else ${no} end`
+
+/** Runs the statement; returns the pages that it read, the types of its plan's nodes, and the most rows that one returned. */
 async function explain(client: pg.Client, { text }: Statement, values: string) {
   await client.query(`prepare explained as ${text}`)
   const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: Plan }] }>(
-    `explain (analyze, buffers, format json) execute explained (${values})`,
+    `explain (analyze, buffers, format json) execute explained ${values}`,
   )
+  await client.query('deallocate explained')
   const plan = rows[0]?.['QUERY PLAN'][0].Plan
   assert.ok(plan)
-  return { pages: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'], nodes: nodesOf(plan) }
-}
-
-function nodesOf(plan: Plan): string[] {
-  return [plan['Node Type'], ...(plan.Plans ?? []).flatMap(nodesOf)]
-}
-
-test('a claim at the head of a long queue reads few pages', async (t) => {
-  const client = await longQueue(t)
-  const { pages, nodes } = await explain(client, CLAIM, `'node', 0, 4, 2, 1, 0, 8192, 1000000, 3`)
-  t.diagnostic(`${pages} pages`)
-  assert.ok(pages < 150, `${pages} pages`)
-  assert.ok(!nodes.includes('Seq Scan'), nodes.join(', '))
-})
-
-test('a claim for the accounts that are not excepted reads few pages, whatever is queued before their jobs', async (t) => {
-  const client = await longQueue(t)
-  const values = `'node', 4, '', 2, 0, 8192, 1000000, array['many'], 300`
-  const { pages, nodes } = await explain(client, CLAIM_FIRST, values)
-  t.diagnostic(`${pages} pages`)
-  assert.ok(pages < 150, `${pages} pages`)
-  assert.ok(!nodes.includes('Seq Scan'), nodes.join(', '))
-  const { rows } = await client.query('select account from open_jobs where node is not null')
-  assert.deepEqual(rows, [{ account: 'single' }])
-})
-
-test('a claim past the routes of 20,000 jobs reads few pages', async (t) => {
-  const client = await longQueue(t, { many: 'dead', single: 'live' })
-  const statements = [
-    [CLAIM_EXCEPT, `'node', 0, 4, 2, 1, 0, 8192, 1000000, 3, array['dead']`],
-    [CLAIM_OF_ROUTE, `'node', 4, 'dead', 2, 0, 8192, 1000000, array[]::uuid[]`],
-    [CLAIM_FIRST_EXCEPT, `'node', 4, '', 2, 0, 8192, 1000000, array['nobody'], 300, array['dead']`],
-  ] as const
-  for (const [statement, values] of statements) {
-    const { pages, nodes } = await explain(client, statement, values)
-    t.diagnostic(`${statement.name}: ${pages} pages`)
-    assert.ok(pages < 250, `${statement.name}: ${pages} pages`)
-    assert.ok(!nodes.includes('Seq Scan'), `${statement.name}: ${nodes.join(', ')}`)
-    await client.query('deallocate explained')
+  const nodes = nodesOf(plan)
+  return {
+    pages: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'],
+    types: nodes.map((node) => node['Node Type']),
+    mostRows: Math.max(...nodes.map((node) => node['Actual Rows'])),
   }
+}
+
+function nodesOf(plan: Plan): Plan[] {
+  return [plan, ...(plan.Plans ?? []).flatMap(nodesOf)]
+}
+
+async function assertCheap(
+  t: TestContext,
+  client: pg.Client,
+  statement: Statement,
+  values: string,
+  most: number,
+) {
+  const { pages, types, mostRows } = await explain(client, statement, values)
+  t.diagnostic(`${statement.name}: ${pages} pages, ${mostRows} rows`)
+  assert.ok(pages < most, `${statement.name}: ${pages} pages`)
+  assert.ok(!types.includes('Seq Scan'), `${statement.name}: ${types.join(', ')}`)
+  return mostRows
+}
+
+const walk = (route: string, limit: number, except: string) =>
+  `('node', ${limit}, 0, '${route}', 0, '${LEAST_ID}', ${limit + 1024}, array[${except}]::text[], array[]::uuid[])`
+
+async function claimed(client: pg.Client) {
   const { rows } = await client.query(
     'select account, count(*)::int as jobs from open_jobs where node is not null group by 1 order by 1',
   )
-  assert.deepEqual(rows, [
-    { account: 'many', jobs: 4 },
+  return rows
+}
+
+test('a claim of a long queue reads few pages and rows', async (t) => {
+  const account = isLast(`'single'`, `'many'`)
+  const client = await longQueue(t, { account, route: isLast(`'short'`, `'long'`), deaths: '0' })
+  assert.ok((await assertCheap(t, client, WALK, walk('long', 4, ''), 150)) < 10)
+  await assertCheap(t, client, WALK, walk('short', 4, ''), 60)
+  const lane = `('node', 4, 0, 'long', 'many', array[]::uuid[])`
+  assert.ok((await assertCheap(t, client, CLAIM_OF_LANE, lane, 150)) < 10)
+  await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 1, 3, array[]::text[])`, 20)
+  await assertCheap(t, client, QUEUED_ROUTES, '', 40)
+  await assertCheap(t, client, QUEUED_SUSPECTS, '', 20)
+  assert.deepEqual(await claimed(client), [
+    { account: 'many', jobs: 8 },
     { account: 'single', jobs: 1 },
   ])
 })
 
-test('a search continues past any number of accounts whose jobs are too large', async (t) => {
-  const account = `case when n <= 1000 then 'large ' || n else 'small' end`
-  const messages = `case when n <= 1000 then '["' || repeat('x', 2000) || '"]' else '[]' end`
-  const { url } = await queueOf(t, 1001, { account, messages, route: `''` })
-  const store = await openPostgresStore({
-    url,
-    node: 'node',
-    connections: 2,
-    prepare: true,
-    statementMs: 15_000,
-    maxQueued: 100,
-    retentionMs: 604_800_000,
-    nowMs: () => 0,
-    onNote: () => {},
-  })
-  t.after(() => store.close())
-  const bounds = { exceptOf: [], bytes: { small: 1000, max: 0 } }
-  const { jobs, tooLarge } = await store.claim('node', 4, 0, bounds)
-  assert.deepEqual(
-    jobs.map((job) => job.account),
-    ['small'],
-  )
-  assert.equal(tooLarge?.account, 'large 1')
+test('a walk past the jobs of an account looks at a bounded number of rows', async (t) => {
+  const client = await longQueue(t, { account: isLast(`'single'`, `'many'`), route: `'r'`, deaths: '0' })
+  const mostRows = await assertCheap(t, client, WALK, walk('r', 4, `'many'`), 1500)
+  assert.equal(mostRows, 1028)
+  assert.deepEqual(await claimed(client), [])
+})
+
+test('a claim of many accounts with one job each costs no more than one of a single account', async (t) => {
+  const account = `case when n % 2 = 0 then 'account ' || n else 'many' end`
+  const client = await longQueue(t, { account, route: `'r'`, deaths: '0' })
+  assert.ok((await assertCheap(t, client, WALK, walk('r', 4, ''), 150)) < 10)
+  await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, 'r', 'account 20000', array[]::uuid[])`, 60)
+})
+
+test('suspects are claimed and counted by their index', async (t) => {
+  const client = await longQueue(t, { account: `'many'`, route: `'r'`, deaths: isLast('3', '1') })
+  assert.ok((await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 1, 1, array[]::text[])`, 150)) < 10)
+  await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 3, 3, array[]::text[])`, 60)
+  assert.equal(await assertCheap(t, client, QUEUED_SUSPECTS, '', 30_000), 10_000)
+  assert.deepEqual(await claimed(client), [{ account: 'many', jobs: 5 }])
 })

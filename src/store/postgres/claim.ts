@@ -1,187 +1,118 @@
-/** Claims queued jobs in Postgres: in fair order, or an account's first job each. */
-
-import { leastJobId } from '../../job/job-id.ts'
+/** Claims queued jobs in Postgres: by a walk of a route, of the lane of an account, or suspects. */
+import { isBefore, type Place } from '../route-places.ts'
 import { numberOf, type Row, textOf } from '../rows.ts'
-import type { ClaimBounds, Claimed, OverdueBounds, PoisonCandidates, RouteBounds, Store } from '../store.ts'
 import {
-  CLAIM,
-  CLAIM_CANDIDATE_OF_ROUTE,
-  CLAIM_EXCEPT,
-  CLAIM_FIRST,
-  CLAIM_FIRST_EXCEPT,
-  CLAIM_OF,
-  CLAIM_OF_EXCEPT,
-  CLAIM_OF_ROUTE,
-  CLAIM_OVERDUE,
-  CLAIM_OVERDUE_CANDIDATE,
-} from './claim-statements.ts'
-import { readClaimedJob } from './columns.ts'
+  type Claimed,
+  type ClaimFrom,
+  type ClaimOfRoute,
+  type QueuedSuspects,
+  type Store,
+  WALK_ROWS,
+} from '../store.ts'
+import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED_ROUTES, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import { readClaimedJob, readTexts } from './columns.ts'
 import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
+import type { WalkEnd } from './route-walks.ts'
 
-/** Accounts that one claim examines in addition to those that it must not claim for and those that it claims for. */
-const MAX_PASSED_OVER = 256
-const BEFORE_ALL_ACCOUNTS = ''
-/** A crash count that no job reaches. */
-const NEVER = 2_147_483_647
-const NO_CANDIDATES: PoisonCandidates = { crashCount: NEVER, limit: 0, maxCrashCount: NEVER }
+type ClaimMethods = Pick<Store, 'claim' | 'readTexts' | 'queuedRoutes' | 'queuedSuspects'>
 
-export function claimOperations({ database, queueHead }: PostgresParts): Pick<Store, 'claim'> {
-  /** The account that was looked at last by a search by account. */
-  let cursor = BEFORE_ALL_ACCOUNTS
-  const searchTime = new SearchTime()
-
-  const claimHead = async (node: string, limit: number, nowMs: number, bounds: ClaimBounds) => {
-    const { crashCount, limit: most, maxCrashCount } = bounds.candidates ?? NO_CANDIDATES
-    const except = exceptRoutesOf(bounds)
-    const walk = queueHead.begin(performance.now(), except.length > 0)
-    const values = [node, walk.fromTurn, limit, crashCount, Math.min(limit, most), nowMs, ...bytesOf(bounds)]
-    const statement = except.length === 0 ? CLAIM : CLAIM_EXCEPT
-    const rows = await database.query(statement, [...values, maxCrashCount, ...except])
-    // Jobs that crashed are found wherever the walk begins.
-    const walked = rows.filter(({ deaths }) => deaths === 0)
-    const turns = walked.filter(isClaimed).map((row) => numberOf(row, 'turn'))
-    queueHead.end(walk, turns.length === 0 ? null : Math.max(...turns), performance.now())
-    const left = walked.find((row) => !isClaimed(row))
-    if (left) queueHead.joined(numberOf(left, 'turn'))
-    return claimedOf(rows)
-  }
-
-  const claimOf = async (node: string, account: string, nowMs: number, bounds: ClaimBounds) => {
-    const except = exceptRoutesOf(bounds)
-    const values = [node, account, crashCountOf(bounds), nowMs, ...bytesOf(bounds), ...except]
-    return claimedOf(await database.query(except.length === 0 ? CLAIM_OF : CLAIM_OF_EXCEPT, values))
-  }
-
-  const claimOfRoute = async (
-    node: string,
-    limit: number,
-    nowMs: number,
-    bounds: ClaimBounds,
-    ofRoute: RouteBounds,
-  ): Promise<Claimed> => {
-    const claim = async (statement: Statement, most: number, extra: readonly unknown[]) => {
-      const values = [node, most, ofRoute.route, crashCountOf(bounds), nowMs, ...bytesOf(bounds)]
-      const rows = await database.query(statement, [...values, ...extra])
-      // The turn of a job that is overdue is not how far the queue has been claimed.
-      if (ofRoute.overdue === undefined) {
-        for (const row of rows) if (isClaimed(row)) queueHead.reached(numberOf(row, 'turn'))
-      }
-      return claimedOf(rows)
+export function claimOperations({ database, walks }: PostgresParts): ClaimMethods {
+  const walk = async (node: string, limit: number, nowMs: number, from: ClaimOfRoute): Promise<Claimed> => {
+    const { route, exceptAccounts, exceptJobs, keepsPlace } = from
+    const begun = walks.begin(route, keepsPlace, performance.now())
+    const most = limit + WALK_ROWS
+    const values = [
+      node,
+      limit,
+      nowMs,
+      route,
+      begun.from.turn,
+      begun.from.id,
+      most,
+      exceptAccounts,
+      exceptJobs,
+    ]
+    let rows: Row[] = []
+    let end: WalkEnd | null = null
+    try {
+      rows = await database.query(WALK, values)
+      end = endOf(rows, begun.from, most)
+    } finally {
+      walks.end(begun, keepsPlace ? null : end, performance.now())
     }
-    const { candidates = NO_CANDIDATES } = bounds
-    const mostCandidates = Math.min(limit, candidates.limit)
-    if (ofRoute.overdue !== undefined) {
-      const times = overdueTimes(nowMs, ofRoute.overdue)
-      const claimed = await claim(CLAIM_OVERDUE, limit, times)
-      if (!isEmpty(claimed) || mostCandidates === 0) return claimed
-      return claim(CLAIM_OVERDUE_CANDIDATE, mostCandidates, [...times, candidates.maxCrashCount])
-    }
-    const { onlyIfAlone } = ofRoute
-    let claimed = await claim(CLAIM_OF_ROUTE, limit, [onlyIfAlone])
-    if (isEmpty(claimed) && onlyIfAlone.length > 0) claimed = await claim(CLAIM_OF_ROUTE, limit, [[]])
-    if (!isEmpty(claimed) || mostCandidates === 0) return claimed
-    return claim(CLAIM_CANDIDATE_OF_ROUTE, mostCandidates, [[], candidates.maxCrashCount])
+    const jobs = claimedOf(route, rows)
+    const goesOn = !keepsPlace && end.stopped && isBefore(begun.from, end.place)
+    return { jobs, mayHaveMore: jobs.length === limit || goesOn }
   }
 
-  /** Looks at the accounts after the cursor; returns what it found, and whether that was nothing at all. */
-  const searchFirst = async (
-    node: string,
-    limit: number,
-    values: readonly unknown[],
-    exceptRoutes: readonly [] | readonly [readonly string[]],
-  ) => {
-    const statement = exceptRoutes.length === 0 ? CLAIM_FIRST : CLAIM_FIRST_EXCEPT
-    const rows = await database.query(statement, [node, limit, cursor, ...values, ...exceptRoutes])
-    const last = rows.at(-1)
-    cursor = last ? textOf(last, 'account') : BEFORE_ALL_ACCOUNTS
-    return { ...claimedOf(rows), isEmpty: last === undefined }
+  const claimOther = async (limit: number, route: string | null, statement: Statement, values: unknown[]) => {
+    const jobs = claimedOf(route, await database.query(statement, values))
+    return { jobs, mayHaveMore: jobs.length === limit }
   }
 
-  /** Goes around all accounts, a part of them at a time, until one has a job that fits. */
-  const claimFirst = async (
-    node: string,
-    limit: number,
-    nowMs: number,
-    bounds: ClaimBounds,
-    except: readonly string[],
-  ): Promise<Claimed> => {
-    const most = except.length + limit + MAX_PASSED_OVER
-    const values = [crashCountOf(bounds), nowMs, ...bytesOf(bounds), except, most]
-    let tooLarge: Claimed['tooLarge'] = null
-    let hasWrapped = cursor === BEFORE_ALL_ACCOUNTS
-    for (let startedMs = performance.now(); !searchTime.isSpent(startedMs); startedMs = performance.now()) {
-      const found = await searchFirst(node, limit, values, exceptRoutesOf(bounds))
-      searchTime.spend(performance.now() - startedMs)
-      tooLarge ??= found.tooLarge
-      if (found.jobs.length > 0) return { jobs: found.jobs, tooLarge }
-      if (found.isEmpty && hasWrapped) break
-      hasWrapped ||= found.isEmpty
-    }
-    return { jobs: [], tooLarge }
+  /** @param route null if turns have no meaning for a route */
+  const claimedOf = (route: string | null, rows: readonly Row[]): Claimed['jobs'] => {
+    const claimed = rows.filter(({ id }) => id !== null)
+    if (route !== null) for (const row of claimed) walks.claimed(route, numberOf(row, 'turn'))
+    return claimed.map(readClaimedJob)
   }
 
   return {
-    claim: (node, limit, nowMs, bounds = {}) => {
+    claim: (node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed> => {
       const atMs = Math.floor(nowMs)
-      const { exceptOf, ofAccount, ofRoute } = bounds
-      if (ofRoute !== undefined) return claimOfRoute(node, limit, atMs, bounds, ofRoute)
-      if (ofAccount !== undefined) return claimOf(node, ofAccount, atMs, bounds)
-      if (exceptOf !== undefined) return claimFirst(node, limit, atMs, bounds, exceptOf)
-      return claimHead(node, limit, atMs, bounds)
+      if (from.of === 'route') return walk(node, limit, atMs, from)
+      if (from.of === 'account') {
+        const { route, account, exceptJobs } = from
+        return claimOther(limit, route, CLAIM_OF_LANE, [node, limit, atMs, route, account, exceptJobs])
+      }
+      const { crashCount, maxCrashCount, exceptRoutes } = from
+      return claimOther(limit, null, CLAIM_SUSPECTS, [
+        node,
+        limit,
+        atMs,
+        crashCount,
+        maxCrashCount,
+        exceptRoutes,
+      ])
+    },
+
+    readTexts: async (jobId) => {
+      const [row] = await database.query(TEXTS, [jobId])
+      return row ? readTexts(row) : null
+    },
+
+    queuedRoutes: async () => (await database.query(QUEUED_ROUTES)).map((row) => textOf(row, 'route')),
+
+    queuedSuspects: async (): Promise<QueuedSuspects> => {
+      const [row = {}] = await database.query(QUEUED_SUSPECTS)
+      const [queued, mostCrashes] = [numberOf(row, 'queued'), numberOf(row, 'most_crashes')]
+      return { queued, mostCrashes, withMost: numberOf(row, 'with_most') }
     },
   }
 }
 
-/**
- * How much time the searches by account may take: a tenth, after the first second. Entries of claimed jobs stay in the index as
- * long as any older snapshot exists, and a search has to walk those of the accounts that it passes.
- */
-class SearchTime {
-  #spentMs = 0
-  #atMs = 0
-
-  isSpent(steadyMs: number): boolean {
-    this.#spentMs = Math.max(0, this.#spentMs - (steadyMs - this.#atMs) / 10)
-    this.#atMs = steadyMs
-    return this.#spentMs > 1000
-  }
-
-  spend(ms: number): void {
-    this.#spentMs += ms
+/** Where the next walk begins: after what this one looked at, but not after a job that it was to pass over. */
+function endOf(rows: readonly Row[], from: Place, most: number): WalkEnd {
+  const [first = {}] = rows
+  const last = first.looked === null ? rows.at(-1) : { turn: first.looked_turn, id: first.looked_id }
+  const ended = last?.id == null ? from : placeOf(last)
+  const excepted =
+    first.excepted_id == null ? null : placeOf({ turn: first.excepted_turn, id: first.excepted_id })
+  const isPinned = excepted !== null && !isBefore(ended, excepted)
+  return {
+    place: isPinned ? excepted : ended,
+    stopped: first.looked === null || numberOf(first, 'looked') === most,
+    isPinned,
   }
 }
 
-function isEmpty({ jobs, tooLarge }: Claimed): boolean {
-  return jobs.length === 0 && tooLarge === null
+function placeOf(row: Row): Place {
+  return { turn: numberOf(row, 'turn'), id: textOf(row, 'id') }
 }
 
-/** Since when the route has been unavailable, before when a wait must have begun, and the least id of that time. */
-function overdueTimes(nowMs: number, { unavailableSinceMs, patienceMs }: OverdueBounds): readonly unknown[] {
-  const beforeMs = nowMs - patienceMs
-  return [Math.floor(unavailableSinceMs), Math.floor(beforeMs), leastJobId(beforeMs)]
-}
-
-function crashCountOf({ candidates }: ClaimBounds): number {
-  return (candidates ?? NO_CANDIDATES).crashCount
-}
-
-function bytesOf({ bytes }: ClaimBounds): readonly [small: number, max: number] {
-  return bytes ? [bytes.small, bytes.max] : [Number.MAX_SAFE_INTEGER, 0]
-}
-
-/** A parameter if there is one. */
-function exceptRoutesOf({ exceptRoutes = [] }: ClaimBounds): readonly [] | readonly [readonly string[]] {
-  return exceptRoutes.length === 0 ? [] : [exceptRoutes]
-}
-
-function claimedOf(rows: readonly Row[]): Claimed {
-  const left = rows.find((row) => !isClaimed(row))
-  const tooLarge = left ? { account: textOf(left, 'account'), bytes: numberOf(left, 'bytes') } : null
-  return { jobs: rows.filter(isClaimed).map(readClaimedJob), tooLarge }
-}
-
-/** One that is too large is returned without an attempt and without its texts. */
-function isClaimed({ attempt }: Row): boolean {
-  return attempt !== null
+const TEXTS: Statement = {
+  repeatable: true,
+  name: 'texts of job',
+  text: 'select messages, response_format, callback from jobs where id = $1::uuid',
 }

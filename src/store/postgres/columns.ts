@@ -1,9 +1,9 @@
 /** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
 import { wholeMs } from '../../clock.ts'
-import { type ClaimedJob, errorJson, type Job } from '../../job/job.ts'
+import { errorJson, type Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
-import type { Settlement } from '../store.ts'
+import type { Claimed, JobTexts, Settlement } from '../store.ts'
 import { textArray } from './text-array.ts'
 
 /** About what a job weighs in a statement: the characters of its texts. */
@@ -85,10 +85,11 @@ export function unnest(types: readonly string[], from: number): string {
   return `unnest(${types.map((type, index) => `$${from + index}::${type}[]`).join(', ')})`
 }
 
-/** A row with the columns of `jobs`, and `attempt` and `deaths` as they are after the claim. */
-export function readClaimedJob(row: Row): ClaimedJob {
+/** A row with the columns of `jobs` and those of the claim: without its texts if they are too large. */
+export function readClaimedJob(row: Row): Claimed['jobs'][number] {
   const earlierJson = textOrNull(row, 'earlier')
-  return {
+  const crashCount = numberOf(row, 'deaths')
+  const job = {
     id: textOf(row, 'id'),
     account: textOf(row, 'account'),
     tier: textOf(row, 'tier'),
@@ -97,10 +98,17 @@ export function readClaimedJob(row: Row): ClaimedJob {
     inputTokens: numberOf(row, 'input_tokens'),
     createdAtMs: numberOf(row, 'created_at_ms'),
     attempt: numberOf(row, 'attempt'),
-    crashCount: numberOf(row, 'deaths'),
+    crashCount,
+    crashedAlone: crashCount > 0 && numberOf(row, 'crashed_alone') === crashCount,
+    ...(earlierJson !== null && { earlierJson }),
+  }
+  return row.messages === null ? { ...job, textBytes: numberOf(row, 'bytes') } : { ...job, ...readTexts(row) }
+}
+
+export function readTexts(row: Row): JobTexts {
+  return {
     messagesJson: textOf(row, 'messages'),
     responseFormatJson: textOf(row, 'response_format'),
     callbackJson: textOrNull(row, 'callback'),
-    ...(earlierJson !== null && { earlierJson }),
   }
 }

@@ -2,23 +2,21 @@
  * The crashes that were counted in Postgres, by node: reverted when it turns out that the node was only paused, and confirmed
  * when it has been absent for long. A trigger on `open_jobs` writes their rows (migrations.ts).
  */
-import { numberOf, numberOrNull, textOf } from '../rows.ts'
+import { numberOf, textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import type { Database, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
+import { noteReturned } from './release.ts'
 
-export function crashOperations({
-  database,
-  queueHead,
-  notifications,
-}: PostgresParts): Pick<Store, 'revertCrashes' | 'absentNodes' | 'confirmCrashes'> {
+export function crashOperations(
+  parts: PostgresParts,
+): Pick<Store, 'revertCrashes' | 'absentNodes' | 'confirmCrashes'> {
+  const { database } = parts
   return {
     revertCrashes: async () => {
       const rows = await database.query(REVERT)
-      // A job without crashes is claimed from where the walk stands, so the queue's head must know of it.
-      const turns = rows.flatMap((row) => numberOrNull(row, 'turn') ?? [])
-      for (const turn of turns) queueHead.joined(turn)
-      if (turns.length > 0) notifications.jobQueued(Math.min(...turns))
+      // Walks pass over suspects, and it may be none any longer.
+      noteReturned(parts, rows)
       return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
     },
 
@@ -46,8 +44,8 @@ const REVERT: Statement = {
     delete from crashes c where ${hasLease('c')} returning job_id
   ),
   counts as (select job_id, count(*)::integer as crashes from reverted group by job_id)
-  update open_jobs o set deaths = greatest(0, o.deaths - c.crashes)
-  from counts c where o.id = c.job_id returning o.turn, c.crashes`,
+  update open_jobs o set deaths = greatest(0, o.deaths - c.crashes), crashed_alone = 0
+  from counts c where o.id = c.job_id returning o.route, o.turn, c.crashes`,
 }
 const ABSENT: Statement = {
   repeatable: true,

@@ -4,6 +4,7 @@
  */
 import pg from 'pg'
 import type { Row } from '../rows.ts'
+import type { Methods, Operation, Sql, Steps } from '../sql.ts'
 import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
@@ -84,6 +85,10 @@ const numbersForBigints: pg.CustomTypesConfig = {
 export class Database implements Queries {
   readonly #pool: pg.Pool
   readonly #prepare: boolean
+  /** Runs every statement as a repeatable one. */
+  readonly repeatable: Queries = {
+    query: (statement, values) => this.query({ ...statement, repeatable: true }, values),
+  }
 
   constructor({ url, connections, prepare, statementMs, networkMs }: DatabaseOptions) {
     this.#prepare = prepare
@@ -179,3 +184,35 @@ export class Database implements Queries {
 const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
+
+/** The operations that both stores share, as methods on this database. */
+export function methodsOn<Table extends Readonly<Record<string, Operation<never, unknown>>>>(
+  database: Database,
+  table: Table,
+): Methods<Table> {
+  const methods = Object.entries(table).map(([name, { kind, steps }]) => [
+    name,
+    (...args: never) =>
+      kind === 'write'
+        ? database.transaction((queries) => runSteps(queries, steps(...args)))
+        : runSteps(database.repeatable, steps(...args)),
+  ])
+  return Object.fromEntries(methods)
+}
+
+async function runSteps<Result>(queries: Queries, steps: Steps<Result>): Promise<Result> {
+  let next = steps.next()
+  while (!next.done) next = steps.next(await queryOf(queries, next.value))
+  return next.value
+}
+
+/** Runs a statement that both stores share. */
+export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]> {
+  const text = texts.reduce((all, one, at) => `${all}$${at}${one}`)
+  const name = NAMES.get(text) ?? `shared ${NAMES.size + 1}`
+  NAMES.set(text, name)
+  return queries.query({ name, text }, values)
+}
+
+/** Statements are prepared by name; these are named by their text. */
+const NAMES = new Map<string, string>()

@@ -7,11 +7,10 @@ import { textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import { forgetCancelled } from './cancel.ts'
 import { forgetCrashes } from './crashes.ts'
-import type { Database, Statement } from './database.ts'
+import { type Database, queryOf, type Statement } from './database.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
-import { DELETE_WITH_SUMS, foldQuotas, reconcileOpenJobs } from './quotas.ts'
-import { foldUsage } from './usage.ts'
+import { deleteRows, foldQuotas, foldUsage, reconcileOpenJobs } from './quotas.ts'
 
 /** Rows of each kind that one step looks at. */
 const STEP = 400
@@ -58,7 +57,7 @@ async function deleteJobs(
   const before = leastJobId(expiry.nowMs - expiry.retentionMs)
   const rows = await database.query(OLD_JOBS, [cursor, before, STEP])
   const expired = rows.filter((row) => hasExpired(row, expiry)).map((row) => textOf(row, 'id'))
-  if (expired.length > 0) await database.query(DELETE_JOBS, [expired])
+  if (expired.length > 0) await queryOf(database.repeatable, deleteRows(expired))
   const last = rows.at(-1)
   return { scanned: rows.length, cursor: last && rows.length === STEP ? textOf(last, 'id') : BEFORE_ALL }
 }
@@ -86,12 +85,4 @@ const OLD_JOBS: Statement = {
   select j.id, j.cache_ttl_s, o.settled_at_ms, c.due_at_ms
   from jobs_default j left join outcomes o on o.id = j.id left join callbacks c on c.job_id = j.id
   where j.id > $1::uuid and j.id < $2::uuid order by j.id limit $3::bigint`,
-}
-const DELETE_JOBS: Statement = {
-  repeatable: true,
-  name: 'delete jobs',
-  text: `
-  with ${DELETE_WITH_SUMS},
-  callbacks_deleted as (delete from callbacks where job_id = any($1::uuid[]))
-  select 1`,
 }

@@ -2,15 +2,17 @@
  * Checks whether a Postgres is fit to hold jobs: what would break a guarantee prevents the start; what weakens one is a
  * warning.
  */
-import { DatabaseProblem } from '../database-problem.ts'
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { type DatabaseCheck, DatabaseProblem } from '../database-problem.ts'
 import type { Row } from '../rows.ts'
-import type { Queries } from './database.ts'
+import { connectionSettings, Database, type Queries } from './database.ts'
 
 export const LEAST_VERSION = 14
 /** Beyond that, people who compare times of nodes with times of the database notice a difference. */
 const CLOCK_DIFFERENCE_MS = 5_000
 
-export interface Fitness {
+interface Fitness {
   readonly version: string
   /** What breaks a guarantee. */
   readonly problems: readonly string[]
@@ -24,7 +26,7 @@ export async function checkFitness(queries: Queries, onNote: (message: string) =
   for (const warning of warnings) onNote(warning)
 }
 
-export async function fitnessOf(queries: Queries): Promise<Fitness> {
+async function fitnessOf(queries: Queries): Promise<Fitness> {
   const sentMs = Date.now()
   const [row = {}] = await queries.query(LOOK)
   const differenceMs = Number(row.now_ms) - (sentMs + Date.now()) / 2
@@ -93,4 +95,46 @@ const LOOK = {
       and not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
         and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))) as forbidden,
     (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms`,
+}
+
+const STATEMENT_MS = 5000
+/** A notification that has not arrived by then does not arrive at all. */
+const NOTIFICATION_MS = 2000
+
+/** What `parley check` reports, without changing anything in the database. */
+export async function checkPostgres(url: string): Promise<DatabaseCheck> {
+  const database = new Database({ url, connections: 1, prepare: false, statementMs: STATEMENT_MS })
+  try {
+    const { version, problems, warnings } = await fitnessOf(database)
+    const { hostname, port, pathname } = new URL(url)
+    const description = `Postgres ${version} at ${hostname}${port && `:${port}`}${pathname}`
+    if (problems.length > 0) return { description, problems, warnings }
+    const silent = (await notificationsArrive(url, database)) ? [] : [NO_NOTIFICATIONS]
+    return { description, problems, warnings: [...warnings, ...silent] }
+  } finally {
+    await database.close()
+  }
+}
+
+const NO_NOTIFICATIONS =
+  'notifications (LISTEN) do not arrive, as behind a pooler that shares connections between transactions: nodes then poll the database every second, and a job that another node runs may be answered up to a second later'
+
+async function notificationsArrive(url: string, database: Database): Promise<boolean> {
+  const channel = `parley_check_${randomBytes(6).toString('hex')}`
+  const client = new pg.Client(connectionSettings(url, STATEMENT_MS))
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    const arrived = new Promise<boolean>((resolve) => {
+      client.once('notification', () => resolve(true))
+      setTimeout(() => resolve(false), NOTIFICATION_MS).unref()
+    })
+    await client.query(`listen ${channel}`)
+    await database.query({ name: '', text: `select pg_notify('${channel}', '')` })
+    return await arrived
+  } catch {
+    return false
+  } finally {
+    await client.end()
+  }
 }

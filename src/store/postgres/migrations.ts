@@ -309,6 +309,25 @@ begin
 end $$;
 `
 
+/**
+ * Claims by route, lane and suspects. Nodes up to version 0.3 record no starts, know no turns by route, and need the indexes
+ * `open_jobs_in_line`, `open_jobs_by_account` and `open_jobs_that_died`. Once none of them can run any more, a later step may drop
+ * these indexes.
+ */
+const lanesAndSuspects = `
+alter table open_jobs
+  add column started integer not null default 0, -- the attempt under which the start of a suspect was recorded
+  add column crashed_alone integer not null default 0; -- the crash count at which it crashed alone
+create index open_jobs_in_lanes on open_jobs (account, route, turn, id) where turn is not null and deaths = 0;
+create index open_jobs_suspected on open_jobs (deaths, turn, id) where turn is not null and deaths > 0;
+alter table nodes add column turns text; -- how far the node has claimed each route, as JSON
+`
+
+/** Nodes up to version 0.3 write none. */
+const features = `
+alter table nodes add column features text; -- what the node knows of what callers may ask for
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -318,4 +337,6 @@ export const MIGRATIONS: readonly string[] = [
   ...QUOTA_MIGRATIONS,
   routes,
   takenKeys,
+  lanesAndSuspects,
+  features,
 ]

@@ -1,12 +1,17 @@
 /** Leases of nodes in Postgres, by the database's clock. */
-import type { Leases } from '../node-store.ts'
+import { FEATURES, type Leases } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import { Database, type DatabaseOptions, type Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 
-export function nodeOperations({ database }: PostgresParts): Pick<Store, 'renew' | 'claimsOf' | 'leave'> {
+export function nodeOperations({
+  database,
+  others,
+}: PostgresParts): Pick<Store, 'isKnownToAll' | 'renew' | 'claimsOf' | 'leave'> {
   return {
+    isKnownToAll: (feature) => others.isKnownToAll(feature),
+
     renew: (node, leaseMs) => renew(database, node, leaseMs),
 
     claimsOf: async (node) => {
@@ -37,17 +42,11 @@ async function renew(database: Database, node: string, leaseMs: number): Promise
   return renewed?.kept === true
 }
 
-/** Shares how far this node has claimed, and returns how far any node has. */
-export async function shareTurn(database: Database, node: string, turn: number): Promise<number> {
-  const [row] = await database.query(SHARE_TURN, [node, turn])
-  return row ? numberOf(row, 'turn') : 0
-}
-
 /** `xmax` of a row is 0 only where it was inserted and not updated. */
 const RENEW = {
   name: 'renew',
-  text: `insert into nodes (node, lease_until)
-    values ($1, clock_timestamp() + $2::double precision * interval '1 ms')
+  text: `insert into nodes (node, lease_until, features)
+    values ($1, clock_timestamp() + $2::double precision * interval '1 ms', '${FEATURES.join(' ')}')
     on conflict (node) do update set lease_until = excluded.lease_until
     returning xmax <> 0 as kept`,
 }
@@ -57,9 +56,3 @@ const CLAIMS: Statement = {
   text: 'select id, attempt from open_jobs where node = $1',
 }
 const LEAVE: Statement = { repeatable: true, name: 'leave', text: 'delete from nodes where node = $1' }
-const SHARE_TURN: Statement = {
-  repeatable: true,
-  name: 'share turn',
-  text: `with mine as (update nodes set turn = $2 where node = $1 and turn < $2::bigint)
-    select greatest(max(turn), $2::bigint) as turn from nodes`,
-}

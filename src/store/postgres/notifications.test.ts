@@ -3,7 +3,13 @@ import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { acceptance, addAccounts, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import {
+  acceptance,
+  addAccounts,
+  claimNext,
+  newJob,
+  settlement,
+} from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 
 async function twoNodes(t: TestContext) {
@@ -19,7 +25,7 @@ test('the other node is notified of a job that one node queues', async (t) => {
   const notified = other.jobsWaiting(1)
   await one.store.accept(acceptance([newJob()], { node: one.name }))
   await notified
-  assert.equal((await other.store.claim(other.name, 5, now.ms)).jobs.length, 1)
+  assert.equal((await claimNext(other.store, other.name, 5)).length, 1)
 })
 
 test('a node is notified of a job that another settles and that it has a pending response for', async (t) => {
@@ -27,7 +33,7 @@ test('a node is notified of a job that another settles and that it has a pending
   const [awaited, unawaited] = [newJob(), newJob()]
   await one.store.accept(acceptance([unawaited], { node: one.name }))
   await one.store.accept(acceptance([awaited], { node: one.name, awaited: true }))
-  for (const { id, attempt } of (await other.store.claim(other.name, 5, now.ms)).jobs) {
+  for (const { id, attempt } of await claimNext(other.store, other.name, 5)) {
     await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
   }
   assert.deepEqual(await one.settled(1), [awaited.id])
@@ -38,7 +44,7 @@ test('more settled jobs than fit in one notification arrive in several', async (
   const { one, other } = await twoNodes(t)
   const jobs = Array.from({ length: 450 }, () => newJob())
   await one.store.accept(acceptance(jobs, { node: one.name, awaited: true }))
-  for (const { id, attempt } of (await other.store.claim(other.name, 1000, now.ms)).jobs) {
+  for (const { id, attempt } of await claimNext(other.store, other.name, 1000)) {
     void other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
   }
   assert.deepEqual(new Set(await one.settled(jobs.length)), new Set(jobs.map(({ id }) => id)))
@@ -57,11 +63,11 @@ test('with notifications lost, the queue is polled every second; they come back 
   await client.end()
   await one.store.accept(acceptance([newJob()], { node: one.name }))
   await other.jobsWaiting(1)
-  assert.equal((await other.store.claim(other.name, 5, now.ms)).jobs.length, 1)
+  assert.equal((await claimNext(other.store, other.name, 5)).length, 1)
   // Connected again, a notice passes.
   await one.jobsWaiting(2)
   await one.store.accept(acceptance([newJob()], { node: one.name, awaited: true }))
-  for (const { id, attempt } of (await other.store.claim(other.name, 5, now.ms)).jobs) {
+  for (const { id, attempt } of await claimNext(other.store, other.name, 5)) {
     await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
   }
   assert.equal((await one.settled(1)).length, 1)

@@ -17,14 +17,21 @@ const ECHO_MS = 3000
 const RECONNECT_MS = 1000
 /** A notification holds at most 8,000 bytes. */
 const IDS_PER_NOTIFICATION = 200
+/** A longer route is not named. */
+const MAX_ROUTE_BYTES = 7000
+/**
+ * What precedes the turn in a notification for nodes up to version 0.3, which read a number and know no routes. Later nodes get one of
+ * their own for each route, and ignore it. Without it, the notification is of such a node, and may be about any route.
+ */
+const WITH_ROUTE = '+'
 
 export interface NotificationsOptions {
   readonly url: string
   readonly statementMs: number
   readonly database: Database
   readonly node: string
-  /** Called with the turn of a job that another node queued, or a lesser one. */
-  readonly onQueued: (turn: number) => void
+  /** Called with the turn of a job that another node queued, or a lesser one. The route is null if it is not known. */
+  readonly onQueued: (route: string | null, turn: number) => void
   /** Called every second, whether notifications arrive or not. */
   readonly onPoll: () => void
   /** Called once when notifications stop arriving, and once when they arrive again. */
@@ -36,11 +43,13 @@ export class Notifications {
   readonly #options: NotificationsOptions
   #client: pg.Client | null = null
   #jobsChannel = ''
+  #routesChannel = ''
   #waitsChannel = ''
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
-  #turn: number | null = null
+  /** The least turn that was queued, by route. */
+  #queued = new Map<string, number>()
   #settled = new Map<string, string[]>()
   readonly #remoteWaits = new RemoteWaits(() => performance.now())
   /** Jobs to announce that this node waits for, and what resolves once they are announced. */
@@ -61,16 +70,16 @@ export class Notifications {
   async begin(): Promise<void> {
     const poll = setInterval(() => {
       this.#options.onPoll()
-      this.#events?.jobsWaiting()
+      this.#events?.jobsWaiting(null)
     }, POLL_MS)
     this.#timers.add(poll.unref())
     await this.#connect()
   }
 
-  /** A job with this turn is queued. */
-  jobQueued(turn: number): void {
+  /** A job with this turn is queued on the route. */
+  jobQueued(route: string, turn: number): void {
     if (this.#client === null) return
-    this.#turn = Math.min(this.#turn ?? turn, turn)
+    this.#queued.set(route, Math.min(this.#queued.get(route) ?? turn, turn))
     this.#sendSoon()
   }
 
@@ -127,14 +136,16 @@ export class Notifications {
       await client.query('set synchronous_commit = off')
       const { rows } = await client.query<{ schema: string }>('select current_schema() as schema')
       this.#jobsChannel = channelOf('jobs', rows[0]?.schema ?? '')
+      this.#routesChannel = channelOf('routes', rows[0]?.schema ?? '')
       this.#waitsChannel = channelOf('waits', rows[0]?.schema ?? '')
       await client.query(`listen ${client.escapeIdentifier(this.#jobsChannel)}`)
+      await client.query(`listen ${client.escapeIdentifier(this.#routesChannel)}`)
       await client.query(`listen ${client.escapeIdentifier(this.#waitsChannel)}`)
       await client.query(`listen ${client.escapeIdentifier(nodeChannelOf(this.#options.node))}`)
       this.#client = client
       await this.#test()
       // Notifications may have been sent before this node listened.
-      this.#events?.jobsWaiting()
+      this.#events?.jobsWaiting(null)
     } catch (error) {
       this.#reportArrival(false, (error as Error).message)
       onEnd()
@@ -174,8 +185,12 @@ export class Notifications {
       this.#echo = null
       this.#reportArrival(true, '')
     } else if (channel === this.#jobsChannel) {
-      this.#options.onQueued(Number(payload))
-      this.#events?.jobsWaiting()
+      if (!payload.startsWith(WITH_ROUTE)) this.#jobWaits(null, Number(payload))
+    } else if (channel === this.#routesChannel) {
+      const [turn = '', node = ''] = payload.split(' ', 2)
+      // What this node queues itself is known at once.
+      if (node === this.#options.node) return
+      this.#jobWaits(payload.slice(turn.length + node.length + 2), Number(turn))
     } else if (channel === this.#waitsChannel) {
       const [node = '', jobIds = ''] = payload.split(' ')
       if (node === this.#options.node) return
@@ -183,6 +198,11 @@ export class Notifications {
     } else {
       this.#events?.settled(payload.split(','))
     }
+  }
+
+  #jobWaits(route: string | null, turn: number): void {
+    this.#options.onQueued(route, turn)
+    this.#events?.jobsWaiting(route)
   }
 
   #reportArrival(arrive: boolean, reason: string): void {
@@ -213,16 +233,21 @@ export class Notifications {
     announcement.resolve()
     this.#later(GATHER_MS, () => {
       this.#sending = false
-      if (this.#turn !== null || this.#settled.size > 0 || this.#announced.length > 0) this.#sendSoon()
+      if (this.#queued.size > 0 || this.#settled.size > 0 || this.#announced.length > 0) this.#sendSoon()
     })
   }
 
   #takeGathered(): [channels: string[], payloads: string[]] {
     const channels: string[] = []
     const payloads: string[] = []
-    if (this.#turn !== null) {
+    if (this.#queued.size > 0) {
       channels.push(this.#jobsChannel)
-      payloads.push(String(this.#turn))
+      payloads.push(`${WITH_ROUTE}${Math.min(...this.#queued.values())}`)
+    }
+    for (const [route, turn] of this.#queued) {
+      const fits = Buffer.byteLength(route) <= MAX_ROUTE_BYTES
+      channels.push(fits ? this.#routesChannel : this.#jobsChannel)
+      payloads.push(fits ? `${turn} ${this.#options.node} ${route}` : String(turn))
     }
     const add = (channel: string, ids: readonly string[], prefix = '') => {
       for (let from = 0; from < ids.length; from += IDS_PER_NOTIFICATION) {
@@ -232,7 +257,7 @@ export class Notifications {
     }
     for (const [origin, ids] of this.#settled) add(nodeChannelOf(origin), ids)
     add(this.#waitsChannel, this.#announced, `${this.#options.node} `)
-    this.#turn = null
+    this.#queued = new Map()
     this.#settled = new Map()
     this.#announced = []
     return [channels, payloads]
@@ -240,7 +265,7 @@ export class Notifications {
 }
 
 /** A channel belongs to the whole database, and another Parley may use another schema of it. */
-function channelOf(what: 'jobs' | 'waits', schema: string): string {
+function channelOf(what: 'jobs' | 'routes' | 'waits', schema: string): string {
   return `parley_${what}_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }
 

@@ -1,18 +1,28 @@
 /** Admin actions of commands directly on a Postgres database, also while servers are running. */
 import type { Secrets } from '../account-store.ts'
+import { accountOperations } from '../accounts.ts'
+import { auditOperations } from '../audit.ts'
+import { callbackRecordOperations } from '../callback-records.ts'
+import { cancelOperations } from '../cancel.ts'
+import { deleteOperations } from '../delete.ts'
+import { jobSearchOperations } from '../job-search.ts'
 import type { OperatorStore } from '../operator-store.ts'
-import { accountOperations } from './accounts.ts'
-import { auditOperations } from './audit.ts'
-import { callbackReplayOperations } from './callback-replay.ts'
-import { callbackSearchOperations } from './callback-search.ts'
-import { cancelOperations } from './cancel.ts'
-import { Database } from './database.ts'
-import { deleteOperations } from './delete.ts'
-import { jobSearchOperations } from './job-search.ts'
-import { quotaOperations } from './quotas.ts'
+import { withSearches } from '../searches.ts'
+import { usageOperations } from '../usage.ts'
+import { Database, methodsOn } from './database.ts'
+import { deletionOperations } from './delete.ts'
+import { POSTGRES } from './dialect.ts'
 import { migratePostgres } from './schema.ts'
-import { scrubOperations } from './scrub.ts'
-import { usageOperations } from './usage.ts'
+
+const SHARED = {
+  ...accountOperations(POSTGRES),
+  ...auditOperations,
+  ...callbackRecordOperations(POSTGRES),
+  ...cancelOperations(POSTGRES),
+  ...deleteOperations(POSTGRES),
+  ...jobSearchOperations(POSTGRES),
+  ...usageOperations(POSTGRES),
+}
 
 /** A command's statements are short, but its user may wait for a lock. */
 const COMMAND_MS = 30_000
@@ -25,25 +35,17 @@ export async function openPostgresForOperator(url: string): Promise<OperatorStor
 }
 
 /** Shared with nodes. */
-export function operatorOperations(database: Database, url: string): Omit<OperatorStore, 'close'> {
+export function operatorOperations(database: Database, url: string) {
   return {
-    ...accountOperations(database),
-    ...auditOperations(database),
-    ...callbackReplayOperations(database),
-    ...callbackSearchOperations(database),
-    ...cancelOperations(database),
-    ...deleteOperations(database),
-    ...jobSearchOperations(database),
-    ...quotaOperations(database),
-    ...scrubOperations(url),
-    ...usageOperations(database),
+    ...withSearches(POSTGRES, methodsOn(database, SHARED)),
+    ...deletionOperations(database, url),
   }
 }
 
 export async function lookUpSecretsInPostgres(url: string, account: string): Promise<Secrets | null> {
   const database = new Database({ url, connections: 1, prepare: false, statementMs: LOOK_UP_MS })
   try {
-    return await accountOperations(database).secrets(account)
+    return await methodsOn(database, SHARED).secrets(account)
   } finally {
     await database.close()
   }

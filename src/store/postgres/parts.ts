@@ -2,12 +2,14 @@
 import type { Database } from './database.ts'
 import type { StatementGroups } from './groups.ts'
 import type { Notifications } from './notifications.ts'
-import type { QueueHead } from './queue-head.ts'
+import type { OtherNodes } from './other-nodes.ts'
+import type { RouteWalks } from './route-walks.ts'
 
 export interface PostgresParts {
   readonly database: Database
   readonly groups: StatementGroups
-  readonly queueHead: QueueHead
+  readonly walks: RouteWalks
+  readonly others: OtherNodes
   readonly notifications: Notifications
   /** Writes of each kind that may be queued before new jobs are rejected. */
   readonly maxQueued: number

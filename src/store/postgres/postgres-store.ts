@@ -2,25 +2,26 @@
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { callbackOperations } from './callbacks.ts'
-import { cancelledOperations, ownCancelOperations } from './cancel.ts'
+import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { crashOperations } from './crashes.ts'
 import { Database } from './database.ts'
-import { ownDeleteOperations } from './delete.ts'
 import { expireOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
 import { StatementGroups } from './groups.ts'
 import { healthOperations } from './health.ts'
-import { nodeOperations, shareTurn } from './nodes.ts'
+import { nodeOperations } from './nodes.ts'
 import { Notifications } from './notifications.ts'
 import { operatorOperations } from './operator-store.ts'
+import { OtherNodes } from './other-nodes.ts'
+import { overdueOperations } from './overdue.ts'
 import { keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
-import { QueueHead } from './queue-head.ts'
 import { readOperations } from './read.ts'
 import { releaseOperations } from './release.ts'
 import { rescueOperations } from './rescue.ts'
 import { responseCacheOperations } from './response-cache.ts'
+import { RouteWalks } from './route-walks.ts'
 import { migratePostgres } from './schema.ts'
 import { settleOperations } from './settle.ts'
 
@@ -47,6 +48,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     await checkFitness(database, options.onNote)
     await keepPartitions(database, { nowMs: options.nowMs(), retentionMs: options.retentionMs })
     const parts = connectParts(database, options)
+    await parts.others.look()
     await parts.notifications.begin()
     return composeStore(parts, options)
   } catch (error) {
@@ -57,25 +59,22 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 
 function connectParts(database: Database, options: PostgresStoreOptions): PostgresParts {
   const { maxQueued, onCommit, node, url, statementMs, onNote } = options
-  const queueHead = new QueueHead()
+  const walks = new RouteWalks()
+  const others = new OtherNodes(database, node, walks)
   const notifications = new Notifications({
     url,
     statementMs,
     database,
     node,
-
-    onQueued: (turn) => queueHead.joined(turn),
+    onQueued: (route, turn) => walks.joined(route, turn),
     onPoll: () => {
-      shareTurn(database, node, queueHead.turn).then(
-        (turn) => queueHead.reached(turn),
-        // The next poll is in a second.
-        () => {},
-      )
+      // The next poll is in a second.
+      others.look().catch(() => {})
     },
     onChange: onNote,
   })
   const groups = new StatementGroups()
-  return { database, groups, queueHead, notifications, maxQueued, ...(onCommit && { onCommit }) }
+  return { database, groups, walks, others, notifications, maxQueued, ...(onCommit && { onCommit }) }
 }
 
 function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions): Store {
@@ -97,6 +96,11 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
       if (result === 'cancelled') notifications.ended(jobId)
       return result
     },
+    cancelOwnJob: async (cancel) => {
+      const result = await operations.cancelOwnJob(cancel)
+      if (result === 'cancelled') notifications.ended(cancel.jobId)
+      return result
+    },
     ...acceptOperations(parts),
     ...callbackOperations(parts),
     ...cancelledOperations(database),
@@ -105,8 +109,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     ...expireOperations(parts),
     ...healthOperations(parts, nowMs),
     ...nodeOperations(parts),
-    ...ownCancelOperations(parts),
-    ...ownDeleteOperations(parts),
+    ...overdueOperations(parts),
     ...readOperations(parts),
     ...releaseOperations(parts),
     ...rescueOperations(parts),

@@ -1,58 +1,53 @@
 /**
- * What accounts have open and stored, in Postgres: sums by account and by the hour in the id of the job. Accepting, settling
- * and deleting write only deltas, which are folded into the sums later, so that no two statements wait for each other. The
- * sums of an hour go with the partition that holds its jobs.
+ * What accounts have used, and what they have open and stored, in Postgres. Accepting, settling and deleting write only deltas,
+ * which are folded into sums later, so that no two statements wait for each other. Quotas are sums by account and by the hour in
+ * the id of the job: those of an hour go with the partition that holds its jobs.
  */
+import { raw, type Sql, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
-import { readQuotaUse } from '../usage-rows.ts'
-import type { UsageStore } from '../usage-store.ts'
+import { USAGE_COLUMNS } from '../usage-rows.ts'
 import type { Database, Queries, Statement } from './database.ts'
-import { LOCK_USAGE } from './usage.ts'
 
 /** Deltas that one step folds. */
 const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes'
 
-export function quotaOperations(database: Database): Pick<UsageStore, 'quotaUse'> {
-  return {
-    quotaUse: async (account) => {
-      const [row] = await database.query(QUOTA_USE, [account])
-      return readQuotaUse(row)
-    },
-  }
-}
-
-/** Selects `open_jobs` and `stored_bytes`. @param account an expression */
-export const quotaUseOf = (account: string) => `
-  select coalesce(sum(open_jobs), 0) as open_jobs, coalesce(sum(bytes), 0) as stored_bytes
-  from (
-    select open_jobs, open_bytes + ended_bytes as bytes from quota_sums where account = ${account}
-    union all select open_jobs, open_bytes + ended_bytes from quota_deltas where account = ${account}
-  ) q`
-
 /** The bytes of what was asked, of a row of `open_jobs`; nodes of version 0.2 do not store them there. */
 export const openBytesOf = (row: string) =>
   `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
 
-/** Deletes the jobs $1 and their outcomes, and what was stored of those that this very statement deleted from the sums. */
-export const DELETE_WITH_SUMS = `
-  deleted_jobs as (
-    delete from jobs j where j.id = any ($1::uuid[]) returning j.id, j.account, ${requestBytesOf('j')} as bytes
+/** Deletes the jobs, their outcomes and callbacks, and subtracts what was stored of those that this very statement deleted. */
+export const deleteRows = (ids: readonly string[]): Sql => sql`
+  with deleted_jobs as (
+    delete from jobs j where j.id = any (${ids}::uuid[]) returning j.id, j.account, ${raw(requestBytesOf('j'))} as bytes
   ),
   deleted_outcomes as (
-    delete from outcomes o where o.id = any ($1::uuid[])
-    returning o.id, case when o.bytes >= 0 then o.bytes end as all_bytes, ${outcomeBytesOf('o')} as bytes
+    delete from outcomes o where o.id = any (${ids}::uuid[])
+    returning o.id, case when o.bytes >= 0 then o.bytes end as all_bytes, ${raw(outcomeBytesOf('o'))} as bytes
   ),
-  uncounted as (
-    insert into quota_deltas (${QUOTA_COLUMNS})
-    select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes))
-    from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2
-  )`
+  callbacks_deleted as (
+    delete from callbacks where job_id = any (${ids}::uuid[])
+  )
+  insert into quota_deltas (${raw(QUOTA_COLUMNS)})
+  select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes))
+  from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
 /** Folds some deltas into the sums, unless another node is doing so; returns whether more may be left. */
+export async function foldUsage(database: Database): Promise<boolean> {
+  const [row] = await database.query(FOLD_USAGE)
+  return Number(row?.folded) >= STEP
+}
+
+/** Waits for a fold that is running and prevents the next, until the end of the transaction. */
+export const LOCK_USAGE: Statement = {
+  name: 'lock usage',
+  text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
+}
+
+/** The same for quotas. */
 export async function foldQuotas(database: Database): Promise<boolean> {
-  const [row] = await database.query(FOLD)
+  const [row] = await database.query(FOLD_QUOTAS)
   return Number(row?.folded) >= STEP
 }
 
@@ -87,10 +82,35 @@ export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Pr
 
 const HOUR_MS = 3_600_000
 
-const QUOTA_USE: Statement = { repeatable: true, name: 'quota use', text: quotaUseOf('$1') }
-
-/** In the order of the key, so that no two wait for each other. */
-const FOLD: Statement = {
+/**
+ * One statement, so that nobody sees a delta in both places or in none. Should two meet all the same, each delta is deleted
+ * by one of them only. In the order of the key, so that no two wait for each other.
+ */
+const FOLD_USAGE: Statement = {
+  repeatable: true,
+  name: 'fold usage',
+  text: `
+  with turn as materialized (
+    select pg_try_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0)) as mine
+  ),
+  gone as (
+    delete from usage_deltas where ctid = any (array (
+      select ctid from usage_deltas where (select mine from turn) limit ${STEP}
+    )) returning ${USAGE_COLUMNS}
+  ),
+  folded as (
+    insert into usage as u (${USAGE_COLUMNS})
+    select account, month, model, sum(jobs), sum(failed_jobs), sum(cache_hits), sum(calls), sum(input_tokens),
+      sum(output_tokens)
+    from gone group by account, month, model order by account, month, model
+    on conflict (account, month, model) do update set
+      jobs = u.jobs + excluded.jobs, failed_jobs = u.failed_jobs + excluded.failed_jobs,
+      cache_hits = u.cache_hits + excluded.cache_hits, calls = u.calls + excluded.calls,
+      input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens
+  )
+  select count(*) as folded from gone`,
+}
+const FOLD_QUOTAS: Statement = {
   repeatable: true,
   name: 'fold quotas',
   text: `

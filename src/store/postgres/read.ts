@@ -57,7 +57,7 @@ const READ: Statement = {
   text: `
   select r.place, j.id, j.created_at_ms, j.cache_ttl_s, ${STATUS} as status, o.settled_at_ms,
     c.due_at_ms, ${BYTES} as bytes, case when ${BYTES} <= r.max_bytes then o.content end as content,
-    case when ${BYTES} <= r.max_bytes then o.error end as error
+    case when ${BYTES} <= r.max_bytes then o.error end as error, o.usage
   from unnest($1::uuid[], $2::text[], $3::int[]) with ordinality as r(id, account, max_bytes, place)
   join jobs j on j.id = r.id and j.account = r.account
   left join outcomes o on o.id = r.id

@@ -1,32 +1,61 @@
 /** Returns the jobs and callbacks of dead nodes in Postgres: of nodes whose lease has expired. */
-import { numberOf } from '../rows.ts'
+import type { Claim } from '../node-store.ts'
 import type { Store } from '../store.ts'
 import type { Statement } from './database.ts'
+import { headTurn } from './fair-order.ts'
 import type { PostgresParts } from './parts.ts'
-import { headTurn } from './release.ts'
+import { noteReturned } from './release.ts'
 
-export function rescueOperations({
-  database,
-  queueHead,
-  notifications,
-}: PostgresParts): Pick<Store, 'rescue'> {
+interface OneStart {
+  readonly node: string
+  readonly claim: Claim
+}
+
+export function rescueOperations(parts: PostgresParts): Pick<Store, 'recordStarts' | 'rescue'> {
+  const { database, groups, walks } = parts
+  /** All starts are of this node. */
+  const starts = groups.add<OneStart, undefined>({
+    commit: async (group) => {
+      const claims = group.map(({ claim }) => claim)
+      const columns = [claims.map(({ jobId }) => jobId), claims.map(({ attempt }) => attempt)]
+      await database.query(RECORD_STARTS, [group[0]?.node, ...columns])
+      return claims.map(() => undefined)
+    },
+  })
   return {
+    recordStarts: async (node, claims) => {
+      await Promise.all(claims.map((claim) => starts.submit({ node, claim })))
+    },
+
     rescue: async (node, nowMs) => {
-      const rows = await database.query(RESCUE, [node, queueHead.turn, Math.floor(nowMs)])
-      for (const row of rows) queueHead.joined(numberOf(row, 'turn'))
-      if (rows.length > 0) notifications.jobQueued(queueHead.turn)
+      const rows = await database.query(RESCUE, [node, walks.turnsJson(), Math.floor(nowMs)])
+      noteReturned(parts, rows)
       return rows.length
     },
   }
+}
+
+/** $1 node, $2 ids, $3 attempts. */
+const RECORD_STARTS: Statement = {
+  repeatable: true,
+  name: 'record starts',
+  text: `
+  update open_jobs o set started = c.attempt from unnest($2::uuid[], $3::integer[]) as c(id, attempt)
+  where o.id = c.id and o.node = $1 and o.attempt = c.attempt`,
 }
 
 /** $1 is this node, and never dead. */
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
+/** Whether the crash counts against the job. */
+const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
+
 /**
- * $1 node, $2 the queue's turn, $3 now. A node may have very many callbacks, so the nodes that have any are
+ * $1 node, $2 the turns of routes, $3 now. A node may have very many callbacks, so the nodes that have any are
  * listed first. A node without a lease is dead too: it lost the lease, wrote, and exited.
+ *
+ * A crash counts against a suspect if its start was recorded; it crashed alone if no other suspect of its node counts.
  */
 const RESCUE: Statement = {
   repeatable: true,
@@ -44,7 +73,19 @@ const RESCUE: Statement = {
   callbacks_freed as (
     update callbacks c set node = null, under_way = false, due_at_ms = least(c.due_at_ms, $3::bigint)
     where c.node in (select h.node from holders h where ${isDead('h')})
+  ),
+  lost as (
+    select node, count(*) filter (where deaths = 0 or started = attempt) as jobs,
+      count(*) filter (where deaths > 0 and started = attempt) as suspects
+    from open_jobs l where ${isDead('l')} group by node
   )
-  update open_jobs o set node = null, deaths = o.deaths + 1, turn = ${headTurn('$2')} where ${isDead('o')}
-  returning o.turn`,
+  update open_jobs o set node = null, turn = ${headTurn('$2', 'o.route')},
+    deaths = o.deaths + (${COUNTS})::integer,
+    crashed_alone = case
+      when not ${COUNTS} then o.crashed_alone
+      when case when o.deaths = 0 then l.jobs else l.suspects end = 1 then o.deaths + 1
+      else 0
+    end
+  from lost l where l.node = o.node and ${isDead('o')}
+  returning o.route, o.turn`,
 }

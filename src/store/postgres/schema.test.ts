@@ -74,7 +74,7 @@ test('what ended before the migration and after it counts once, whichever versio
   await old.accept([mine])
   assert.equal(await store.settle(settlement({ jobId: mine.id, attempt: 1 }, { node: 'old' })), 'settled')
   await addAccounts(store, 'both')
-  const handOff = { job: its, handedOff: false, step: 1000, awaited: false }
+  const handOff = { job: its, handedOff: false, step: 1000, awaited: false, route: '' }
   await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
   assert.deepEqual(await old.claim(5, now.ms), [its.id])
   assert.deepEqual(await old.settle([settlement({ jobId: its.id, attempt: 1 }, { node: 'old' })]), [true])
@@ -106,7 +106,7 @@ test('crashes that an old node counts are reverted when the node comes back, als
   t.after(() => store.close())
   const [ofNew, ofOld] = [newJob(), newJob()]
   await addAccounts(store, 'acme')
-  const handOff = { job: ofNew, handedOff: true, step: 1000, awaited: false }
+  const handOff = { job: ofNew, handedOff: true, step: 1000, awaited: false, route: '' }
   await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
   assert.equal(await old.rescue(now.ms), 1)
   await old.accept([ofOld])

@@ -4,10 +4,14 @@ import pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
 import { connectionSettings } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
-import { TRANSFER_LOCK } from './transfer-lock.ts'
 
 /** Any number that no other program on the same database is likely to lock. */
 const LOCK = 7_264_539_153
+/**
+ * The lock of a transfer, held as long as its transaction: servers and commands request it before anything else, and do not start
+ * without it. An advisory lock of this schema, as the argument of Postgres's functions for them.
+ */
+export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
 /** How long a migration waits for the locks of its tables. */
 export interface Patience {
   /** Meanwhile every later statement on the table waits as well. */

@@ -19,6 +19,9 @@ import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge } from './text-array.ts'
 import { eachAlone } from './unknown-commit.ts'
 
+/** The node in the rows of outcomes of jobs that no node held; no node has such a name. */
+const NO_NODE = 'none'
+
 /** A settled job, and the node that has a pending response for it. */
 interface SettledJob {
   readonly settled: Settled
@@ -128,7 +131,7 @@ export const STORE_OUTCOMES = (node: string) => `
  *
  * Jobs that are not freed are then checked: whether they exist, and whether this claim holds them.
  */
-const SETTLE = {
+export const SETTLE = {
   name: 'settle',
   text: `
   with s as (select * from ${unnest(SETTLEMENT_TYPES, 2)} as s(${SETTLEMENT_NAMES})),
@@ -138,7 +141,7 @@ const SETTLE = {
       and ((o.id, o.attempt) in (select id, attempt from s)) is true
     returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin, ${openBytesOf('o')} as bytes, 1 as was_open
   ),
-  ${STORE_OUTCOMES('$1::text')}
+  ${STORE_OUTCOMES(`coalesce($1::text, '${NO_NODE}')`)}
   select s.id, f.id is not null as freed, f.origin,
     case when f.id is null then exists (
       select 1 from outcomes o where o.id = s.id and o.node = $1 and o.attempt = s.attempt

@@ -5,8 +5,7 @@ import { freshDatabase } from '../../../test/postgres/database.ts'
 import { acceptance, expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { transferDatabase } from '../transfer.ts'
-import { openPostgresSource } from './transfer-source.ts'
-import { openPostgresTarget } from './transfer-target.ts'
+import { openPostgresSource, openPostgresTarget } from './transfer.ts'
 
 test('usage arrives once, folded or not, and so do audit entries, caps and suspensions', async (t) => {
   const [from, to] = [await freshDatabase(t), await freshDatabase(t)]

@@ -7,6 +7,7 @@ import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
   addAccounts,
+  claimNext,
   claimOf,
   expiry,
   ids,
@@ -49,7 +50,7 @@ test('an acceptance whose answer was cut off is accepted, once', async (t) => {
   assert.deepEqual(await cut('accept', () => store.accept(acceptance([held], { handedOff: true }))), {
     kind: 'accepted',
   })
-  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [waiting.id])
+  assert.deepEqual(ids(await claimNext(store, 'node-a', 5)), [waiting.id])
   assert.deepEqual(await store.depth(), { waiting: 0, assigned: 2, oldestCreatedAtMs: null })
 })
 
@@ -178,13 +179,13 @@ test('jobs of a claim whose answer was cut off are among what the node holds, an
   const job = newJob()
   await store.accept(acceptance([job]))
   await assert.rejects(
-    cut('claim', () => store.claim('node-a', 5, now.ms)),
+    cut('claim', () => claimNext(store, 'node-a', 5)),
     StoreUnavailable,
   )
   const held = await store.claimsOf('node-a')
   assert.deepEqual(held, [{ jobId: job.id, attempt: 1 }])
   await store.release('node-a', held)
-  const [again] = (await store.claim('node-a', 5, now.ms)).jobs
+  const [again] = await claimNext(store, 'node-a', 5)
   assert.ok(again)
   assert.deepEqual([claimOf(again), again.crashCount], [{ jobId: job.id, attempt: 2 }, 0])
 })

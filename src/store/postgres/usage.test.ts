@@ -6,6 +6,7 @@ import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
   addAccounts,
+  claimNext,
   expiry,
   newJob,
   now,
@@ -110,8 +111,8 @@ test('a job that is cancelled while it is settled, claimed and released ends onc
     cancelAll(),
     ...claims.slice(0, 100).map((claim) => store.settle(settlement(claim))),
     store.release('node-a', claims.slice(100)),
-    store.claim('node-b', 50, now.ms),
-    store.claim('node-c', 50, now.ms),
+    claimNext(store, 'node-b', 50),
+    claimNext(store, 'node-c', 50),
   ])
   const done = settled.filter((how) => how === 'settled').length
   assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
@@ -126,7 +127,7 @@ test('both the node that holds a cancelled job and the one with a pending respon
   const [{ store }] = nodes
   const [reported, lost] = [newJob(), newJob()]
   await store.accept(acceptance([reported], { node: 'origin', awaited: true }))
-  await store.claim('holder', 1, now.ms)
+  await claimNext(store, 'holder', 1)
   assert.equal(await store.cancelJob(reported.id, now.ms), 'cancelled')
   for (const node of ['origin', 'holder']) {
     assert.deepEqual(await store.takeCancelled(node), [{ jobId: reported.id, attempt: 1 }])

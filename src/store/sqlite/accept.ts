@@ -3,6 +3,7 @@ import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../cached-response.ts'
 import { textOf } from '../rows.ts'
 import { type Accepted, type AnsweredJob, type Earlier, type Idempotency, UnknownAccount } from '../store.ts'
 import { requestBytes } from '../stored-bytes.ts'
+import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'
 import { FIND_CACHED } from './response-cache.ts'
@@ -42,10 +43,11 @@ export const acceptOperations = {
       const earlier = idempotency && rememberKey(file, idempotency, jobs, nowMs)
       if (earlier) return earlier
       const answered: AnsweredJob[] = []
+      const nextTurns: NextTurns = new Map()
       for (const job of jobs) {
         const [jobId, , , , , , , , , , , , , awaited, cached] = job
         const contentJson = cached === null ? null : findCached(file, cached, nowMs)
-        if (contentJson === null) storeJob(file, node, nowMs, job)
+        if (contentJson === null) storeJob(file, node, nowMs, job, nextTurns)
         else {
           storeAnswered(file, nowMs, job, contentJson)
           answered.push({ jobId, contentJson: awaited ? contentJson : null })
@@ -125,7 +127,16 @@ function findEarlier(
   return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCells): void {
+/** The turns of the account's next jobs by route, as far as known: the jobs of a batch follow each other. */
+type NextTurns = Map<string, number>
+
+function storeJob(
+  file: ServedFile,
+  node: string,
+  nowMs: number,
+  job: NewJobCells,
+  nextTurns: NextTurns,
+): void {
   const [id, account, tier, model, handedOff, step, ttlS, tokens, createdAtMs, ...rest] = job
   const [messages, format, callback, route] = rest
   const { queue } = file
@@ -137,7 +148,9 @@ function storeJob(file: ServedFile, node: string, nowMs: number, job: NewJobCell
     insertJob(file, [...values, hasCallback, ...times, route])
     queue.handOff()
   } else {
-    const turn = file.fairOrder.nextTurn(file, account, step)
+    const turn = nextTurns.get(route) ?? nextTurn(file, account, route, step)
+    nextTurns.set(route, turn + step)
+    file.places.joined(route, turn)
     const times = [createdAtMs, null, null] as const
     const values = [id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens] as const
     insertJob(file, [...values, hasCallback, ...times, route])

@@ -11,6 +11,7 @@ import {
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
+import { claimNext } from '../../../test/store-contract/fixtures.ts'
 import { contentsOf, folderForTest, quietly } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { DatabaseProblem } from '../database-problem.ts'
@@ -25,7 +26,7 @@ test('a backup is one private file with every row, and what is only in the write
   t.after(() => store.close())
   const key = { id: 'key_late', hash: 'late', account: 'late', tier: 'user_go', secret: 's' } as const
   await store.createKey({ ...key, createdAtMs: nowMs, expiresAtMs: null })
-  const claimed = (await store.claim('now', 3, nowMs)).jobs
+  const claimed = await claimNext(store, 'now', 3, nowMs)
   assert.ok(claimed.length === 3 && statSync(`${file}-wal`).size > 0)
 
   const seen: number[] = []

@@ -2,16 +2,13 @@
 import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-rows.ts'
 import {
   type CallbackBody,
-  type CallbackDepth,
   DELIVERY_QUEUES,
   type DeferredCallback,
   type DueCallback,
   MAX_ATTEMPTS_LENGTH,
-  MAX_COUNTED,
   type TakeCallbacks,
   type TakeDeferred,
 } from '../callback-store.ts'
-import { numberOf, numberOrNull } from '../rows.ts'
 import type { Cell, OpenFile, ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 
@@ -57,15 +54,6 @@ export const callbackOperations = {
       file.prepare(DEFER).run(dueAtMs, jobId, attempt, node)
     }
   }),
-
-  callbackDepth: read((file: ServedFile): CallbackDepth => {
-    const row = file.prepare(DEPTH).get() ?? {}
-    return {
-      owed: numberOf(row, 'owed'),
-      failed: numberOf(row, 'failed'),
-      earliestDueMs: numberOrNull(row, 'earliest_due_ms'),
-    }
-  }),
 }
 
 /** @param rows whose last cell is the row number, which is taken away */
@@ -88,12 +76,13 @@ export function readDue(cells: readonly Cell[]): DueCallback {
 }
 
 /** What `readBody` reads. */
-const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, o.content, o.error,
+const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, o.content, o.error, o.usage,
   a.secret, a.previous_secret, a.rotated_at_ms`
 
 export function readBody(cells: readonly Cell[]): CallbackBody {
-  const [id, callback, status, created_at_ms, content, error, secret, previous_secret, rotated_at_ms] = cells
-  const job = { id, callback, status, created_at_ms, content, error }
+  const [id, callback, status, created_at_ms, content, error, usage, ...secrets] = cells
+  const [secret, previous_secret, rotated_at_ms] = secrets
+  const job = { id, callback, status, created_at_ms, content, error, usage }
   return readCallbackBody({ ...job, secret, previous_secret, rotated_at_ms })
 }
 
@@ -121,11 +110,3 @@ const RECORD = `
 const DEFER = `
   update callbacks set attempt = attempt - 1, tries = tries - 1, under_way = 0, due_at_ms = ?
   where seq = (select seq from jobs where id = ?) and attempt = ? and node = ?`
-const DEPTH = `
-  select
-    (select count(*) from (select 1 from callbacks where due_at_ms is not null limit ${MAX_COUNTED})) as owed,
-    (select count(*) from (select 1 from callbacks where failed_at_ms is not null limit ${MAX_COUNTED})) as failed,
-    (select min(due) from (
-      select min(due_at_ms) as due from callbacks where lane = 0 and due_at_ms is not null
-      union all select min(due_at_ms) from callbacks where lane = 1 and due_at_ms is not null
-    )) as earliest_due_ms`

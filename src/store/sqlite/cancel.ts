@@ -1,53 +1,37 @@
-/** Cancels jobs in SQLite: an outcome like any other, and a row that reports it to the server. */
-import { cancelledErrorJson } from '../../job/cancelled.ts'
-import {
-  CANCELLED_ERROR_JSON,
-  CANCELLED_RECEIPT_JSON,
-  CANCELLED_USAGE_JSON,
-  type CancelJobs,
-  type Cancelled,
-} from '../admin-action-store.ts'
+/** What cancelling stores in SQLite, and how the server is informed: by rows, because a command may have cancelled jobs. */
+import type { Usage } from '../../job/job.ts'
+import { monthOf } from '../../job/month.ts'
+import { CANCELLED_RECEIPT_JSON, type CancelledOutcome } from '../admin-action-store.ts'
 import { type Claim, MAX_CANCELLED } from '../node-store.ts'
-import { type OwnCancel, usageOfCancelled } from '../own-job-store.ts'
-import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
-import type { OpenFile, ServedFile } from './open-file.ts'
-import { read, write } from './operation.ts'
-import { storeOutcome } from './settle.ts'
+import { numberOf, textOf } from '../rows.ts'
+import { raw, type Sql, type Steps, sql } from '../sql.ts'
+import { outcomeBytes } from '../stored-bytes.ts'
+import type { ServedFile } from './open-file.ts'
+import { write } from './operation.ts'
+import { ADD_TO_QUOTAS, ADD_TO_USAGE, MAX_TOKENS } from './sums.ts'
 
-export const cancelOperations = {
-  cancelJob: write((file: OpenFile, jobId: string, nowMs: number): Cancelled => {
-    const job = file.prepare('select settled_at_ms from jobs where id = ?').get(jobId)
-    if (!job) return 'unknown'
-    if (job.settled_at_ms !== null) return 'ended before'
-    cancel(file, jobId, nowMs, BY_OPERATOR)
-    return 'cancelled'
-  }),
-
-  cancelJobs: write((file: OpenFile, { account, running, beforeJobId, limit, nowMs }: CancelJobs): number => {
-    const rows = file.prepare(OPEN_JOBS).all(account, beforeJobId, running ? 1 : 0, limit)
-    for (const row of rows) cancel(file, textOf(row, 'id'), nowMs, BY_OPERATOR)
-    return rows.length
-  }),
-}
-
-export const ownCancelOperations = {
-  cancelOwnJob: write((file: OpenFile, { account, jobId, nowMs, inputTokens }: OwnCancel): Cancelled => {
-    const job = file.prepare(FIND_OWN).get(jobId, account)
-    if (!job) return 'unknown'
-    if (job.settled_at_ms !== null) return 'ended before'
-    const usageJson = usageOfCancelled({
-      isHeld: job.node !== null,
-      inputTokens: inputTokens ?? numberOf(job, 'input_tokens'),
-      earlierJson: textOrNull(job, 'earlier'),
-    })
-    cancel(file, jobId, nowMs, { errorJson: cancelledErrorJson('caller'), usageJson })
-    return 'cancelled'
-  }),
-
-  heldMessages: read((file: OpenFile, account: string, jobId: string, maxBytes: number): string | null => {
-    const job = file.prepare(HELD_MESSAGES).get(jobId, account, maxBytes)
-    return job ? textOf(job, 'messages') : null
-  }),
+/** Settles open jobs that meet the condition; returns how many there were. */
+export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
+  const { errorJson, usageJson, nowMs } = outcome
+  const ended = yield sql`
+    update jobs set status = 'failed', settled_at_ms = ${nowMs}, turn = null, node = null
+    where ${condition} and settled_at_ms is null returning id`
+  if (ended.length === 0) return 0
+  const jobs = sql`jobs where id in (select value from json_each(${ended.map((row) => textOf(row, 'id'))}))`
+  yield sql`insert into outcomes (seq, error, usage, receipt)
+    select seq, ${errorJson}, ${usageJson}, ${CANCELLED_RECEIPT_JSON} from ${jobs}`
+  yield sql`insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms)
+    select seq, id, account, ${nowMs}, ${nowMs} from ${jobs} and has_callback`
+  const { calls, input_tokens, output_tokens }: Usage = JSON.parse(usageJson)
+  yield sql`${raw(ADD_TO_USAGE.insert)}
+    select account, ${monthOf(nowMs)}, model, count(*), count(*), 0, count(*) * ${calls}, count(*) * ${Math.min(input_tokens, MAX_TOKENS)},
+      count(*) * ${Math.min(output_tokens, MAX_TOKENS)}
+    from ${jobs} group by account, model ${raw(ADD_TO_USAGE.onConflict)}`
+  yield sql`${raw(ADD_TO_QUOTAS.insert)}
+    select account, -count(*), count(*) * ${outcomeBytes(null, errorJson, CANCELLED_RECEIPT_JSON)}
+    from ${jobs} group by account ${raw(ADD_TO_QUOTAS.onConflict)}`
+  yield sql`insert or replace into cancelled_jobs (job_id, attempt) select id, attempt from ${jobs}`
+  return ended.length
 }
 
 export const cancelledOperations = {
@@ -59,49 +43,6 @@ export const cancelledOperations = {
   }),
 }
 
-/** What is stored of who cancelled a job, and what it used. */
-interface CancelledOutcome {
-  readonly errorJson: string
-  readonly usageJson: string
-}
-
-const BY_OPERATOR: CancelledOutcome = { errorJson: CANCELLED_ERROR_JSON, usageJson: CANCELLED_USAGE_JSON }
-
-function cancel(
-  file: OpenFile,
-  jobId: string,
-  nowMs: number,
-  { errorJson, usageJson }: CancelledOutcome,
-): void {
-  const job = file.prepare(END).get(nowMs, jobId)
-  if (!job) throw new Error(`the job ${jobId} that is to be cancelled does not exist`)
-  const row = {
-    seq: numberOf(job, 'seq'),
-    jobId,
-    account: textOf(job, 'account'),
-    model: textOf(job, 'model'),
-    owesCallback: booleanOf(job, 'has_callback'),
-    openJobs: -1,
-    bytes: 0,
-  } as const
-  storeOutcome(file, row, ['failed', null, errorJson, usageJson, CANCELLED_RECEIPT_JSON, null, 0, nowMs])
-  file.prepare(REPORT).run(jobId, numberOf(job, 'attempt'))
-}
-
-const FIND_OWN = 'select settled_at_ms, node, input_tokens, earlier from jobs where id = ? and account = ?'
-const HELD_MESSAGES = `
-  select r.messages from jobs j join requests r on r.seq = j.seq
-  where j.id = ? and j.account = ? and j.node is not null and octet_length(r.messages) <= ?`
-const OPEN_JOBS = `
-  select id from jobs indexed by jobs_waiting_by_account
-    where turn is not null and account = ?1 and id < ?2
-  union all
-  select id from jobs indexed by jobs_held where node is not null and account = ?1 and id < ?2 and ?3
-  limit ?4`
-const END = `
-  update jobs set status = 'failed', settled_at_ms = ?, turn = null, node = null
-  where id = ? and settled_at_ms is null returning seq, account, model, attempt, has_callback`
-const REPORT = 'insert or replace into cancelled_jobs (job_id, attempt) values (?, ?)'
 const TAKE_CANCELLED = `
   delete from cancelled_jobs where job_id in (select job_id from cancelled_jobs order by job_id limit ?)
   returning job_id, attempt`

@@ -1,37 +1,27 @@
-/** Deletes what is stored of ended jobs, and of whole accounts, in SQLite. */
-import type { AccountDeleted, Deleted, DeletedJobs } from '../admin-action-store.ts'
-import { hasExpired } from '../job-rows.ts'
-import type { OwnDeleted, OwnDeletion } from '../own-job-store.ts'
-import { numberOf, textOf } from '../rows.ts'
+/** Deletes the rows of ended jobs and of whole accounts in SQLite, and removes deleted data from the disk. */
+import type { AccountDeleted } from '../admin-action-store.ts'
+import { type Row, textOf } from '../rows.ts'
+import { raw, type Steps, sql } from '../sql.ts'
+import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import type { OpenFile } from './open-file.ts'
-import { write } from './operation.ts'
-import { storedBytes } from './quota-sums.ts'
+import { read, write } from './operation.ts'
+import { ADD_TO_QUOTAS } from './sums.ts'
 
-/** Jobs that one step looks at: a few milliseconds of the file. */
-const STEP = 2000
+export function* deleteJobs(rows: readonly Row[]): Steps<void> {
+  const ids = sql`(select value from json_each(${rows.map((row) => textOf(row, 'id'))}))`
+  yield sql`
+    ${raw(ADD_TO_QUOTAS.insert)}
+    select j.account, 0, -sum(${raw(requestBytesOf('r'))} + ${raw(outcomeBytesOf('o'))})
+    from jobs j cross join requests r on r.seq = j.seq left join outcomes o on o.seq = j.seq
+    where j.id in ${ids} group by j.account
+    ${raw(ADD_TO_QUOTAS.onConflict)}`
+  for (const table of ['requests', 'outcomes', 'callbacks', 'kept_answers']) {
+    yield sql`delete from ${raw(table)} where seq in (select seq from jobs where id in ${ids})`
+  }
+  yield sql`delete from jobs where id in ${ids}`
+}
 
-export const deleteOperations = {
-  deleteJob: write((file: OpenFile, jobId: string): Deleted => {
-    const job = file.prepare(FIND_JOB).get(jobId)
-    if (!job) return 'unknown'
-    if (job.settled_at_ms === null) return 'not ended'
-    deleteRows(file, jobId, numberOf(job, 'seq'), textOf(job, 'account'))
-    return 'deleted'
-  }),
-
-  deleteJobsOf: write((file: OpenFile, account: string, afterJobId: string): DeletedJobs => {
-    const rows = file.prepare(NEXT_JOBS).all(afterJobId, STEP)
-    const ofAccount = rows.filter((row) => row.account === account)
-    const ended = ofAccount.filter((row) => row.settled_at_ms !== null)
-    for (const row of ended) deleteRows(file, textOf(row, 'id'), numberOf(row, 'seq'), account)
-    const last = rows.at(-1)
-    return {
-      deleted: ended.length,
-      open: ofAccount.length - ended.length,
-      next: last && rows.length === STEP ? textOf(last, 'id') : null,
-    }
-  }),
-
+export const deletionOperations = {
   deleteAccount: write((file: OpenFile, account: string): AccountDeleted => {
     if (HAS_OPEN_JOBS.some((sql) => file.prepare(sql).get(account))) return 'has open jobs'
     file.quotas.write(file)
@@ -39,33 +29,20 @@ export const deleteOperations = {
     const { changes } = file.prepare('delete from accounts where name = ?').run(account)
     return changes > 0 ? 'deleted' : 'unknown'
   }),
-}
 
-export const ownDeleteOperations = {
-  deleteOwnJob: write((file: OpenFile, { account, jobId, dropCallback, expiry }: OwnDeletion): OwnDeleted => {
-    const job = file.prepare(FIND_OWN).get(jobId, account)
-    if (!job || hasExpired(job, expiry)) return 'unknown'
-    if (job.settled_at_ms === null) return 'not ended'
-    if (job.due_at_ms !== null && !dropCallback) return 'callback owed'
-    deleteRows(file, jobId, numberOf(job, 'seq'), account)
-    return 'deleted'
+  /**
+   * Rewrites the file without the freed pages, and empties the write-ahead log, which still contains them. Like a read, it runs
+   * outside of any transaction. Throws if another process keeps reading the file.
+   */
+  scrub: read(({ db }: OpenFile): void => {
+    // The copy that is made meanwhile is as large as the file, perhaps too large for memory.
+    db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
+    const row = db.prepare('pragma wal_checkpoint(truncate)').get()
+    if (row?.busy !== 0)
+      throw new Error('another process reads the database, so its log could not be emptied')
   }),
 }
 
-function deleteRows(file: OpenFile, jobId: string, seq: number, account: string): void {
-  file.quotas.add(account, 0, -storedBytes(file, seq))
-  for (const sql of DELETE_ROWS) file.prepare(sql).run(seq)
-  file.prepare('delete from jobs where id = ?').run(jobId)
-}
-
-const FIND_JOB = 'select seq, account, settled_at_ms from jobs where id = ?'
-const FIND_OWN = `
-  select j.seq, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
-  from jobs j left join callbacks c on c.seq = j.seq where j.id = ? and j.account = ?`
-const NEXT_JOBS = 'select id, seq, account, settled_at_ms from jobs where id > ? order by id limit ?'
-const DELETE_ROWS = ['requests', 'outcomes', 'callbacks', 'kept_answers'].map(
-  (table) => `delete from ${table} where seq = ?`,
-)
 /** Queued and held jobs have an index each. */
 const HAS_OPEN_JOBS = ['turn', 'node'].map(
   (column) => `select 1 from jobs where account = ? and ${column} is not null limit 1`,

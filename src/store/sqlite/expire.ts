@@ -2,10 +2,10 @@
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
 import { hasExpired } from '../job-rows.ts'
-import { numberOf, textOf } from '../rows.ts'
+import { textOf } from '../rows.ts'
+import { deleteJobs } from './delete.ts'
 import type { ServedFile } from './open-file.ts'
-import { write } from './operation.ts'
-import { storedBytes } from './quota-sums.ts'
+import { runSteps, write } from './operation.ts'
 
 /** Rows of each kind that one step looks at. */
 const STEP = 400
@@ -16,7 +16,7 @@ export const expireOperations = {
     // From the oldest on. One that is cached for long delays the shorter ones behind it by an hour at most (SPEC §2.1).
     const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
-    const jobs = deleteJobs(file, expiry)
+    const jobs = expireJobs(file, expiry)
     return responses >= STEP || keys >= STEP || jobs >= STEP
   }),
 }
@@ -25,16 +25,11 @@ export const expireOperations = {
  * Jobs lie in the order of their creation, and none younger than the retention can have expired, so only the oldest rows are
  * looked at. Rows that cannot be deleted yet are passed over once a round, not once a step.
  */
-function deleteJobs(file: ServedFile, expiry: Expiry): number {
+function expireJobs(file: ServedFile, expiry: Expiry): number {
   const before = leastJobId(expiry.nowMs - expiry.retentionMs)
   const rows = file.prepare(OLD_JOBS).all(file.expiryCursor, before, STEP)
-  for (const row of rows) {
-    if (!hasExpired(row, expiry)) continue
-    const seq = numberOf(row, 'seq')
-    file.quotas.add(textOf(row, 'account'), 0, -storedBytes(file, seq))
-    for (const sql of DELETE_ROWS) file.prepare(sql).run(seq)
-    file.prepare(DELETE_JOB).run(textOf(row, 'id'))
-  }
+  const expired = rows.filter((row) => hasExpired(row, expiry))
+  if (expired.length > 0) runSteps(file, deleteJobs(expired))
   const last = rows.at(-1)
   file.expiryCursor = last && rows.length === STEP ? textOf(last, 'id') : ''
   return rows.length
@@ -47,8 +42,6 @@ const DELETE_KEYS = `
   delete from idempotency where (account, key) in
     (select account, key from idempotency where until_ms <= ? order by until_ms limit ?)`
 const OLD_JOBS = `
-  select j.id, j.seq, j.account, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
+  select j.id, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
   from jobs j left join callbacks c on c.seq = j.seq
   where j.id > ? and j.id < ? order by j.id limit ?`
-const DELETE_ROWS = ['requests', 'outcomes', 'callbacks'].map((table) => `delete from ${table} where seq = ?`)
-const DELETE_JOB = 'delete from jobs where id = ?'

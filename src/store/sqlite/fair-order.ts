@@ -1,50 +1,30 @@
 /**
- * Fair order (`job/tier.ts`) in SQLite: gives queued jobs their turns. The queue's turn and the accounts' next turns
- * are in memory too, so that a job needs no lookup; they follow the transactions of the file.
+ * Fair order (`job/tier.ts`) in SQLite: the turns of jobs that join the queue. They follow from how far the route has been claimed
+ * and from the jobs that are queued, so nothing else is stored.
  */
-import type { DatabaseSync } from 'node:sqlite'
+import type { RoutePlaces } from '../route-places.ts'
+import type { OpenFile } from './open-file.ts'
 
-type Statements = Pick<DatabaseSync, 'prepare'>
-
-export class FairOrder {
-  #turn: number
-  readonly #nextTurns = new Map<string, number>()
-  /** The account that was looked at last by a claim of accounts' first jobs. */
-  accountCursor = ''
-
-  constructor(file: Statements) {
-    this.#turn = Number(file.prepare(READ_TURN).get()?.turn ?? 0)
-  }
-
-  /** The turn of the job claimed last. A job that goes back to the queue gets it again, so it is next. */
-  get turn(): number {
-    return this.#turn
-  }
-
-  /** Goes back to this turn, after a transaction that was rolled back. */
-  restore(turn: number): void {
-    this.#turn = turn
-    this.#nextTurns.clear()
-  }
-
-  /** The turn of a job of the account that is queued now; moves the account's next one on by the step. */
-  nextTurn(file: Statements, account: string, step: number): number {
-    const next =
-      this.#nextTurns.get(account) ?? Number(file.prepare(READ_NEXT_TURN).get(account)?.next_turn ?? 0)
-    const turn = Math.max(this.#turn, next)
-    this.#nextTurns.set(account, turn + step)
-    file.prepare(WRITE_NEXT_TURN).run(account, turn + step)
-    return turn
-  }
-
-  /** Jobs were claimed from the head of the queue, the last of them with this turn. */
-  claimed(file: Statements, turn: number): void {
-    this.#turn = Math.max(this.#turn, turn)
-    file.prepare(WRITE_TURN).run(this.#turn)
-  }
+interface File extends Pick<OpenFile, 'prepare'> {
+  readonly places: RoutePlaces
 }
 
-const READ_TURN = 'select turn from line'
-const READ_NEXT_TURN = 'select next_turn from turns where account = ?'
-const WRITE_NEXT_TURN = 'insert or replace into turns (account, next_turn) values (?, ?)'
-const WRITE_TURN = 'update line set turn = ?'
+/** The turn of a job that returns to the head of its route. */
+export function headTurn(file: File, route: string): number {
+  const turn = file.places.turn(route)
+  return Number(file.prepare(HEAD).get(route, turn)?.turn ?? turn)
+}
+
+/** The turn of a new job: that of the head of its route, or one step after the last job of its account there. */
+export function nextTurn(file: File, account: string, route: string, step: number): number {
+  const head = headTurn(file, route)
+  const last = file.prepare(LAST_OF_LANE).get(account, route)?.turn
+  return typeof last === 'number' ? Math.max(head, last + step) : head
+}
+
+const HEAD = `
+  select turn from jobs indexed by jobs_by_route where turn is not null and route = ? and turn >= ?
+  order by turn limit 1`
+const LAST_OF_LANE = `
+  select max(turn) as turn from jobs indexed by jobs_in_lanes
+  where turn is not null and deaths = 0 and account = ? and route = ?`

@@ -78,6 +78,7 @@ function lock(path: string, refusal: string): DatabaseSync {
   try {
     makeFolder(dirname(path))
     db = new DatabaseSync(file, { timeout: 0 })
+    restrictToOwner(file)
   } catch (error) {
     throw cannotOpen(file, error)
   }
@@ -88,6 +89,16 @@ function lock(path: string, refusal: string): DatabaseSync {
     db.close()
     if (error instanceof Error && /locked/.test(error.message)) throw new DatabaseProblem(refusal)
     throw error
+  }
+}
+
+/** The lock files of earlier versions could be read by everyone, and a reader can hold a lock. */
+function restrictToOwner(file: string): void {
+  try {
+    chmodSync(file, 0o600)
+  } catch (error) {
+    // It belongs to another user, who lets this one write to it.
+    if ((error as { code?: string }).code !== 'EPERM') throw error
   }
 }
 

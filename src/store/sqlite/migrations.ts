@@ -183,4 +183,16 @@ alter table jobs add column waited_ms integer; -- how long it had waited before 
 create index jobs_by_route on jobs (route, turn, id) where turn is not null;
 `
 
-export const MIGRATIONS: readonly string[] = [first, second, third, fourth]
+/**
+ * Claims by route, lane and suspects. The indexes that they replace are dropped by the first server that starts on it
+ * (`dropUnusedIndexes`), because a command may migrate the file while a server of an earlier version still uses it. The tables
+ * `line` and `turns` are no longer used.
+ */
+const fifth = `
+alter table jobs add column started integer not null default 0; -- the attempt under which the start of a suspect was recorded
+alter table jobs add column crashed_alone integer not null default 0; -- the crash count at which it crashed alone
+create index jobs_in_lanes on jobs (account, route, turn, id) where turn is not null and deaths = 0;
+create index jobs_suspected on jobs (deaths, turn, id) where turn is not null and deaths > 0;
+`
+
+export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth]

@@ -1,9 +1,8 @@
 /** A SQLite file that is open: its prepared statements, its transactions, and what is kept in memory about it. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import { FairOrder } from './fair-order.ts'
+import { RoutePlaces } from '../route-places.ts'
 import { QueueState } from './queue-state.ts'
-import { QuotaSums } from './quota-sums.ts'
-import { UsageSums } from './usage-sums.ts'
+import { QuotaSums, UsageSums } from './sums.ts'
 
 /**
  * The value of a column. Rows are passed between threads as arrays of cells, which cost a fraction of copying objects.
@@ -33,15 +32,23 @@ export class OpenFile {
 
   /** The rows of a select, each an array of its columns. */
   cells(sql: string, ...values: Cell[]): Cell[][] {
+    const rows: unknown[] = this.#prepareCells(sql).all(...values)
+    return rows.map(asCells)
+  }
+
+  /** The same, read one by one. */
+  *each(sql: string, ...values: Cell[]): Generator<Cell[]> {
+    for (const row of this.#prepareCells(sql).iterate(...values)) yield asCells(row)
+  }
+
+  #prepareCells(sql: string): StatementSync {
     let statement = this.#cellStatements.get(sql)
     if (!statement) {
       statement = this.db.prepare(sql)
       statement.setReturnArrays(true)
       this.#cellStatements.set(sql, statement)
     }
-    const rows: unknown[] = statement.all(...values)
-    if (!areCells(rows)) throw new Error('SQLite returned a row that is not an array')
-    return rows
+    return statement
   }
 
   /** Runs the work in one transaction, which is rolled back if the work throws. */
@@ -66,29 +73,28 @@ export class OpenFile {
 /** As the server opens it, which is alone on its file but for commands. */
 export class ServedFile extends OpenFile {
   readonly queue: QueueState
-  readonly fairOrder: FairOrder
+  readonly places = new RoutePlaces()
   /** The last job that the deletion of expired jobs has looked at; it starts over when it reaches the young ones. */
   expiryCursor = ''
 
   constructor(db: DatabaseSync) {
     super(db)
     this.queue = new QueueState(this)
-    this.fairOrder = new FairOrder(this)
   }
 
   override transaction<Result>(work: () => Result): Result {
     const before = this.queue.snapshot()
-    const { turn } = this.fairOrder
     try {
       return super.transaction(work)
     } catch (error) {
       this.queue.restore(before)
-      this.fairOrder.restore(turn)
+      this.places.clear()
       throw error
     }
   }
 }
 
-function areCells(rows: unknown[]): rows is Cell[][] {
-  return rows.every(Array.isArray)
+function asCells(row: unknown): Cell[] {
+  if (!Array.isArray(row)) throw new Error('SQLite returned a row that is not an array')
+  return row
 }

@@ -2,7 +2,9 @@
  * An operation of the SQLite store: a synchronous function of the open file. Each is declared once, in the file that is named
  * after it, and `operations.ts` gathers them.
  */
-import type { OpenFile } from './open-file.ts'
+import type { SQLOutputValue, StatementSync } from 'node:sqlite'
+import type * as sql from '../sql.ts'
+import type { Cell, OpenFile } from './open-file.ts'
 
 export interface Operation<File, Args extends readonly unknown[], Result> {
   /** Writes run inside a transaction, many in one; reads run outside of any. */
@@ -29,4 +31,42 @@ export function sheddableWrite<File extends OpenFile, Args extends readonly unkn
   run: (file: File, ...args: Args) => Result,
 ): Operation<File, Args, Result> {
   return { kind: 'write', sheddable: true, run }
+}
+
+type OnFile<Table> = {
+  [Name in keyof Table]: Table[Name] extends sql.Operation<infer Args, infer Result>
+    ? Operation<OpenFile, Args, Result>
+    : never
+}
+
+/** The operations that both stores share, as those of a file. */
+export function onFile<Table extends Readonly<Record<string, sql.Operation<never, unknown>>>>(
+  table: Table,
+): OnFile<Table> {
+  const operations = Object.entries(table).map(([name, { kind, steps }]) => {
+    const run = (file: OpenFile, ...args: never) => runSteps(file, steps(...args))
+    return [name, kind === 'read' ? read(run) : write(run)]
+  })
+  return Object.fromEntries(operations)
+}
+
+export function runSteps<Result>(file: OpenFile, steps: sql.Steps<Result>): Result {
+  let next = steps.next()
+  while (!next.done) {
+    next = steps.next(rowsOf((text) => file.prepare(text), next.value))
+  }
+  return next.value
+}
+
+/** Runs a statement that both stores share. */
+export function rowsOf(
+  prepare: (text: string) => StatementSync,
+  { texts, values }: sql.Sql,
+): Record<string, SQLOutputValue>[] {
+  return prepare(texts.join('?')).all(...values.map(cellOf))
+}
+
+function cellOf(value: sql.Value): Cell {
+  if (typeof value === 'boolean') return value ? 1 : 0
+  return Array.isArray(value) ? JSON.stringify(value) : (value as Cell)
 }

@@ -2,40 +2,41 @@
  * Every operation of the SQLite store, by name. The storage thread looks operations up here, and the methods of its client
  * and of commands are derived from here with their types.
  */
+import { accountOperations } from '../accounts.ts'
+import { auditOperations } from '../audit.ts'
+import { callbackRecordOperations } from '../callback-records.ts'
+import { cancelOperations } from '../cancel.ts'
+import { deleteOperations } from '../delete.ts'
+import { jobSearchOperations } from '../job-search.ts'
+import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
-import { accountOperations } from './accounts.ts'
-import { auditOperations } from './audit.ts'
-import { callbackReplayOperations } from './callback-replay.ts'
-import { callbackSearchOperations } from './callback-search.ts'
 import { callbackOperations } from './callbacks.ts'
-import { cancelledOperations, cancelOperations, ownCancelOperations } from './cancel.ts'
+import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
-import { deleteOperations, ownDeleteOperations } from './delete.ts'
+import { deletionOperations } from './delete.ts'
+import { SQLITE } from './dialect.ts'
 import { expireOperations } from './expire.ts'
 import { healthOperations } from './health.ts'
-import { jobSearchOperations } from './job-search.ts'
 import { nodeOperations } from './nodes.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
-import type { Operation } from './operation.ts'
+import { type Operation, onFile } from './operation.ts'
+import { overdueOperations } from './overdue.ts'
 import { readOperations } from './read.ts'
 import { releaseOperations } from './release.ts'
 import { rescueOperations } from './rescue.ts'
 import { responseCacheOperations } from './response-cache.ts'
-import { scrubOperations } from './scrub.ts'
 import { settleOperations } from './settle.ts'
-import { usageOperations } from './usage.ts'
 
 /** Shared with commands, which may run while a server is running. */
 const OPERATOR_OPERATIONS = {
-  ...accountOperations,
-  ...auditOperations,
-  ...callbackReplayOperations,
-  ...callbackSearchOperations,
-  ...cancelOperations,
-  ...deleteOperations,
-  ...jobSearchOperations,
-  ...scrubOperations,
-  ...usageOperations,
+  ...onFile(accountOperations(SQLITE)),
+  ...onFile(auditOperations),
+  ...onFile(callbackRecordOperations(SQLITE)),
+  ...onFile(cancelOperations(SQLITE)),
+  ...deletionOperations,
+  ...onFile(deleteOperations(SQLITE)),
+  ...onFile(jobSearchOperations(SQLITE)),
+  ...onFile(usageOperations(SQLITE)),
 }
 
 const OPERATIONS = {
@@ -47,8 +48,7 @@ const OPERATIONS = {
   ...expireOperations,
   ...healthOperations,
   ...nodeOperations,
-  ...ownCancelOperations,
-  ...ownDeleteOperations,
+  ...overdueOperations,
   ...readOperations,
   ...releaseOperations,
   ...rescueOperations,

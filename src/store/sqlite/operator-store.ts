@@ -2,11 +2,12 @@
 import { DatabaseSync } from 'node:sqlite'
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
+import { withSearches } from '../searches.ts'
+import { SQLITE } from './dialect.ts'
 import { openFile } from './file.ts'
 import { OpenFile } from './open-file.ts'
 import { type Args, methodsOf, type OperatorName, operatorOperations, type Result } from './operations.ts'
 import { migrate } from './schema.ts'
-import { withSearches } from './searches.ts'
 
 export function openSqliteForOperator(path: string): OperatorStore {
   const db = openFile(path)
@@ -17,7 +18,7 @@ export function openSqliteForOperator(path: string): OperatorStore {
     // Each write is one short transaction, so that the server hardly waits for it.
     return kind === 'read' ? run(file, ...args) : file.transaction(() => run(file, ...args))
   }
-  return { ...withSearches(methodsOf(operatorOperations, call)), close: async () => db.close() }
+  return { ...withSearches(SQLITE, methodsOf(operatorOperations, call)), close: async () => db.close() }
 }
 
 /** How long a command that only reads may wait for a writer. */

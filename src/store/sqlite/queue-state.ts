@@ -3,7 +3,7 @@
  * would take as long as the queue is. It follows the transactions: an operation that changes rows changes this too.
  */
 import type { DatabaseSync } from 'node:sqlite'
-import type { QuotaSums } from './quota-sums.ts'
+import type { QuotaSums } from './sums.ts'
 
 interface Statements extends Pick<DatabaseSync, 'prepare'> {
   readonly quotas: Pick<QuotaSums, 'openJobs'>
@@ -81,6 +81,11 @@ export class QueueState {
   return(jobs: number): void {
     this.#waiting += jobs
     this.#assigned -= jobs
+  }
+
+  /** A queued job ended. */
+  endQueued(): void {
+    this.#waiting -= 1
   }
 
   /** An assigned job was settled. */

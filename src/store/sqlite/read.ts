@@ -19,8 +19,11 @@ export const readOperations = {
     ): ReadCells | null => {
       const row = file.prepare(READ).get(maxBytes, maxBytes, jobId, account)
       if (row === undefined || hasExpired(row, { nowMs, retentionMs })) return null
-      const { status, createdAtMs, contentJson, errorJson, omittedBytes } = readWithin(row, maxBytes)
-      return [status, createdAtMs, contentJson, errorJson, omittedBytes]
+      const { status, createdAtMs, contentJson, errorJson, usageJson, omittedBytes } = readWithin(
+        row,
+        maxBytes,
+      )
+      return [status, createdAtMs, contentJson, errorJson, usageJson, omittedBytes]
     },
   ),
 
@@ -49,19 +52,20 @@ export type ReadCells = readonly [
   createdAtMs: number,
   content: string | null,
   error: string | null,
+  usage: string | null,
   omittedBytes: number,
 ]
 
 export function readJob(id: string, cells: ReadCells): ReadJob {
-  const [status, createdAtMs, contentJson, errorJson, omittedBytes] = cells
-  return { id, status, createdAtMs, contentJson, errorJson, omittedBytes }
+  const [status, createdAtMs, contentJson, errorJson, usageJson, omittedBytes] = cells
+  return { id, status, createdAtMs, contentJson, errorJson, usageJson, omittedBytes }
 }
 
 /** SQLite knows the size of a text without reading it. */
 const BYTES = 'coalesce(octet_length(o.content), 0) + coalesce(octet_length(o.error), 0)'
 const READ = `
   select j.id, j.status, j.created_at_ms, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms, ${BYTES} as bytes,
-    case when ${BYTES} <= ? then o.content end as content, case when ${BYTES} <= ? then o.error end as error
+    case when ${BYTES} <= ? then o.content end as content, case when ${BYTES} <= ? then o.error end as error, o.usage
   from jobs j left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   where j.id = ? and j.account = ?`
 const EXISTS = 'select 1 from jobs where id = ?'

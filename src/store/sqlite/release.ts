@@ -1,29 +1,38 @@
-/** Returns jobs that their node releases to the head of the queue, in SQLite. */
+/** Returns jobs that their node releases to the head of their route, in SQLite. */
 import type { Claim } from '../node-store.ts'
+import { textOf } from '../rows.ts'
 import type { WaitingRelease } from '../store.ts'
+import { headTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 
 export const releaseOperations = {
   release: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
-    const { queue, fairOrder } = file
     for (const { jobId, attempt } of claims) {
-      const { changes } = file.prepare(RELEASE).run(fairOrder.turn, jobId, node, attempt)
-      queue.return(Number(changes))
+      const job = file.prepare(FIND_HELD).get(jobId, node, attempt)
+      if (job === undefined) continue
+      file.prepare(RELEASE).run(returnTurn(file, textOf(job, 'route')), jobId)
     }
   }),
 
   releaseWaiting: write((file: ServedFile, node: string, releases: readonly WaitingRelease[]): void => {
-    const { queue, fairOrder } = file
     for (const { jobId, attempt, route, earlierJson, sinceMs, waitedMs } of releases) {
+      if (file.prepare(FIND_HELD).get(jobId, node, attempt) === undefined) continue
       const wait = [route, earlierJson, sinceMs, waitedMs] as const
-      const { changes } = file.prepare(RELEASE_WAITING).run(fairOrder.turn, ...wait, jobId, node, attempt)
-      queue.return(Number(changes))
+      file.prepare(RELEASE_WAITING).run(returnTurn(file, route), ...wait, jobId)
     }
   }),
 }
 
+/** The turn of a job that returns to the route, which is then queued there. */
+export function returnTurn(file: ServedFile, route: string): number {
+  const turn = headTurn(file, route)
+  file.places.joined(route, turn)
+  file.queue.return(1)
+  return turn
+}
+
+const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
 const RELEASE_WAITING = `
-  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ?
-  where id = ? and node = ? and attempt = ?`
-const RELEASE = 'update jobs set node = null, turn = ? where id = ? and node = ? and attempt = ?'
+  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
+const RELEASE = 'update jobs set node = null, turn = ? where id = ?'

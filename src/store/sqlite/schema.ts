@@ -30,6 +30,15 @@ export function migrate(db: DatabaseSync): number {
   }
 }
 
+/** Drops what only earlier versions use: when a server starts, none of them uses the file any longer. */
+export function dropUnusedIndexes(db: DatabaseSync): void {
+  db.exec(`
+    drop index if exists jobs_in_line;
+    drop index if exists jobs_waiting_by_account;
+    drop index if exists jobs_that_died;
+  `)
+}
+
 /** How many migrations made the file's schema: 0 for a new file. */
 export function schemaVersion(db: DatabaseSync): number {
   return Number(db.prepare('pragma user_version').get()?.user_version)

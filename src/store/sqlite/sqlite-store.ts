@@ -8,6 +8,7 @@ import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { Failed, GroupCommit } from '../group-commit.ts'
 import { ANY_SIZE } from '../job-rows.ts'
+import { withSearches } from '../searches.ts'
 import {
   type NewJob,
   type Settlement,
@@ -19,12 +20,12 @@ import {
 import type { CachedAt, NewJobCells } from './accept.ts'
 import { readBody, readDue } from './callbacks.ts'
 import { readClaimedJob } from './claim.ts'
-import type { Reply, Request, StartReport } from './messages.ts'
+import { SQLITE } from './dialect.ts'
 import { type Args, type Call, methodsOf, type Name, operations, type Result } from './operations.ts'
 import { readJob } from './read.ts'
 import { ResponseIndex } from './response-index.ts'
-import { withSearches } from './searches.ts'
 import type { OutcomeCells } from './settle.ts'
+import type { Reply, Request, StartReport } from './thread.ts'
 
 const MAX_GROUP = 1024
 /** Groups in progress: while one is being committed, the next one gathers. */
@@ -180,8 +181,12 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     if (cache) index.set(cache.fingerprint, seq, cache.untilMs, atMs)
   }
   return {
-    ...withSearches(methodsOf(operations, (name, args) => thread.call(name, args))),
+    ...withSearches(
+      SQLITE,
+      methodsOf(operations, (name, args) => thread.call(name, args)),
+    ),
     shared: false,
+    isKnownToAll: () => true,
     /** No other node uses this file. */
     subscribe: () => {},
     announceWaits: async () => {},
@@ -192,9 +197,9 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
       return thread.call('accept', [node, atMs, idempotency, cells], mayWaitMs)
     },
 
-    claim: async (node, limit, atMs, bounds = {}) => {
-      const { rows, tooLarge } = await thread.call('claim', [node, limit, atMs, bounds])
-      return { jobs: rows.map(readClaimedJob), tooLarge }
+    claim: async (node, limit, atMs, from) => {
+      const { rows, mayHaveMore } = await thread.call('claim', [node, limit, atMs, from])
+      return { jobs: rows.map(readClaimedJob), mayHaveMore }
     },
 
     settle: async (settlement) => {
@@ -250,10 +255,7 @@ async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () =
   }
 }
 
-function newJobCells(
-  { job, handedOff, step, route = '', awaited }: NewJob,
-  cached: CachedAt | null,
-): NewJobCells {
+function newJobCells({ job, handedOff, step, route, awaited }: NewJob, cached: CachedAt | null): NewJobCells {
   return [
     job.id,
     job.account,

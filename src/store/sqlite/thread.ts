@@ -7,11 +7,32 @@ import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from '
 import { DatabaseProblem } from '../database-problem.ts'
 import { UnknownAccount } from '../store.ts'
 import { lockForServing, openFile } from './file.ts'
-import type { Failure, FailureKind, Reply, Request, StartReport } from './messages.ts'
 import { ServedFile } from './open-file.ts'
 import { type Args, type Call, type Name, operations, type Result } from './operations.ts'
-import { countOnce } from './quota-sums.ts'
-import { migrate } from './schema.ts'
+import { dropUnusedIndexes, migrate } from './schema.ts'
+import { countOnce } from './sums.ts'
+
+/** A group of operations. Writes run in one transaction; reads run outside of any. */
+export interface Request {
+  readonly id: number
+  readonly kind: 'read' | 'write'
+  readonly calls: readonly Call[]
+}
+
+/** Answers a request: the result of each operation, in order, and which of them failed. */
+export interface Reply {
+  readonly id: number
+  readonly values: readonly unknown[]
+  readonly failures: readonly Failure[]
+}
+
+export type Failure = readonly [index: number, message: string, kind: FailureKind]
+
+/** `unavailable` may succeed later, `rejected` and `unknown account` never will, and `error` is unexpected. */
+export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'error'
+
+/** The first message of the thread. `operator` is whether the operator must fix why it could not start. */
+export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }
 
 /** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
@@ -38,6 +59,7 @@ class StorageThread {
     this.lock = lockForServing(path)
     const db = openFile(path)
     migrate(db)
+    dropUnusedIndexes(db)
     countOnce(db)
     this.#file = new ServedFile(db)
   }

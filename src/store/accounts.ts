@@ -1,0 +1,183 @@
+/** Accounts and their keys, in every store. */
+import type { TierName } from '../job/tier.ts'
+import type {
+  AccountPage,
+  AccountRecord,
+  KeyRecord,
+  KeySearch,
+  NewKey,
+  NewKeyResult,
+  OwnCap,
+  OwnCaps,
+  RevokeResult,
+  Secrets,
+} from './account-store.ts'
+import type { Dialect } from './dialect.ts'
+import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
+import { allOf, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
+import { readQuotaUse } from './usage-rows.ts'
+
+export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
+  createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
+    // An account that exists is locked until the key is stored, so that its tier stays and it is not deleted meanwhile; one that
+    // is being deleted is waited for, and then created again.
+    const [account = {}] = yield sql`
+      insert into accounts as a (name, tier, secret) values (${key.account}, ${key.tier}, ${key.secret})
+      on conflict (name) do update set tier = a.tier returning tier`
+    const tier = readTier(account)
+    if (tier !== key.tier) return { kind: 'other tier', tier }
+    yield sql`insert into keys (id, account, hash, created_at_ms, expires_at_ms)
+      values (${key.id}, ${key.account}, ${key.hash}, ${key.createdAtMs}, ${key.expiresAtMs})`
+    return { kind: 'created' }
+  }),
+
+  listKeys: read(function* (): Steps<KeyRecord[]> {
+    return (yield sql`${KEYS} order by k.created_at_ms, k.id`).map(readKey)
+  }),
+
+  listKeyHashes: read(function* (after: string, limit: number): Steps<string[]> {
+    const rows = yield sql`select hash from keys where hash > ${after} order by hash limit ${limit}`
+    return rows.map((row) => textOf(row, 'hash'))
+  }),
+
+  searchKeys: read(function* ({ account, beforeKeyId, limit }: KeySearch): Steps<KeyRecord[]> {
+    const which = allOf(
+      account === undefined ? undefined : sql`k.account = ${account}`,
+      beforeKeyId === undefined
+        ? undefined
+        : sql`(k.created_at_ms, k.id) < (select created_at_ms, id from keys where id = ${beforeKeyId})`,
+    )
+    const rows = yield sql`${KEYS} where ${which} order by k.created_at_ms desc, k.id desc limit ${limit}`
+    return rows.map(readKey)
+  }),
+
+  listAccounts: read(function* ({ after = '', limit, nowMs }: AccountPage): Steps<AccountRecord[]> {
+    const rows = yield sql`
+      select a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, ${CAPS},
+        (select count(*) from keys k where k.account = a.name) as keys,
+        (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
+          and coalesce(k.expires_at_ms > ${Math.floor(nowMs)}, true)) as active_keys,
+        coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes
+      from (select * from accounts where name > ${after} order by name limit ${limit}) a ${joinQuotaUse}
+      order by a.name`
+    return rows.map(readAccount)
+  }),
+
+  revokeKey: write(function* (keyId: string, nowMs: number): Steps<RevokeResult> {
+    const revoked = yield sql`
+      update keys set revoked_at_ms = ${nowMs} where id = ${keyId} and revoked_at_ms is null returning id`
+    if (revoked.length > 0) return 'revoked'
+    return (yield sql`select 1 from keys where id = ${keyId}`).length > 0 ? 'revoked before' : 'unknown'
+  }),
+
+  findKey: read(function* (hash: string): Steps<KeyRecord | null> {
+    const [row] = yield sql`${KEYS} where k.hash = ${hash}`
+    return row ? readKey(row) : null
+  }),
+
+  setTier: repeatableWrite(function* (account: string, tier: TierName): Steps<boolean> {
+    return (yield sql`update accounts set tier = ${tier} where name = ${account} returning name`).length > 0
+  }),
+
+  suspend: repeatableWrite(function* (account: string, sinceMs: number | null): Steps<boolean> {
+    const since = sinceMs === null ? sql`null` : sql`coalesce(suspended_at_ms, ${sinceMs})`
+    const rows =
+      yield sql`update accounts set suspended_at_ms = ${since} where name = ${account} returning name`
+    return rows.length > 0
+  }),
+
+  setCaps: repeatableWrite(function* (account: string, caps: OwnCaps): Steps<boolean> {
+    const rows = yield sql`
+      update accounts set cap_jobs = ${capCell(caps.monthlyJobs)}, cap_tokens = ${capCell(caps.monthlyTokens)},
+        cap_open_jobs = ${capCell(caps.openJobs)}, cap_stored_bytes = ${capCell(caps.storedBytes)}
+      where name = ${account} returning name`
+    return rows.length > 0
+  }),
+
+  secrets: read(function* (account: string): Steps<Secrets | null> {
+    const [row] =
+      yield sql`select secret, previous_secret, rotated_at_ms from accounts where name = ${account}`
+    return row ? readSecrets(row) : null
+  }),
+
+  rotateSecret: write(function* (account: string, secret: string, nowMs: number): Steps<boolean> {
+    const rows = yield sql`
+      update accounts set previous_secret = secret, secret = ${secret}, rotated_at_ms = ${nowMs}
+      where name = ${account} returning name`
+    return rows.length > 0
+  }),
+
+  hasAccounts: read(function* (): Steps<boolean> {
+    return (yield sql`select 1 from accounts limit 1`).length > 0
+  }),
+})
+
+const CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
+const KEYS = sql`
+  select k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, ${CAPS}
+  from keys k join accounts a on a.name = k.account`
+
+/** Of a row with `secret`, `previous_secret` and `rotated_at_ms`. */
+export function readSecrets(row: Row): Secrets {
+  const { previous_secret: previous } = row
+  return {
+    current: textOf(row, 'secret'),
+    previous:
+      previous === null
+        ? null
+        : { secret: textOf(row, 'previous_secret'), rotatedAtMs: numberOf(row, 'rotated_at_ms') },
+  }
+}
+
+function readKey(row: Row): KeyRecord {
+  return {
+    id: textOf(row, 'id'),
+    account: textOf(row, 'account'),
+    tier: readTier(row),
+    createdAtMs: numberOf(row, 'created_at_ms'),
+    expiresAtMs: numberOrNull(row, 'expires_at_ms'),
+    revokedAtMs: numberOrNull(row, 'revoked_at_ms'),
+    ...readStanding(row),
+  }
+}
+
+function readAccount(row: Row): AccountRecord {
+  return {
+    name: textOf(row, 'name'),
+    tier: readTier(row),
+    keys: numberOf(row, 'keys'),
+    activeKeys: numberOf(row, 'active_keys'),
+    rotatedAtMs: numberOrNull(row, 'rotated_at_ms'),
+    ...readStanding(row),
+    quotaUse: readQuotaUse(row),
+  }
+}
+
+/** The name is not checked: the tier may be one of another version, and then `Tiers.of` allows the account the least. */
+function readTier(row: Row): TierName {
+  return textOf(row, 'tier') as TierName
+}
+
+function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'caps'> {
+  return {
+    suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
+    caps: {
+      monthlyJobs: readCap(row, 'cap_jobs'),
+      monthlyTokens: readCap(row, 'cap_tokens'),
+      openJobs: readCap(row, 'cap_open_jobs'),
+      storedBytes: readCap(row, 'cap_stored_bytes'),
+    },
+  }
+}
+
+/** How the cap `none` is stored. */
+const NO_CAP = -1
+
+function readCap(row: Row, column: string): OwnCap {
+  const cap = numberOrNull(row, column)
+  return cap === NO_CAP ? 'none' : cap
+}
+
+function capCell(cap: OwnCap): number | null {
+  return cap === 'none' ? NO_CAP : cap
+}

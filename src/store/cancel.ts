@@ -1,0 +1,55 @@
+/** Cancels jobs, in every store: an outcome like any other, whichever node holds the job. */
+import { cancelledErrorJson } from '../job/cancelled.ts'
+import { isJobId } from '../job/job-id.ts'
+import {
+  CANCELLED_ERROR_JSON,
+  CANCELLED_USAGE_JSON,
+  type CancelJobs,
+  type Cancelled,
+  type CancelledOutcome,
+} from './admin-action-store.ts'
+import type { Dialect } from './dialect.ts'
+import { type OwnCancel, usageOfCancelled } from './own-job-store.ts'
+import { numberOf, textOf, textOrNull } from './rows.ts'
+import { type Steps, sql, write } from './sql.ts'
+
+export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Dialect) => ({
+  cancelJob: write(function* (jobId: string, nowMs: number): Steps<Cancelled> {
+    if (!isJobId(jobId)) return 'unknown'
+    if ((yield* cancel(sql`id = ${jobId}`, byOperator(nowMs))) > 0) return 'cancelled'
+    return (yield sql`select 1 from jobs where id = ${jobId}`).length > 0 ? 'ended before' : 'unknown'
+  }),
+
+  // Picks until it finds none: a job that is claimed or ends meanwhile does not make it stop before the end.
+  cancelJobs: write(function* (which: CancelJobs): Steps<number> {
+    const { running, limit, nowMs } = which
+    for (let total = 0; ; ) {
+      const picked = total < limit ? yield openJobs(which, limit - total) : []
+      if (picked.length === 0) return total
+      const ids = picked.map((row) => textOf(row, 'id'))
+      // What was picked may be claimed or released before its row is locked, and is looked at again then.
+      const condition = running ? sql`id ${anyOf(ids)}` : sql`id ${anyOf(ids)} and turn is not null`
+      total += yield* cancel(condition, byOperator(nowMs))
+    }
+  }),
+
+  cancelOwnJob: write(function* ({ account, jobId, nowMs, inputTokens }: OwnCancel): Steps<Cancelled> {
+    if (!isJobId(jobId)) return 'unknown'
+    const [job] = yield sql`select input_tokens from jobs where id = ${jobId} and account = ${account}`
+    if (!job) return 'unknown'
+    // Locked, so that what it used is that of the run that is cancelled.
+    const [open] = yield lockOpenJob(jobId)
+    if (!open) return 'ended before'
+    const usageJson = usageOfCancelled({
+      isHeld: open.node !== null,
+      inputTokens: inputTokens ?? numberOf(job, 'input_tokens'),
+      earlierJson: textOrNull(open, 'earlier'),
+    })
+    const outcome = { by: 'caller', errorJson: cancelledErrorJson('caller'), usageJson, nowMs } as const
+    return (yield* cancel(sql`id = ${jobId}`, outcome)) > 0 ? 'cancelled' : 'ended before'
+  }),
+})
+
+function byOperator(nowMs: number): CancelledOutcome {
+  return { by: 'operator', errorJson: CANCELLED_ERROR_JSON, usageJson: CANCELLED_USAGE_JSON, nowMs }
+}

@@ -1,0 +1,86 @@
+/** What the SQL that both stores run needs to know of Postgres. An open job has a row in `open_jobs`, one that ended in `outcomes`. */
+import type { Dialect } from '../dialect.ts'
+import { raw, type Sql, sql, type Value } from '../sql.ts'
+import { USAGE_COLUMNS } from '../usage-rows.ts'
+import { MAX_OPEN_COUNTED } from '../usage-store.ts'
+import { cancel } from './cancel.ts'
+import { deleteJobs } from './delete.ts'
+
+const quotaUseOf = (account: Value | Sql) => sql`
+  select coalesce(sum(open_jobs), 0) as open_jobs, coalesce(sum(bytes), 0) as stored_bytes
+  from (
+    select open_jobs, open_bytes + ended_bytes as bytes from quota_sums where account = ${account}
+    union all select open_jobs, open_bytes + ended_bytes from quota_deltas where account = ${account}
+  ) sums`
+
+export const POSTGRES: Dialect = {
+  // A statement each.
+  chunkRows: 2000,
+  greatest: (one, other) => sql`greatest(${one}, ${other})`,
+  jobId: (id) => sql`${id}::uuid`,
+  anyOf: (jobIds) => sql`= any (${jobIds}::uuid[])`,
+
+  quotaUseOf,
+  joinQuotaUse: sql`cross join lateral (${quotaUseOf(sql`a.name`)}) q`,
+  // Held jobs are few compared with those that may wait.
+  openJobsOf: (account) => sql`(select count(*) from (
+      select 1 from open_jobs where account = ${account} and turn is not null limit ${raw(MAX_OPEN_COUNTED)}
+    ) waiting) + (select count(*) from open_jobs where node is not null and account = ${account})`,
+  // Sums, and the deltas that settling writes next to them. One statement sees a fold as complete or as not begun.
+  usage: (condition) => sql`
+    select account, month, model, sum(jobs) as jobs, sum(failed_jobs) as failed_jobs, sum(cache_hits) as cache_hits,
+      sum(calls) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens
+    from (
+      select ${raw(USAGE_COLUMNS)} from usage where ${condition}
+      union all select ${raw(USAGE_COLUMNS)} from usage_deltas where ${condition}
+    ) sums group by account, month, model`,
+
+  // Joined as sets, the planner might read all outcomes to find those of a few jobs.
+  joinJob: (id) => sql`
+    cross join lateral (select * from jobs where id = ${id} limit 1) j
+    left join lateral (select * from outcomes where id = ${id} limit 1) o on true
+    left join lateral (select * from open_jobs where id = ${id} limit 1) q on true
+    left join lateral (select * from callbacks where job_id = ${id} limit 1) c on true`,
+  job: {
+    request: sql`j`,
+    queued: sql`q`,
+    status: sql`coalesce(o.status, case when q.attempt > 0 then 'assigned' else 'pending' end)`,
+    claimedAtMs: sql`coalesce(o.claimed_at_ms, q.claimed_at_ms)`,
+    settledAtMs: sql`o.settled_at_ms`,
+    attempt: sql`coalesce(o.attempt, q.attempt, 0)`,
+    crashCount: sql`coalesce(o.deaths, q.deaths, 0)`,
+  },
+
+  jobsWith: (status, columns, condition) => {
+    if (status === 'pending')
+      return sql`select ${columns} from open_jobs where turn is not null and ${condition}`
+    if (status !== 'assigned') return sql`select ${columns} from jobs where ${condition}`
+    return sql`select ${columns} from open_jobs where node is not null and ${condition} union all
+      select ${columns} from open_jobs where turn is not null and attempt > 0 and ${condition}`
+  },
+
+  callbacksBefore: (jobId, onlyFailed, columns) => sql`
+    select job_id, job_id as place, ${columns} from callbacks
+    where job_id < ${jobId} and ${onlyFailed ? sql`failed_at_ms is not null` : sql`true`} order by job_id desc`,
+  isCallbackOf: (jobId) => sql`job_id = ${jobId}`,
+  // What another replay has locked would use up the limit, and be found replayed once the lock is free.
+  failedCallbacks: (condition, limit) => sql`
+    select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
+    where ${condition} order by c.job_id limit ${limit} for update of c skip locked`,
+  callbackKey: sql`job_id`,
+
+  openJobs: ({ account, beforeJobId, running }, limit) => sql`
+    with waiting as materialized (
+      select id from open_jobs where account = ${account} and turn is not null and id < ${beforeJobId}
+      order by turn limit ${limit}
+    ),
+    held as materialized (
+      select id from open_jobs
+      where ${running} and node is not null and account = ${account} and id < ${beforeJobId}
+      order by id limit ${limit}
+    )
+    select id from waiting union all select id from held limit ${limit}`,
+  lockOpenJob: (jobId) => sql`select node, earlier from open_jobs where id = ${jobId} for update`,
+  cancel,
+  deleteJobs,
+}

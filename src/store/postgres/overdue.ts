@@ -1,0 +1,85 @@
+/** Fails queued jobs in Postgres that have waited too long for model servers. */
+import { createdBefore, overdueResult } from '../overdue.ts'
+import { booleanOf, numberOf, type Row, textOf, textOrNull } from '../rows.ts'
+import type { FailedJob, Overdue, Settlement, Store } from '../store.ts'
+import { settlementColumns } from './columns.ts'
+import type { Queries, Statement } from './database.ts'
+import type { PostgresParts } from './parts.ts'
+import { SETTLE } from './settle.ts'
+
+export function overdueOperations({ database, notifications }: PostgresParts): Pick<Store, 'failOverdue'> {
+  return {
+    failOverdue: async (overdue, nowMs, limit) => {
+      const rows = await database.transaction((queries) =>
+        failAll(queries, overdue, Math.floor(nowMs), limit),
+      )
+      for (const row of rows) {
+        const origin = textOrNull(row, 'origin')
+        if (origin !== null) notifications.settledFor(origin, textOf(row, 'id'))
+        notifications.ended(textOf(row, 'id'))
+      }
+      return rows.map(failedJob)
+    },
+  }
+}
+
+/** Picks and locks them, then settles them as jobs of no node. */
+async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limit: number): Promise<Row[]> {
+  const { route, account, unavailableSinceMs, patienceMs, error } = overdue
+  const times = [
+    Math.floor(unavailableSinceMs),
+    Math.floor(nowMs - patienceMs),
+    createdBefore(overdue, nowMs),
+  ]
+  const rows = await query(LOCK_OVERDUE, [route, account, limit, ...times])
+  if (rows.length === 0) return []
+  const settlements = rows.map(
+    (row): Settlement => ({
+      node: '',
+      jobId: textOf(row, 'id'),
+      attempt: numberOf(row, 'attempt'),
+      model: textOf(row, 'model'),
+      outcome: { status: 'failed', error },
+      ...overdueResult(textOrNull(row, 'earlier')),
+      cache: null,
+      nowMs,
+    }),
+  )
+  await query(SETTLE, [null, ...settlementColumns(settlements)])
+  return rows
+}
+
+function failedJob(row: Row): FailedJob {
+  return {
+    jobId: textOf(row, 'id'),
+    account: textOf(row, 'account'),
+    model: textOf(row, 'model'),
+    createdAtMs: numberOf(row, 'created_at_ms'),
+    hasCallback: booleanOf(row, 'has_callback'),
+    usage: overdueResult(textOrNull(row, 'earlier')).usage,
+  }
+}
+
+/**
+ * $1 route, $2 account, null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait must have
+ * begun, $6 the ID before which a job without times of its own was created. Jobs that were released to wait have such times,
+ * and are few.
+ */
+const LOCK_OVERDUE: Statement = {
+  name: 'lock overdue',
+  text: `
+  with tried as (
+    select id, account, attempt, has_callback, origin, earlier from open_jobs
+    where turn is not null and attempt > 0 and waits_since_ms is not null and route = $1 and account = coalesce($2, account)
+      and greatest(waits_since_ms, $4::bigint) - waited_ms <= $5::bigint
+    limit $3::bigint for update skip locked
+  ),
+  untried as (
+    select id, account, attempt, has_callback, origin, earlier from open_jobs
+    where turn is not null and waits_since_ms is null and route = $1 and account = coalesce($2, account) and id < $6::uuid
+    order by id limit $3::bigint for update skip locked
+  ),
+  picked as (select * from tried union all select * from untried limit $3::bigint)
+  select p.*, j.model, j.created_at_ms
+  from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`,
+}

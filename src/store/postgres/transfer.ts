@@ -1,0 +1,230 @@
+/**
+ * A Postgres as the source or the target of a transfer, while no server uses it. The source is read as it was at one moment. The
+ * target is filled in one transaction: rows that were never committed cost nothing but space, which vacuum frees.
+ */
+import pg from 'pg'
+import { jobIdMs } from '../../job/job-id.ts'
+import { DatabaseProblem, notEmpty } from '../database-problem.ts'
+import type { Expiry } from '../expiry.ts'
+import { type Row, textOf } from '../rows.ts'
+import { sql } from '../sql.ts'
+import { sourceOn } from '../transfer.ts'
+import {
+  isOfJob,
+  type TargetOptions,
+  type TransferSource,
+  type TransferTarget,
+  tablesOf,
+} from '../transfer-contract.ts'
+import { unnest } from './columns.ts'
+import { connectionSettings, type Queries, queryOf, type Statement } from './database.ts'
+import { POSTGRES } from './dialect.ts'
+import { checkFitness } from './fitness.ts'
+import { partitionsFor } from './partitions.ts'
+import { QUOTA_COLUMNS } from './quotas.ts'
+import { migratePostgres, TRANSFER_LOCK } from './schema.ts'
+
+export async function openPostgresSource(url: string): Promise<TransferSource> {
+  await rejectUnlessParley(url)
+  await migratePostgres(url)
+  const connection = await TransferConnection.begin(url, {
+    mode: 'isolation level repeatable read',
+    lockTables: 'lock table nodes in share mode',
+  })
+  try {
+    // Every read here is along a key. Without statistics, as after another transfer, the planner may choose otherwise.
+    await connection.run('set local enable_seqscan = off')
+    await connection.run('set local enable_hashjoin = off')
+    await connection.run('set local enable_mergejoin = off')
+    return postgresSource(connection)
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+}
+
+/** Migrating would create the tables, and a mistyped address would be transferred as an empty database. */
+async function rejectUnlessParley(url: string): Promise<void> {
+  const client = new pg.Client(connectionSettings(url, null))
+  client.on('error', () => {})
+  let found: boolean
+  try {
+    await client.connect()
+    const { rows } = await client.query<{ found: boolean }>(
+      `select to_regclass('schema_version') is not null as found`,
+    )
+    found = rows[0]?.found === true
+  } catch (error) {
+    const { message, code } = error as Error & { code?: string }
+    throw new DatabaseProblem(`The database cannot be used: ${message || code}.`, { cause: error })
+  } finally {
+    await client.end()
+  }
+  if (!found) throw new DatabaseProblem('This database has no tables of Parley.')
+}
+
+function postgresSource(connection: TransferConnection): TransferSource {
+  return sourceOn({
+    dialect: POSTGRES,
+    headTurn: sql`(
+      select h.turn from open_jobs h where h.turn is not null and h.route = q.route order by h.turn, h.id limit 1)`,
+    from: {
+      cachedResponses: { key: ['fingerprint', 'job_id'] },
+      // Includes usage that has not been folded yet.
+      usage: { table: sql`(${POSTGRES.usage(sql`true`)})` },
+    },
+    query: (statement) => queryOf(connection, statement),
+    close: () => connection.close(),
+  })
+}
+
+export async function openPostgresTarget(
+  url: string,
+  { expiry, onNote }: TargetOptions,
+): Promise<TransferTarget> {
+  await migratePostgres(url)
+  const connection = await TransferConnection.begin(url, {
+    mode: 'isolation level read committed',
+    lockTables: 'lock table nodes, accounts, jobs in share row exclusive mode',
+  })
+  try {
+    await checkFitness(connection, onNote)
+    const [row] = await connection.run(HOLDS_ANYTHING)
+    if (row?.anything) throw notEmpty('This database')
+    return postgresTarget(connection, expiry)
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+}
+
+function postgresTarget(connection: TransferConnection, expiry: Expiry): TransferTarget {
+  return {
+    add: async (kind, rows) => {
+      if (kind === 'jobs') {
+        const ids = rows.map((row) => jobIdMs(textOf(row, 'id')))
+        await partitionsFor(connection, ids, expiry)
+      }
+      const counts: number[] = []
+      for (const { table, names, types, isPartOf } of tablesOf(kind, 'postgres')) {
+        const columns = names.join(', ')
+        const which = isOfJob(kind) ? 'where exists (select 1 from outcomes o where o.id = t.job_id)' : ''
+        const some = rows.filter(isPartOf)
+        const added = await connection.run(
+          `insert into ${table} (${columns}) select t.* from ${unnest(types, 1)} as t(${columns}) ${which} returning 1`,
+          names.map((name) => some.map((row) => row[name])),
+        )
+        counts.push(added.length)
+      }
+      return counts[0] ?? 0
+    },
+
+    commit: async () => {
+      // Plans from the statistics of empty tables would be poor until autovacuum gathers new ones.
+      await connection.run(
+        'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, audit',
+      )
+      await connection.run('set local enable_seqscan = on')
+      await connection.run(QUOTA_SUMS)
+      await connection.run('commit')
+    },
+
+    close: () => connection.close(),
+  }
+}
+
+/** From what was inserted: what each account has open and stored. */
+const QUOTA_SUMS = `
+  insert into quota_sums (${QUOTA_COLUMNS})
+  select j.account, hour_of_job(j.id), count(q.id), coalesce(sum(q.bytes), 0), coalesce(sum(o.bytes), 0)
+  from jobs j left join open_jobs q on q.id = j.id left join outcomes o on o.id = j.id group by 1, 2`
+const HOLDS_ANYTHING = `
+  select exists (select 1 from accounts) or exists (select 1 from jobs) or exists (select 1 from usage) as anything`
+
+/** Far longer than the other database takes for a batch. The transaction of a transfer whose machine is gone ends after it. */
+const IDLE_MS = 600_000
+const LOCK_MS = 5_000
+
+interface TransferTransaction {
+  /** Such as `isolation level repeatable read`. */
+  readonly mode: string
+  /** Keeps processes that do not request the lock, such as a node that was suspended, from writing meanwhile. */
+  readonly lockTables: string
+}
+
+/**
+ * The one connection of a transfer, in its one transaction. While it is open no server uses the database: running servers are
+ * found by their leases, and starting ones by the lock that they request (schema.ts).
+ */
+class TransferConnection implements Queries {
+  readonly #client: pg.Client
+
+  private constructor(client: pg.Client) {
+    this.#client = client
+    // A connection that breaks is reported by the next statement on it.
+    client.on('error', () => {})
+  }
+
+  /** Rejects with a `DatabaseProblem` if the database is in use. */
+  static async begin(url: string, { mode, lockTables }: TransferTransaction): Promise<TransferConnection> {
+    const settings = { ...connectionSettings(url, null), idle_in_transaction_session_timeout: IDLE_MS }
+    const client = new pg.Client(settings)
+    const connection = new TransferConnection(client)
+    try {
+      await asProblem(() => client.connect())
+      await connection.rejectIfServersRun()
+      await connection.run(`begin ${mode}`)
+      await connection.run(`set local lock_timeout = ${LOCK_MS}`)
+      await connection.run(lockTables)
+      await connection.run(`select pg_advisory_xact_lock(${TRANSFER_LOCK})`)
+      await connection.rejectIfServersRun()
+      return connection
+    } catch (error) {
+      await connection.close()
+      throw error
+    }
+  }
+
+  query({ text }: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    return this.run(text, values)
+  }
+
+  /** Not prepared by its name: batches are large, and a pooler may have given others the same connection before. */
+  run(text: string, values: readonly unknown[] = []): Promise<Row[]> {
+    return asProblem(async () => (await this.#client.query<Row>(text, [...values])).rows)
+  }
+
+  /** What was not committed is rolled back. */
+  async close(): Promise<void> {
+    await this.#client.end()
+  }
+
+  private async rejectIfServersRun(): Promise<void> {
+    const rows = await this.run(SERVERS)
+    if (rows.length === 0) return
+    const seconds = Math.ceil(Math.max(...rows.map((row) => Number(row.seconds))))
+    const [verb, them] = rows.length === 1 ? ['server uses', 'it'] : ['servers use', 'each of them']
+    throw new DatabaseProblem(
+      `${rows.length} Parley ${verb} this database. Stop ${them} with SIGTERM, which finishes or releases running jobs. The lease of one that was killed expires in ${seconds} s.`,
+    )
+  }
+}
+
+async function asProblem<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    const { message, code } = error as Error & { code?: string }
+    if (code === LOCK_NOT_AVAILABLE) {
+      throw new DatabaseProblem('Another program holds locks in this database. Stop it first.', {
+        cause: error,
+      })
+    }
+    throw new DatabaseProblem(`Postgres reports: ${message || code}.`, { cause: error })
+  }
+}
+
+const LOCK_NOT_AVAILABLE = '55P03'
+const SERVERS = `
+  select node, extract(epoch from lease_until - clock_timestamp()) as seconds
+  from nodes where lease_until > clock_timestamp()`

@@ -1,0 +1,75 @@
+/**
+ * SQL that both stores run, written once. Guarantees:
+ *
+ * - Values never become text: each is a parameter, and each store writes its own placeholders.
+ * - Pieces nest. The text depends only on the pieces, so that a store prepares a statement once, by its text.
+ * - An operation is a generator of statements: it yields one and receives its rows. The SQLite store runs it synchronously in
+ *   the storage thread, the Postgres store on a connection.
+ * - On SQLite each `write` is part of a transaction, in which others may take part. On Postgres it is a transaction of its own.
+ * - On Postgres each statement of a `read` or a `repeatableWrite` stands alone, and is run again if the connection breaks.
+ */
+import type { Row } from './rows.ts'
+
+export type Value = string | number | boolean | null | readonly (string | number | null)[]
+
+/** A piece of SQL: text around values. There is one more text than there are values. */
+export class Sql {
+  readonly texts: readonly string[]
+  readonly values: readonly Value[]
+
+  constructor(texts: readonly string[], values: readonly Value[]) {
+    this.texts = texts
+    this.values = values
+  }
+}
+
+export function sql(texts: readonly string[], ...parts: readonly (Value | Sql)[]): Sql {
+  const all = [texts[0] ?? '']
+  const values: Value[] = []
+  parts.forEach((part, at) => {
+    const piece = part instanceof Sql ? part : new Sql(['', ''], [part])
+    const [first = '', ...others] = piece.texts
+    all.push(all.pop() + first, ...others)
+    all.push(all.pop() + (texts[at + 1] ?? ''))
+    values.push(...piece.values)
+  })
+  return new Sql(all, values)
+}
+
+/** Text of our own, such as the name of a table or a number that the planner should know. Never from outside. */
+export function raw(text: string | number): Sql {
+  return new Sql([String(text)], [])
+}
+
+export function join(pieces: readonly Sql[], separator: string): Sql {
+  return pieces.reduce((all, piece, at) => (at === 0 ? piece : sql`${all}${raw(separator)}${piece}`), sql``)
+}
+
+/** True if there are no conditions. Those that are undefined are left out. */
+export function allOf(...conditions: readonly (Sql | undefined)[]): Sql {
+  return join([sql`true`, ...conditions.filter((one) => one !== undefined)], ' and ')
+}
+
+/** Yields statements, and receives the rows of each. */
+export type Steps<Result> = Generator<Sql, Result, readonly Row[]>
+
+export interface Operation<Args extends readonly unknown[], Result> {
+  readonly kind: 'read' | 'write' | 'repeatable write'
+  readonly steps: (...args: Args) => Steps<Result>
+}
+
+type Make = <Args extends readonly unknown[], Result>(
+  steps: (...args: Args) => Steps<Result>,
+) => Operation<Args, Result>
+
+export const read: Make = (steps) => ({ kind: 'read', steps })
+export const write: Make = (steps) => ({ kind: 'write', steps })
+/** For one statement that changes nothing, and returns the same, if it runs a second time. */
+export const repeatableWrite: Make = (steps) => ({ kind: 'repeatable write', steps })
+
+/** A table of operations as the methods of a store. */
+export type Methods<Table> = {
+  [Name in keyof Table]: Table[Name] extends Operation<infer Args, infer Result>
+    ? (...args: Args) => Promise<Result>
+    : never
+}

@@ -1,0 +1,73 @@
+/** What the SQL that both stores run needs to know of SQLite. A row number, `seq`, joins the rows of a job. */
+import type { Dialect } from '../dialect.ts'
+import { AFTER_ALL } from '../pagination.ts'
+import { raw, sql } from '../sql.ts'
+import { USAGE_COLUMNS } from '../usage-rows.ts'
+import { MAX_OPEN_COUNTED } from '../usage-store.ts'
+import { cancel } from './cancel.ts'
+import { deleteJobs } from './delete.ts'
+
+export const SQLITE: Dialect = {
+  // Two milliseconds of the storage thread.
+  chunkRows: 500,
+  greatest: (one, other) => sql`max(${one}, ${other})`,
+  jobId: (id) => sql`${id}`,
+  anyOf: (jobIds) => sql`in (select value from json_each(${jobIds}))`,
+
+  quotaUseOf: (account) => sql`select open_jobs, stored_bytes from quota_sums where account = ${account}`,
+  joinQuotaUse: sql`left join quota_sums q on q.account = a.name`,
+  openJobsOf: (account) => sql`(select count(*) from (
+    select 1 from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and account = ${account}
+    union all select 1 from jobs indexed by jobs_suspected where turn is not null and deaths > 0 and account = ${account}
+    union all select 1 from jobs indexed by jobs_held where node is not null and account = ${account}
+    limit ${raw(MAX_OPEN_COUNTED)}))`,
+  usage: (condition) => sql`select ${raw(USAGE_COLUMNS)} from usage where ${condition}`,
+
+  joinJob: (id) => sql`cross join jobs j on j.id = ${id} left join requests r on r.seq = j.seq
+    left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq`,
+  job: {
+    request: sql`r`,
+    queued: sql`j`,
+    status: sql`j.status`,
+    claimedAtMs: sql`j.claimed_at_ms`,
+    settledAtMs: sql`j.settled_at_ms`,
+    attempt: sql`j.attempt`,
+    crashCount: sql`j.deaths`,
+  },
+
+  // Open jobs are found by indexes that hold no others, however many have ended since.
+  jobsWith: (status, columns, condition) => {
+    if (status === 'pending')
+      return sql`select ${columns} from jobs indexed by jobs_by_age where turn is not null and ${condition}`
+    if (status !== 'assigned') return sql`select ${columns} from jobs where ${condition}`
+    return sql`select ${columns} from jobs indexed by jobs_held where node is not null and ${condition} union all
+      select ${columns} from jobs indexed by jobs_returned where turn is not null and attempt > 0 and ${condition}`
+  },
+
+  /** Row numbers are assigned in the order of acceptance, as IDs are. */
+  callbacksBefore: (jobId, onlyFailed, columns) => {
+    const before =
+      jobId === AFTER_ALL ? raw(Number.MAX_SAFE_INTEGER) : sql`(select seq from jobs where id = ${jobId})`
+    const source = onlyFailed
+      ? sql`callbacks indexed by callbacks_failed where failed_at_ms is not null and`
+      : sql`callbacks where`
+    return sql`select job_id, seq as place, ${columns} from ${source} seq < ${before} order by seq desc`
+  },
+  isCallbackOf: (jobId) => sql`seq = (select seq from jobs where id = ${jobId})`,
+  failedCallbacks: (condition, limit) => sql`
+    select c.seq from callbacks c indexed by callbacks_failed join jobs j on j.id = c.job_id
+    where ${condition} order by c.seq limit ${limit}`,
+  callbackKey: sql`seq`,
+
+  openJobs: ({ account, beforeJobId, running }, limit) => {
+    const range = sql`account = ${account} and id < ${beforeJobId}`
+    return sql`
+      select id from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and ${range}
+      union all select id from jobs indexed by jobs_suspected where turn is not null and deaths > 0 and ${range}
+      union all select id from jobs indexed by jobs_held where node is not null and ${range} and ${running}
+      limit ${limit}`
+  },
+  lockOpenJob: (jobId) => sql`select node, earlier from jobs where id = ${jobId} and settled_at_ms is null`,
+  cancel,
+  deleteJobs,
+}

@@ -1,0 +1,47 @@
+/** Fails queued jobs in SQLite that have waited too long for model servers. */
+import { errorJson } from '../../job/job.ts'
+import { createdBefore, overdueResult } from '../overdue.ts'
+import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
+import type { FailedJob, Overdue } from '../store.ts'
+import type { ServedFile } from './open-file.ts'
+import { write } from './operation.ts'
+import { storeOutcome } from './settle.ts'
+
+export const overdueOperations = {
+  failOverdue: write((file: ServedFile, overdue: Overdue, nowMs: number, limit: number): FailedJob[] => {
+    const { route, account, unavailableSinceMs, patienceMs } = overdue
+    const which = [route, account, limit, unavailableSinceMs, nowMs - patienceMs] as const
+    const ids = file.cells(FIND, ...which, createdBefore(overdue, nowMs))
+    return ids.map(([id]) => fail(file, String(id), nowMs, errorJson(overdue.error)))
+  }),
+}
+
+function fail(file: ServedFile, jobId: string, nowMs: number, error: string): FailedJob {
+  const job = file.prepare(END).get(nowMs, jobId) ?? {}
+  const { usage, receiptJson } = overdueResult(textOrNull(job, 'earlier'))
+  const [account, model] = [textOf(job, 'account'), textOf(job, 'model')]
+  const hasCallback = booleanOf(job, 'has_callback')
+  const seq = numberOf(job, 'seq')
+  const row = { seq, jobId, account, model, owesCallback: hasCallback, openJobs: -1, bytes: 0 } as const
+  storeOutcome(file, row, ['failed', null, error, JSON.stringify(usage), receiptJson, null, 0, nowMs])
+  file.queue.endQueued()
+  return { jobId, account, model, createdAtMs: numberOf(job, 'created_at_ms'), hasCallback, usage }
+}
+
+/** Jobs that were released to wait have times of their own, and are few; the others have waited since their creation. */
+const FIND = `
+  select * from (
+    select id from jobs indexed by jobs_returned
+    where turn is not null and attempt > 0 and waits_since_ms is not null and route = ?1 and account = ifnull(?2, account)
+      and max(waits_since_ms, ?4) - waited_ms <= ?5 limit ?3
+  )
+  union all
+  select * from (
+    select id from jobs indexed by jobs_by_age
+    where turn is not null and id < ?6 and route = ?1 and account = ifnull(?2, account) and waits_since_ms is null
+    order by id limit ?3
+  )
+  limit ?3`
+const END = `
+  update jobs set status = 'failed', settled_at_ms = ?, turn = null where id = ?
+  returning seq, account, model, has_callback, created_at_ms, earlier`

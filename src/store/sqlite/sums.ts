@@ -1,0 +1,143 @@
+/**
+ * What a transaction has yet to write: the usage of accounts, and what they have open and stored. It is summed in memory and
+ * written once at the end, so that a group of a thousand jobs of one account costs two rows.
+ */
+import type { DatabaseSync } from 'node:sqlite'
+import type { Usage } from '../../job/job.ts'
+import { monthOf } from '../../job/month.ts'
+import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
+import type { UsageKey, UsageRecord } from '../usage-store.ts'
+
+type Statements = Pick<DatabaseSync, 'prepare'>
+
+/** A job that has just ended. */
+export interface EndedUse {
+  readonly account: string
+  readonly model: string
+  readonly failed: boolean
+  readonly usageJson: string
+  readonly nowMs: number
+}
+
+type Sums = { -readonly [Name in keyof UsageRecord]: UsageRecord[Name] }
+
+/** The maximum of a sum of tokens. A model server may report any number, and that must not keep a job from being settled. */
+export const MAX_TOKENS = Number.MAX_SAFE_INTEGER
+
+export class UsageSums {
+  readonly #sums = new Map<string, Sums>()
+
+  /** Counts a job. */
+  add({ account, model, failed, usageJson, nowMs }: EndedUse): void {
+    const usage: Usage = JSON.parse(usageJson)
+    const sums = this.#sumsOf({ account, month: monthOf(nowMs), model })
+    sums.jobs += 1
+    if (failed) sums.failedJobs += 1
+    if (usage.cache_hit) sums.cacheHits += 1
+    sums.calls += usage.calls
+    sums.inputTokens = Math.min(sums.inputTokens + usage.input_tokens, MAX_TOKENS)
+    sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, MAX_TOKENS)
+  }
+
+  /** Writes what was counted: the last statements of a transaction. */
+  write(file: Statements): void {
+    if (this.#sums.size === 0) return
+    for (const sums of this.#sums.values()) {
+      const { account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = sums
+      file
+        .prepare(ADD_USAGE)
+        .run(account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens)
+    }
+    this.#sums.clear()
+  }
+
+  /** Forgets what was counted in a transaction that was rolled back. */
+  forget(): void {
+    this.#sums.clear()
+  }
+
+  #sumsOf(key: UsageKey): Sums {
+    const name = `${key.month}\n${key.account}\n${key.model}`
+    let sums = this.#sums.get(name)
+    if (!sums) {
+      sums = { ...key, jobs: 0, failedJobs: 0, cacheHits: 0, calls: 0, inputTokens: 0, outputTokens: 0 }
+      this.#sums.set(name, sums)
+    }
+    return sums
+  }
+}
+
+export const ADD_TO_USAGE = {
+  insert:
+    'insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)',
+  onConflict: `on conflict do update set jobs = jobs + excluded.jobs, failed_jobs = failed_jobs + excluded.failed_jobs,
+    cache_hits = cache_hits + excluded.cache_hits, calls = calls + excluded.calls,
+    input_tokens = min(input_tokens + excluded.input_tokens, ${MAX_TOKENS}),
+    output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS})`,
+}
+const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
+
+interface Change {
+  openJobs: number
+  bytes: number
+}
+
+export class QuotaSums {
+  readonly #changes = new Map<string, Change>()
+
+  /** @param openJobs 1 for a job that was accepted, -1 for one that ended, else 0 */
+  add(account: string, openJobs: number, bytes: number): void {
+    const change = this.#changes.get(account)
+    if (change === undefined) this.#changes.set(account, { openJobs, bytes })
+    else {
+      change.openJobs += openJobs
+      change.bytes += bytes
+    }
+  }
+
+  /** How many jobs of all accounts are open, with what was added and is not written yet. */
+  openJobs(file: Statements): number {
+    let open = Number(file.prepare(OPEN_JOBS).get()?.open_jobs ?? 0)
+    for (const { openJobs } of this.#changes.values()) open += openJobs
+    return open
+  }
+
+  /** Writes what was added: the last statements of a transaction. */
+  write(file: Statements): void {
+    if (this.#changes.size === 0) return
+    for (const [account, { openJobs, bytes }] of this.#changes) {
+      file.prepare(ADD_QUOTAS).run(account, openJobs, bytes)
+    }
+    this.#changes.clear()
+  }
+
+  /** Forgets what was added in a transaction that was rolled back. */
+  forget(): void {
+    this.#changes.clear()
+  }
+}
+
+/**
+ * Counts the jobs of earlier versions, once: when a server starts for the first time on a file that such a version wrote. Not
+ * a part of the migration, because a command may migrate the file while a server of an earlier version still uses it.
+ */
+export function countOnce(db: DatabaseSync): void {
+  if (db.prepare('select counted from quota_state').get()?.counted === 1) return
+  db.exec(`begin immediate; ${COUNT}; commit`)
+}
+
+export const ADD_TO_QUOTAS = {
+  insert: 'insert into quota_sums (account, open_jobs, stored_bytes)',
+  onConflict: `on conflict do update set open_jobs = open_jobs + excluded.open_jobs,
+    stored_bytes = stored_bytes + excluded.stored_bytes`,
+}
+const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
+const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
+/** After this the sums are complete, and starts only read them. */
+export const COUNT = `
+  delete from quota_sums;
+  insert into quota_sums (account, open_jobs, stored_bytes)
+  select j.account, sum(j.settled_at_ms is null), sum(${requestBytesOf('r')} + ${outcomeBytesOf('o')})
+  from jobs j cross join requests r on r.seq = j.seq left join outcomes o on o.seq = j.seq
+  group by j.account;
+  update quota_state set counted = 1`

@@ -1,0 +1,156 @@
+/**
+ * A SQLite file as the source or the target of a transfer, while no server uses it. The source is read as it was at one moment.
+ * The target is filled in one transaction, with a rollback journal: that holds only the few pages there were before, where a
+ * write-ahead log would hold all that is transferred. A transfer that is killed is rolled back by the next process that opens
+ * the file.
+ */
+import { existsSync } from 'node:fs'
+import type { DatabaseSync } from 'node:sqlite'
+import { DatabaseProblem, notEmpty } from '../database-problem.ts'
+import type { Row } from '../rows.ts'
+import { sql } from '../sql.ts'
+import { sourceOn } from '../transfer.ts'
+import {
+  isOfJob,
+  type Kind,
+  type TransferSource,
+  type TransferTarget,
+  tablesOf,
+} from '../transfer-contract.ts'
+import { holdsAnything } from './database-summary.ts'
+import { SQLITE } from './dialect.ts'
+import { lockForTransfer, openFile } from './file.ts'
+import type { Cell } from './open-file.ts'
+import { rowsOf } from './operation.ts'
+import { migrate, schemaVersion } from './schema.ts'
+import { COUNT } from './sums.ts'
+
+export function openSqliteSource(path: string): TransferSource {
+  // Opening would create it, and a mistyped address would be transferred as an empty database.
+  if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
+  const lock = lockForTransfer(path)
+  let db: DatabaseSync | undefined
+  try {
+    db = openFile(path)
+    if (schemaVersion(db) === 0) {
+      throw new DatabaseProblem(`${path} is not a database of Parley.`)
+    }
+    migrate(db)
+    // One snapshot for all that follows: commands may create keys meanwhile.
+    db.exec('begin')
+    return sqliteSource(db, lock)
+  } catch (error) {
+    db?.close()
+    lock.close()
+    throw error
+  }
+}
+
+function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
+  return sourceOn({
+    dialect: SQLITE,
+    headTurn: sql`(
+      select min(h.turn) from jobs h indexed by jobs_by_route where h.turn is not null and h.route = j.route)`,
+    from: {
+      callbacks: { key: ['seq'] },
+      // Starts from the jobs, because only their rows have the row number.
+      cachedResponses: {
+        table: sql`(
+          select j.id as job_id, k.fingerprint, j.settled_at_ms as kept_at_ms, k.until_ms
+          from jobs j cross join kept_answers k on k.seq = j.seq
+        )`,
+      },
+    },
+    query: async (statement) => asProblem(() => rowsOf((text) => db.prepare(text), statement)),
+    close: async () => {
+      db.close()
+      lock.close()
+    },
+  })
+}
+
+export function openSqliteTarget(path: string): TransferTarget {
+  // The lock first: while another transfer fills the file it cannot even be opened.
+  const lock = lockForTransfer(path)
+  let db: DatabaseSync | undefined
+  try {
+    db = openFile(path)
+    migrate(db)
+    if (holdsAnything(db)) throw notEmpty(path)
+    leaveWriteAheadLog(db, path)
+    // Durable even if the power fails just after the commit: the journal's removal is, too.
+    db.exec('pragma synchronous = extra; begin exclusive')
+    if (holdsAnything(db)) throw notEmpty(path)
+    return sqliteTarget(db, lock)
+  } catch (error) {
+    db?.close()
+    lock.close()
+    throw error
+  }
+}
+
+function leaveWriteAheadLog(db: DatabaseSync, path: string): void {
+  try {
+    db.exec('pragma journal_mode = delete')
+  } catch (error) {
+    throw new DatabaseProblem(`Another program has ${path} open. Stop it first.`, { cause: error })
+  }
+}
+
+function sqliteTarget(db: DatabaseSync, lock: DatabaseSync): TransferTarget {
+  let seq = 0
+  return {
+    add: async (kind, rows) =>
+      asProblem(() => {
+        const numbered = kind === 'jobs' ? rows.map((row) => ({ ...row, seq: ++seq })) : rows
+        const [added = 0] = tablesOf(kind, 'sqlite').map(({ table, names, isPartOf }) =>
+          insert(db, kind, table, names, numbered.filter(isPartOf)),
+        )
+        return added
+      }),
+
+    commit: async () => {
+      asProblem(() => db.exec(`${COUNT}; commit`))
+    },
+
+    close: async () => {
+      if (db.isTransaction) db.exec('rollback')
+      db.exec('pragma journal_mode = wal')
+      db.close()
+      lock.close()
+    },
+  }
+}
+
+/** The rows of a job have its row number. */
+function insert(
+  db: DatabaseSync,
+  kind: Kind,
+  table: string,
+  names: readonly string[],
+  rows: readonly Row[],
+): number {
+  const columns = kind === 'jobs' || isOfJob(kind) ? [...names, 'seq'] : names
+  const places = names.map(() => '?').join(', ')
+  const values = isOfJob(kind)
+    ? `select ${places}, seq from jobs where id = ? and settled_at_ms is not null`
+    : `values (${columns.map(() => '?').join(', ')})`
+  const statement = db.prepare(`insert into ${table} (${columns.join(', ')}) ${values}`)
+  const given = isOfJob(kind) ? [...names, 'job_id'] : columns
+  return rows.reduce(
+    (added, row) => added + Number(statement.run(...given.map((name) => row[name] as Cell)).changes),
+    0,
+  )
+}
+
+/** Turns SQLite's errors into problems that the operator can fix. */
+function asProblem<T>(work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof Error && 'errcode' in error) {
+      throw new DatabaseProblem(`SQLite reports: ${error.message}.`, { cause: error })
+    }
+    throw error
+  }
+}
