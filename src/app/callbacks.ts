@@ -1,8 +1,10 @@
 /** Creates the callback dispatcher. */
 import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
-import { addressRulesOf } from '../config/callback-addresses.ts'
+import { addressRulesOf } from '../config/conversions.ts'
+import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
+import { SIMULATED_HEADER } from '../job/simulated-header.ts'
 import { createPoster, type Poster } from '../net/post.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { CallbackStore } from '../store/callback-store.ts'
@@ -22,14 +24,28 @@ export interface CallbackParts {
   readonly random: () => number
 }
 
-export function createCallbackPoster(settings: Settings, clock: Clock): Poster {
+export function createCallbackPoster(
+  { settings, simulated }: Pick<Configuration, 'settings' | 'simulated'>,
+  clock: Clock,
+): Poster {
   const { concurrency, retry_concurrency, concurrency_per_origin, timeout_seconds } = settings.callbacks
-  return createPoster({
+  const poster = createPoster({
     rules: addressRulesOf(settings),
     timeoutMs: wholeMs(timeout_seconds),
     idle: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
     clock,
   })
+  if (!simulated) return poster
+  return {
+    post: ({ headers, ...request }) => poster.post({ ...request, headers: markedSimulated(headers) }),
+    close: () => poster.close(),
+  }
+}
+
+/** The caller may have given the callback a header of the same name. */
+function markedSimulated(headers: Readonly<Record<string, string>>): Record<string, string> {
+  const others = Object.entries(headers).filter(([name]) => name.toLowerCase() !== SIMULATED_HEADER)
+  return { ...Object.fromEntries(others), [SIMULATED_HEADER]: 'true' }
 }
 
 export function createDispatcher({

@@ -3,31 +3,37 @@
  * passes that world (time, randomness, the store, model servers, receivers, threads): `service.ts` passes the real one, and
  * the simulation (`test/simulation/`) one that is determined by a seed.
  */
-import { getHeapStatistics } from 'node:v8'
 import { type Clock, wholeMs } from '../clock.ts'
+import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
 import type { Settings } from '../config/settings.ts'
-import { tiersOf } from '../config/tiers.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import { jobIdMaker } from '../job/job-id.ts'
 import { Tiers } from '../job/tier.ts'
 import type { Poster } from '../net/post.ts'
-import { createAfterSettlement } from '../queue/after-settlement.ts'
+import { type AfterSettlement, createAfterSettlement } from '../queue/after-settlement.ts'
 import { ContextShifts } from '../queue/context-shift.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
+import { createExecuteJob } from '../queue/execute.ts'
+import { JobCreator } from '../queue/job-creator.ts'
+import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
+import { Quotas } from '../queue/quotas.ts'
 import { AnswerReader } from '../queue/read-answer.ts'
-import { cacheKeys } from '../queue/response-cache.ts'
+import { type CacheKeyOf, cacheKeys } from '../queue/response-cache.ts'
 import { retentionLoop } from '../queue/retention.ts'
+import { Worker } from '../queue/worker.ts'
 import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { isTracing, tracedRouter } from '../telemetry/traces.ts'
+import { isTracing, tracedExecution, tracedRouter } from '../telemetry/traces.ts'
+import type { Router } from '../upstreams/model-server.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
+import type { Routes } from '../upstreams/routes.ts'
 import { createDispatcher } from './callbacks.ts'
 import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
 import type { Role } from './role.ts'
-import { type Clients, shutDown } from './shutdown.ts'
-import { createWorker } from './worker.ts'
+import { jobSlots, memoryBytes } from './slots.ts'
 
 export interface EngineParts {
   readonly settings: Settings
@@ -39,6 +45,8 @@ export interface EngineParts {
   readonly clock: Clock
   /** From 0 up to but not including 1. */
   readonly random: () => number
+  /** Returns this many random bytes, in hex. */
+  readonly randomHex: (bytes: number) => string
   readonly log: Log
   readonly metrics: Metrics
   readonly pool: Pick<CpuPool, 'run'>
@@ -51,7 +59,7 @@ export interface EngineParts {
 export type Engine = ReturnType<typeof createEngine>
 
 export function createEngine(parts: EngineParts) {
-  const { settings, role, node, store, clock, log, metrics, pool, upstreams } = parts
+  const { settings, role, node, store, clock, randomHex, log, metrics, pool, upstreams } = parts
   const tiers = new Tiers(tiersOf(settings))
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
@@ -79,10 +87,25 @@ export function createEngine(parts: EngineParts) {
     metrics,
     afterSettlement,
   })
+  const retentionMs = wholeMs(settings.jobs.retention_seconds)
+  const creator = new JobCreator({
+    store,
+    enqueuer,
+    pendingResponses,
+    models: exactCountThresholds(settings),
+    addresses: addressRulesOf(settings),
+    makeId: jobIdMaker(clock, randomHex),
+    monthlyCaps: new MonthlyCaps(store, clock),
+    quotas: new Quotas({ store, clock }),
+    onQuotaReached: metrics.quotaReached,
+    clock,
+    // A key is forgotten with its jobs, if they expire earlier.
+    idempotencyMs: Math.min(wholeMs(settings.limits.idempotency_seconds), retentionMs),
+  })
   const retention = retentionLoop({
     store,
     clock,
-    retentionMs: wholeMs(settings.jobs.retention_seconds),
+    retentionMs,
     onError: (error) => log.warn(errorFields(error), 'could not delete expired jobs; retrying'),
   })
   const executes = role !== 'api'
@@ -91,8 +114,8 @@ export function createEngine(parts: EngineParts) {
   async function start(): Promise<void> {
     if (executes) await lease.start()
     store.subscribe({
-      jobsWaiting: () => {
-        if (executes) worker.wake()
+      jobsWaiting: (route) => {
+        if (executes) worker.wake(route)
       },
       settled: (jobIds) => void remoteResults.settled(jobIds.filter((id) => pendingResponses.has(id))),
     })
@@ -110,15 +133,12 @@ export function createEngine(parts: EngineParts) {
   const stop = (clients: Clients) =>
     shutDown({ clock, drainMs, polls, pendingResponses, worker, dispatcher, lease, router }, clients)
 
-  return { tiers, pendingResponses, bytes, dispatcher, worker, cancellation, enqueuer, start, stop }
+  return { tiers, pendingResponses, bytes, dispatcher, worker, cancellation, creator, start, stop }
 }
 
 /** Makes the byte budget from the settings and the heap limit of the process. */
-function createByteBudget({ limits, callbacks }: Settings): ByteBudget {
-  // Half: the rest is for memory that is not counted, and for garbage that V8 has not collected yet. Counted memory is partly
-  // outside the heap, but a buffer of a text and the text itself are never far apart in size.
-  const totalBytes = limits.memory_bytes ?? Math.floor(getHeapStatistics().heap_size_limit / 2)
-  return new ByteBudget(totalBytes, callbackBytes(callbacks.in_flight_bytes))
+function createByteBudget(settings: Settings): ByteBudget {
+  return new ByteBudget(memoryBytes(settings), callbackBytes(settings.callbacks.in_flight_bytes))
 }
 
 /** Connects the detection of context shifts to the threads, the metrics and the log. */
@@ -143,5 +163,100 @@ function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): Con
     },
     onError: (error) =>
       log.warn(errorFields(error), 'could not count the tokens of an answered conversation'),
+  })
+}
+
+/** How long clients have, after the last job of a stopping server, to finish their request and read the response. */
+const LAST_ANSWERS_MS = 2000
+
+/** The connections of clients, which a stop closes. */
+interface Clients {
+  /** Resolves when every request in progress has its response. */
+  close(): Promise<void>
+  /** Closes connections that do not close by themselves. */
+  cutOff(): void
+}
+
+interface Stoppable {
+  stop(): Promise<void>
+}
+
+interface RunningParts {
+  readonly clock: Clock
+  /** How long running jobs may take to end before they are released (`jobs.drain_seconds`). */
+  readonly drainMs: number
+  readonly polls: readonly Stoppable[]
+  readonly pendingResponses: { stop(): void }
+  readonly worker: { drain(drainMs: number): Promise<void> }
+  readonly dispatcher: Stoppable
+  readonly lease: Stoppable
+  readonly router: { close(): Promise<void> }
+}
+
+/** In an order that does not lose a job: pending responses get their 202, executions end or their jobs are released, and the lease ends last. */
+async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
+  const polls = parts.polls.map((poll) => poll.stop())
+  parts.pendingResponses.stop()
+  const closed = clients.close()
+  await parts.worker.drain(parts.drainMs)
+  // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
+  const cancel = parts.clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
+  await Promise.all([closed, parts.dispatcher.stop(), ...polls])
+  cancel()
+  // Last, because other nodes rescue the jobs of a node without a lease.
+  await parts.lease.stop()
+  await parts.router.close()
+}
+
+const SUSPECTS =
+  'jobs that were running when a node crashed are queued again; they run in small groups that grow, so that one that crashes the process is found'
+
+interface WorkerParts {
+  readonly store: Store
+  readonly router: Router
+  readonly routes: Routes
+  readonly answers: AnswerReader
+  readonly contextShifts: ContextShifts
+  readonly node: string
+  readonly clock: Clock
+  readonly settings: Settings
+  readonly cacheKeyOf: CacheKeyOf
+  readonly afterSettlement: AfterSettlement
+  readonly bytes: ByteBudget
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+function createWorker(parts: WorkerParts): Worker {
+  const { store, router, answers, node, clock, settings, log, metrics } = parts
+  const execute = createExecuteJob({
+    store,
+    router,
+    answers,
+    contextShifts: parts.contextShifts,
+    clock,
+    cacheKeyOf: parts.cacheKeyOf,
+    maxAttempts: settings.jobs.max_attempts,
+    patienceMs: wholeMs(settings.jobs.patience_seconds),
+  })
+  return new Worker({
+    store,
+    node,
+    clock,
+    concurrency: jobSlots(settings),
+    bytes: parts.bytes.jobs,
+    runTimeoutMs: wholeMs(settings.jobs.run_timeout_seconds),
+    routes: parts.routes,
+    patienceMs: wholeMs(settings.jobs.patience_seconds),
+    maxAttempts: settings.jobs.max_attempts,
+    execute: isTracing() ? tracedExecution(execute) : execute,
+    afterSettlement: parts.afterSettlement,
+    metrics,
+    onSuspects: (queued) => {
+      if (queued === 0)
+        log.info({}, 'no suspects are left: jobs that were running when a node crashed have finished')
+      else log.warn({ queued }, SUSPECTS)
+    },
+    onError: (message, error) => log.error(errorFields(error), message),
   })
 }

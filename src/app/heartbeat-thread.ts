@@ -6,10 +6,8 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
 import type { Leases } from '../store/node-store.ts'
 import { openLeases } from '../store/open.ts'
-import { logLine } from '../telemetry/log-line.ts'
-import { LogWriter } from '../telemetry/log-writer.ts'
-import { LeaseRenewal, RENEWAL_TRIES } from './lease-renewal.ts'
-import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
+import { LogWriter, logLine } from '../telemetry/log-writer.ts'
+import { LeaseRenewal, LoopWatch, RENEWAL_TRIES, REPORT_EVERY_MS } from './lease-renewal.ts'
 
 /** The time that a busy database may need for a renewal, however short the lease is. */
 const LEAST_STATEMENT_MS = 1000

@@ -6,7 +6,7 @@ import { moduleURL } from '../module-url.ts'
 import type { Heartbeat } from '../queue/node-lease.ts'
 import { StoreUnavailable } from '../store/store.ts'
 import type { HeartbeatData, HeartbeatReport } from './heartbeat-thread.ts'
-import { REPORT_EVERY_MS } from './loop-watch.ts'
+import { REPORT_EVERY_MS } from './lease-renewal.ts'
 
 /** The heap limit of the thread, which only renews one row. */
 const HEAP = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }

@@ -1,34 +1,30 @@
-/** Creates the HTTP server with all its routes. */
+/** Creates the HTTP server with all its routes, and what those of the admin API depend on. */
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
+import { AuditLog } from '../admin/audit-log.ts'
 import { type Clock, wholeMs } from '../clock.ts'
-import { addressRulesOf } from '../config/callback-addresses.ts'
-import { exactCountThresholds } from '../config/models.ts'
+import type { Configuration } from '../config/load.ts'
+import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { createAuthentication } from '../http/authentication.ts'
-import { batchRoutes } from '../http/batches.ts'
-import { heldInputCounter } from '../http/count-held-input.ts'
-import { JobCreator } from '../http/create-jobs.ts'
+import { CreateRequests } from '../http/create-jobs.ts'
 import { dashboardRoutes } from '../http/dashboard.ts'
 import { healthRoutes } from '../http/health.ts'
-import { JobAwaiter } from '../http/job-awaiter.ts'
-import { JobReader } from '../http/job-reader.ts'
 import { LargeAnswers } from '../http/large-answers.ts'
 import { listJobsRoute } from '../http/list-jobs.ts'
 import { ConnectionLimits } from '../http/load-shedding/connection-limits.ts'
 import { RequestCpu } from '../http/load-shedding/request-cpu.ts'
 import { meRoute } from '../http/me.ts'
-import { messageRoutes } from '../http/messages.ts'
+import { batchRoutes, messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
-import { ownJobActionRoutes } from '../http/own-job-actions.ts'
+import { heldInputCounter, ownJobActionRoutes } from '../http/own-job-actions.ts'
 import { PipelinedRequests } from '../http/pipelined-requests.ts'
-import { readJobRoute } from '../http/read-job.ts'
-import { createReadMany } from '../http/read-many.ts'
-import { limitReads, ReadCounter } from '../http/read-rate-limit.ts'
+import { createReadMany, JobAwaiter, JobReader, readJobRoute } from '../http/read-jobs.ts'
+import { limitReads } from '../http/read-rate-limit.ts'
 import { RejectionPacing } from '../http/rejection-pacing.ts'
 import { RequestBodies } from '../http/request-bodies.ts'
 import { createServer } from '../http/server.ts'
@@ -38,23 +34,27 @@ import type { PartLimits } from '../job/create-body.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
-import type { Enqueuer } from '../queue/enqueue.ts'
-import { MonthlyCaps } from '../queue/monthly-caps.ts'
+import type { JobCreator } from '../queue/job-creator.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
-import { Quotas } from '../queue/quotas.ts'
 import type { Worker } from '../queue/worker.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
+import { MinuteCounter } from '../sharing/minute-counter.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
+import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
+import { type MetricSamples, overviewOf } from '../telemetry/metric-samples.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { Routes } from '../upstreams/routes.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
 
 export interface HttpParts {
   readonly settings: Settings
+  /** Whether the simulator answers instead of model servers. */
+  readonly simulated: boolean
   readonly role: Role
   readonly store: Store
-  readonly enqueuer: Enqueuer
+  readonly creator: JobCreator
   readonly pendingResponses: PendingResponses
   readonly worker: Pick<Worker, 'isRunning'>
   readonly cancellation: Pick<Cancellation, 'cancelled'>
@@ -68,6 +68,8 @@ export interface HttpParts {
   readonly admin: AdminOptions
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
+  /** Aborted when the shutdown begins, `shutdown.listen_seconds` before `stopping`. */
+  readonly leaving: AbortSignal
   readonly stopping: AbortSignal
 }
 
@@ -86,6 +88,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       maxUnknownKeys: settings.limits.unknown_keys_per_minute,
       onRejected: metrics.unknownKeyRejected,
     }),
+    simulated: parts.simulated,
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     largeBodies: { cpu, maxDepth: settings.limits.json_depth, limits: partLimits(settings) },
@@ -107,6 +110,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       onRejected: metrics.memoryRejected,
     }),
     guard: connectionGuard(parts),
+    leaving: parts.leaving,
     stopping,
     metrics,
     log,
@@ -130,9 +134,9 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const { settings, store, pendingResponses, clock, log, metrics, bodies, answers } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
-  const creator = createJobCreator(parts)
+  const requests = new CreateRequests({ creator: parts.creator, cpu: parts.cpu, clock })
   const limits = partLimits(settings)
-  const readCounter = new ReadCounter(clock)
+  const readCounter = new MinuteCounter(clock)
   openapiRoutes(app, VERSION)
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
@@ -142,7 +146,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       store,
       isRunning: (jobId) => parts.worker.isRunning(jobId),
     })
-    messageRoutes(app, { creator, pendingResponses, reader, bodyBytes, bodies, answers, limits })
+    messageRoutes(app, { requests, reader, bodyBytes, bodies, answers, limits })
     readJobRoute(app, { reader, awaiter })
     listJobsRoute(app, { store, reader, readMany: createReadMany(reader, awaiter) })
     ownJobActionRoutes(app, {
@@ -151,13 +155,13 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       countInput: heldInputCounter(store, parts.cpu),
       clock,
       limits: { cancel: settings.limits.cancels_per_minute, delete: settings.limits.deletes_per_minute },
-      onCancelled: (jobId) => parts.cancellation.cancelled(jobId, 'caller'),
+      onCancelled: (jobId) => parts.cancellation.cancelled(jobId),
       onAction: ({ action, jobId, account, keyId, requestId }) => {
         metrics.callerActed(action)
         log.info({ action, job_id: jobId, account, key_id: keyId, request_id: requestId }, 'caller')
       },
     })
-    batchRoutes(app, { creator, bodyBytes: batchBodyBytes, limits })
+    batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {
       models: Object.keys(settings.models),
       readCounter,
@@ -209,26 +213,56 @@ function connectionGuard({ settings, clock, log, metrics, connections }: HttpPar
   }
 }
 
-function createJobCreator({ settings, store, enqueuer, clock, cpu, metrics }: RouteParts): JobCreator {
-  return new JobCreator({
-    store,
-    enqueuer,
-    cpu,
-    rules: {
-      models: exactCountThresholds(settings),
-      addresses: addressRulesOf(settings),
-      makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
-      clock,
-    },
-    monthlyCaps: new MonthlyCaps(store, clock),
-    quotas: new Quotas({ store, clock }),
-    onQuotaReached: metrics.quotaReached,
-    clock,
-    idempotencyMs: wholeMs(settings.limits.idempotency_seconds),
-    retentionMs: wholeMs(settings.jobs.retention_seconds),
-  })
-}
-
 function partLimits({ limits }: Settings): PartLimits {
   return { payloadBytes: limits.callback_payload_bytes, schemaBytes: limits.schema_bytes }
+}
+
+interface AdminApiParts {
+  readonly configuration: Configuration
+  readonly token: string | null
+  readonly node: string
+  readonly role: Role
+  readonly store: Store
+  readonly routes: Pick<Routes, 'limited'>
+  readonly clock: Clock
+  readonly gauges: Gauges
+  readonly samples: MetricSamples
+  readonly cancellation: Cancellation
+  readonly log: Log
+}
+
+export function createAdmin(parts: AdminApiParts): AdminOptions {
+  const { configuration, token, node, role, store, clock, gauges, samples, cancellation, log } = parts
+  const { settings, simulated } = configuration
+  const about = { version: VERSION, node, role, simulated, started_at: clock.nowMs() / 1000 }
+  return {
+    token,
+    store,
+    clock,
+    samples,
+    auditLog: new AuditLog(
+      store,
+      clock,
+      jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
+    ),
+    onCancelled: (jobId) => (jobId === undefined ? cancellation.apply() : cancellation.cancelled(jobId)),
+    expiry: () => ({ nowMs: clock.nowMs(), retentionMs: wholeMs(settings.jobs.retention_seconds) }),
+    overview: async () => {
+      const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
+      return overviewOf({ about, gauges, depth, callbacks, nowMs: clock.nowMs() })
+    },
+    waitingRoute: (route) => parts.routes.limited.get(route),
+    settingsJson: JSON.stringify({
+      settings: maskedSettings(settings),
+      file: configuration.file,
+      database: maskedDatabase(settings.database),
+    }),
+    onSlowClient: (requestId) =>
+      log.info({ request_id: requestId }, 'closed an event stream because its client did not read it'),
+    onAction: ({ what, details, requestId, from, operator }) =>
+      log.info(
+        { what, ...details, request_id: requestId, from, ...(operator !== null && { operator }) },
+        'admin',
+      ),
+  }
 }

@@ -1,4 +1,7 @@
-/** Takes the lease of a node and renews it: the work of the heartbeat thread, separate from the thread itself. */
+/**
+ * The work of the heartbeat thread, separate from the thread itself: takes the lease of a node and renews it, and decides whether
+ * the main thread's event loop hangs.
+ */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Leases } from '../store/node-store.ts'
@@ -56,5 +59,33 @@ export class LeaseRenewal {
     const isKept = await leases.renew(node, leaseMs)
     this.#renewedMs = askedMs
     if (!isKept) onExpired()
+  }
+}
+
+/** How often the loop reports, and how often the watch looks. */
+export const REPORT_EVERY_MS = 1000
+
+/**
+ * Whether an event loop has stopped reporting, decided on another thread. Only time during which that thread ran counts, because
+ * a stopped process, or a sleeping machine, stops both.
+ */
+export class LoopWatch {
+  readonly #hangMs: number
+  #reports = 0
+  #lookedMs: number
+  #silentMs = 0
+
+  constructor(hangMs: number, steadyMs: number) {
+    this.#hangMs = hangMs
+    this.#lookedMs = steadyMs
+  }
+
+  /** Whether the loop hangs. @param reports how often it has reported so far */
+  hangs(reports: number, steadyMs: number): boolean {
+    const passedMs = Math.min(steadyMs - this.#lookedMs, 2 * REPORT_EVERY_MS)
+    this.#lookedMs = steadyMs
+    this.#silentMs = reports === this.#reports ? this.#silentMs + passedMs : 0
+    this.#reports = reports
+    return this.#silentMs >= this.#hangMs
   }
 }

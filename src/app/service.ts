@@ -1,30 +1,32 @@
 /** Creates all parts from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { dirname, resolve } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
+import { DEFAULT_DATABASE } from '../config/database-url.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { Listeners } from '../http/listeners.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
-import { busyMeter } from '../telemetry/busy-meter.ts'
-import { diskOf } from '../telemetry/disk.ts'
-import type { Gauges } from '../telemetry/gauges.ts'
+import { diskOf, type Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
+import { busyMeter } from '../telemetry/runtime-metrics.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
-import { createAdmin } from './admin.ts'
 import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
-import { createConnectionLimits, createHttp } from './http.ts'
+import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
 import { heartbeatStarter } from './node.ts'
 import type { Role } from './role.ts'
+import { jobSlots } from './slots.ts'
 import { createRouter, modelServers } from './upstreams.ts'
 
 export interface ServiceOptions {
@@ -43,7 +45,7 @@ export interface Service {
   /** Starts listening; resolves with the URL, such as `http://127.0.0.1:8080`. */
   listen(): Promise<string>
   /**
-   * Stops in order: pending responses get their 202, executions end or their jobs are released, connections close, and the
+   * Stops in order: `/readyz` responds with 503, the listener closes `shutdown.listen_seconds` later, pending responses get their 202, executions end or their jobs are released, connections close, and the
    * store closes last. A second call waits for the same shutdown.
    */
   stop(): Promise<void>
@@ -55,6 +57,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const { settings } = configuration
   const metrics = new Metrics()
   const node = randomBytes(8).toString('hex')
+  const newFolder = missingFolder(settings)
   const store = await openStore(settings.database, {
     node,
     connections: settings.postgres.connections,
@@ -67,6 +70,12 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     onNote: (message) => log.warn({}, message),
     onFatal,
   })
+  if (newFolder !== null) {
+    log.warn(
+      { folder: newFolder },
+      'created the folder of the database, which is new; if you expected one with data, check DATABASE_URL',
+    )
+  }
   try {
     const traced = isTracing() ? tracedStore(store) : store
     return await connect({ ...options, clock, metrics, node, store: traced })
@@ -85,7 +94,7 @@ interface OpenedParts extends ServiceOptions {
 
 async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store, onFatal } = parts
-  const { settings } = configuration
+  const { settings, simulated } = configuration
   const pool = createCpuPool(settings, clock, metrics)
   // The weights of accounts count where they wait for each other's jobs; of an upstream's answers, two are read at once.
   const readLarge: ReadLarge = (completion, account, signal) =>
@@ -99,20 +108,21 @@ async function connect(parts: OpenedParts): Promise<Service> {
     onCall: metrics.called,
     log,
   })
-  const common = { settings, role, store, node, clock, log, metrics }
+  const common = { settings, simulated, role, store, node, clock, log, metrics }
   const engine = createEngine({
     ...common,
-    simulated: configuration.simulated,
     random,
+    randomHex: (bytes) => randomBytes(bytes).toString('hex'),
     pool,
     upstreams,
-    poster: createCallbackPoster(settings, clock),
+    poster: createCallbackPoster({ settings, simulated }, clock),
     startHeartbeat: heartbeatStarter({ ...common, onFatal }),
   })
   const { bytes, dispatcher, worker, pendingResponses, cancellation } = engine
+  const leaving = new AbortController()
   const stopping = new AbortController()
   const ready = async () => {
-    if (stopping.signal.aborted) throw new Error('the server is stopping')
+    if (leaving.signal.aborted) throw new Error('the server is stopping')
     await store.ping()
   }
   const connections = createConnectionLimits(settings, metrics, log)
@@ -125,6 +135,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     callbacksInProgress: () => dispatcher.inFlight,
     running: () => worker.running,
     heldBack: () => worker.heldBack(),
+    suspects: () => worker.suspects,
     pendingResponses: () => pendingResponses.count,
     memory: () => bytes,
     connections: () => connections.open,
@@ -133,7 +144,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
     slots: {
-      jobs: settings.jobs.concurrency,
+      jobs: jobSlots(settings),
       pendingResponses: settings.sync.max_waiters,
       connections: settings.limits.connections,
       cpuThreads: threadsOf(settings),
@@ -168,6 +179,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     connections,
     pool,
     ready,
+    leaving: leaving.signal,
     stopping: stopping.signal,
     admin,
   })
@@ -177,7 +189,17 @@ async function connect(parts: OpenedParts): Promise<Service> {
   await engine.start()
   log.info({ node, role }, 'serving')
 
+  const listenMs = wholeMs(settings.shutdown.listen_seconds)
+  let isListening = false
   const stopAll = async (): Promise<void> => {
+    leaving.abort()
+    if (isListening && listenMs > 0) {
+      log.info(
+        { seconds: listenMs / 1000 },
+        'no longer ready; still accepting requests (shutdown.listen_seconds)',
+      )
+      await new Promise<void>((resolve) => clock.after(listenMs, resolve))
+    }
     stopping.abort()
     samples.stop()
     await engine.stop({
@@ -191,7 +213,11 @@ async function connect(parts: OpenedParts): Promise<Service> {
   return {
     store,
     adminTokenFile,
-    listen: () => listeners.listen({ host: settings.host, port: settings.port }),
+    listen: async () => {
+      const url = await listeners.listen({ host: settings.host, port: settings.port })
+      isListening = true
+      return url
+    },
     stop: () => {
       stopped ??= stopAll()
       return stopped
@@ -206,6 +232,15 @@ function warnOfThreads({ threads }: Settings, log: Log): void {
     { threads },
     'the setting threads has no effect: one thread serves HTTP. To use more cores, run several nodes on one Postgres (docs/scaling.md), and remove the setting or --threads',
   )
+}
+
+/** The full path of the folder that the database needs; null if it exists, or is the default one. */
+function missingFolder(settings: Settings): string | null {
+  const file = databaseFile(settings)
+  if (file === null) return null
+  const folder = dirname(resolve(file))
+  const isDefault = folder === dirname(resolve(sqlitePath(DEFAULT_DATABASE)))
+  return isDefault || existsSync(folder) ? null : folder
 }
 
 /** Null if the database is not a file. */

@@ -1,13 +1,15 @@
 /** Creates the router and its model servers: a client for each upstream, or the simulator for all of them. */
 import type { Clock } from '../clock.ts'
+import { tiersOf } from '../config/conversions.ts'
 import type { Configuration } from '../config/load.ts'
-import { tiersOf } from '../config/tiers.ts'
 import type { Log } from '../telemetry/log.ts'
+import type { CallEvent } from '../upstreams/call-target.ts'
 import { START_CONCURRENCY } from '../upstreams/concurrency-limit.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
 import { OpenAiClient, type ReadLarge } from '../upstreams/openai-client.ts'
-import { type CallEvent, ModelRouter } from '../upstreams/router.ts'
+import { ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
+import { maxConcurrency } from './slots.ts'
 
 export interface RouterParts {
   readonly configuration: Pick<Configuration, 'settings' | 'concurrency' | 'simulated'>
@@ -47,9 +49,10 @@ export function createRouter({
     if (known === 'fixed') return null
     return known === 'explicit' ? ceiling : START_CONCURRENCY
   }
-  const upstreams = Object.entries(settings.upstreams).map(([name, { max_concurrency: maxConcurrency }]) => {
-    const startConcurrency = startOf(name, maxConcurrency)
-    return [name, { server: serverOf(name), maxConcurrency, startConcurrency }] as const
+  const upstreams = Object.entries(settings.upstreams).map(([name, upstream]) => {
+    const ceiling = maxConcurrency(upstream, settings)
+    const startConcurrency = startOf(name, ceiling)
+    return [name, { server: serverOf(name), maxConcurrency: ceiling, startConcurrency }] as const
   })
   return new ModelRouter({
     upstreams: new Map(upstreams),
@@ -70,7 +73,7 @@ export function createRouter({
         log.warn({ target, reason, upstream_status }, message)
       }
     },
-    onFailedCall: ({ upstream, model, status, code, connection, timedOut, ms }) =>
+    onFailedCall: ({ jobId, upstream, model, status, code, connection, timedOut, ms, broke }) =>
       log.warn(
         {
           upstream,
@@ -79,6 +82,12 @@ export function createRouter({
           code: timedOut ? 'timeout' : code,
           connection,
           ms: Math.round(ms),
+          ...(broke && {
+            job_id: jobId,
+            schema: broke.schema,
+            calls_in_progress: broke.in_progress,
+            counts_against_job: broke.counts,
+          }),
         },
         'call failed',
       ),

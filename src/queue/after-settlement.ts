@@ -1,5 +1,5 @@
 /** The steps after a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
-import { type ClaimedJob, errorJson } from '../job/job.ts'
+import { errorJson, type Job } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
 import type { ExecutionResult } from './execution-result.ts'
 import type { PendingResponses } from './pending-responses.ts'
@@ -7,7 +7,7 @@ import type { PendingResponses } from './pending-responses.ts'
 export interface AfterSettlementOptions {
   readonly pendingResponses: Pick<PendingResponses, 'end'>
   readonly dispatcher: { notify(account: string, jobId: string): void }
-  readonly metrics: { settled(job: ClaimedJob, result: ExecutionResult, executionMs: number): void }
+  readonly metrics: { settled(job: Pick<Job, 'model'>, result: StoredResult, executionMs: number): void }
   readonly log: JobLog
 }
 
@@ -16,13 +16,19 @@ interface JobLog {
   warn(fields: object, message: string): void
 }
 
+/** What is known of a settled job. `callbackJson` tells only whether there is a callback. */
+export type SettledJob = Pick<Job, 'id' | 'account' | 'model' | 'createdAtMs' | 'callbackJson'>
+
+/** The part of a result that matters once it is stored. */
+export type StoredResult = Omit<ExecutionResult, 'cache'>
+
 /**
  * @param settled `stale` leaves everything to the holder that settled the job; `gone` means that the job can no longer be
  * read
  */
 export type AfterSettlement = (
-  job: ClaimedJob,
-  result: ExecutionResult,
+  job: SettledJob,
+  result: StoredResult,
   settled: Settled,
   executionMs: number,
 ) => void
@@ -40,6 +46,7 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
       createdAtMs: job.createdAtMs,
       contentJson: outcome.status === 'completed' ? outcome.contentJson : null,
       errorJson: error && errorJson(error),
+      usageJson: JSON.stringify(usage),
     }
     pendingResponses.end(job.id, { kind: 'settled', record, cacheHit: usage.cache_hit })
     if (job.callbackJson !== null) dispatcher.notify(job.account, job.id)

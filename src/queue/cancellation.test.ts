@@ -18,8 +18,8 @@ async function pollsIn2s({ running = 0, count = 0 }): Promise<number> {
     },
     node: 'node-a',
     clock,
-    worker: { running, lose: () => null },
-    pendingResponses: { count, end: () => {}, has: () => false },
+    worker: { running, lose: () => {} },
+    pendingResponses: { count, has: () => false },
     remoteResults: { settled: async () => {} },
     onError: (error) => assert.fail(String(error)),
   })

@@ -3,8 +3,6 @@
  * to the model server, and answers the requests that wait for them here. Their outcome is already durable.
  */
 import type { Clock } from '../clock.ts'
-import { type CancelledBy, cancelledErrorJson } from '../job/cancelled.ts'
-import type { ClaimedJob } from '../job/job.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import { type Claim, MAX_CANCELLED, type NodeStore } from '../store/node-store.ts'
 import { StoreUnavailable } from '../store/store.ts'
@@ -20,8 +18,8 @@ export interface CancellationOptions {
   readonly node: string
   readonly clock: Clock
   /** Stops the execution of the job, if this node holds it under this attempt. */
-  readonly worker: { readonly running: number; lose(claim: Claim): ClaimedJob | null }
-  readonly pendingResponses: Pick<PendingResponses, 'end' | 'has' | 'count'>
+  readonly worker: { readonly running: number; lose(claim: Claim): void }
+  readonly pendingResponses: Pick<PendingResponses, 'has' | 'count'>
   /** Answers requests that wait on this node for finished jobs. */
   readonly remoteResults: { settled(jobIds: readonly string[]): Promise<void> }
   readonly onError: (error: unknown) => void
@@ -30,8 +28,6 @@ export interface CancellationOptions {
 export class Cancellation {
   readonly #options: CancellationOptions
   readonly #poll: PollingLoop
-  /** Jobs that are being cancelled through this node. */
-  readonly #cancelledBy = new Map<string, CancelledBy>()
 
   constructor(options: CancellationOptions) {
     const { clock, onError } = options
@@ -73,29 +69,17 @@ export class Cancellation {
    * This job was cancelled through this node. Resolves when its execution and the waits for it have ended on this node,
    * whichever node held it. Never rejects.
    */
-  async cancelled(jobId: string, by: CancelledBy): Promise<void> {
+  async cancelled(jobId: string): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options
-    this.#cancelledBy.set(jobId, by)
     await this.apply()
-    this.#cancelledBy.delete(jobId)
     if (pendingResponses.has(jobId)) await remoteResults.settled([jobId])
   }
 
   async #end(cancelled: readonly Claim[]): Promise<void> {
     const { worker, pendingResponses, remoteResults } = this.#options
-    const awaited: string[] = []
-    for (const claim of cancelled) {
-      const job = worker.lose(claim)
-      const by = this.#cancelledBy.get(claim.jobId)
-      if (job && by)
-        pendingResponses.end(job.id, { kind: 'settled', record: recordOf(job, by), cacheHit: false })
-      else if (pendingResponses.has(claim.jobId)) awaited.push(claim.jobId)
-    }
-    await remoteResults.settled(awaited)
+    for (const claim of cancelled) worker.lose(claim)
+    await remoteResults.settled(
+      cancelled.map(({ jobId }) => jobId).filter((jobId) => pendingResponses.has(jobId)),
+    )
   }
-}
-
-/** As a read of the cancelled job returns it. */
-function recordOf({ id, createdAtMs }: ClaimedJob, by: CancelledBy) {
-  return { id, status: 'failed', createdAtMs, contentJson: null, errorJson: cancelledErrorJson(by) } as const
 }

@@ -36,10 +36,12 @@ test('a tried job has waited since its release, and before', () => {
   assert.equal(waitedMs(TRIED, { ...times, unavailableSinceMs: 2000 }), HOUR_MS - 1990 + 50)
 })
 
-test('time in the queue while the server could be asked does not count', () => {
+test('time in the queue while the server could be asked does not count, only the pauses of the run', () => {
   const recovered = { ...times, availableSinceMs: 4000, unavailableSinceMs: null }
-  assert.equal(waitedMs(TRIED, recovered), 3000 + 50)
+  const runMs = times.nowMs - times.runStartedMs
+  assert.equal(waitedMs(TRIED, recovered), 3000 + 50 + runMs)
+  assert.equal(waitedMs(TRIED, { ...recovered, nowMs: times.runStartedMs + 60_000 }), 3000 + 50 + 2500)
   assert.equal(waitedMs(TRIED, { ...recovered, unavailableSinceMs: HOUR_MS + 5 }), 3000 + 50)
-  assert.equal(waitedMs(TRIED, { ...times, unavailableSinceMs: null }), 50)
-  assert.equal(waitedMs(NO_RUNS, recovered), 0)
+  assert.equal(waitedMs(TRIED, { ...times, unavailableSinceMs: null }), 50 + runMs)
+  assert.equal(waitedMs(NO_RUNS, recovered), runMs)
 })

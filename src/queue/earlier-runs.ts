@@ -1,12 +1,16 @@
 /**
  * The usage and state of a job's earlier runs, if one of them ended because the job waits for a model server: calls and
- * tokens that have been paid for, an answer to repair, the tries that counted against the job, and how long it has waited.
+ * tokens that have been paid for, an answer to repair, the tries and broken connections that counted against the job, and how
+ * long it has waited.
  */
 import { type RawText, rawTextJson } from '../job/job.ts'
-import type { CallRecord } from '../upstreams/model-server.ts'
+import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'
 
 /** The receipt of a job that waits for an hour contains only its latest calls. */
 export const MAX_CALL_RECORDS = 50
+
+/** About how long a run pauses between its calls before it ends without an answer. */
+const PAUSES_MS = 2_500
 
 export interface EarlierRuns {
   /** All calls. */
@@ -15,11 +19,15 @@ export interface EarlierRuns {
   readonly records: readonly CallRecord[]
   readonly inputTokens: number
   readonly outputTokens: number
+  /** Absent if none were cached. Versions up to 0.3 did not store it. */
+  readonly cachedTokens?: number
   readonly tries: number
   /** When the last run ended, Unix time in milliseconds, and how long the job had waited for model servers before that. */
   readonly sinceMs: number
   readonly waitedMs: number
   readonly repair?: Repair
+  /** Calls whose connection broke; absent if none did. Versions up to 0.3 did not store it. */
+  readonly breaks?: NonNullable<RequestWait['breaks']>
 }
 
 /** An answer and the rules that it violated. */
@@ -66,7 +74,8 @@ export interface WaitTimes {
 
 /**
  * How long the job has waited for model servers in total. Time in the queue while one of them was available does not count;
- * of several outages without a run in between, only the last one counts.
+ * of several outages without a run in between, only the last one counts. A run that failed at a target which can be called counts
+ * as the pauses between its calls, so that a job which always fails there ends too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
   const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs } = times
@@ -74,5 +83,7 @@ export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, time
   if (unavailableSinceMs !== null && unavailableSinceMs <= runStartedMs) {
     return before + Math.max(0, nowMs - Math.max(beganMs, unavailableSinceMs))
   }
-  return sinceMs === 0 ? before : before + Math.max(0, Math.min(availableSinceMs, runStartedMs) - sinceMs)
+  const pausedMs = unavailableSinceMs === null ? Math.min(nowMs - runStartedMs, PAUSES_MS) : 0
+  const queuedMs = sinceMs === 0 ? 0 : Math.max(0, Math.min(availableSinceMs, runStartedMs) - sinceMs)
+  return before + queuedMs + Math.max(0, pausedMs)
 }

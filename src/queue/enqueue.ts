@@ -8,6 +8,7 @@ import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store
 import type { AfterSettlement } from './after-settlement.ts'
 import { Turns } from './event-loop-turns.ts'
 import { type CacheKeyOf, cachedResult, isLarge } from './response-cache.ts'
+import type { Place } from './scheduler.ts'
 import type { Worker } from './worker.ts'
 
 export interface EnqueueOptions {
@@ -47,26 +48,29 @@ export class Enqueuer {
       if (isLarge(job)) await this.#turns.next()
       keys.push(cacheKeyOf(job))
     }
-    const slots = worker?.reserve(jobs) ?? 0
-    let unused = jobs.slice(0, slots)
-    const call = slots > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
+    const places = worker?.reserve(jobs, awaited) ?? []
+    let unused: readonly Place[] = places
+    const call = places.length > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
     try {
-      const newJobs = jobs.map((job, index) => this.#newJob(job, index < slots, awaited, keys[index] ?? null))
+      const newJobs = jobs.map((job, index) =>
+        this.#newJob(job, index < places.length, awaited, keys[index] ?? null),
+      )
       const [first] = jobs
-      const mayWaitMs = awaited && slots > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
+      const mayWaitMs = awaited && places.length > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
       const acceptance = { node, jobs: newJobs, idempotency, nowMs: clock.nowMs(), mayWaitMs }
       const accepted = await store.accept(acceptance)
       if (accepted.kind !== 'accepted') return accepted
       const answered = accepted.answered && new Map(accepted.answered.map((one) => [one.jobId, one]))
-      unused = []
+      const answeredPlaces: Place[] = []
+      unused = answeredPlaces
       const queued: Job[] = []
       for (const [index, job] of jobs.entries()) {
         const answer = answered?.get(job.id)
-        const isHandedOff = index < slots
+        const place = places[index]
         if (answer !== undefined) {
-          if (isHandedOff) unused.push(job)
+          if (place !== undefined) answeredPlaces.push(place)
           this.#answer(job, answer)
-        } else if (isHandedOff) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])
+        } else if (place !== undefined) void worker?.execute(firstClaim(job), place, keys[index])
         else queued.push(job)
       }
       if (queued.length > 0) worker?.queued(queued)
@@ -79,14 +83,17 @@ export class Enqueuer {
 
   #answer(job: Job, answered: AnsweredJob): void {
     const { metrics, clock, afterSettlement } = this.#options
-    const claimed = { ...job, attempt: 1, crashCount: 0 }
+    const claimed = firstClaim(job)
     metrics.started(claimed, clock.nowMs())
     afterSettlement(claimed, cachedResult(answered.contentJson), 'settled', 0)
   }
 
   #newJob(job: Job, handedOff: boolean, awaited: boolean, fingerprint: string | null): NewJob {
     const { stepOf, routeOf } = this.#options
-    const route = handedOff ? '' : routeOf(job)
-    return { job, handedOff, step: stepOf(job.tier), route, awaited, fingerprint }
+    return { job, handedOff, step: stepOf(job.tier), route: routeOf(job), awaited, fingerprint }
   }
+}
+
+function firstClaim(job: Job): ClaimedJob {
+  return { ...job, attempt: 1, crashCount: 0, crashedAlone: false }
 }

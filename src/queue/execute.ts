@@ -5,9 +5,10 @@
 import type { Clock } from '../clock.ts'
 import type { Answer } from '../job/answer.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
+import { namedOption } from '../job/options.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import { repairRequest } from '../job/repair-request.ts'
-import { formatParts, TEXT, TEXT_JSON } from '../job/response-format.ts'
+import { formatParts, splitOptions, TEXT, TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, RequestWait, Router } from '../upstreams/model-server.ts'
@@ -25,6 +26,7 @@ import { Turns } from './event-loop-turns.ts'
 import {
   crashedTooOften,
   type ExecutionResult,
+  outOfPatience,
   type Receipt,
   type WaitingExecution,
 } from './execution-result.ts'
@@ -43,6 +45,14 @@ export interface ExecuteOptions {
   readonly patienceMs: number
 }
 
+/** What the scheduler must know about an execution. */
+export interface ExecutionEvents {
+  /** The first call is about to be made: from now on the upstream counts the job. */
+  arrived(): void
+  /** Awaited before the first call is sent, when the upstream has a slot for it. */
+  readonly beforeCall?: () => Promise<void>
+}
+
 /**
  * Resolves to null if the signal asks to release the job, or this node no longer holds it.
  * @param cacheKey that of the job if the store has just looked for a cached response; undefined if it must be looked up now
@@ -51,13 +61,14 @@ export type ExecuteJob = (
   job: ClaimedJob,
   signal: StopSignal,
   cacheKey?: string | null,
+  events?: ExecutionEvents,
 ) => Promise<ExecutionResult | WaitingExecution | null>
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   const { store, clock, maxAttempts, cacheKeyOf } = options
   const turns = new Turns()
-  return async function executeJob(job, signal, cacheKey) {
-    if (job.crashCount >= maxAttempts) return crashedTooOften(job)
+  return async function executeJob(job, signal, cacheKey, events) {
+    if (job.crashCount >= maxAttempts && job.crashedAlone) return crashedTooOften(job)
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     const mustWait = isLarge(job)
     if (mustWait) await turns.next()
@@ -76,6 +87,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
       options,
       signal,
       earlier,
+      events,
     )
     if (earlier.repair) return await execution.repair(earlier.repair.raw_text, earlier.repair.errors)
     const first = await execution.ask(job.messagesJson)
@@ -98,14 +110,21 @@ class Execution {
   readonly #options: ExecuteOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
+  /** Null if the job has none. */
+  readonly #optionsJson: string | null
   /** Null if the response cache is off. */
   readonly #fingerprint: string | null
   #target: string | null = null
   #calls: readonly CallRecord[]
   #inputTokens: number
   #outputTokens: number
+  #cachedTokens: number
+  /** Whether the last answer was cut at a length limit. */
+  #isCut = false
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
+  /** Absent once a model has been called. */
+  #events: ExecutionEvents | undefined
   /** Calls of earlier runs that `#calls` lacks. */
   readonly #omittedCalls: number
   readonly #startedMs: number
@@ -119,15 +138,20 @@ class Execution {
     options: ExecuteOptions,
     signal: StopSignal,
     earlier: EarlierRuns,
+    events: ExecutionEvents | undefined,
   ) {
     this.#earlier = earlier
+    this.#events = events
     this.#calls = earlier.records
     this.#omittedCalls = earlier.calls - earlier.records.length
     this.#inputTokens = earlier.inputTokens
     this.#outputTokens = earlier.outputTokens
+    this.#cachedTokens = earlier.cachedTokens ?? 0
     this.#startedMs = options.clock.nowMs()
     this.#job = job
     this.#form = form
+    const { responseFormatJson } = job
+    this.#optionsJson = responseFormatJson === TEXT_JSON ? null : splitOptions(responseFormatJson).optionsJson
     this.#fingerprint = fingerprint
     this.#options = options
     this.#signal = signal
@@ -136,15 +160,31 @@ class Execution {
   /** Calls a model, and adds up its usage. */
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
-    const prompt = { account, messagesJson, form: this.#form }
-    const { tries } = this.#wait ?? this.#earlier
-    const request = { jobId, tries, account, model, tier, inputTokens, prompt }
+    const optionsJson = this.#optionsJson
+    const prompt = { account, messagesJson, form: this.#form, ...(optionsJson !== null && { optionsJson }) }
+    const { tries, breaks } = this.#wait ?? this.#earlier
+    const beforeCall = this.#events?.beforeCall
+    this.#events?.arrived()
+    this.#events = undefined
+    const request = {
+      jobId,
+      tries,
+      account,
+      model,
+      tier,
+      inputTokens,
+      prompt,
+      ...(breaks && { breaks }),
+      ...(beforeCall && { beforeCall }),
+    }
     const { reply, target, calls, tokens, wait } = await this.#options.router.ask(request, this.#signal)
     this.#target = target
     this.#wait = wait
     this.#calls = this.#calls.length === 0 ? calls : this.#calls.concat(calls)
     this.#inputTokens += tokens.input
     this.#outputTokens += tokens.output
+    this.#cachedTokens += tokens.cached ?? 0
+    this.#isCut = reply.kind === 'answer' && reply.truncated === true
     if (reply.kind === 'answer' && Buffer.byteLength(messagesJson) > BYTES_PER_TOKEN * reply.tokens.input) {
       void this.#options.contextShifts.check(this.#job, messagesJson, target, reply.tokens.input)
     }
@@ -212,8 +252,15 @@ class Execution {
     }
     const [code, message] = reply.timedOut
       ? (['timeout', 'The model server did not respond in time.'] as const)
-      : (['model_error', 'The model server did not return an answer.'] as const)
+      : (['model_error', this.#rejection(reply) ?? 'The model server did not return an answer.'] as const)
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
+  }
+
+  /** The message for a server that rejects an option of the job. */
+  #rejection({ status, message }: Exclude<Reply, { kind: 'answer' }>): string | null {
+    if (this.#optionsJson === null || !(status === 400 || status === 422)) return null
+    const option = namedOption(this.#optionsJson, message)
+    return option && `The model server rejected options.${option} of the job.`
   }
 
   /** Fails a job that has waited for too long. */
@@ -221,29 +268,23 @@ class Execution {
     wait: RequestWait,
     reply: Exclude<Reply, { kind: 'answer' }>,
   ): ExecutionResult | WaitingExecution {
-    const { route, tries, trouble } = wait
+    const { route, tries, breaks, trouble } = wait
     const nowMs = this.#options.clock.nowMs()
     const { createdAtMs } = this.#job
     const waited = waitedMs(this.#earlier, { ...wait, createdAtMs, runStartedMs: this.#startedMs, nowMs })
     const { patienceMs } = this.#options
-    if (waited >= patienceMs) {
-      const status = trouble?.status ?? reply.status
-      return this.#fail({
-        code: 'model_error',
-        message: `No model server was available within ${patienceMs / 1000} s.`,
-        ...(status !== null && { upstream_status: status }),
-        upstream_message: trouble?.message ?? reply.message,
-      })
-    }
+    if (waited >= patienceMs) return this.#fail(outOfPatience(patienceMs, trouble ?? reply))
     const runs: EarlierRuns = {
       calls: this.#calls.length + this.#omittedCalls,
       records: this.#calls.slice(-MAX_CALL_RECORDS),
       inputTokens: this.#inputTokens,
       outputTokens: this.#outputTokens,
+      ...(this.#cachedTokens > 0 && { cachedTokens: this.#cachedTokens }),
       tries,
       sinceMs: nowMs,
       waitedMs: waited,
       ...(this.#repair && { repair: this.#repair }),
+      ...(breaks && { breaks }),
     }
     const earlierJson = earlierRunsJson(runs)
     return { outcome: null, wait: { route, earlierJson, sinceMs: nowMs, waitedMs: waited } }
@@ -259,6 +300,8 @@ class Execution {
       target: this.#target,
       input_tokens: this.#inputTokens,
       output_tokens: this.#outputTokens,
+      ...(this.#cachedTokens > 0 && { cached_input_tokens: this.#cachedTokens }),
+      ...(this.#isCut && { finish_reason: 'length' as const }),
       calls: this.#calls.length + this.#omittedCalls,
       cache_hit: false,
       repaired: this.#repair !== undefined && completed,
@@ -270,7 +313,9 @@ class Execution {
       ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
     }
-    const cache = cacheEntry(outcome, this.#fingerprint, this.#job, this.#options.clock.nowMs())
+    // Of a cached response nobody could tell that it was cut.
+    const fingerprint = this.#isCut ? null : this.#fingerprint
+    const cache = cacheEntry(outcome, fingerprint, this.#job, this.#options.clock.nowMs())
     return { outcome, usage, receipt, cache }
   }
 }

@@ -1,5 +1,6 @@
 /** The results of executions: the outcome with its usage, for the worker to settle. */
-import { type ClaimedJob, type JobError, NO_USAGE, type Outcome, type Usage } from '../job/job.ts'
+import { usageOfEarlier } from '../job/earlier-usage.ts'
+import type { ClaimedJob, JobError, Outcome, Usage } from '../job/job.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
@@ -23,6 +24,8 @@ export interface Receipt {
   readonly calls: readonly CallRecord[]
   /** How many calls were made before these; absent if none. */
   readonly calls_omitted?: number
+  /** Whether there may have been calls that are not recorded, because the process crashed during them. */
+  readonly calls_lost?: true
   /** The first answer and the rules that it violated, if it had to be repaired. */
   readonly repair?: Repair
 }
@@ -72,7 +75,21 @@ export function crashedTooOften(job: ClaimedJob): ExecutionResult {
   const times = job.crashCount === 1 ? 'once' : `${job.crashCount} times`
   const message = `The process that ran this job crashed ${times} before the job finished.`
   const earlier = readEarlierRuns(job.earlierJson)
-  return withoutCall({ status: 'failed', error: { code: 'model_error', message } }, earlier)
+  const result = withoutCall({ status: 'failed', error: { code: 'internal_error', message } }, earlier)
+  return { ...result, receipt: { ...result.receipt, calls_lost: true } }
+}
+
+/** The error of a job that has waited for model servers for too long. */
+export function outOfPatience(
+  patienceMs: number,
+  trouble: { readonly status: number | null; readonly message: string } | null,
+): JobError {
+  return {
+    code: 'model_error',
+    message: `No model server was available within ${patienceMs / 1000} s.`,
+    ...(trouble !== null && trouble.status !== null && { upstream_status: trouble.status }),
+    ...(trouble !== null && { upstream_message: trouble.message }),
+  }
 }
 
 function failedWithoutCalls(error: JobError): ExecutionResult {
@@ -80,10 +97,7 @@ function failedWithoutCalls(error: JobError): ExecutionResult {
 }
 
 /** The result of a run without a call, with what earlier runs used. */
-export function withoutCall(
-  outcome: Outcome,
-  { calls, records, inputTokens, outputTokens }: EarlierRuns,
-): ExecutionResult {
-  const usage = { ...NO_USAGE, calls, input_tokens: inputTokens, output_tokens: outputTokens }
-  return { outcome, usage, receipt: { form: 'text', calls: records }, cache: null }
+export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionResult {
+  const receipt = { form: 'text', calls: earlier.records } as const
+  return { outcome, usage: usageOfEarlier(earlier), receipt, cache: null }
 }

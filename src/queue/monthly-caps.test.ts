@@ -11,6 +11,8 @@ const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): T
   models: new Set(),
   maxBatchJobs: 10,
   readsPerMinute: 600,
+  maxOutputTokens: null,
+  createsPerMinute: null,
   maxInputTokens: 64_000,
   weight: 2,
   maxMonthlyJobs,

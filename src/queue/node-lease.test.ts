@@ -6,6 +6,7 @@ import { freshDatabase } from '../../test/postgres/database.ts'
 import { acceptance, addAccounts, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import type { Claim } from '../store/node-store.ts'
+import type { Store } from '../store/store.ts'
 import { AssigningCalls } from './assigning-calls.ts'
 import { NodeLease } from './node-lease.ts'
 
@@ -115,7 +116,7 @@ test('rescues the jobs of a dead node, once this node has been in touch for as l
   await pass(LEASE_MS * 0.3)
   assert.deepEqual(events, ['rescued 1'])
   assert.equal(worker.woken, 1)
-  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms)).jobs), [job.id])
+  assert.deepEqual(ids(await claimSuspects(store, 'node-a')), [job.id])
 })
 
 test('after the database was unreachable, no node counts as dead before a lease has passed again', async (t) => {
@@ -215,8 +216,25 @@ test('a job that another node rescued is ended here', async (t) => {
   assert.deepEqual(events.slice(2), ['lost 0'])
 })
 
-/** As a worker describes jobs that fail after one crash. */
-const final = { crashCount: 1, limit: 9, maxCrashCount: 1 }
+type Claims = Pick<Store, 'claim'>
+
+const claimQueued = async (store: Claims, node: string) =>
+  (
+    await store.claim(node, 5, now.ms, {
+      of: 'route',
+      route: '',
+      exceptAccounts: [],
+      exceptJobs: [],
+      keepsPlace: false,
+    })
+  ).jobs
+
+const claimSuspects = async (store: Claims, node: string, maxCrashCount = 3) =>
+  (await store.claim(node, 5, now.ms, { of: 'suspects', crashCount: 1, maxCrashCount, exceptRoutes: [] }))
+    .jobs
+
+/** As a worker claims them if jobs fail after one crash. */
+const claimFinal = (store: Claims, node: string) => claimSuspects(store, node, 1)
 
 test('crashes of nodes that came back are reverted, and others are confirmed after ten leases', async (t) => {
   const { store, databaseClock, worker, events, pass } = await start(t)
@@ -226,15 +244,15 @@ test('crashes of nodes that came back are reverted, and others are confirmed aft
   await store.renew('node-b', HOUR_MS)
   await pass(LEASE_MS / 9)
   assert.deepEqual(events, ['rescued 2', 'reverted 1'])
-  const claimed = (await store.claim('node-a', 5, now.ms, { candidates: final })).jobs
+  const claimed = await claimQueued(store, 'node-a')
   assert.deepEqual(ids(claimed), [paused.id])
   worker.held = claimed.map(claimOf)
   // The database's clock has not advanced meanwhile: this node's clock alone confirms nothing.
   await pass(LEASE_MS * 11)
-  assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
+  assert.deepEqual(await claimFinal(store, 'node-a'), [])
   databaseClock.hasJumped = true
   await pass(LEASE_MS / 9)
-  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs), [dead.id])
+  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [dead.id])
 })
 
 test('a jump of the clock of the database confirms no crash before this node has seen the other absent for ten leases', async (t) => {
@@ -244,9 +262,9 @@ test('a jump of the clock of the database confirms no crash before this node has
   await pass(LEASE_MS * 1.3)
   assert.deepEqual(events, ['rescued 1'])
   await pass(LEASE_MS * 9.5)
-  assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
+  assert.deepEqual(await claimFinal(store, 'node-a'), [])
   await pass(LEASE_MS)
-  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs), [job.id])
+  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
 })
 
 test('a node that came back in between must be absent for ten leases again', async (t) => {
@@ -256,13 +274,13 @@ test('a node that came back in between must be absent for ten leases again', asy
   await pass(LEASE_MS * 6)
   await store.renew('node-b', HOUR_MS)
   await pass(LEASE_MS / 9)
-  assert.deepEqual(ids((await store.claim('node-b', 5, now.ms, { candidates: final })).jobs), [job.id])
+  assert.deepEqual(ids(await claimQueued(store, 'node-b')), [job.id])
   await store.renew('node-b', ENDED_MS)
   await pass(LEASE_MS * 9.5)
   assert.deepEqual(events, ['rescued 1', 'reverted 1', 'rescued 1'])
-  assert.deepEqual((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs, [])
+  assert.deepEqual(await claimFinal(store, 'node-a'), [])
   await pass(LEASE_MS)
-  assert.deepEqual(ids((await store.claim('node-a', 5, now.ms, { candidates: final })).jobs), [job.id])
+  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
 })
 
 test('a node that was paused and stops at once reverts its crashes itself', async (t) => {
@@ -274,7 +292,7 @@ test('a node that was paused and stops at once reverts its crashes itself', asyn
   await store.renew('node-a', LEASE_MS)
   await lease.stop()
   assert.deepEqual([events, heartbeat.stopped], [['reverted 1'], true])
-  const [claimed] = (await store.claim('node-b', 1, now.ms)).jobs
+  const [claimed] = await claimQueued(store, 'node-b')
   assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 0])
 })
 
@@ -283,9 +301,9 @@ test('a job that only the database gives to this node is released at the second 
   const job = newJob()
   await store.accept(acceptance([job], { handedOff: true }))
   await pass(LEASE_MS * 0.4)
-  assert.deepEqual((await store.claim('node-b', 5, now.ms)).jobs, [])
+  assert.deepEqual(await claimQueued(store, 'node-b'), [])
   await pass(LEASE_MS * 0.4)
-  const [claimed] = (await store.claim('node-b', 5, now.ms)).jobs
+  const [claimed] = await claimQueued(store, 'node-b')
   assert.deepEqual([claimed?.id, claimed?.attempt, claimed?.crashCount], [job.id, 2, 0])
   assert.equal(worker.woken, 1)
 })

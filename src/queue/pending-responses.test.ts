@@ -12,6 +12,7 @@ const record = (id: string): JobRecord => ({
   createdAtMs: 0,
   contentJson: '1',
   errorJson: null,
+  usageJson: null,
 })
 
 test('every wait for a job ends when it is settled, and no other does', async () => {

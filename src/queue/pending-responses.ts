@@ -8,7 +8,7 @@ import type { JobRecord } from '../job/job-record.ts'
 import { Counts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, mayAcquire } from '../sharing/fair-slots.ts'
 import { TransientMap } from '../transient-map.ts'
-import { reserveOf } from './capacity.ts'
+import { reserveOf } from './scheduler.ts'
 
 /** The fraction of the reserve that one account may use, at least one. */
 const RESERVE_PART = 1 / 16

@@ -2,13 +2,14 @@
  * Reads models' answers and callers' schemas: small ones here, and those that would block the event loop for too long on a
  * thread of the CPU pool.
  */
+
+import { checkSteps, FIRST_CHECK_STEPS } from 'parley-json-schema'
 import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'
 import { type Answer, answerOf, judgeAnswer } from '../job/answer.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
-import { checkSteps, FIRST_CHECK_STEPS } from '../json-schema/limits.ts'
 
 /** Answers (including their schema) and schemas with more characters than this are read by a thread. */
 const LARGE_TEXT = 64 * 1024

@@ -24,6 +24,7 @@ function storeWith(ended: ReadonlySet<string>, missing: readonly string[] = []) 
         createdAtMs: 0,
         contentJson: RESULT,
         errorJson: null,
+        usageJson: null,
         cacheHit: false,
       }),
     )

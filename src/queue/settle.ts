@@ -35,25 +35,20 @@ export async function settle(
   mayWaitMs: number,
   options: SettleOptions,
 ): Promise<SettledResult> {
+  const { onError } = options
   try {
     return { settled: await write(job, result, mayWaitMs, options), result }
   } catch (error) {
-    const failure = failureInstead(job, result, error, options)
-    return settleFailure(job, failure, options)
+    if (!(error instanceof WriteRejected)) throw error
+    onError(`the database rejects the outcome of job ${job.id}; the job fails with internal_error`, error)
   }
-}
-
-async function settleFailure(
-  job: ClaimedJob,
-  failure: ExecutionResult,
-  options: SettleOptions,
-): Promise<SettledResult> {
+  const failure = notStorable(result)
   try {
     return { settled: await write(job, failure, 0, options), result: failure }
   } catch (error) {
     if (!(error instanceof WriteRejected)) throw error
     const message = `the database rejects every outcome of job ${job.id}; the job will not run again until a restart. Repair the database and restart, or cancel the job`
-    options.onError(message, error)
+    onError(message, error)
     return { settled: 'rejected' }
   }
 }
@@ -82,18 +77,6 @@ function write(
     (error) => onError(`settling job ${id} failed; retrying`, error),
     mayRetry,
   )
-}
-
-/** Rethrows any error that does not mean that the store rejects this outcome. */
-function failureInstead(
-  { id }: ClaimedJob,
-  result: ExecutionResult,
-  error: unknown,
-  { onError }: SettleOptions,
-): ExecutionResult {
-  if (!(error instanceof WriteRejected)) throw error
-  onError(`the database rejects the outcome of job ${id}; the job fails with internal_error`, error)
-  return notStorable(result)
 }
 
 /** The receipt as it is stored. */

@@ -37,6 +37,17 @@ test('executes an accepted job itself when it has free slots, and queues the res
   assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
 })
 
+const claimQueued = async (store: Pick<Store, 'claim'>, node: string, nowMs: number) =>
+  (
+    await store.claim(node, 5, nowMs, {
+      of: 'route',
+      route: '',
+      exceptAccounts: [],
+      exceptJobs: [],
+      keepsPlace: false,
+    })
+  ).jobs
+
 /** Lets the first claim of the worker come back empty. */
 async function runsNothingWaits(store: Store): Promise<void> {
   await store.ping()
@@ -266,29 +277,33 @@ function rejecting(contentJson: string | null) {
   }
 }
 
-test('poison candidates are executed one at a time, next to other jobs', async (t) => {
+test('suspects are executed in groups that grow, next to other jobs, and their starts are recorded before their calls', async (t) => {
   const { store, worker, executions, settled } = await start(t, 8)
-  const candidates = [newJob(), newJob(), newJob()]
-  await store.accept(acceptance(candidates))
-  for (const dead of ['dead-1', 'dead-2']) {
-    await store.claim(dead, 5, 0)
-    await store.rescue(NODE, 0)
-  }
+  const suspects = [newJob(), newJob(), newJob(), newJob()]
+  await store.accept(acceptance(suspects))
+  await claimQueued(store, 'dead', 0)
+  await store.rescue(NODE, 0)
   const fresh = newJob()
   await store.accept(acceptance([fresh]))
   worker.wake()
-  const ran = await executions.atLeast(2)
+  const all = await executions.atLeast(2)
   await runsNothingWaits(store)
-  assert.deepEqual(ran.map(({ job }) => job.id).sort(), [candidates[0]?.id, fresh.id].sort())
-  for (let ended = 0; ended < candidates.length; ended++) {
-    const candidate = ran.filter(({ job }) => job.crashCount === 2)[ended]
-    candidate?.end()
-    await settled.atLeast(ended + 1)
-    if (ended + 1 < candidates.length) await executions.atLeast(ended + 3)
-  }
-  assert.equal(executions.all.length, 4)
-  executions.all.find(({ job }) => job.id === fresh.id)?.end()
-  await settled.atLeast(4)
+  const running = () => all.filter(({ job }) => job.crashCount === 1)
+  assert.equal(all.length, 2, 'one suspect and the other job')
+  assert.deepEqual(worker.suspects, { queued: 4, running: 1 })
+  await running()[0]?.events.beforeCall?.()
+  // As if this node had crashed: only the suspect that started counts.
+  running()[0]?.end()
+  await settled.atLeast(1)
+  await executions.atLeast(4)
+  assert.deepEqual(worker.suspects.running, 2)
+  running()[1]?.end()
+  await executions.atLeast(5)
+  for (const execution of all) execution.end()
+  await settled.atLeast(5)
+  worker.wake()
+  await runsNothingWaits(store)
+  assert.deepEqual(worker.suspects, { queued: 0, running: 0 })
 })
 
 test('a job that waits for a model server may be claimed again before its return to the queue is confirmed', async (t) => {
@@ -337,7 +352,7 @@ test('draining lets executions end, claims no more, and releases what does not e
   assert.equal(await status(store, slow), 'assigned')
   assert.equal(await status(store, waiting), 'pending')
 
-  const claimed = (await store.claim('node-b', 5, clock.nowMs())).jobs
+  const claimed = await claimQueued(store, 'node-b', clock.nowMs())
   assert.deepEqual(
     claimed.map(({ id, attempt, crashCount }) => [id, attempt, crashCount]),
     [

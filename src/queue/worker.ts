@@ -1,29 +1,29 @@
 /**
- * Executes jobs on this node: claims them while there is capacity, executes and settles them, and releases those that a
- * draining node cannot finish. claim-plan.ts decides what to claim next, and capacity.ts counts the capacity in use.
+ * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the jobs, and releases those that
+ * a draining node cannot finish.
  */
 import { type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import { Stop } from '../job/stop.ts'
-import type { ByteShare } from '../sharing/byte-budget.ts'
+import { type ByteShare, jobBytes } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
-import type { Claimed, Store } from '../store/store.ts'
+import type { Claimed, ClaimedLargeJob, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { AssigningCalls } from './assigning-calls.ts'
-import { Capacity } from './capacity.ts'
-import { ClaimPlan, type HeldBack, type PlannedClaim } from './claim-plan.ts'
 import type { ExecuteJob } from './execute.ts'
 import { internalFailure, type WaitingExecution } from './execution-result.ts'
-import { LimitedRoutes } from './limited-routes.ts'
-import { PoisonJobs } from './poison-jobs.ts'
+import { createOverdueSweep } from './overdue-sweep.ts'
 import { retryWrite } from './retry-write.ts'
+import type { PlannedClaim } from './route-queue.ts'
+import { type HeldBack, isLarge, type Place, Scheduler } from './scheduler.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
-const NOTHING = {}
 /** The pause after a failed claim. */
 const CLAIM_RETRY_MS = 1000
+/** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
+export const LOOK_EVERY_MS = 5_000
 /** The part of an execution's time by which its writes may come later, so that several share a transaction; and at most. */
 const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
@@ -32,7 +32,7 @@ const LATEST = 0.1
 
 /** A job that this node executes, and what ends its execution early. */
 interface HeldJob {
-  readonly job: ClaimedJob
+  readonly job: ClaimedJob | ClaimedLargeJob
   readonly stop: Stop
 }
 
@@ -48,11 +48,12 @@ export interface WorkerOptions {
   readonly routes: Routes
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
-  /** A job with this crash count fails when it is claimed. */
+  /** A job with this crash count fails if it ran alone in its last crash. */
   readonly maxAttempts: number
   readonly execute: ExecuteJob
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
+  readonly onSuspects: (queued: number) => void
   readonly onError: (message: string, error: unknown) => void
 }
 
@@ -60,10 +61,8 @@ export class Worker {
   readonly assigningCalls = new AssigningCalls()
   readonly #options: WorkerOptions
   readonly #settleOptions: SettleOptions
-  readonly #capacity: Capacity
-  readonly #plan: ClaimPlan
-  readonly #limited: LimitedRoutes
-  readonly #poisonJobs: PoisonJobs
+  readonly #scheduler: Scheduler
+  readonly #failOverdue: () => Promise<void>
   readonly #held = new TransientMap<string, HeldJob>()
   /**
    * Jobs whose every outcome the database rejects. This node keeps them, so that no node executes and pays for them again,
@@ -73,18 +72,17 @@ export class Worker {
   /** How long executions of each model took lately. */
   readonly #executionMs = new Map<string, number>()
   #claiming = false
+  /** Whether jobs of unknown routes may have been queued. */
+  #mustLook = false
+  #cancelLook: (() => void) | null = null
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
 
   constructor(options: WorkerOptions) {
-    const { store, node, clock, concurrency, bytes, maxAttempts, onError } = options
+    const { store, node, clock, concurrency, bytes, routes, maxAttempts, onError } = options
     this.#options = options
-    this.#capacity = new Capacity(concurrency, bytes)
-    this.#plan = new ClaimPlan(this.#capacity)
-    const { routes, patienceMs } = options
-    const onChange = () => this.wake()
-    this.#limited = new LimitedRoutes({ routes, clock, patienceMs, capacity: this.#capacity, onChange })
-    this.#poisonJobs = new PoisonJobs(maxAttempts)
+    this.#scheduler = new Scheduler(concurrency, bytes, routes, maxAttempts)
+    this.#failOverdue = createOverdueSweep(options)
     this.#settleOptions = {
       store,
       node,
@@ -92,6 +90,12 @@ export class Worker {
       mayRetry: () => this.#state !== 'stopped',
       onError,
     }
+    const onLimits = () => {
+      this.#scheduler.limitsChanged()
+      this.#lookLater()
+      this.#claimWhilePlanned()
+    }
+    routes.watch(onLimits, () => this.#claimWhilePlanned())
   }
 
   /** How many jobs are held. */
@@ -99,37 +103,38 @@ export class Worker {
     return this.#held.size
   }
 
+  /** What this node has in progress, and knows to be queued. */
+  get schedule(): Pick<Scheduler, 'held' | 'queues'> {
+    return this.#scheduler
+  }
+
+  /** How many suspects (jobs whose node crashed) wait for their turn, and how many run here. */
+  get suspects(): { readonly queued: number; readonly running: number } {
+    const { queued, running } = this.#scheduler.suspects
+    return { queued, running }
+  }
+
   /**
-   * Reserves capacity for the first of the jobs that are about to be accepted; returns for how many. None while jobs are
-   * queued. Reserved capacity is used by `execute`, or freed.
+   * Takes places for the first of the jobs that are about to be accepted; none while jobs of their route are queued. Each place
+   * is used by `execute`, or freed. @param awaited whether a caller waits for them
    */
-  reserve(jobs: readonly Job[]): number {
-    let reserved = 0
-    if (!this.#plan.mayBeQueued && this.#state === 'running') {
+  reserve(jobs: readonly Job[], awaited: boolean): Place[] {
+    const places: Place[] = []
+    if (this.#state === 'running') {
       for (const job of jobs) {
-        if (this.#limited.isAny && this.#limited.blocks(job)) break
-        if (!this.#capacity.tryTake(job)) break
-        if (this.#limited.isAny) this.#limited.started(job)
-        reserved += 1
+        const place = this.#scheduler.tryTake(job, awaited)
+        if (place === null) break
+        places.push(place)
       }
     }
-    if (reserved < jobs.length) this.#noteQueued(reserved === 0 ? jobs : jobs.slice(reserved))
-    return reserved
+    for (const job of jobs.slice(places.length)) this.#scheduler.queuedJob(job)
+    return places
   }
 
-  /** Jobs for which there was no capacity are queued now. */
+  /** Jobs for which there was no place are queued now. */
   queued(jobs: readonly Job[]): void {
-    this.#noteQueued(jobs)
+    for (const job of jobs) this.#scheduler.queuedJob(job)
     this.#claimWhilePlanned()
-  }
-
-  #noteQueued(jobs: readonly Job[]): void {
-    const { routes } = this.#options
-    const isFound = this.#limited.isAny
-      ? jobs.filter((job) => !this.#limited.queued(routes.routeOf(job))).length > 0
-      : true
-    // A search does not look for jobs of an account that waits behind its own jobs.
-    if (isFound) this.#plan.queued(jobs[0]?.account ?? null)
   }
 
   /** How long the acceptance of a job may wait for other writes, because executions of its model take far longer. */
@@ -137,26 +142,25 @@ export class Worker {
     return writeWaitMs(this.#executionMs.get(model) ?? 0)
   }
 
-  /** Frees the capacity of jobs that were not accepted. */
-  free(jobs: readonly Job[]): void {
-    for (const job of jobs) this.#capacity.release(job)
-    for (const job of jobs) {
-      this.#limited.ended(job)
-      this.#plan.ended(job)
-    }
+  /** Frees places of jobs that were not accepted, or need no execution. */
+  free(places: readonly Place[]): void {
+    for (const place of places) this.#scheduler.free(place, true)
     this.#capacityFreed()
   }
 
-  /** Jobs may have been queued. @param account the account of the jobs, if known */
-  wake(account: string | null = null): void {
-    if (account === null) this.#limited.mayBeQueued()
-    this.#plan.queued(account)
+  /** Jobs may have been queued. @param route theirs, if it is known */
+  wake(route: string | null = null): void {
+    if (route === null) {
+      this.#mustLook = true
+      // A suspect that waits for a model server would go from node to node: known ones are looked for every LOOK_EVERY_MS.
+      this.#scheduler.suspects.mustLook ||= this.#scheduler.suspects.queued === 0
+    } else this.#scheduler.queued(route, null)
     this.#claimWhilePlanned()
   }
 
   /** Accounts whose queued jobs wait on this node although others' would not. */
   heldBack(): readonly HeldBack[] {
-    return this.#plan.heldBack()
+    return this.#scheduler.heldBack()
   }
 
   /** The claims that this node holds according to the store. */
@@ -169,16 +173,16 @@ export class Worker {
   }
 
   holds({ jobId, attempt }: Claim): boolean {
-    return (this.#held.get(jobId)?.job ?? this.#unsettleable.get(jobId))?.attempt === attempt
+    return (
+      this.#held.get(jobId)?.job.attempt === attempt || this.#unsettleable.get(jobId)?.attempt === attempt
+    )
   }
 
-  /** Stops the execution of a job that this node no longer holds, without writing anything. Null if it was not held. */
-  lose({ jobId, attempt }: Claim): ClaimedJob | null {
+  /** Stops the execution of a job that this node no longer holds, without writing anything. */
+  lose({ jobId, attempt }: Claim): void {
     if (this.#unsettleable.get(jobId)?.attempt === attempt) this.#unsettleable.delete(jobId)
     const held = this.#held.get(jobId)
-    if (held?.job.attempt !== attempt) return null
-    held.stop.now('lost')
-    return held.job
+    if (held?.job.attempt === attempt) held.stop.now('lost')
   }
 
   /**
@@ -187,7 +191,7 @@ export class Worker {
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
-    this.#limited.stop()
+    this.#cancelLook?.()
     if (this.#isEmpty) return
     const empty = new Promise<void>((resolve) => this.#onEmpty.push(resolve))
     const cancel = this.#options.clock.after(graceMs, () => {
@@ -199,63 +203,111 @@ export class Worker {
   }
 
   /**
-   * Executes a job for which capacity is reserved, from here to its end on this node. Never rejects.
+   * Executes a job for which a place is taken, from here to its end on this node. Never rejects.
    * @param cacheKey as in `ExecuteJob`
    */
-  async execute(job: ClaimedJob, cacheKey?: string | null): Promise<void> {
-    const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
-    const stop = new Stop()
-    const held = { job, stop }
+  async execute(
+    claimed: ClaimedJob | ClaimedLargeJob,
+    place: Place,
+    cacheKey?: string | null,
+  ): Promise<void> {
+    const { onError } = this.#options
+    const held = { job: claimed, stop: new Stop() }
     // Another node had taken it over, and this one has claimed it again before it noticed: the earlier run is lost.
-    this.#held.get(job.id)?.stop.now('lost')
-    this.#held.set(job.id, held)
-    const isPoisonCandidate = job.crashCount > 0 && this.#poisonJobs.began(job)
+    this.#held.get(claimed.id)?.stop.now('lost')
+    this.#held.set(claimed.id, held)
+    let isSettled = false
     try {
-      metrics.started(job, clock.nowMs())
-      const startedMs = clock.steadyMs()
-      let result: Awaited<ReturnType<ExecuteJob>> = null
-      if (this.#state !== 'stopped') {
-        stop.startDeadline(clock, runTimeoutMs)
-        try {
-          result = await execute(job, stop, cacheKey)
-        } catch (error) {
-          // A bug must not leave the job without an outcome.
-          onError(`executing job ${job.id} failed`, error)
-          result = internalFailure()
-        }
-        stop.pause()
-      }
-      const executionMs = clock.steadyMs() - startedMs
-      if (result !== null && result.outcome === null) await this.#releaseWaiting(job, result)
-      else if (result !== null) {
-        const average = this.#executionMs.get(job.model) ?? executionMs
-        this.#executionMs.set(job.model, average + (executionMs - average) * LATEST)
-        const settled = await settle(job, result, writeWaitMs(executionMs), this.#settleOptions)
-        if (settled.settled === 'rejected') this.#unsettleable.set(job.id, claimOf(job))
-        else if (settled.settled !== 'given up') {
-          afterSettlement(job, settled.result, settled.settled, executionMs)
-        }
-      } else if (stop.reason !== 'lost') await this.#release(job)
+      const job = isLarge(claimed) ? await this.#load(claimed, place, held.stop) : claimed
+      if (job !== null) isSettled = await this.#run(job, place, held.stop, cacheKey)
+      else if (held.stop.reason !== 'lost') await this.#release(claimed)
     } catch (error) {
       // The job is safe: another node, or the next comparison with the database, finds it.
-      onError(`handling job ${job.id} failed`, error)
+      onError(`handling job ${claimed.id} failed`, error)
     } finally {
       // This node may have claimed the job again meanwhile.
-      if (this.#held.get(job.id) === held) this.#held.delete(job.id)
-      this.#capacity.release(job)
-      if (this.#limited.isAny) this.#limited.ended(job)
-      this.#plan.ended(job)
-      if (isPoisonCandidate) {
-        this.#poisonJobs.ended()
-        this.#limited.mayBeQueued()
-        // Another one may have been queued until now.
-        this.#plan.queued(null)
-      }
+      if (this.#held.get(claimed.id) === held) this.#held.delete(claimed.id)
+      this.#scheduler.free(place, isSettled)
+      if (place.isSuspect) this.#lookLater()
       this.#capacityFreed()
     }
   }
 
-  async #release(job: ClaimedJob): Promise<void> {
+  /** Waits until the account may hold the bytes of the job, and reads its texts. Null if it was stopped, or deleted. */
+  async #load(claimed: ClaimedLargeJob, place: Place, stop: Stop): Promise<ClaimedJob | null> {
+    const { store, clock, bytes, onError } = this.#options
+    const { textBytes, ...job } = claimed
+    const needed = jobBytes(textBytes)
+    if (!(await bytes.reserve(job.account, needed, stop))) return null
+    place.bytes = needed
+    const texts = await retryWrite(
+      () => store.readTexts(job.id),
+      clock,
+      (error) => onError(`reading job ${job.id} failed; retrying`, error),
+      () => stop.reason === null,
+    )
+    if (texts === 'given up') return null
+    if (texts === null) stop.now('lost')
+    return texts === null || stop.reason !== null ? null : { ...job, ...texts }
+  }
+
+  /** Returns whether the job has its outcome. */
+  async #run(job: ClaimedJob, place: Place, stop: Stop, cacheKey?: string | null): Promise<boolean> {
+    const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
+    metrics.started(job, clock.nowMs())
+    const startedMs = clock.steadyMs()
+    let result: Awaited<ReturnType<ExecuteJob>> = null
+    if (this.#state !== 'stopped') {
+      stop.startDeadline(clock, runTimeoutMs)
+      const events = {
+        arrived: () => this.#scheduler.arrived(place),
+        ...((place.isSuspect || place.isNewcomer) && {
+          beforeCall: async () => {
+            this.#scheduler.calls(place)
+            if (place.isSuspect) await this.#recordStart(job, stop)
+          },
+        }),
+      }
+      try {
+        result = await execute(job, stop, cacheKey, events)
+      } catch (error) {
+        // A bug must not leave the job without an outcome.
+        onError(`executing job ${job.id} failed`, error)
+        result = internalFailure()
+      }
+      stop.pause()
+    }
+    if (result === null) {
+      if (stop.reason !== 'lost') await this.#release(job)
+      return false
+    }
+    if (result.outcome === null) {
+      await this.#releaseWaiting(job, result)
+      return false
+    }
+    const executionMs = clock.steadyMs() - startedMs
+    const average = this.#executionMs.get(job.model) ?? executionMs
+    this.#executionMs.set(job.model, average + (executionMs - average) * LATEST)
+    const settled = await settle(job, result, writeWaitMs(executionMs), this.#settleOptions)
+    if (settled.settled === 'rejected') this.#unsettleable.set(job.id, claimOf(job))
+    else if (settled.settled !== 'given up') {
+      afterSettlement(job, settled.result, settled.settled, executionMs)
+    }
+    return true
+  }
+
+  /** From now on, a crash of this node counts against the suspect. */
+  async #recordStart(job: ClaimedJob, stop: Stop): Promise<void> {
+    const { store, node, clock, onError } = this.#options
+    await retryWrite(
+      () => store.recordStarts(node, [claimOf(job)]),
+      clock,
+      (error) => onError(`recording the start of job ${job.id} failed; retrying`, error),
+      () => stop.reason === null,
+    )
+  }
+
+  async #release(job: Pick<ClaimedJob, 'id' | 'attempt'>): Promise<void> {
     const { store, node } = this.#options
     await store.release(node, [claimOf(job)])
   }
@@ -270,67 +322,96 @@ export class Worker {
       (error) => onError(`releasing job ${job.id} failed; retrying`, error),
       mayRetry,
     )
-    if (!this.#limited.queued(wait.route)) this.#plan.queued(null)
+    this.#scheduler.queued(wait.route, job.account)
   }
 
   #capacityFreed(): void {
-    if (this.#plan.mayBeQueued || this.#limited.isAny) this.#claimWhilePlanned()
+    this.#claimWhilePlanned()
     if (this.#onEmpty.length > 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
   /** No jobs are held or on their way here. */
   get #isEmpty(): boolean {
-    return this.#held.size === 0 && this.#capacity.held.total === 0 && !this.#claiming
-  }
-
-  #nextClaim(): PlannedClaim | null {
-    if (this.#state !== 'running') return null
-    return (this.#limited.isAny ? this.#limited.next() : null) ?? this.#plan.next()
+    return this.#held.size === 0 && this.#scheduler.held === 0 && !this.#claiming
   }
 
   #claimWhilePlanned(): void {
-    if (this.#claiming) return
-    const claim = this.#nextClaim()
-    if (claim === null) return
+    if (this.#claiming || this.#state !== 'running') return
+    const mustLook = this.#mustLook || this.#scheduler.suspects.mustLook
+    const claim = mustLook ? null : this.#scheduler.next()
+    if (!mustLook && claim === null) return
     this.#claiming = true
     void this.#claimAll(claim)
   }
 
-  async #claimAll(first: PlannedClaim): Promise<void> {
-    for (let claim: PlannedClaim | null = first; claim !== null; claim = this.#nextClaim()) {
-      this.#capacity.beginClaim(claim.limit)
-      const [{ wakeUps }, { wakeUps: ofLimited }] = [this.#plan, this.#limited]
-      const call = this.assigningCalls.begin()
-      const claimed = await this.#claim(claim)
-      this.#capacity.endClaim(claim.limit)
-      const jobs = claimed?.jobs ?? []
-      for (const job of jobs) {
-        this.#capacity.take(job, claim.fromReserve)
-        this.#limited.started(job)
-      }
-      const { ofRoute } = claim.bounds
-      if (claimed !== null && ofRoute === undefined) this.#plan.learn(claim, claimed, wakeUps)
-      else if (claimed !== null && ofRoute !== undefined)
-        this.#limited.learn(claim, ofRoute, claimed, ofLimited)
-      for (const job of jobs) void this.execute(job)
-      this.assigningCalls.end(call)
+  /** Never rejects. @param first null to look first */
+  async #claimAll(first: PlannedClaim | null): Promise<void> {
+    for (let claim = first; ; claim = this.#scheduler.next()) {
+      if (claim !== null) await this.#claim(claim)
+      if (this.#state !== 'running') break
+      if (this.#mustLook || this.#scheduler.suspects.mustLook) await this.#look()
+      else if (claim === null) break
     }
     this.#claiming = false
     this.#capacityFreed()
   }
 
-  /** Never rejects. If the claim fails, it pauses and returns null. */
-  async #claim({ limit, bounds }: PlannedClaim): Promise<Claimed | null> {
-    const { store, node, clock, onError } = this.#options
-    const candidates = this.#poisonJobs.claimable
+  /** Finds out which routes have queued jobs, and whether there are suspects. Never rejects; if it fails, it pauses. */
+  async #look(): Promise<void> {
+    const { store, clock, onSuspects, onError } = this.#options
+    const { suspects } = this.#scheduler
+    const before = suspects.queued
     try {
-      const except = bounds.ofRoute === undefined ? this.#limited.bounds : NOTHING
-      return await store.claim(node, limit, clock.nowMs(), { ...bounds, ...except, candidates })
+      if (this.#mustLook) {
+        this.#mustLook = false
+        for (const route of await store.queuedRoutes()) this.#scheduler.queued(route, null)
+      }
+      if (suspects.mustLook) suspects.found(await store.queuedSuspects())
+    } catch (error) {
+      this.#mustLook = true
+      onError('could not look for queued jobs; retrying', error)
+      await wait(clock, CLAIM_RETRY_MS)
+    }
+    if (suspects.queued !== before) onSuspects(suspects.queued)
+    this.#lookLater()
+  }
+
+  /** Never rejects. If the claim fails, it pauses. */
+  async #claim(claim: PlannedClaim): Promise<void> {
+    const { store, node, clock, onError } = this.#options
+    this.#scheduler.begin(claim)
+    const call = this.assigningCalls.begin()
+    let claimed: Claimed
+    try {
+      claimed = await store.claim(node, claim.limit, clock.nowMs(), claim.from)
     } catch (error) {
       onError('could not claim jobs; retrying', error)
       await wait(clock, CLAIM_RETRY_MS)
-      return null
+      this.#scheduler.failed(claim)
+      this.assigningCalls.end(call)
+      return
     }
+    const places = this.#scheduler.claimed(claim, claimed)
+    for (const [index, job] of claimed.jobs.entries()) {
+      const place = places[index]
+      if (place !== undefined) void this.execute(job, place)
+    }
+    this.assigningCalls.end(call)
+  }
+
+  /** While model servers are unavailable or suspects are queued, time alone may change what can be done. */
+  #lookLater(): void {
+    const { clock, routes } = this.#options
+    const { suspects } = this.#scheduler
+    const isNeeded = routes.limited.size > 0 || routes.limitedAccounts.size > 0 || suspects.queued > 0
+    if (!isNeeded || this.#cancelLook !== null || this.#state !== 'running') return
+    this.#cancelLook = clock.after(LOOK_EVERY_MS, () => {
+      this.#cancelLook = null
+      suspects.mustLook = true
+      void this.#failOverdue()
+      this.#claimWhilePlanned()
+      this.#lookLater()
+    })
   }
 }
 
@@ -338,6 +419,6 @@ function writeWaitMs(executionMs: number): number {
   return Math.min(executionMs * WRITE_WAIT, MAX_WRITE_WAIT_MS)
 }
 
-function claimOf({ id, attempt }: ClaimedJob): Claim {
+function claimOf({ id, attempt }: Pick<ClaimedJob, 'id' | 'attempt'>): Claim {
   return { jobId: id, attempt }
 }

@@ -10,7 +10,6 @@ import {
   bytesOfJob,
   callbackBytes,
   jobBytes,
-  jobTextWithin,
   requestBytes,
   SHARES,
   SMALL_BYTES,
@@ -235,14 +234,6 @@ test('each estimate of memory is at least what V8 reports for the thing, and at 
     assert.ok(measured <= estimated * 1.02, found)
     assert.ok(measured >= estimated / 2, found)
   }
-})
-
-test('the text that fits into bytes is the one whose estimate fits', () => {
-  for (const bytes of [100_000, 1_000_001, 64 * 1024 * 1024]) {
-    const text = jobTextWithin(bytes)
-    assert.ok(jobBytes(text) <= bytes && jobBytes(text + 1) > bytes)
-  }
-  assert.equal(jobTextWithin(10), 0)
 })
 
 test('the text of a job is its messages, its response format and its callback', () => {

@@ -30,6 +30,9 @@ export const SHARES = {
 export type ShareName = keyof typeof SHARES
 export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 
+/** The fraction of a share that `withReserve` adds for accounts that hold no large thing. */
+const NEWCOMER_RESERVE = 1 / 8
+
 /** `over part`: the account already holds its part. `full`: it does not, but others hold the room that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'
 
@@ -58,9 +61,17 @@ export class ByteShare {
   readonly #queue = new Map<string, Set<WaitingRequest>>()
   /** Whether what is freed is kept for a large request that waits for room. */
   #isRoomKept = false
+  /** What accounts hold of the reserve for newcomers, and its size. */
+  readonly #reserved = new Counts<string>()
+  readonly #reserveLimit: number
 
-  constructor(limit: number) {
+  /**
+   * @param withReserve whether accounts that hold no large thing may hold one beyond the limit: then a job that takes the whole
+   * share for long does not delay smaller ones of others
+   */
+  constructor(limit: number, withReserve = false) {
     this.limit = Math.floor(limit)
+    this.#reserveLimit = withReserve ? Math.floor(this.limit * NEWCOMER_RESERVE) : 0
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
     // With a third held, half of what is left is a third.
     this.#openToSmall = this.#limitOfLarge / 3
@@ -71,6 +82,12 @@ export class ByteShare {
     return Math.max(0, this.limit - this.#held.total)
   }
 
+  /** How many bytes small things may still take: of what is free, or of their reserve. */
+  get freeForSmall(): number {
+    const small = this.#held.total - this.#large.total
+    return Math.max(this.free, this.limit - this.#limitOfLarge - small)
+  }
+
   /** How much the account may hold at the moment, including what it holds. */
   partOf(account: string): number {
     return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
@@ -79,8 +96,8 @@ export class ByteShare {
   /** What `tryReserve` would decide. */
   decide(account: string, bytes: number): ByteDecision {
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) return 'granted'
-    const decision = this.#decide(account, bytes)
-    return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision
+    const decision = this.#decideRest(account, bytes)
+    return decision === 'granted' || this.#hasReserveFor(account, bytes) ? 'granted' : decision
   }
 
   /** Counts the bytes if the account may hold them now. What is granted is released exactly once. */
@@ -91,7 +108,7 @@ export class ByteShare {
       return 'granted'
     }
     const decision = this.decide(account, bytes)
-    if (decision === 'granted') this.hold(account, bytes)
+    if (decision === 'granted') this.#take(account, bytes)
     return decision
   }
 
@@ -131,7 +148,10 @@ export class ByteShare {
    */
   release(account: string, bytes: number): void {
     this.#held.add(account, -bytes)
-    if (bytes > SMALL_BYTES) this.#large.add(account, -bytes)
+    if (bytes > SMALL_BYTES) {
+      this.#large.add(account, -bytes)
+      if (this.#reserved.of(account) === bytes) this.#reserved.add(account, -bytes)
+    }
     if (this.#queue.size > 0) this.#grantWaiting()
   }
 
@@ -139,6 +159,24 @@ export class ByteShare {
   resize(account: string, from: number, to: number): void {
     this.hold(account, to)
     this.release(account, from)
+  }
+
+  /** Holds what was granted, of the reserve if the rest has no room. */
+  #take(account: string, bytes: number): void {
+    if (this.#reserveLimit > 0 && this.#decideRest(account, bytes) !== 'granted')
+      this.#reserved.add(account, bytes)
+    this.hold(account, bytes)
+  }
+
+  #hasReserveFor(account: string, bytes: number): boolean {
+    if (bytes <= SMALL_BYTES || this.#large.of(account) > 0) return false
+    return this.#reserved.total + bytes <= this.#reserveLimit
+  }
+
+  /** Without the reserve for newcomers. */
+  #decideRest(account: string, bytes: number): ByteDecision {
+    const decision = this.#decide(account, bytes)
+    return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision
   }
 
   #decide(account: string, bytes: number): ByteDecision {
@@ -159,7 +197,8 @@ export class ByteShare {
 
   #decideLarge(account: string, bytes: number, isWithinPart: boolean): ByteDecision {
     if (!isWithinPart && this.#large.of(account) > 0) return 'over part'
-    if (this.#large.total === 0) return 'granted'
+    // What is held of the reserve must not keep something waiting that is larger than the share.
+    if (this.#large.total <= this.#reserved.total) return 'granted'
     const hasRoom = this.#large.total + bytes <= this.#limitOfLarge && this.#held.total + bytes <= this.limit
     return hasRoom ? 'granted' : 'full'
   }
@@ -185,7 +224,7 @@ export class ByteShare {
   }
 
   #grant(account: string, request: WaitingRequest): void {
-    this.hold(account, request.bytes)
+    this.#take(account, request.bytes)
     this.#removeRequest(account, request)
     const others = this.#queue.get(account)
     if (others !== undefined) {
@@ -222,7 +261,7 @@ export class ByteBudget {
   constructor(totalBytes: number, maxCallbackBytes: number) {
     this.uploads = new ByteShare(totalBytes * SHARES.uploads)
     this.requests = new ByteShare(totalBytes * SHARES.requests)
-    this.jobs = new ByteShare(totalBytes * SHARES.jobs)
+    this.jobs = new ByteShare(totalBytes * SHARES.jobs, true)
     this.callbacks = new ByteShare(Math.min(totalBytes * SHARES.callbacks, maxCallbackBytes))
     this.answers = new ByteShare(totalBytes * SHARES.answers)
   }
@@ -260,10 +299,6 @@ export const waitingRequestBytes = (bodyBytes: number): number =>
 
 /** @param textBytes of messages, response format and callback as JSON text, as they are stored */
 export const jobBytes = (textBytes: number): number => JOB_BYTES + textBytes * JOB_FACTOR
-
-/** The largest text that a job may have to take at most `bytes`. */
-export const jobTextWithin = (bytes: number): number =>
-  Math.max(0, Math.floor((bytes - JOB_BYTES) / JOB_FACTOR))
 
 export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * CALLBACK_FACTOR
 

@@ -12,7 +12,7 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
 
 export interface FairSlotsOptions {
-  /** It may change; a higher one takes effect at the next release. */
+  /** It may change; a higher one takes effect at the next release, or with `limitChanged`. */
   readonly limit: number
   /** How many of the slots are reserved for accounts that hold none; 0 for no reserve. */
   readonly reserve: number
@@ -90,7 +90,11 @@ export class FairSlots {
       this.#queue.delete(account)
       this.#queue.set(account, waiting)
     }
-    // One release can make more than one request eligible: the account itself may now hold none.
+    this.limitChanged()
+  }
+
+  /** Grants what waiting requests may have now; one release can make more than one of them eligible. */
+  limitChanged(): void {
     for (let next = this.#next(); next !== null; next = this.#next()) this.#grant(next)
   }
 

@@ -75,7 +75,7 @@ describe('every order of roles reaches the prompt', () => {
 })
 
 describe('what a template rejects', () => {
-  it('is remembered for a day, and then retried', async (t) => {
+  it('is remembered for less than an hour, and then retried', async (t) => {
     const { send, clock, target } = await start(t, 'gemma-2', 2026)
     assert.equal(target()?.learnedRoles, null)
     assert.deepEqual(await send('sdu'), ['answer', 'merged_system'])
@@ -107,6 +107,48 @@ describe('what a template rejects', () => {
     assert.equal(router.state()[0]?.targets[0]?.learnedRoles?.rejects, 'system')
     assert.deepEqual(await rolesOf('uasu'), ['no_system'])
     assert.deepEqual(await rolesOf('uau'), ['native'])
+  })
+
+  it('is not taken from a schema with a property named role, which the server rejects', async (t) => {
+    const message =
+      "Invalid schema for response_format: In context=('properties', 'role'), 'pattern' is not permitted."
+    const script: Script = ({ body }) =>
+      body.response_format?.type === 'json_schema'
+        ? reply.status(400, { body: { error: { message, type: 'invalid_request_error' } } })
+        : undefined
+    const { router } = await startRouter(t, { a: script })
+    const schemaJson = '{"type":"object","properties":{"role":{"type":"string","pattern":"b"}}}'
+    const form: AnswerForm = { kind: 'schema', schemaJson, strict: false, isObject: true }
+    const { calls } = await router.ask(requestOf('su', form), never)
+    assert.deepEqual(
+      calls.map(({ roles, json_mode, other_format }) => [roles, json_mode, other_format]),
+      [
+        ['merged_system', 'json_schema', undefined],
+        ['merged_system', 'json_object', 'json_mode'],
+      ],
+    )
+    assert.equal(router.state()[0]?.targets[0]?.learnedRoles, null)
+    const text = await router.ask(requestOf('su'), never)
+    assert.deepEqual(
+      text.calls.map(({ roles }) => roles),
+      ['merged_system'],
+    )
+  })
+
+  it('is taken from a request with a schema only if it is rejected without it too', async (t) => {
+    const about =
+      (message: string): Script =>
+      ({ body }) =>
+        body.messages[0]?.role === 'system' ? reply.status(400, { body: { error: { message } } }) : undefined
+    const schemaJson = '{"type":"object"}'
+    const form: AnswerForm = { kind: 'schema', schemaJson, strict: false, isObject: true }
+    const learned = async (message: string) => {
+      const { router } = await startRouter(t, { a: about(message) })
+      assert.equal((await router.ask(requestOf('su', form), never)).reply.kind, 'answer')
+      return router.state()[0]?.targets[0]?.learnedRoles?.rejects
+    }
+    assert.equal(await learned('System role not supported'), 'system')
+    assert.equal(await learned('Bad request'), undefined)
   })
 
   it('is not taken from a failure now and then', async (t) => {

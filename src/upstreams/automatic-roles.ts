@@ -2,20 +2,23 @@
  * The roles of `auto`: sends conversations as `merged_system`, and as `no_system` where that is what the server accepts.
  *
  * Nothing tells which chat template a server applies, so this learns it from its answers. A conversation that it rejects as
- * `merged_system` and then answers as `no_system` shows what the template does not take. This is remembered per model for a
- * day: after that a new template gets its chance. What a template accepts is remembered too, so that a server which fails
+ * `merged_system`, without a schema, and then answers as `no_system` shows what the template does not take. This is remembered
+ * per model for less than an hour, and then tried again. What a template accepts is remembered too, so that a server which fails
  * for any other reason now and then is not taken for one that rejects system messages.
  */
 import type { Clock } from '../clock.ts'
 import type { SentRoles } from './arrange-messages.ts'
-import type { LearnedRoles, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
+import type { JsonMode, LearnedRoles, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
 
-export const REMEMBERED_MS = 24 * 3_600_000
+export const REMEMBERED_MS = 50 * 60_000
 /** For this long after a template accepted a kind of conversation, a single rejection of that kind is not remembered. */
 export const ACCEPTED_MS = 10 * 60_000
 
 /** The statuses by which servers report that a template rejects a conversation. */
 const REJECTIONS: readonly number[] = [400, 422, 500]
+
+/** A rejected request that contained a schema shows nothing about roles. */
+const SCHEMAS: readonly (JsonMode | undefined)[] = ['json_schema', 'json_schema_strict']
 
 /** No text of a message can look like a role, because every quote in it is escaped. */
 const ROLE = '"role":"'
@@ -85,7 +88,7 @@ export class AutomaticRoles {
   answered(
     model: string,
     { messagesJson }: Prompt,
-    { roles, instruction, other_format }: RequestFormat,
+    { roles, instruction, json_mode, other_format }: RequestFormat,
   ): void {
     const { isRegular } = shapeOf(messagesJson, instruction !== undefined)
     const nowMs = this.#clock.steadyMs()
@@ -93,7 +96,7 @@ export class AutomaticRoles {
     if (roles === 'merged_system') {
       known.acceptedAtMs = nowMs
       known.rejectedUntilMs = null
-    } else if (other_format === 'roles' || other_format === 'both') {
+    } else if ((other_format === 'roles' || other_format === 'both') && !SCHEMAS.includes(json_mode)) {
       const wasAccepted = known.acceptedAtMs !== null && nowMs - known.acceptedAtMs < ACCEPTED_MS
       if (!wasAccepted) known.rejectedUntilMs ??= nowMs + REMEMBERED_MS
     }

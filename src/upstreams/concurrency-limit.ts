@@ -5,50 +5,86 @@
  *
  * A window is full while the limit is what keeps further calls waiting: successes of a server that is not busy prove nothing.
  * Back to where it failed it goes eight times as slowly.
+ *
+ * What overloads the server for one account may be the account's own doing. So while calls of others succeed, the limit falls only
+ * when a second account sees the overload within a minute; and if it has fallen for an account that called alone, and a call of
+ * another one succeeds within a minute, it returns to where it was.
  */
-import type { FairSlotsOptions } from '../sharing/fair-slots.ts'
+import type { FairSlots, FairSlotsOptions } from '../sharing/fair-slots.ts'
 
 /** The initial limit if nothing is known about the server. */
 export const START_CONCURRENCY = 8
 /** Full windows before the limit returns to where it failed. */
 const CAUTIOUS_WINDOWS = 8
+/** What other accounts saw counts for this long. */
+export const OVERLOAD_MS = 60_000
 
+/** When an account last saw something, on the steady clock. */
+interface Seen {
+  readonly account: string
+  atMs: number
+}
+
+const NEVER: Seen = { account: '', atMs: Number.NEGATIVE_INFINITY }
+
+/** The options of the upstream's slots. */
 export class ConcurrencyLimit implements FairSlotsOptions {
   readonly reserve = 0
   readonly ceiling: number
-  readonly #isFixed: boolean
-  /** Only this class writes it. */
+  readonly isFixed: boolean
+  /** What it has found. Only this class writes it. */
+  found: number
+  /** The same, or 0 while the slots are blocked. A field, because every call reads it. */
   limit: number
-  /**
-   * Counts changes of the limit: calls that started before the last change show nothing about the current limit. Only this
-   * class writes it.
-   */
+  /** Counts changes: calls that started before the last one show nothing about the current limit. Only this class writes it. */
   changes = 0
   /** The highest limit at which a full window has succeeded. */
   #proven = 0
   /** The lowest limit that was too high. */
   #failedAt = Number.POSITIVE_INFINITY
   #successes = 0
+  /** The last overload since the limit changed. */
+  #overload = NEVER
+  /** The last overload of an account that called alone, and the limit before it. */
+  #lone = { ...NEVER, limit: 0 }
+  /** The last success, and the last one of another account. */
+  #success = NEVER
+  #otherSuccess = NEVER
 
   /** @param start null for a limit that never changes */
   constructor(ceiling: number, start: number | null) {
     this.ceiling = ceiling
-    this.#isFixed = start === null
-    this.limit = Math.min(start ?? ceiling, ceiling)
+    this.isFixed = start === null
+    this.found = Math.min(start ?? ceiling, ceiling)
+    this.limit = this.found
   }
 
-  /**
-   * @param begun the value of `changes` when the call started
-   * @param isFull whether as many calls as the limit permits were in progress
-   */
-  succeeded(begun: number, isFull: boolean): void {
-    if (this.#isFixed || !isFull || begun !== this.changes) return
+  /** Nobody gets a slot while they are blocked. */
+  block(isBlocked: boolean): void {
+    this.limit = isBlocked ? 0 : this.found
+  }
+
+  /** @param begun the value of `changes` when the call started @param slots those held while it was in progress */
+  succeeded(account: string, begun: number, nowMs: number, { held }: Pick<FairSlots, 'held'>): void {
+    if (this.isFixed) return
+    if (this.#success.account === account) this.#success.atMs = nowMs
+    else {
+      this.#otherSuccess = this.#success
+      this.#success = { account, atMs: nowMs }
+    }
+    if (account !== this.#lone.account && nowMs - this.#lone.atMs <= OVERLOAD_MS) {
+      const { limit } = this.#lone
+      this.#lone = { ...NEVER, limit }
+      this.#change(limit)
+      return
+    }
+    if (begun < this.changes || held.total < this.found) return
     this.#successes += 1
-    if (this.#successes < this.limit) return
-    this.#proven = Math.max(this.#proven, this.limit)
-    const next = Math.min(this.limit * 2, this.ceiling)
+    if (this.#successes < this.found) return
+    this.#proven = Math.max(this.#proven, this.found)
+    const next = Math.min(this.found * 2, this.ceiling)
     const isCautious = next >= this.#failedAt
-    if (next === this.limit || (isCautious && this.#successes < CAUTIOUS_WINDOWS * this.limit)) return
+    if (next === this.found || (isCautious && this.#successes < CAUTIOUS_WINDOWS * this.found)) return
     this.#change(next)
     if (isCautious) this.#failedAt = Number.POSITIVE_INFINITY
   }
@@ -58,21 +94,37 @@ export class ConcurrencyLimit implements FairSlotsOptions {
    * served at once, so that neither the server nor the job is to blame.
    * @param begun the value of `changes` when the call started
    */
-  overloaded(begun: number): boolean {
-    if (this.#isFixed) return false
+  overloaded(account: string, begun: number, nowMs: number): boolean {
+    if (this.isFixed) return false
     // The limit has already been halved for calls that started together with this one.
-    if (begun !== this.changes) return true
-    const isUnproven = this.limit > Math.max(1, this.#proven)
-    this.#failedAt = this.limit
-    const half = Math.max(1, Math.floor(this.limit / 2))
+    if (begun < this.changes) return true
+    const isUnproven = this.found > Math.max(1, this.#proven)
+    const { account: before, atMs } = this.#overload
+    this.#overload = { account, atMs: nowMs }
+    const isSeenByTwo = before !== account && nowMs - atMs <= OVERLOAD_MS
+    const others = this.#success.account === account ? this.#otherSuccess : this.#success
+    if (!isSeenByTwo) {
+      if (nowMs - others.atMs <= OVERLOAD_MS) return isUnproven
+      const limit = nowMs - this.#lone.atMs <= OVERLOAD_MS ? this.#lone.limit : this.found
+      this.#lone = { account, atMs: nowMs, limit }
+    }
+    this.#failedAt = this.found
+    const half = Math.max(1, Math.floor(this.found / 2))
     this.#proven = Math.min(this.#proven, half)
     this.#change(half)
     return isUnproven
   }
 
   #change(limit: number): void {
-    this.limit = limit
+    if (this.limit > 0) this.limit = limit
+    this.found = limit
     this.#successes = 0
     this.changes += 1
+    this.#overload = NEVER
   }
+}
+
+/** How many more calls can start soon: the free slots, and an eighth of the limit more, at least 1, less those that wait. */
+export function freeCalls({ held, limit, waiting }: Pick<FairSlots, 'held' | 'limit' | 'waiting'>): number {
+  return limit - held.total + Math.max(1, Math.floor(limit / 8)) - waiting.total
 }

@@ -11,19 +11,8 @@
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
  */
-import type { FailureKind, Trouble, UpstreamError } from './model-server.ts'
+import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './model-server.ts'
 
-/** Codes of connections that were never established: nothing was sent, so the request cannot be the cause. */
-const NOT_CONNECTED: readonly string[] = [
-  'ECONNREFUSED',
-  'EHOSTDOWN',
-  'EHOSTUNREACH',
-  'ENETDOWN',
-  'ENETUNREACH',
-  'ENOENT',
-  'ETIMEDOUT',
-  'UND_ERR_CONNECT_TIMEOUT',
-]
 /** Key, payment, permission, path or model. */
 const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
 /** OpenAI responds with 429 and this code when the account has no credit left. */
@@ -58,7 +47,7 @@ function statedStatus({ status, code }: FailureFacts): number | null {
 
 function connectionKind({ connection, code }: FailureFacts): FailureKind {
   if (connection !== 'connection') return 'unreachable'
-  return code !== null && NOT_CONNECTED.includes(code) ? 'unreachable' : 'broken'
+  return code === null || isBroken(code) ? 'broken' : 'unreachable'
 }
 
 function statusKind(status: number, { code, message }: FailureFacts): FailureKind {
@@ -97,4 +86,31 @@ export function isWaitedFor(kind: FailureKind): kind is Trouble['kind'] {
 export function troubleOf(error: UpstreamError): Trouble {
   const kind = failureKind(error)
   return { kind: isWaitedFor(kind) ? kind : 'failing', status: error.status, message: error.message }
+}
+
+const DNS = /^(?:ENOTFOUND|EAI_|ENODATA|ESERVFAIL|EREFUSED|ETIMEOUT|EBADNAME)/
+/** OpenSSL's certificate error codes have no common prefix. */
+const TLS =
+  /^(?:ERR_TLS|ERR_SSL|EPROTO$|CERT_|CRL_|UNABLE_TO_|ERROR_IN_CERT|ERROR_IN_CRL|DEPTH_ZERO_SELF_SIGNED|SELF_SIGNED_CERT|HOSTNAME_MISMATCH|INVALID_(?:CA|PURPOSE)|PATH_LENGTH_EXCEEDED)/
+
+/** Codes of connections that were never established: nothing was sent, so the request cannot be the cause. */
+const NOT_CONNECTED: readonly string[] = [
+  'ECONNREFUSED',
+  'EHOSTDOWN',
+  'EHOSTUNREACH',
+  'ENETDOWN',
+  'ENETUNREACH',
+  'ENOENT',
+  'ETIMEDOUT',
+  'UND_ERR_CONNECT_TIMEOUT',
+]
+/** @param code of the error of a socket, a resolver or OpenSSL */
+export function connectionFault(code: string): ConnectionFault {
+  if (DNS.test(code)) return 'dns'
+  return TLS.test(code) ? 'tls' : 'connection'
+}
+
+/** Whether the connection was established before it failed, so that the request may have been received. */
+export function isBroken(code: string): boolean {
+  return connectionFault(code) === 'connection' && !NOT_CONNECTED.includes(code)
 }

@@ -24,12 +24,16 @@ export interface Prompt {
   /** The account of the job, to which the resources of its answer are charged. */
   readonly account: string
   readonly form: AnswerForm
+  /** `options` of the job as JSON text (`job/options.ts`); absent if it has none. */
+  readonly optionsJson?: string
 }
 
 /** Tokens as counted by the server; 0 if it did not report them. */
 export interface TokenCount {
   readonly input: number
   readonly output: number
+  /** Those of the input that the server had cached; absent if it did not report any. */
+  readonly cached?: number
 }
 
 /** The result of one call. Expected failures are values; only bugs throw. */
@@ -67,6 +71,8 @@ export interface UpstreamError {
   readonly connection: ConnectionFault | null
   /** True if the server rejects the schema, or the way in which JSON was requested: see `otherFormat`. */
   readonly rejectsJsonMode: boolean
+  /** Present if the connection was established and then broke, as when a server crashes. */
+  readonly broke?: true
   /** True if our own signal ended the call (deadline, cancel, drain), so that it shows nothing about the server. */
   readonly aborted: boolean
   /** True if the call timed out. As a run's last reply, this makes the job's error a `timeout`. */
@@ -107,8 +113,8 @@ export interface ModelServer {
    * @param signal aborts the call at once
    */
   ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply>
-  /** How to send the prompt now. */
-  requestFormat(model: string, prompt: Prompt): RequestFormat
+  /** How to send the prompt now. @param avoidsSchema whether its schema must only be sent as an instruction */
+  requestFormat(model: string, prompt: Prompt, avoidsSchema?: boolean): RequestFormat
   /**
    * How to resend the same prompt at once after a call in `format` ended in this error; null if the server does not reject
    * the format. The replaced call counts neither against the job nor against the target, and appears in the receipt like
@@ -145,9 +151,11 @@ export interface RequestFormat {
   readonly roles: SentRoles
   /** What makes the answer JSON; absent if text was requested. */
   readonly json_mode?: JsonMode
+  /** The name under which `options.max_tokens` is sent; absent if it is the usual one, or not sent. */
+  readonly max_tokens_as?: 'max_completion_tokens'
   /** The instruction added to the caller's messages, if any. */
   readonly instruction?: string
-  /** What differs from the first format of the same prompt, which the server rejected; absent in that one. */
+  /** What differs from the usual format of the prompt, which the server rejected, or which may crash it; absent in that one. */
   readonly other_format?: 'roles' | 'json_mode' | 'both'
 }
 
@@ -167,6 +175,15 @@ export interface CallRecord extends RequestFormat {
   readonly ms: number
   /** Present if the answer was cut off at a length limit. */
   readonly finish_reason?: 'length'
+  /** Present if the connection broke during the call. */
+  readonly broke?: {
+    /** How many calls were in progress at the target, this one included. */
+    readonly in_progress: number
+    /** Whether it counts against the job (breaks.ts). */
+    readonly counts: boolean
+    /** The fingerprint of the job's schema. */
+    readonly schema?: string
+  }
 }
 
 /** The router's result: the last reply, its target, and every call made, in order. */
@@ -181,12 +198,25 @@ export interface RoutedReply {
   readonly wait?: RequestWait
 }
 
+/** The broken calls of a job, in all its runs. */
+export interface JobBreaks {
+  readonly seen: number
+  /** Those at targets that had answered others since their previous break. */
+  readonly unexpected: number
+  /** Those that count against the job. */
+  readonly counted: number
+  /** The last one, Unix time in milliseconds. */
+  readonly lastMs: number
+}
+
 /** Why a request must be repeated later. */
 export interface RequestWait {
   /** The key of the targets that it waits for (`routes.ts`). */
   readonly route: string
   /** Tries that have counted against the job so far, including those before this request. */
   readonly tries: number
+  /** The job's calls whose connection broke; absent if none did. */
+  readonly breaks?: JobBreaks
   /**
    * When the targets stopped responding, Unix time in milliseconds; null if one has responded since and can be called now.
    */
@@ -212,6 +242,8 @@ export interface ModelRequest {
   readonly jobId: string
   /** Tries of earlier runs that counted against the job. */
   readonly tries: number
+  /** Calls of earlier runs whose connection broke; absent if none did. */
+  readonly breaks?: JobBreaks
   /** The account of the request: accounts share the slots of an upstream. */
   readonly account: string
   /** The public model name, possibly `gpt-auto`. */
@@ -220,4 +252,6 @@ export interface ModelRequest {
   readonly tier: string
   readonly inputTokens: number
   readonly prompt: Prompt
+  /** Awaited once, after the first slot is acquired and before the first call is sent. */
+  readonly beforeCall?: () => Promise<void>
 }

@@ -11,7 +11,7 @@ import { FairSlots } from '../sharing/fair-slots.ts'
 import type { SentRoles } from './arrange-messages.ts'
 import { AutomaticRoles, defaultRoles } from './automatic-roles.ts'
 import { Call, type CallEnd, type CallLimits } from './call.ts'
-import { connectionFault } from './connection-fault.ts'
+import { connectionFault, isBroken } from './failure-kinds.ts'
 import { type Mask, maskFor } from './mask.ts'
 import type {
   LearnedRoles,
@@ -32,6 +32,7 @@ import { requestBody, requestFormat, withoutSchema } from './request-body.ts'
 import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
+import { SentOptions } from './sent-options.ts'
 
 /** A longer answer is not read to its end. The longest answers of models are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -80,6 +81,7 @@ export class OpenAiClient implements ModelServer {
   readonly #modelsPath: string
   /** The fields of `body` in the settings, as the end of each request's body; null if there are none. */
   readonly #bodyEnd: string | null
+  readonly #options: SentOptions
   readonly #mask: Mask
   readonly #limits: CallLimits
   readonly #readLarge: ReadLarge
@@ -100,6 +102,7 @@ export class OpenAiClient implements ModelServer {
     this.#request = { method: 'POST', path, headers: requestHeaders(name, { apiKey, headers }) }
     const fields = JSON.stringify(settings.body).slice(1)
     this.#bodyEnd = fields === '}' ? null : `,${fields}`
+    this.#options = new SentOptions(settings.body, defaultRoles(url) === 'native')
     this.#mask = maskFor(options.secrets ?? (apiKey ? [apiKey] : []))
     this.#connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
     this.#limits = {
@@ -109,6 +112,7 @@ export class OpenAiClient implements ModelServer {
       largeAnswers: new FairSlots({ limit: LARGE_ANSWERS, reserve: LARGE_ANSWER_RESERVE }),
     }
     const poolOptions: Pool.Options = {
+      // null: the slots of the upstream are the only limit.
       connections: settings.max_concurrency,
       pipelining: 1,
       // One connection per call: over a shared HTTP/2 connection one reset would fail every call in progress.
@@ -122,28 +126,39 @@ export class OpenAiClient implements ModelServer {
     this.#openCheckPool = () => new Pool(url.origin, { ...poolOptions, connections: 1 })
   }
 
-  requestFormat(model: string, prompt: Prompt): RequestFormat {
+  requestFormat(model: string, prompt: Prompt, avoidsSchema = false): RequestFormat {
     const { structured_output } = this.#settings
-    if (this.#roles !== 'auto') return requestFormat(prompt.form, this.#roles, structured_output)
-    const format = requestFormat(prompt.form, 'merged_system', structured_output)
+    const first = this.#roles === 'auto' ? 'merged_system' : this.#roles
+    const usual = requestFormat(prompt.form, first, structured_output)
+    const without = avoidsSchema ? withoutSchema(prompt.form, usual) : null
+    const formatted = without === null ? usual : ({ ...without, other_format: 'json_mode' } as const)
+    const { optionsJson } = prompt
+    const format = optionsJson === undefined ? formatted : this.#options.named(formatted, model, optionsJson)
+    if (this.#roles !== 'auto') return format
     const roles = this.#automatic.rolesFor(model, prompt, format.instruction !== undefined)
     return roles === format.roles ? format : { ...format, roles }
   }
 
   otherFormat(
-    _model: string,
+    model: string,
     prompt: Prompt,
     format: RequestFormat,
     error: UpstreamError,
   ): RequestFormat | null {
+    const { optionsJson } = prompt
+    const renamed = optionsJson && this.#options.renamed(format, model, optionsJson, error)
+    if (renamed) return renamed
     const { other_format: before } = format
-    const instead = error.rejectsJsonMode ? withoutSchema(prompt.form, format) : null
     const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)
-    // If both may be the reason, the message decides which is tried first; the other one follows.
-    if (mayBeRoles && (instead === null || ABOUT_ROLES.test(error.message))) {
-      return { ...format, roles: 'no_system', other_format: before === undefined ? 'roles' : 'both' }
+    // A message that names roles may quote a schema with a property of that name. So the schema is left out first, and only if
+    // that is rejected too, the roles are changed: then the schema cannot be what was rejected.
+    const mayBeSchema = error.rejectsJsonMode || (mayBeRoles && ABOUT_ROLES.test(error.message))
+    const instead = mayBeSchema ? withoutSchema(prompt.form, format) : null
+    if (instead !== null) {
+      return { ...format, ...instead, other_format: before === undefined ? 'json_mode' : 'both' }
     }
-    return instead === null ? null : { ...instead, other_format: before === undefined ? 'json_mode' : 'both' }
+    if (!mayBeRoles) return null
+    return { ...format, roles: 'no_system', other_format: before === undefined ? 'roles' : 'both' }
   }
 
   learnedRoles(model: string): LearnedRoles | null {
@@ -154,12 +169,14 @@ export class OpenAiClient implements ModelServer {
     if (signal.reason !== null) return this.#failure({ kind: 'aborted' })
     const call = new Call(this.#limits, prompt.account, signal)
     const composed = requestBody(model, prompt, format)
-    const sent = this.#bodyEnd === null ? composed : composed.slice(0, -1) + this.#bodyEnd
+    const { optionsJson } = prompt
+    const end = optionsJson === undefined ? this.#bodyEnd : this.#options.bodyEnd(format, optionsJson)
+    const sent = end === null ? composed : composed.slice(0, -1) + end
     this.#pool.dispatch({ ...this.#request, body: sent }, call)
-    const end = await call.ended
-    if (end.kind !== 'response') return this.#failure(end)
-    const { status, body } = end
-    if (status >= 300) return this.#readFailure(end)
+    const ended = await call.ended
+    if (ended.kind !== 'response') return this.#failure(ended)
+    const { status, body } = ended
+    if (status >= 300) return this.#readFailure(ended)
     let reply: Reply | null
     if (body !== null && body.length > LARGE_ANSWER_BYTES) {
       reply = await this.#readLarge({ status, body }, prompt.account, signal)
@@ -169,6 +186,7 @@ export class OpenAiClient implements ModelServer {
     if (this.#roles === 'auto' && format.roles !== 'native' && reply.kind !== 'error') {
       this.#automatic.answered(model, prompt, format)
     }
+    if (optionsJson && reply.kind !== 'error') this.#options.answered(format, model, optionsJson)
     return reply
   }
 
@@ -203,6 +221,7 @@ export class OpenAiClient implements ModelServer {
           status: end.status,
           code: end.code,
           connection: end.status === null ? connectionFault(end.code) : null,
+          ...((end.status !== null || isBroken(end.code)) && { broke: true }),
           retryable: true,
           message: this.#connectionError(end),
         })

@@ -8,6 +8,7 @@ import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 
 const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_violation']
 
+type CompletionUsage = NonNullable<ChatCompletion['usage']>
 /** The compiler checks the names against the wire format; the values can be anything that the server sent. */
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
 
@@ -46,11 +47,8 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   const choice = fields<ChatCompletion.Choice & { error: unknown }>(
     Array.isArray(completion?.choices) ? completion.choices[0] : undefined,
   )
-  const usage = fields<NonNullable<ChatCompletion['usage']>>(completion?.usage)
-  const tokens =
-    usage === null
-      ? NO_TOKENS
-      : { input: readCount(usage.prompt_tokens), output: readCount(usage.completion_tokens) }
+  const usage = fields<CompletionUsage>(completion?.usage)
+  const tokens = usage === null ? NO_TOKENS : readTokens(usage)
   // Gateways report a failure of their own upstream as an error inside a 200, next to the choices or inside one.
   const error = fields<WireError>(choice?.error) ?? fields<WireError>(completion?.error)
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
@@ -69,8 +67,7 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
   if (choice.finish_reason !== 'length') return { kind: 'answer', text, tokens }
-  // Parley does not set a limit, so this is the model's own, and another call would cost as much and end there too. What
-  // arrived is delivered; only an empty answer (a model that spent its limit on reasoning) is a failure.
+  // The limit is the job's own or the model's, and another call would cost as much and end there too. What arrived is delivered; only an empty answer (a model that spent its limit on reasoning) is a failure.
   if (text === '') {
     return upstreamError({
       status,
@@ -205,6 +202,29 @@ function plainText(text: string | null): string | null {
 }
 
 const NO_TOKENS: TokenCount = { input: 0, output: 0 }
+
+/** Of several calls. */
+export function sumOfTokens(some: TokenCount, more: TokenCount): TokenCount {
+  const cached = (some.cached ?? 0) + (more.cached ?? 0)
+  return {
+    input: some.input + more.input,
+    output: some.output + more.output,
+    ...(cached > 0 && { cached }),
+  }
+}
+
+function readTokens({
+  prompt_tokens,
+  completion_tokens,
+  prompt_tokens_details,
+}: Untrusted<CompletionUsage>): TokenCount {
+  const cached = readCount(fields<{ cached_tokens: number }>(prompt_tokens_details)?.cached_tokens)
+  return {
+    input: readCount(prompt_tokens),
+    output: readCount(completion_tokens),
+    ...(cached > 0 && { cached }),
+  }
+}
 
 function readCount(value: unknown): number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 0

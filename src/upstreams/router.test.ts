@@ -12,9 +12,10 @@ import {
   startRouter,
 } from '../../test/support/router-setup.ts'
 import { Stop } from '../job/stop.ts'
+import type { FailedCall } from './call-target.ts'
 import { FIRST_CHECK_MS } from './circuit-breaker.ts'
 import { BACKOFF_FACTOR, FIRST_BACKOFF_MS, JITTER, MAX_RETRY_AFTER_MS } from './retry-after.ts'
-import { type FailedCall, ROUNDS } from './router.ts'
+import { ROUNDS } from './router.ts'
 
 describe('the record of a call', () => {
   it('contains the request format of each server that was called', async (t) => {

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { checkAnswer, readSchema } from 'parley-json-schema'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { ask as askOnce } from '../../test/support/openai-client-setup.ts'
 import type { Message, SchemaObject } from '../job/job.ts'
 import { Stop } from '../job/stop.ts'
-import { checkAnswer } from '../json-schema/check-answer.ts'
-import { readSchema } from '../json-schema/read-schema.ts'
 import type { AnswerForm, Prompt, Reply } from './model-server.ts'
 import { BAD_JSON, ECHOED_CHARACTERS, MAX_DELAY_MS, Simulator } from './simulator.ts'
 

@@ -7,11 +7,11 @@
  * `[[fail timeout]]` fail; `[[bad-json]]` answers with invalid JSON, and `[[bad-json once]]` only until the conversation
  * shows that answer.
  */
+
+import { makeExample, readSchema } from 'parley-json-schema'
 import type { Clock } from '../clock.ts'
 import type { Message, SchemaObject } from '../job/job.ts'
 import { Stop, type StopSignal } from '../job/stop.ts'
-import { makeExample } from '../json-schema/make-example.ts'
-import { readSchema } from '../json-schema/read-schema.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount } from './model-server.ts'
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'

@@ -1,32 +1,35 @@
 /**
  * The routing table: the targets of each public model name, in the order to try them. It is built once from the
- * settings, so that a request only looks up its list.
+ * settings, so that a request only looks up its list. Also what the dashboard and metrics show of it.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import type { Tier } from '../job/tier.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
-import { CircuitBreaker } from './circuit-breaker.ts'
+import { TargetBreaks } from './breaks.ts'
 import { ConcurrencyLimit } from './concurrency-limit.ts'
-import type { ModelServer } from './model-server.ts'
+import { troubleOf } from './failure-kinds.ts'
+import type { LearnedRoles, ModelServer, Trouble } from './model-server.ts'
+import { TargetHealth } from './target-health.ts'
 
 /** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
   readonly server: ModelServer
   readonly slots: FairSlots
   /** How many slots there are. */
-  readonly limit: ConcurrencyLimit
+  readonly limits: ConcurrencyLimit
 }
 
-/** A model on an upstream. Public models with the same target share its circuit breaker. */
+/** A model on an upstream. Public models with the same target share its health. */
 export interface Target {
   /** `upstream/model`. */
   readonly name: string
   readonly upstream: Upstream
   readonly model: string
-  readonly health: CircuitBreaker
-  /** One slot for jobs whose next failure would be their last, so that only the one that is to blame fails. */
-  readonly lastTries: FairSlots
+  readonly health: TargetHealth
+  readonly breaks: TargetBreaks
+  /** One slot for jobs whose next failure may be their last, so that only the one that is to blame fails. */
+  readonly alone: FairSlots
 }
 
 /** The targets that a job may be sent to, in the order to try them. */
@@ -76,7 +79,10 @@ interface Candidate {
 
 export interface HealthOptions {
   readonly random: () => number
-  readonly onChange: (target: Target) => void
+  /** What may be called has changed. */
+  readonly onChange: () => void
+  /** No call succeeds any longer, for that reason; or one has succeeded again. */
+  readonly onReport: (target: Target, trouble: Trouble | null) => void
 }
 
 /** Throws if the settings name an upstream or a candidate that does not exist. */
@@ -85,12 +91,12 @@ export function createRoutingTable(
   models: { readonly [name: string]: ModelSettings },
   tiers: readonly RoutedTier[],
   clock: Clock,
-  { random, onChange }: HealthOptions,
+  { random, onChange, onReport }: HealthOptions,
 ): RoutingTable {
   const upstreams = new Map<string, Upstream>()
   for (const [name, { server, maxConcurrency, startConcurrency = null }] of upstreamOptions) {
-    const limit = new ConcurrencyLimit(maxConcurrency, startConcurrency)
-    upstreams.set(name, { server, limit, slots: new FairSlots(limit) })
+    const limits = new ConcurrencyLimit(maxConcurrency, startConcurrency)
+    upstreams.set(name, { server, limits, slots: new FairSlots(limits) })
   }
   const targets = new Map<string, Target>()
   const targetOf = (upstreamName: string, model: string): Target => {
@@ -103,8 +109,20 @@ export function createRoutingTable(
       name,
       upstream,
       model,
-      health: new CircuitBreaker(clock, random, () => onChange(target)),
-      lastTries: new FairSlots({ limit: 1, reserve: 0 }),
+      health: new TargetHealth(clock, random, {
+        check: async () => {
+          const error = await upstream.server.check()
+          if (error === null) target.breaks.answered(null)
+          return error && troubleOf(error)
+        },
+        changed: onChange,
+        reported: (trouble) => onReport(target, trouble),
+      }),
+      breaks: new TargetBreaks(clock, (isHeld) => {
+        upstream.limits.block(isHeld)
+        upstream.slots.limitChanged()
+      }),
+      alone: new FairSlots({ limit: 1, reserve: 0 }),
     }
     targets.set(name, target)
     return target
@@ -165,4 +183,67 @@ function targetsByFit(candidates: readonly Candidate[], inputTokens: number): re
   const others = candidates.filter(({ upToTokens }) => upToTokens < inputTokens)
   const inOrder = [...fitting, ...others.sort((a, b) => b.upToTokens - a.upToTokens)]
   return [...new Set(inOrder.flatMap(({ targets }) => targets))]
+}
+
+/** An upstream as the health view shows it. */
+export interface UpstreamState {
+  readonly name: string
+  readonly running: number
+  readonly waiting: number
+  /** The current limit of concurrent calls, and its maximum. */
+  readonly limit: number
+  readonly maxConcurrency: number
+  /** When the first of its targets is checked next (wall clock); null unless all of them are unavailable. */
+  readonly openUntilMs: number | null
+  readonly targets: readonly TargetState[]
+}
+
+export interface TargetState {
+  readonly model: string
+  readonly consecutiveFailures: number
+  /** When it is checked next (wall clock); null unless it is unavailable. */
+  readonly openUntilMs: number | null
+  /** What its chat template rejects; null if unknown or nothing. */
+  readonly learnedRoles: LearnedRoles | null
+  /** Null while calls succeed; otherwise when they started to fail (wall clock), and why. */
+  readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
+  /** For how many accounts it is unavailable or on trial because of failures of their own calls. */
+  readonly limitedAccounts: number
+}
+
+export function upstreamStates({
+  upstreams,
+  targets,
+}: Pick<RoutingTable, 'upstreams' | 'targets'>): UpstreamState[] {
+  return [...upstreams].map(([name, upstream]) => {
+    const states = targets
+      .filter((target) => target.upstream === upstream)
+      .map(({ model, health }) => ({
+        model,
+        consecutiveFailures: health.all.failedJobs.length,
+        openUntilMs: health.reported?.openUntilMs ?? null,
+        unavailable: unavailableOf(health),
+        limitedAccounts: [...health.accounts.values()].filter(({ phase }) => phase !== 'available').length,
+        learnedRoles: upstream.server.learnedRoles(model),
+      }))
+    return {
+      name,
+      running: upstream.slots.held.total,
+      waiting: upstream.slots.waiting.total,
+      limit: upstream.limits.found,
+      maxConcurrency: upstream.limits.ceiling,
+      openUntilMs: earliestIfAll(states.map((target) => target.openUntilMs)),
+      targets: states,
+    }
+  })
+}
+
+function unavailableOf({ reported }: TargetHealth): TargetState['unavailable'] {
+  if (reported === null || reported.unavailableSinceMs === null || reported.trouble === null) return null
+  return { sinceMs: reported.unavailableSinceMs, trouble: reported.trouble }
+}
+
+function earliestIfAll(times: readonly (number | null)[]): number | null {
+  const known = times.filter((time) => time !== null)
+  return known.length < times.length ? null : Math.min(...known)
 }

@@ -1,6 +1,5 @@
 /** Carries out the actions of a plan: what callers send and check, what operators do, and what fails. */
-import { cancelJobsOf } from '../../src/admin/cancel-jobs.ts'
-import { deleteAccount } from '../../src/admin/delete-account.ts'
+import { cancelJobsOf, deleteAccount } from '../../src/admin/delete-account.ts'
 import { makeSecret } from '../../src/net/signature.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import { type CallerOptions, Callers } from './callers.ts'
@@ -83,6 +82,7 @@ export class Actors {
       job.wasCancelled = true
       ledger.mayLoseUsage = true
     }
+    if (kind === 'replay') job.wasReplayed = true
     this.#operate(node, kind, (process) => {
       const nowMs = process.clock.nowMs()
       if (kind === 'cancel') return this.#cancel(process, job)
@@ -157,6 +157,7 @@ export class Actors {
       const { fault } = step
       if (fault !== 'slow') ledger.mayLoseUsage = true
       ledger.troubledFor(step.ms)
+      if (fault !== 'slow') ledger.storeFaultFor(step.ms)
       faults.add(fault)
       ends(() => faults.delete(fault))
     } else if (step.kind === 'upstream') {
@@ -195,6 +196,7 @@ export class Actors {
     ledger.mayLoseUsage = true
     ledger.troubledFor(0)
     storeClock.offsetMs += ms
+    ledger.storeClockJumped = true
     storeClock.jumpedMs = world.nowMs
   }
 

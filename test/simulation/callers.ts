@@ -57,7 +57,7 @@ export class Callers {
     }
     process.whenEnded(closed)
     const send = () => {
-      const onWaiting = ({ leave }: { readonly leave: () => void }) => {
+      const onWaiting = (leave: () => void) => {
         if (leaveMs !== null) world.after(leaveMs, `a caller of ${process.id} hangs up`, leave, process.main)
       }
       const sentMs = world.nowMs
@@ -74,10 +74,14 @@ export class Callers {
     world.after(world.random.next() * 2, `request of ${account} to ${process.id}`, send, process.main)
   }
 
-  #responded(request: KnownRequest, { status, jobIds, record }: Created, sentMs: number): void {
+  #responded(request: KnownRequest, created: Created, sentMs: number): void {
     const { ledger, world } = this.#around
+    if ('rejection' in created) {
+      world.note(`rejection ${JSON.stringify(created.rejection)}`)
+      return
+    }
+    const { status, jobIds, record } = created
     world.note(`response ${status} ${jobIds.join(' ')}`)
-    if (status !== 200 && status !== 202) return
     if (jobIds.length !== request.plans.length) {
       ledger.violate('a batch is all or nothing', `${jobIds.length} of ${request.plans.length} jobs`)
     }
@@ -94,7 +98,8 @@ export class Callers {
     if (record) this.#learn(first, record, first.readStatus)
     // A repeated request may refer to a job that ended before.
     const endedMs = ledger.endedMs.get(first.id)
-    if (endedMs !== undefined) this.#noticed(Math.max(endedMs, sentMs), first.id)
+    // A node whose clock jumped may have deleted it at once.
+    if (endedMs !== undefined && !ledger.mayBeGone(first)) this.#noticed(Math.max(endedMs, sentMs), first.id)
   }
 
   /**

@@ -4,9 +4,17 @@
  * others.
  */
 import type { Callers } from './callers.ts'
-import type { Ledger } from './ledger.ts'
+import { LEAKS, type Ledger } from './ledger.ts'
+import { CALL_TIMEOUT_MS, RESTART_MS } from './model-servers.ts'
 import type { SimulatedProcess } from './node.ts'
-import type { AccountPlan, JobManner, JobPlan, Plan, ReceiverFault } from './plan.ts'
+import {
+  type AccountPlan,
+  type JobManner,
+  type JobPlan,
+  type Plan,
+  POISONS,
+  type ReceiverFault,
+} from './plan.ts'
 import type { World } from './world.ts'
 
 const MANY = 'many'
@@ -17,6 +25,8 @@ export const FAIRNESS_ACCOUNTS: readonly AccountPlan[] = [
   { name: SINGLE, tier: 'user_max' },
   { name: FILLER, tier: 'user_max' },
 ]
+/** The part of the slots that are reserved for accounts that have none. */
+const SLOT_RESERVE = 1 / 16
 const RULE = 'one account cannot delay another'
 /** With fewer slots none is reserved for other accounts, or for receivers that have not answered yet. */
 const LEAST_SLOTS = 4
@@ -27,6 +37,19 @@ const START_WITHIN_MS = 1000
 const SLOW_MS = 19_000
 /** From the creation of a quick job to its callback: it runs for 2 s, and the database has delays. */
 const CALLBACK_WITHIN_MS = 4000
+/** More failures in a row than open a circuit breaker. */
+const FAILURES = 10
+/** By then, the jobs of the other account have failed a few times. */
+const POISONED_MS = 8000
+/** A quick job ends within this time. */
+const QUICK_MS = 4000
+const CRASHES_DELAY_MS = 10_000
+/**
+ * The same next to jobs that crash their servers without a schema too, up to three times each; and for a job that two crashes
+ * interrupted: it may be their cause, and waits until it can run alone.
+ */
+const MOST_CRASHES_DELAY_MS = 20_000
+const CRASHES_OF_SUSPECT = 2
 const JOB: Omit<JobPlan, 'tag' | 'manner'> = {
   format: 'text',
   model: 'one-target',
@@ -60,6 +83,11 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
     await trySlots(parts, isCallFree)
     await untilQuiet()
   }
+  if (concurrency >= LEAST_SLOTS && (isCallFree || nodes === 1)) {
+    if (seed % 2 === 0) await tryPoison(parts, isCallFree)
+    else await tryCrashes(parts)
+    await untilQuiet()
+  }
   // Reserved slots go to accounts that hold none, rather than in turns.
   if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree) {
     await tryShares(parts)
@@ -76,6 +104,13 @@ async function trySlots({ world, ledger, plan, callers, process }: FairnessParts
   const slow = jobs('slow', 'answer slowly', plan.concurrency * JOBS_OF_A_SLOT)
   callers.request(MANY, process, { jobs: slow, waitMs: null, key: null, leaveMs: null })
   await world.runUntil(world.nowMs + 500)
+  const running = [...ledger.callsInProgress].filter(({ account }) => account === MANY).length
+  const reserve = Math.max(1, Math.floor(plan.concurrency * SLOT_RESERVE))
+  if (isCallFree && plan.nodes === 1 && running < plan.concurrency - reserve)
+    ledger.violate(
+      LEAKS,
+      `${running} jobs run in ${plan.concurrency} slots, of which ${reserve} are reserved`,
+    )
   const sentMs = world.nowMs
   const hasStarted = () => ledger.callsOf(SINGLE, 'other0').firstAtMs !== null
   callers.request(SINGLE, process, {
@@ -92,6 +127,58 @@ async function trySlots({ world, ledger, plan, callers, process }: FairnessParts
     await world.runUntil(world.nowMs + START_WITHIN_MS)
   }
   if (!hasStarted()) ledger.violate(RULE, `a job did not start within ${world.nowMs - sentMs} ms`)
+}
+
+/**
+ * A model server answers the jobs of one account with failures, and others' with answers. Another account's job is delayed by at
+ * most D: it starts within `START_WITHIN_MS` if the upstream has a free slot, which the reserve of the node ensures. If the
+ * account's calls fill the upstream, it starts when the next of them ends, after the call timeout at the latest. No pause after the
+ * failures of the other account, and no trial, may add to that.
+ */
+async function tryPoison({ world, ledger, plan, callers, process }: FairnessParts, isCallFree: boolean) {
+  const manner = POISONS[Math.floor(plan.seed / 2) % POISONS.length] ?? 'fails'
+  const poison = jobs('poison', manner, plan.concurrency * JOBS_OF_A_SLOT + FAILURES)
+  callers.request(MANY, process, { jobs: poison, waitMs: null, key: null, leaveMs: null })
+  await world.runUntil(world.nowMs + POISONED_MS)
+  const slotMs = isCallFree ? 0 : manner === 'unanswered' ? CALL_TIMEOUT_MS : START_WITHIN_MS
+  const delayMs = START_WITHIN_MS + slotMs
+  const sentMs = world.nowMs
+  const hasStarted = () => ledger.callsOf(SINGLE, 'innocent0').firstAtMs !== null
+  const innocent = jobs('innocent', 'answer', 1)
+  callers.request(SINGLE, process, { jobs: innocent, waitMs: 60_000, key: null, leaveMs: null })
+  await world.runUntil(sentMs + delayMs, hasStarted)
+  if (!hasStarted())
+    ledger.violate(RULE, `next to jobs that are ${manner}, a job did not start in ${delayMs} ms`)
+}
+
+/**
+ * Jobs of one account crash their model servers, also the fallback. Another account's jobs end not much later than without them:
+ * each crash costs the restart of the server and a pause, and there are few of them.
+ */
+async function tryCrashes({ world, ledger, plan, callers, process }: FairnessParts) {
+  const manner = Math.floor(plan.seed / 2) % 2 === 0 ? 'crash' : 'crash always'
+  const crashing = jobs('crash', manner, 3).map(
+    (job) => ({ ...job, format: 'schema', model: 'two-targets' }) as const,
+  )
+  callers.request(MANY, process, { jobs: crashing, waitMs: null, key: null, leaveMs: null })
+  await world.runUntil(world.nowMs + RESTART_MS / 2)
+  const sentMs = world.nowMs
+  const model = 'two-targets'
+  const innocent = jobs('bystander', 'answer', 4).map((job) => ({ ...job, model }))
+  callers.request(SINGLE, process, { jobs: innocent, waitMs: null, key: null, leaveMs: null })
+  const isOpen = (tag: string) => {
+    const { jobId } = ledger.callsOf(SINGLE, tag)
+    return jobId === null || !ledger.endedMs.has(jobId)
+  }
+  const mayBeLate = (tag: string) =>
+    manner === 'crash always' || ledger.callsOf(SINGLE, tag).blamed >= CRASHES_OF_SUSPECT
+  const openTags = () => innocent.flatMap(({ tag }) => (isOpen(tag) ? [tag] : []))
+  await world.runUntil(sentMs + QUICK_MS + CRASHES_DELAY_MS, () => openTags().length === 0)
+  const late = openTags().filter((tag) => !mayBeLate(tag))
+  await world.runUntil(sentMs + QUICK_MS + MOST_CRASHES_DELAY_MS, () => openTags().length === 0)
+  late.push(...openTags())
+  if (late.length > 0)
+    ledger.violate(RULE, `next to jobs that ${manner}, ${late} took ${world.nowMs - sentMs} ms`)
 }
 
 /**

@@ -1,29 +1,21 @@
 /**
- * What the HTTP routes do between a request and the engine, without HTTP: the API key, the quotas and caps, the create, the
- * wait, the read. The order of steps is that of `src/http/messages.ts` and `src/http/create-jobs.ts`, except that a request that
- * repeats an earlier one is rejected at a quota or cap.
+ * What the HTTP routes do between a request and the engine, without HTTP: the API key, the create, the wait, the read. Keys are
+ * looked up and jobs are created by the code that the routes call; the order of these calls is that of `src/http/messages.ts`.
  */
+import { createHash } from 'node:crypto'
+import { makeKey } from '../../src/accounts/key.ts'
 import type { Settings } from '../../src/config/settings.ts'
-import { callbackText, type Job } from '../../src/job/job.ts'
-import { jobIdMaker } from '../../src/job/job-id.ts'
+import { type Authentication, createAuthentication, isCaller } from '../../src/http/authentication.ts'
+import { bodyFingerprint, type CreateBody, createElements } from '../../src/job/create-body.ts'
 import type { JobRecord } from '../../src/job/job-record.ts'
-import type { EnqueueOptions } from '../../src/queue/enqueue.ts'
-import { capsOf, MonthlyCaps } from '../../src/queue/monthly-caps.ts'
+import type { AdmittedJobs } from '../../src/queue/job-creator.ts'
 import type { PendingResponse, WaitEnd } from '../../src/queue/pending-responses.ts'
-import { bytesToStore, Quotas, quotasOf } from '../../src/queue/quotas.ts'
-import type { KeyRecord } from '../../src/store/account-store.ts'
 import type { JobPage } from '../../src/store/job-search-store.ts'
 import type { OwnDeleted } from '../../src/store/own-job-store.ts'
-import {
-  type Accepted,
-  type Idempotency,
-  StoreUnavailable,
-  UnknownAccount,
-  WriteRejected,
-} from '../../src/store/store.ts'
-import type { KnownRequest, Ledger } from './ledger.ts'
+import { StoreUnavailable, UnknownAccount } from '../../src/store/store.ts'
+import { type KnownRequest, type Ledger, TOO_EARLY } from './ledger.ts'
+import type { CreateAttempt, Rejection } from './limits.ts'
 import type { SimulatedProcess } from './node.ts'
-import type { JobPlan } from './plan.ts'
 import { type Connection, type ReadJobs, Reads, type WaitForJobs } from './reads.ts'
 import type { World } from './world.ts'
 
@@ -34,11 +26,17 @@ export interface FrontOptions {
   readonly settings: Settings
 }
 
-export interface Created {
-  readonly status: 200 | 202 | 401 | 403 | 409 | 503
-  readonly jobIds: readonly string[]
-  /** The result of a job that has ended. */
-  readonly record: JobRecord | null
+export type Created =
+  | {
+      readonly status: 200 | 202
+      readonly jobIds: readonly string[]
+      /** The result of a job that has ended. */
+      readonly record: JobRecord | null
+    }
+  | Rejected
+
+interface Rejected {
+  readonly rejection: Rejection
 }
 
 export interface CreateOptions {
@@ -46,33 +44,37 @@ export interface CreateOptions {
   readonly waitMs: number | null
   readonly key: string | null
   /** Called once the caller can disconnect. */
-  readonly onWaiting: (pending: PendingResponse) => void
+  readonly onWaiting: (leave: () => void) => void
 }
 
-const FORMATS: Readonly<Record<JobPlan['format'], string>> = {
-  text: '{"format":"text"}',
-  json: '{"format":"json"}',
-  schema:
-    '{"format":"json","schema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}}',
-}
-const IDEMPOTENCY_MS = 86_400_000
+const FORMATS = {
+  text: { format: 'text' },
+  json: { format: 'json' },
+  schema: {
+    format: 'json',
+    schema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] },
+  },
+} as const
 
 export class Front {
   readonly #options: FrontOptions
-  readonly #quotas: Quotas
-  readonly #caps: MonthlyCaps
-  readonly #makeId: () => string
+  readonly #authentication: Authentication
   readonly #reads: Reads
   #requests = 0
   #onIdle: (() => void)[] = []
 
   constructor(options: FrontOptions) {
-    const { process, world, settings } = options
+    const { process, settings } = options
+    const { store, clock, engine } = process
     this.#options = options
     this.#reads = new Reads(process, settings)
-    this.#quotas = new Quotas(process)
-    this.#caps = new MonthlyCaps(process.store, process.clock)
-    this.#makeId = jobIdMaker(process.clock, world.random.hex)
+    this.#authentication = createAuthentication({
+      store,
+      tiers: engine.tiers,
+      clock,
+      maxUnknownKeys: Number.POSITIVE_INFINITY,
+      onRejected: () => {},
+    })
   }
 
   /** Requests without a response so far. */
@@ -133,130 +135,127 @@ export class Front {
     }
   }
 
-  async #create({ request, waitMs, key, onWaiting }: CreateOptions): Promise<Created> {
+  async #create(options: CreateOptions): Promise<Created> {
     const { process, ledger } = this.#options
-    const { pendingResponses } = process.engine
-    let pending: PendingResponse | null = null
+    const { creator } = process.engine
+    const attempt = ledger.limits.begin(options.request, process.id)
     try {
-      const caller = await process.store.findKey(hashOf(request.account))
-      if (caller === null) return rejected(401)
-      if (caller.suspendedAtMs !== null) return rejected(403)
-      const idempotency = this.#idempotencyOf(request, key)
-      const jobs = request.plans.map((plan) => this.#newJob(plan, caller))
-      const jobIds = jobs.map(({ id }) => id)
-      ledger.newJobs(request, jobIds)
-      const [first] = jobIds
-      if (waitMs !== null && first !== undefined)
-        pending = pendingResponses.add(first, request.account, waitMs)
-      const accepted = await this.#accept(jobs, caller, { idempotency, awaited: pending !== null })
-      if (accepted === 'quota' || accepted.kind === 'conflict') {
-        pending?.leave()
-        return rejected(accepted === 'quota' ? 403 : 409)
+      const admitted = await this.#admit(options, attempt)
+      if ('rejection' in admitted) return admitted
+      const { jobs } = admitted
+      const result = await creator.accept(admitted, options.waitMs)
+      ledger.limits.end(attempt)
+      const { waitMs, onWaiting } = options
+      if (result.kind === 'accepted') {
+        const jobIds = jobs.map(({ id }) => id)
+        if (result.pending === null) return { status: 202, jobIds, record: null }
+        return await this.#answer(result.pending, options, jobIds, onWaiting)
       }
-      if (accepted.kind === 'repeated') {
-        pending?.leave()
-        return await this.#awaitRepeated(accepted.jobIds, { request, waitMs, key, onWaiting })
-      }
-      if (pending === null) return { status: 202, jobIds, record: null }
-      onWaiting(pending)
-      return await this.#answer(await pending.ended, { request, waitMs: null, key, onWaiting }, jobIds)
+      if (result.kind !== 'repeated') return this.#rejected(attempt, result)
+      const { jobIds } = result
+      const [jobId] = jobIds
+      if (waitMs === null || jobId === undefined) return { status: 202, jobIds, record: null }
+      const { account } = options.request
+      const read = () => this.#reads.read(account, jobId)
+      const wait = await creator.awaitEarlier(jobId, account, waitMs, read)
+      if ('ended' in wait) return await this.#answer(wait, options, jobIds, onWaiting)
+      return await this.#ended(wait, options, jobIds)
     } catch (error) {
-      pending?.leave()
-      if (error instanceof UnknownAccount) return rejected(401)
-      if (error instanceof StoreUnavailable || error instanceof WriteRejected) return rejected(503)
+      if (error instanceof UnknownAccount) return this.#rejected(attempt, { kind: 'unknown account' })
+      if (error instanceof StoreUnavailable) return this.#rejected(attempt, { kind: 'unavailable' })
       throw error
+    } finally {
+      ledger.limits.end(attempt)
     }
   }
 
-  /** A repeated request waits for the earlier job as it would for a new one. */
-  async #awaitRepeated(jobIds: readonly string[], options: CreateOptions): Promise<Created> {
-    const { process } = this.#options
-    const { request, waitMs, onWaiting } = options
-    const [jobId] = jobIds
-    if (waitMs === null || jobId === undefined) return { status: 202, jobIds, record: null }
-    const pending = process.engine.pendingResponses.add(jobId, request.account, waitMs)
-    const record = await this.#reads.read(request.account, jobId).catch((error: unknown) => {
-      pending?.leave()
-      throw error
+  #rejected(attempt: CreateAttempt, rejection: Rejection): Rejected {
+    this.#options.ledger.limits.rejected(attempt, rejection)
+    return { rejection }
+  }
+
+  async #admit({ request, key }: CreateOptions, attempt: CreateAttempt): Promise<AdmittedJobs | Rejected> {
+    const { process, ledger } = this.#options
+    const { creator } = process.engine
+    const headers = { 'x-api-key': keyOf(request.account) }
+    const owner = await this.#authentication.callerOf({ headers, ip: '192.0.2.1' })
+    if (!isCaller(owner)) return this.#rejected(attempt, { kind: 'unknown account' })
+    const body = bodyOf(request)
+    const elements = createElements(body, NO_LIMITS)
+    const fingerprint = bodyFingerprint(body.kind, body.value, elements)
+    const idempotency =
+      key === null ? null : { key, fingerprint, untilMs: process.clock.nowMs() + creator.idempotencyMs }
+    const admission = await creator.admit(elements, owner, countNothing, !request.isBatch)
+    if (!admission.ok) return this.#rejected(attempt, admission.error)
+    const { jobs } = admission
+    ledger.newJobs(
+      request,
+      jobs.map(({ id }) => id),
+    )
+    ledger.limits.reserve(attempt, jobs)
+    return { jobs, owner, idempotency }
+  }
+
+  async #answer(
+    pending: PendingResponse,
+    options: CreateOptions,
+    jobIds: readonly string[],
+    onWaiting: CreateOptions['onWaiting'],
+  ): Promise<Created> {
+    const { world, ledger } = this.#options
+    const { waitMs } = options
+    const sinceMs = world.nowMs
+    let hasLeft = false
+    onWaiting(() => {
+      hasLeft = true
+      pending.leave()
     })
-    const again = { ...options, waitMs: null }
-    if (record !== null && pending !== null && !isEnd(record.status)) {
-      onWaiting(pending)
-      return await this.#answer(await pending.ended, again, jobIds)
+    const end = await pending.ended
+    const waitedMs = world.nowMs - sinceMs
+    // The job was accepted during a part of the wait.
+    if (end.kind === 'timeout' && !hasLeft && waitMs !== null && waitedMs < waitMs - STORED_WITHIN_MS) {
+      if (ledger.wasCalmSince(sinceMs - STORED_WITHIN_MS))
+        ledger.violate(TOO_EARLY, `a create with ${waitMs} ms ended after ${waitedMs} ms: ${jobIds}`)
     }
-    pending?.leave()
-    if (record === null) return await this.#create(again)
-    return { status: isEnd(record.status) ? 200 : 202, jobIds, record: isEnd(record.status) ? record : null }
+    return this.#ended(end, options, jobIds)
   }
 
   /** A job that vanishes during the wait is created again. */
-  #answer(end: WaitEnd, again: CreateOptions, jobIds: readonly string[]): Created | Promise<Created> {
+  #ended(end: WaitEnd, options: CreateOptions, jobIds: readonly string[]): Created | Promise<Created> {
     if (end.kind === 'settled') return { status: 200, jobIds, record: end.record }
-    return end.kind === 'vanished' ? this.#create(again) : { status: 202, jobIds, record: null }
-  }
-
-  async #accept(
-    jobs: readonly Job[],
-    caller: KeyRecord,
-    options: EnqueueOptions,
-  ): Promise<Accepted | 'quota'> {
-    const { process } = this.#options
-    const { tiers, enqueuer } = process.engine
-    const { account } = caller
-    const tier = tiers.of(caller.tier)
-    const [limits, caps] = [quotasOf(account, tier, caller.caps), capsOf(account, tier, caller.caps)]
-    const bytes = limits === null || limits.storedBytes === null ? 0 : bytesToStore(jobs)
-    if (limits !== null && (await this.#quotas.reserve(account, limits, jobs.length, bytes)) !== null)
-      return 'quota'
-    let stored = false
-    try {
-      const reserved = caps === null ? null : await this.#caps.reserve(account, caps, jobs.length)
-      if (reserved?.kind === 'monthly cap') return 'quota'
-      try {
-        const accepted = await enqueuer.enqueue(jobs, options)
-        stored = accepted.kind === 'accepted'
-        return accepted
-      } finally {
-        reserved?.end(stored)
-      }
-    } finally {
-      if (limits !== null) this.#quotas.end(account, jobs.length, bytes, stored)
-    }
-  }
-
-  #idempotencyOf({ plans }: KnownRequest, key: string | null): Idempotency | null {
-    if (key === null) return null
-    const fingerprint = plans.map(({ tag }) => tag).join(' ')
-    return { key, fingerprint, untilMs: this.#options.process.clock.nowMs() + IDEMPOTENCY_MS }
-  }
-
-  #newJob({ tag, format, model, size, hasCallback, cacheTtlMs }: JobPlan, { account, tier }: KeyRecord): Job {
-    const messages = [{ role: 'user', content: `${tag} ${'x'.repeat(size)}` }]
-    const url = `https://${account}.example/hook`
-    return {
-      id: this.#makeId(),
-      account,
-      tier,
-      model,
-      messagesJson: JSON.stringify(messages),
-      responseFormatJson: FORMATS[format],
-      cacheTtlMs,
-      callbackJson: hasCallback ? callbackText({ url, headers: {}, payloadJson: JSON.stringify(tag) }) : null,
-      createdAtMs: this.#options.process.clock.nowMs(),
-      inputTokens: Math.ceil(size / 4) + 1,
-    }
+    if (end.kind === 'vanished') return this.#create({ ...options, waitMs: null })
+    return { status: 202, jobIds, record: null }
   }
 }
 
-function isEnd(status: JobRecord['status']): boolean {
-  return status === 'completed' || status === 'failed'
+/** How long the database takes to store a job while nothing disturbs it. */
+const STORED_WITHIN_MS = 1000
+/** The parts of jobs in histories are small enough. */
+const NO_LIMITS = { payloadBytes: 1e9, schemaBytes: 1e9 }
+
+/** No tier of a history limits the tokens of a job. */
+const countNothing = () => {
+  throw new Error('the tokens of a job were counted')
 }
 
-function rejected(status: 401 | 403 | 409 | 503): Created {
-  return { status, jobIds: [], record: null }
+/** The body of the request, as its caller would send it. */
+function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
+  const objects = plans.map(({ tag, format, model, size, hasCallback, cacheTtlMs }) => ({
+    model,
+    messages: [{ role: 'user' as const, content: `${tag} ${'x'.repeat(size)}` }],
+    response_format: FORMATS[format],
+    message_cache_ttl: cacheTtlMs / 1000,
+    ...(hasCallback && {
+      callback: { callback_url: `https://${account}.example/hook`, callback_payload: { tag } },
+    }),
+  }))
+  const [single] = objects
+  if (isBatch || single === undefined) return { kind: 'batch', text: JSON.stringify(objects), value: objects }
+  return { kind: 'single', text: JSON.stringify(single), value: single }
 }
 
-/** The hash of the account's only key. */
-export function hashOf(account: string): string {
-  return `key of ${account}`
+/** The account's only key. */
+export function keyOf(account: string): string {
+  let round = 0
+  return makeKey(() => createHash('sha256').update(`${account} ${round++}`).digest())
 }

@@ -1,11 +1,12 @@
 /** Makes a plan from a seed. */
-import { incident } from './incidents.ts'
+import { incident, poison, rush } from './incidents.ts'
 import {
   type Action,
   type JobManner,
   type JobPlan,
   MODELS,
   type Plan,
+  POISONS,
   RECEIVER_FAULTS,
   STORE_FAULTS,
   type Step,
@@ -32,21 +33,28 @@ const MANNERS: readonly JobManner[] = [
   'reset',
   'unstorable',
 ]
+/** In plans with poison: the same, and jobs that servers which work for others answer with failures, or that crash them. */
+const WITH_POISON: readonly JobManner[] = [...MANNERS, ...POISONS, 'crash', 'crash always']
 
 export function generatePlan(seed: number): Plan {
   const random = new SeededRandom(seed)
+  // Its own random numbers leave the other actions of a seed as they are.
+  const others = new SeededRandom(seed, 2)
   const shared = random.chance(0.4)
   const isCalm = random.chance(0.15)
   const nodes = shared ? random.pick([1, 2, 3, 3]) : 1
   // With the smallest, each of the largest jobs, callbacks and results is larger than its share.
   const memoryBytes = random.pick([2, 16, 16]) * 1024 * 1024
   const retentionS = random.pick([...Array<number>(5).fill(LONG_RETENTION_S), SHORT_RETENTION_S])
-  const maker = new ActionMaker({
+  const options: ActionOptions = {
     random,
     shared,
+    tags: 'job',
     largeChance: memoryBytes < 16 * 1024 * 1024 ? 0.12 : 0.02,
-    cacheTtlMs: retentionS === SHORT_RETENTION_S ? retentionS * 1000 : 300_000,
-  })
+    cacheTtlMs: retentionS === SHORT_RETENTION_S ? 90_000 : 300_000,
+    manners: others.chance(0.4) ? WITH_POISON : MANNERS,
+  }
+  const maker = new ActionMaker(options)
   const actions: Action[] = []
   const add = (count: number, make: () => Step) => {
     for (let made = 0; made < count; made++) actions.push({ atMs: random.whole(0, ACTIVE_MS), ...make() })
@@ -59,6 +67,16 @@ export function generatePlan(seed: number): Plan {
     add(random.whole(0, 6), () => maker.fault())
     if (random.chance(0.25))
       actions.push(...incident({ random, mostMs: ACTIVE_MS, create: () => maker.create() }))
+  }
+  const make = (tags: string) => {
+    const other = new ActionMaker({ ...options, random: others, tags })
+    return { random: others, mostMs: ACTIVE_MS, create: () => other.create() }
+  }
+  if (others.chance(0.4)) actions.push(...rush(make('rush')))
+  if (others.chance(0.3)) actions.push(...poison(make('beside')))
+  if (others.chance(0.1)) {
+    const atMs = others.whole(0, 5000)
+    actions.push({ atMs, kind: 'receiver', account: others.whole(0, 2), fault: '503', ms: 60_000 })
   }
   for (const { atMs, ...again } of actions.filter(({ kind }) => kind === 'create')) {
     if (again.kind !== 'create' || again.key === null) continue
@@ -96,6 +114,10 @@ interface ActionOptions {
   /** The probability that a job or an answer is large. */
   readonly largeChance: number
   readonly cacheTtlMs: number
+  /** The behaviors of its jobs, from which each is drawn. */
+  readonly manners: readonly JobManner[]
+  /** What the tags of its jobs begin with. */
+  readonly tags: string
 }
 
 class ActionMaker {
@@ -121,7 +143,7 @@ class ActionMaker {
       node: random.whole(0, 2),
       jobs,
       waitMs: isBatch ? null : random.pick([1000, 30_000, 120_000]),
-      key: hasKey ? `key ${this.#tags}` : null,
+      key: hasKey ? `key of ${this.#options.tags}${this.#tags}` : null,
       leaveMs: random.chance(0.1) ? random.whole(0, 3000) : null,
     }
   }
@@ -255,13 +277,13 @@ class ActionMaker {
   }
 
   #job(mayCallBack: boolean): JobPlan {
-    const { random, largeChance, cacheTtlMs } = this.#options
+    const { random, largeChance, cacheTtlMs, manners, tags } = this.#options
     this.#tags += 1
     // Some jobs are identical, also those of several accounts.
     const isShared = random.chance(0.15)
-    const manner = isShared ? 'answer' : random.pick(MANNERS)
+    const manner = isShared ? 'answer' : random.pick(manners)
     return {
-      tag: isShared ? `same${random.whole(0, 1)}` : `job${this.#tags}`,
+      tag: isShared ? `same${random.whole(0, 1)}` : `${tags}${this.#tags}`,
       manner,
       format: isShared ? 'text' : random.pick(['text', 'json', 'schema']),
       model: isShared ? 'one-target' : random.pick(Object.keys(MODELS)),

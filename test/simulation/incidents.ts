@@ -2,7 +2,7 @@
  * Faults that happen together, as in reality: one leaves something half done, and the next interrupts its recovery. Faults
  * at random times within a minute seldom do that.
  */
-import type { Action, Step, UpstreamFault } from './plan.ts'
+import { type Action, MODELS, POISONS, type Step, type UpstreamFault } from './plan.ts'
 import type { SeededRandom } from './random.ts'
 
 const OUTAGES: readonly UpstreamFault[] = ['503', '500', 'refused', 'hang']
@@ -18,6 +18,66 @@ export interface IncidentOptions {
 
 export function incident(options: IncidentOptions): Action[] {
   return options.random.chance(0.3) ? stalledReceivers(options) : outage(options)
+}
+
+/** An account has little room left: its creates come at once, repeat each other, and its jobs end, are cancelled and deleted meanwhile. */
+export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
+  const atMs = random.whole(0, mostMs)
+  const account = random.whole(0, 2)
+  const limits = {
+    openJobs: random.pick([3, 10, null]),
+    monthlyJobs: random.pick([5, 20, null]),
+    monthlyTokens: random.pick([200, 2000, null]),
+    storedBytes: random.pick([2000, 20_000, null]),
+  }
+  const actions: Action[] = [{ atMs, kind: 'cap', account, node: random.whole(0, 2), ...limits }]
+  for (let made = random.whole(4, 16); made > 0; made--) {
+    const step = create()
+    if (step.kind !== 'create') continue
+    const sentMs = atMs + random.pick([0, 3000, random.whole(0, 12_000)]) + random.whole(0, 120)
+    actions.push({ ...step, account, atMs: sentMs })
+    if (!random.chance(0.3)) continue
+    const key = `rush ${made}`
+    const other = random.chance(0.3) ? create() : step
+    const again = { ...(other.kind === 'create' ? other : step), key, account, node: random.whole(0, 2) }
+    actions.push({ ...step, key, account, atMs: sentMs })
+    actions.push({ ...again, atMs: sentMs + random.pick([0, random.whole(0, 5000)]) })
+  }
+  const own = { node: random.whole(0, 2), isForeign: false }
+  for (let made = random.whole(0, 4); made > 0; made--) {
+    const [job, laterMs] = [random.whole(0, 999), atMs + random.whole(0, 12_000)]
+    if (random.chance(0.5))
+      actions.push({ atMs: laterMs, kind: 'delete own', job, ...own, dropCallback: true })
+    else actions.push({ atMs: laterMs, kind: 'cancel own', job, ...own, thenDelete: random.chance(0.5) })
+  }
+  return actions
+}
+
+/**
+ * Jobs of one account fail at servers that work for others, crash them, or kill their nodes, next to jobs of others; processes
+ * may end for other reasons meanwhile.
+ */
+export function poison({ random, mostMs, create }: IncidentOptions): Action[] {
+  const [atMs, account, node] = [random.whole(0, mostMs), random.whole(0, 2), random.whole(0, 2)]
+  const manner = random.pick([...POISONS, 'crash', 'crash always', 'kill', 'kill', 'kill'] as const)
+  const jobs = Array.from({ length: random.whole(1, manner === 'kill' ? 3 : 12) }, (_, index) => ({
+    tag: `poison${index}`,
+    manner,
+    format: manner === 'crash always' ? random.pick(['text', 'schema'] as const) : ('schema' as const),
+    model: random.pick(Object.keys(MODELS)),
+    size: 10,
+    hasCallback: false,
+    cacheTtlMs: 300_000,
+  }))
+  const poisons: Step = { kind: 'create', account, node, jobs, waitMs: null, key: null, leaveMs: null }
+  const others = Array.from({ length: random.whole(1, 4) }, create)
+  const kills = random.chance(0.4) ? random.whole(1, 4) : 0
+  const kill = () => ({ kind: 'kill', node: random.whole(0, 2), ms: random.whole(0, 2000) }) as const
+  return [
+    { atMs, ...poisons },
+    ...others.map((step) => ({ atMs: atMs + random.whole(0, 5000), ...step })),
+    ...Array.from({ length: kills }, () => ({ atMs: atMs + random.whole(0, 20_000), ...kill() })),
+  ]
 }
 
 /** Nodes stop while receivers are still stalling. */

@@ -2,11 +2,15 @@
  * What is known outside of the service: what callers sent and received, what model servers and receivers counted, and what
  * happened to processes. The rules (`rules.ts`) compare it with what the service reports. It also collects violations.
  */
+import { Calls } from './calls.ts'
+import { Limits, type LimitsOptions } from './limits.ts'
 import type { JobPlan } from './plan.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 /** The time within which leases are renewed and lost notifications are made up for. */
 const RECOVERY_MS = 30_000
+/** A call may be answered this long after a fault during which it arrived. */
+const LATE_REPLY_MS = 25_000
 /** Tokens that a conversation has besides the characters in its plan. */
 const EXTRA_TOKENS = 100
 
@@ -20,6 +24,16 @@ export interface KnownRequest {
   readonly answers: string[]
   /** The jobs that a node created for it; several lists if it was created again. */
   readonly attempts: (readonly string[])[]
+}
+
+/** A process was declared dead while it held a job. */
+export interface KnownCrash {
+  readonly node: string
+  readonly atMs: number
+  /** Whether a model server received a call of the job from this process. */
+  readonly executed: boolean
+  /** The process came back before the job ended: it was only paused. */
+  isReverted: boolean
 }
 
 export interface KnownJob {
@@ -38,8 +52,14 @@ export interface KnownJob {
   wasDeleted: boolean
   /** When its caller learned that it was deleted. */
   goneAtMs: number | null
-  /** The processes that were declared dead while they held the job; some were only paused. */
-  readonly foundDead: string[]
+  readonly crashes: KnownCrash[]
+  /** Attempts of its callback that ended, and whether an operator has replayed it. */
+  readonly callbackTries: {
+    readonly process: string
+    readonly endedMs: number
+    readonly retryAfterMs: number
+  }[]
+  wasReplayed: boolean
   /** The statuses with which its receiver answered its callbacks. */
   readonly callbackAnswers: number[]
   /** How often its receiver received it. */
@@ -61,6 +81,8 @@ export interface CallCounts {
   paidErrors: number
   /** Until when the upstreams of a repair are overloaded; null before the first. */
   overloadedUntilMs: number | null
+  /** The job that was created last with this tag. */
+  jobId: string | null
   /** When the first call arrived. */
   firstAtMs: number | null
 }
@@ -71,6 +93,9 @@ export interface Violation {
   readonly atMs: number
 }
 
+/** The rule about retries, callbacks, waits, expiry and whatever else has a time before which it must not happen. */
+export const TOO_EARLY = 'nothing happens before its time'
+export const LEAKS = 'nothing leaks once everything has settled'
 export const STORES_AGREE = 'the real store answers as the reference store'
 
 /** A call that a model server is processing. */
@@ -81,9 +106,18 @@ export interface CallInProgress {
   readonly thread: SimulatedThread
 }
 
+export interface LedgerOptions extends Pick<LimitsOptions, 'shared' | 'tierOf'> {
+  readonly retentionMs: number
+  readonly isPatient: boolean
+}
+
 export class Ledger {
   readonly #world: World
-  readonly #retentionMs: number
+  readonly retentionMs: number
+  /** What accounts have, for rules about quotas and caps. */
+  readonly limits: Limits
+  /** What model servers saw, for rules about single calls. */
+  readonly jobCalls: Calls
   readonly requests: KnownRequest[] = []
   readonly jobs = new Map<string, KnownJob>()
   readonly plans = new Map<string, JobPlan>()
@@ -99,6 +133,8 @@ export class Ledger {
   readonly settledAtMs = new Map<string, number>()
   /** How far the clocks of nodes may be wrong. */
   clockJumpsMs = 0
+  /** Whether the database's clock jumped. */
+  storeClockJumped = false
   readonly deletedAccounts = new Set<string>()
   /** Accounts all of whose jobs an operator cancelled at some time. */
   readonly cancelledAccounts = new Set<string>()
@@ -108,10 +144,14 @@ export class Ledger {
   /** Whether something happened that may lose usage: then usage may be less than what model servers counted. */
   mayLoseUsage = false
   #troubledUntilMs = Number.NEGATIVE_INFINITY
+  /** Until when the database rejects calls, or may have rejected them. */
+  #storeFaultUntilMs = Number.NEGATIVE_INFINITY
 
-  constructor(world: World, retentionMs: number) {
+  constructor(world: World, { retentionMs, isPatient, shared, tierOf }: LedgerOptions) {
     this.#world = world
-    this.#retentionMs = retentionMs
+    this.retentionMs = retentionMs
+    this.limits = new Limits({ world, ledger: this, shared, tierOf })
+    this.jobCalls = new Calls(world, this, isPatient)
   }
 
   /** Reports a violation. The first one of each rule is kept. */
@@ -135,7 +175,9 @@ export class Ledger {
     ids.forEach((id, index) => {
       const plan = request.plans[index]
       if (plan === undefined) throw new Error('a request has more jobs than elements')
-      this.callsOf(request.account, plan.tag).jobs += 1
+      const counts = this.callsOf(request.account, plan.tag)
+      counts.jobs += 1
+      counts.jobId = id
       if (this.jobs.has(id)) this.violate('ids are unique', id)
       this.jobs.set(id, {
         id,
@@ -149,7 +191,9 @@ export class Ledger {
         wasCancelled: false,
         wasDeleted: false,
         goneAtMs: null,
-        foundDead: [],
+        crashes: [],
+        callbackTries: [],
+        wasReplayed: false,
         callbackAnswers: [],
         callbacksReceived: 0,
       })
@@ -166,6 +210,7 @@ export class Ledger {
       blamed: 0,
       tokens: 0,
       firstAtMs: null,
+      jobId: null,
       paidErrors: 0,
       overloadedUntilMs: null,
     }
@@ -193,6 +238,16 @@ export class Ledger {
     this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.#world.nowMs + Math.max(0, ms) + RECOVERY_MS)
   }
 
+  /** The database rejects calls for this long. */
+  storeFaultFor(ms: number): void {
+    this.#storeFaultUntilMs = Math.max(this.#storeFaultUntilMs, this.#world.nowMs + ms + LATE_REPLY_MS)
+  }
+
+  /** Whether the database may have rejected calls since then. */
+  hadStoreFault(sinceMs: number): boolean {
+    return this.#storeFaultUntilMs >= sinceMs
+  }
+
   /** Whether all processes and the database have been healthy since then. */
   wasCalmSince(ms: number): boolean {
     return ms > this.#troubledUntilMs
@@ -210,10 +265,15 @@ export class Ledger {
     return wasCancelled || this.cancelledAccounts.has(account) || this.deletedAccounts.has(account)
   }
 
+  /** How long the job is kept after its end. */
+  keptMs({ plan }: KnownJob): number {
+    return Math.max(this.retentionMs, plan.cacheTtlMs)
+  }
+
   /** Whether the job may have been deleted, or may have expired. */
   mayBeGone(job: KnownJob): boolean {
     if (job.wasDeleted || this.deletedAccounts.has(job.account)) return true
     const endedMs = this.settledAtMs.get(job.id) ?? (this.mayBeCancelled(job) ? job.createdAtMs : null)
-    return endedMs !== null && this.#world.nowMs - endedMs + this.clockJumpsMs >= this.#retentionMs
+    return endedMs !== null && this.#world.nowMs - endedMs + this.clockJumpsMs >= this.keptMs(job)
   }
 }

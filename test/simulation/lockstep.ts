@@ -5,7 +5,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { DueCallback } from '../../src/store/callback-store.ts'
-import { type ClaimBounds, type Claimed, StoreUnavailable, WriteRejected } from '../../src/store/store.ts'
+import { type Claimed, type FailedJob, StoreUnavailable, WriteRejected } from '../../src/store/store.ts'
 import { type Ledger, STORES_AGREE } from './ledger.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
 import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
@@ -21,6 +21,7 @@ const UNORDERED: readonly MethodName[] = [
   'readEnded',
   'findMissing',
   'absentNodes',
+  'queuedRoutes',
 ]
 
 type Method = (...args: readonly unknown[]) => unknown
@@ -55,7 +56,7 @@ export class Lockstep {
     if (ledger.hasDiverged) return runOnReference()
     if (BY_CLOCK.includes(name)) await real.setClock(db.clockMs())
     const end = await endOf(async () => (real.store[name] as Method)(...args))
-    const chosen = 'value' in end ? chosenBy(name, args, end.value, db.shared) : null
+    const chosen = await this.#chosen(name, end)
     db.chosen = chosen
     const [one, other] = [runOnReference(), end].map((each) => plainEnd(name, each, chosen !== null))
     db.chosen = null
@@ -65,23 +66,27 @@ export class Lockstep {
     }
     return end
   }
+
+  async #chosen(name: MethodName, end: CallEnd): Promise<ReadonlySet<string> | null> {
+    if (name === 'expire') return this.#expired()
+    return 'value' in end ? chosenBy(name, end.value, this.#options.db.shared) : null
+  }
+
+  /** When an expired job is deleted is up to the store: Postgres deletes whole hours or days at once. */
+  async #expired(): Promise<ReadonlySet<string>> {
+    const { real, db } = this.#options
+    return new Set(await real.store.findMissing([...db.jobs.keys()]))
+  }
 }
 
 /**
  * The jobs that the real store has taken, where the contract leaves it the choice: among overdue jobs, among callbacks due
- * at the same time, and on Postgres among all jobs, because it computes turns differently. Null where it has no choice.
+ * at the same time, and on Postgres among all jobs, because it walks whole routes from time to time. Null where it has no choice.
  */
-function chosenBy(
-  name: MethodName,
-  args: readonly unknown[],
-  value: unknown,
-  shared: boolean,
-): ReadonlySet<string> | null {
+function chosenBy(name: MethodName, value: unknown, shared: boolean): ReadonlySet<string> | null {
   if (name === 'takeCallbacks') return new Set((value as DueCallback[]).map(({ jobId }) => jobId))
-  if (name !== 'claim') return null
-  const bounds = args[3] as ClaimBounds | undefined
-  const isFree = shared || bounds?.ofRoute?.overdue !== undefined
-  return isFree ? new Set((value as Claimed).jobs.map(({ id }) => id)) : null
+  if (name === 'failOverdue') return new Set((value as FailedJob[]).map(({ jobId }) => jobId))
+  return name === 'claim' && shared ? new Set((value as Claimed).jobs.map(({ id }) => id)) : null
 }
 
 async function endOf(call: () => Promise<unknown>): Promise<CallEnd> {

@@ -1,4 +1,5 @@
 /** `npm run simulate`: runs many seeds, or one with all its steps. See docs/simulation.md. */
+import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { generatePlan } from './generate.ts'
@@ -16,9 +17,9 @@ const { values } = parseArgs({
     plan: { type: 'string' },
     /** With `--seed` or `--plan`: every event, including timers and store calls. */
     all: { type: 'boolean', default: false },
-    /** How many seeds, the first one, and after how many minutes to stop early. */
+    /** How many seeds, the first one (a random one if absent), and after how many minutes to stop early. */
     seeds: { type: 'string', default: '1000' },
-    from: { type: 'string', default: '1' },
+    from: { type: 'string' },
     minutes: { type: 'string' },
     /** Stops at the first failure. */
     'until-failure': { type: 'boolean', default: false },
@@ -28,6 +29,9 @@ const { values } = parseArgs({
     'no-shrink': { type: 'boolean', default: false },
   },
 })
+
+/** Random first seeds are below this, so that they are easy to type. */
+const LAST_BASE = 1_000_000_000
 
 const print = (text: string) => void process.stdout.write(`${text}\n`)
 const seconds = (ms: number) => `${(ms / 1000).toFixed(3).padStart(9)} s`
@@ -88,7 +92,8 @@ async function reportFailure(plan: Plan, result: Result): Promise<void> {
 }
 
 async function runMany(): Promise<boolean> {
-  const from = Number(values.from)
+  const from = values.from === undefined ? randomInt(LAST_BASE) : Number(values.from)
+  print(`seeds from ${from}`)
   const untilMs = values.minutes === undefined ? Number.POSITIVE_INFINITY : Number(values.minutes) * 60_000
   const most = values.minutes === undefined ? Number(values.seeds) : Number.POSITIVE_INFINITY
   const startedMs = performance.now()

@@ -11,9 +11,11 @@ import type {
   UpstreamError,
 } from '../../src/upstreams/model-server.ts'
 import { upstreamError } from '../../src/upstreams/read-completion.ts'
+import type { JobCall } from './calls.ts'
 import type { CallCounts, CallInProgress, Ledger } from './ledger.ts'
 import type { JobManner, UpstreamFault } from './plan.ts'
 import { UNSTORABLE } from './store-connection.ts'
+import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
@@ -21,12 +23,19 @@ export const CALL_TIMEOUT_MS = 20_000
 const OVERLOADED_MS = 8000
 /** How many calls a server with the fault `few at once` serves. */
 const FEW = 2
+/** How long a server takes to start again after a crash. */
+export const RESTART_MS = 2000
+const HOUR_MS = 3_600_000
 
 /** An upstream, shared by all nodes. */
 export interface Upstream {
   readonly name: string
   fault: UpstreamFault | null
+  /** Whether it has crashed and not started again. */
+  isDown: boolean
   inProgress: number
+  /** The calls that it received and did not answer: a crash breaks their connections. */
+  readonly onCrash: Set<() => void>
 }
 
 export interface ServerOptions {
@@ -35,6 +44,7 @@ export interface ServerOptions {
   readonly upstream: Upstream
   readonly thread: SimulatedThread
   readonly clock: Clock
+  readonly witness: Witness
   /** Ends the process that sent the call. */
   readonly kill: () => void
 }
@@ -46,36 +56,52 @@ const FAILURES: Readonly<Record<string, UpstreamError>> = {
     code: 'ECONNREFUSED',
     connection: 'connection',
   }),
-  reset: upstreamError({ message: 'reset', retryable: true, code: 'ECONNRESET', connection: 'connection' }),
+  reset: upstreamError({
+    message: 'reset',
+    retryable: true,
+    code: 'ECONNRESET',
+    connection: 'connection',
+    broke: true,
+  }),
   '500': upstreamError({ message: 'internal error', retryable: true, status: 500 }),
   '503': upstreamError({ message: 'overloaded', retryable: true, status: 503 }),
-  '429': upstreamError({ message: 'too many', retryable: true, status: 429, retryAfterMs: 2000 }),
+  '429': upstreamError({ message: 'too many', retryable: true, status: 429, retryAfterMs: 10_000 }),
   '401': upstreamError({ message: 'wrong key', retryable: false, status: 401 }),
+  forbidden: upstreamError({ message: 'blocked', retryable: false, status: 403 }),
+  fails: upstreamError({ message: 'no such token', retryable: true, status: 500 }),
+  later: upstreamError({ message: 'not now', retryable: true, status: 503, retryAfterMs: HOUR_MS }),
   invalid: upstreamError({ message: 'no such parameter', status: 400 }),
 }
 /** Errors that may count against a job. */
-const BLAMED = ['reset', '500', '401', 'invalid']
+const BLAMED = ['reset', '500', '401', 'invalid', 'forbidden', 'fails']
 
 /** A node's connection to an upstream. */
 export function simulatedServer(options: ServerOptions): ModelServer {
   const { world, upstream, thread } = options
   return {
     name: upstream.name,
-    ask: (_model, prompt, _format, signal) => new ServedCall(options, prompt, signal).ended,
-    requestFormat: (_model, { form }): RequestFormat =>
-      form.kind === 'text' ? { roles: 'native' } : { roles: 'native', json_mode: 'simulated' },
+    ask: (_model, prompt, format, signal) => new ServedCall(options, prompt, format, signal).ended,
+    requestFormat: (_model, { form }, avoidsSchema = false): RequestFormat =>
+      form.kind === 'text'
+        ? { roles: 'native' }
+        : { roles: 'native', json_mode: avoidsSchema ? NO_SCHEMA : 'simulated' },
     otherFormat: () => null,
     learnedRoles: () => null,
     check: () =>
       new Promise((resolve) => {
         const { fault } = upstream
-        const trouble = fault === null ? null : (FAILURES[fault] ?? null)
+        const failing = upstream.isDown ? 'refused' : fault
+        // A server that has too many calls still lists its models.
+        const trouble = failing === null || failing === '429' ? null : (FAILURES[failing] ?? null)
         const answers = fault === 'hang' ? CALL_TIMEOUT_MS : world.random.next() * 50
         world.after(answers, `check of ${upstream.name}, ${thread.name}`, () => resolve(trouble), thread)
       }),
     close: async () => {},
   }
 }
+
+/** How the schema of a job is sent that may crash the server: as an instruction. */
+const NO_SCHEMA = 'instruction'
 
 /** Tokens as the model servers of this world count them. */
 export function tokensOf(messagesJson: string): number {
@@ -91,10 +117,11 @@ class ServedCall {
   readonly #cancelTimeout: () => void
   readonly #tag: string
   readonly #isRepair: boolean
+  readonly #hasSchema: boolean
   readonly #known: CallInProgress
   #isEnded = false
 
-  constructor(options: ServerOptions, prompt: Prompt, signal: StopSignal) {
+  constructor(options: ServerOptions, prompt: Prompt, format: RequestFormat, signal: StopSignal) {
     const { world, upstream, ledger, clock } = options
     const { promise, resolve } = Promise.withResolvers<Reply>()
     this.ended = promise
@@ -106,7 +133,9 @@ class ServedCall {
     this.#tag = messages[0]?.content.split(' ', 1)[0] ?? ''
     this.#isRepair = messages.length > 1
     this.#known = { account: prompt.account, tag: this.#tag, thread: options.thread }
+    this.#hasSchema = prompt.form.kind === 'schema' && format.json_mode !== NO_SCHEMA
     ledger.callsOf(prompt.account, this.#tag).calls += 1
+    ledger.jobCalls.sent(this.#call, this.#assignedMs)
     signal.listen(this)
     this.#cancelTimeout = clock.after(CALL_TIMEOUT_MS, () =>
       this.#fail(upstreamError({ message: 'timed out', retryable: true, timedOut: true })),
@@ -127,13 +156,18 @@ class ServedCall {
     ledger.callsInProgress.add(this.#known)
     const manner = ledger.plans.get(this.#tag)?.manner ?? 'answer'
     const isSecond = upstream.name === 'beta' && upstream.fault === null
-    if (upstream.fault === 'hang') return
-    const failure =
-      FAILURES[upstream.fault ?? ''] ?? FAILURES[manner === 'reset' && !isSecond ? 'reset' : manner]
+    upstream.onCrash.add(this.#onCrash)
+    const outage = FAILURES[upstream.isDown ? 'refused' : (upstream.fault ?? '')]
+    if (upstream.fault === 'hang' || (manner === 'unanswered' && outage === undefined)) return
+    const failure = outage ?? FAILURES[manner === 'reset' && !isSecond ? 'reset' : manner]
     const isBusy = upstream.fault === 'few at once' && upstream.inProgress >= FEW
     const error = failure ?? (isBusy || this.#isOverloaded(manner, counts) ? FAILURES['503'] : undefined)
     if (error !== undefined) {
       this.#later(random.next() * 30, error)
+      return
+    }
+    if (manner === 'crash always' || (manner === 'crash' && this.#hasSchema)) {
+      world.after(random.next() * 100, `${this.#tag} crashes ${upstream.name}`, () => this.#crash())
       return
     }
     if (manner === 'kill') {
@@ -149,6 +183,36 @@ class ServedCall {
       upstream.inProgress -= 1
       this.#later(random.next() * 3, this.#answer(manner))
     })
+  }
+
+  /** The server crashes, and starts again soon; all its calls break. */
+  #crash(): void {
+    const { world, upstream, ledger } = this.#options
+    if (this.#isEnded || upstream.isDown) return
+    world.note(`${upstream.name} crashes because of ${this.#tag}`)
+    if (this.#hasSchema) ledger.jobCalls.crashed(this.#call)
+    upstream.isDown = true
+    world.after(RESTART_MS, `${upstream.name} starts again`, () => {
+      upstream.isDown = false
+    })
+    for (const onCrash of [...upstream.onCrash]) onCrash()
+  }
+
+  readonly #onCrash = () => {
+    const { reset } = FAILURES
+    if (reset !== undefined) this.#later(this.#options.world.random.next() * 3, reset)
+  }
+
+  get #call(): JobCall {
+    const { upstream, thread } = this.#options
+    return { process: thread.name, account: this.#prompt.account, tag: this.#tag, upstream: upstream.name }
+  }
+
+  /** When the job was assigned to the process; null if other jobs have the same tag. */
+  get #assignedMs(): number | null {
+    const { jobs, jobId } = this.#counts
+    const { witness, thread } = this.#options
+    return jobs === 1 && jobId !== null ? witness.assignedMs(jobId, thread.name) : null
   }
 
   /** Whether the repair of the job is postponed. */
@@ -194,7 +258,10 @@ class ServedCall {
       error.timedOut ||
       error.tokens !== undefined ||
       Object.entries(FAILURES).some(([name, one]) => one === error && BLAMED.includes(name))
-    if (!this.#isEnded && isBlamed) this.#counts.blamed += 1
+    if (!this.#isEnded) {
+      if (isBlamed) this.#counts.blamed += 1
+      this.#options.ledger.jobCalls.replied(this.#call, error, this.#assignedMs)
+    }
     this.#end(error)
   }
 
@@ -208,6 +275,8 @@ class ServedCall {
     this.#cancelTimeout()
     this.#signal.unlisten(this)
     this.#options.ledger.callsInProgress.delete(this.#known)
+    this.#options.upstream.onCrash.delete(this.#onCrash)
+    if (reply.kind !== 'error') this.#options.ledger.jobCalls.replied(this.#call, null, null)
     if (reply.tokens !== undefined) {
       const { input, output } = reply.tokens
       this.#counts.tokens += input + output

@@ -10,7 +10,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { MUTATIONS, type Mutation } from './mutations.ts'
+import { MUTATIONS } from './mutations.ts'
+import type { Mutation } from './scheduling-mutations.ts'
 
 const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 /** Histories that do not end are detected, too. */
@@ -28,7 +29,7 @@ const print = (text: string) => void process.stdout.write(`${text}\n`)
 
 async function copySources(): Promise<string> {
   const copy = await mkdtemp(join(tmpdir(), 'parley-mutations-'))
-  for (const part of ['src', 'test/simulation', 'package.json']) {
+  for (const part of ['src', 'test/simulation', 'test/postgres', 'package.json']) {
     await cp(join(CLONE, part), join(copy, part), { recursive: true })
   }
   await symlink(join(CLONE, 'node_modules'), join(copy, 'node_modules'))
@@ -36,8 +37,8 @@ async function copySources(): Promise<string> {
 }
 
 /** The result as a row of the table. */
-function run(copy: string, plan: string | undefined): Promise<string> {
-  const seeds = ['--until-failure', '--no-shrink', '--seeds', values.seeds]
+function run(copy: string, plan: string | undefined, store = 'memory'): Promise<string> {
+  const seeds = ['--until-failure', '--no-shrink', '--from', '1', '--seeds', values.seeds, '--store', store]
   const options = values.plans ? ['--plan', `test/simulation/found/${plan}.json`] : seeds
   const args = ['test/simulation/main.ts', ...options]
   const child = spawn(process.execPath, args, {
@@ -60,7 +61,10 @@ function run(copy: string, plan: string | undefined): Promise<string> {
   })
 }
 
-async function tryMutation(copy: string, { what, file, text, by, plans = [] }: Mutation): Promise<void> {
+async function tryMutation(
+  copy: string,
+  { what, file, text, by, store, plans = [] }: Mutation,
+): Promise<void> {
   const path = join(copy, file)
   const source = await readFile(path, 'utf8')
   await writeFile(
@@ -68,7 +72,7 @@ async function tryMutation(copy: string, { what, file, text, by, plans = [] }: M
     source.replace(text, () => by),
   )
   for (const plan of values.plans ? plans : [undefined]) {
-    print(`| ${what} | ${file.replace('src/', '')} | ${await run(copy, plan)} |`)
+    print(`| ${what} | ${file.replace('src/', '')} | ${await run(copy, plan, store)} |`)
   }
   await writeFile(path, source)
 }

@@ -2,17 +2,10 @@
  * Deliberate defects of production code, each of which the simulation must detect. A change replaces the only occurrence of
  * its text.
  */
-
-export interface Mutation {
-  readonly what: string
-  readonly file: string
-  readonly text: string
-  readonly by: string
-  /** The plans in `found/` whose histories it must break: those of bugs which this defect repeats. */
-  readonly plans?: readonly string[]
-}
+import { type Mutation, SCHEDULING_MUTATIONS } from './scheduling-mutations.ts'
 
 export const MUTATIONS: readonly Mutation[] = [
+  ...SCHEDULING_MUTATIONS,
   {
     what: 'a caller is answered before its job is stored',
     file: 'src/queue/enqueue.ts',
@@ -28,14 +21,14 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'slots of jobs that a cached response completed are kept',
     file: 'src/queue/enqueue.ts',
-    text: 'if (isHandedOff) unused.push(job)',
+    text: 'if (place !== undefined) answeredPlaces.push(place)',
     by: '',
   },
   {
     what: 'a job that a cached response completed runs as well',
     file: 'src/queue/enqueue.ts',
-    text: '        } else if (isHandedOff) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])',
-    by: '        }\n        if (isHandedOff) void worker?.execute({ ...job, attempt: 1, crashCount: 0 }, keys[index])',
+    text: '        } else if (place !== undefined) void worker?.execute',
+    by: '        }\n        if (place !== undefined) void worker?.execute',
   },
   {
     what: 'the result of a job that a cached response completed is not reported',
@@ -52,8 +45,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a cached response is not looked up when a job is accepted',
     file: 'src/queue/enqueue.ts',
-    text: 'this.#newJob(job, index < slots, awaited, keys[index] ?? null)',
-    by: 'this.#newJob(job, index < slots, awaited, null)',
+    text: 'awaited, keys[index] ?? null)',
+    by: 'awaited, null)',
   },
   {
     what: 'a job that was queued is not looked up again',
@@ -62,40 +55,10 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'if (cacheKey === null && fingerprint !== null) {',
   },
   {
-    what: 'the slot of a job that ended is kept',
-    file: 'src/queue/worker.ts',
-    text: '      this.#capacity.release(job)\n      if (this.#limited.isAny)',
-    by: '      if (this.#limited.isAny)',
-  },
-  {
     what: 'a job that waits for a model server is not returned to the queue',
     file: 'src/queue/worker.ts',
     text: '() => store.releaseWaiting(node, [{ ...claimOf(job), ...wait }]),',
     by: 'async () => {},',
-  },
-  {
-    what: 'a job that was queued during a claim is forgotten',
-    file: 'src/queue/claim-plan.ts',
-    text: '} else if (wakeUps === this.#wakeUps) {',
-    by: '} else {',
-  },
-  {
-    what: 'a job that was queued during a claim of its route is forgotten',
-    file: 'src/queue/limited-routes.ts',
-    text: ' || wakeUps !== this.#wakeUps\n    }',
-    by: '\n    }',
-  },
-  {
-    what: 'no slot is kept for other accounts',
-    file: 'src/queue/capacity.ts',
-    text: 'Math.max(1, Math.floor(slots * SLOT_RESERVE))',
-    by: '0',
-  },
-  {
-    what: 'poison candidates run next to each other',
-    file: 'src/queue/poison-jobs.ts',
-    text: 'limit: this.#running === 0 ? 1 : 0',
-    by: 'limit: 100',
   },
   {
     what: 'a settlement that fails is not retried',
@@ -168,69 +131,18 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a job that this node has claimed again is forgotten when its earlier run ends',
     file: 'src/queue/worker.ts',
-    text: 'if (this.#held.get(job.id) === held) this.#held.delete(job.id)',
-    by: 'this.#held.delete(job.id)',
+    text: 'if (this.#held.get(claimed.id) === held) this.#held.delete(claimed.id)',
+    by: 'this.#held.delete(claimed.id)',
     plans: [
       'claimed-again-before-its-release-is-confirmed',
       'claimed-again-while-its-earlier-run-is-settled',
     ],
   },
   {
-    what: 'a claim of a route that found fewer jobs than it might have counts as the last',
-    file: 'src/queue/limited-routes.ts',
-    text: 'state.mayBeQueued = jobs.length > 0 ||',
-    by: 'state.mayBeQueued = jobs.length === limit ||',
-    plans: ['candidate-queued-beside-other-jobs-of-its-route'],
-  },
-  {
-    what: 'poison candidates of a limited route are never claimed',
-    file: 'test/simulation/memory-store/claims.ts',
-    text: '  return amongRoute(candidates, Math.min(limit, most), nowMs, ofRoute)',
-    by: '  return []',
-    plans: ['poison-candidate-of-limited-route'],
-  },
-  {
     what: 'the lease is renewed late',
     file: 'src/app/lease-renewal.ts',
     text: '< leaseMs / RENEWALS) return',
     by: '< leaseMs * 1.5) return',
-  },
-  {
-    what: 'the permit of a call that is aborted is kept',
-    file: 'src/upstreams/router.ts',
-    text: 'if (permit !== null) health.release',
-    by: "if (permit !== null && result !== 'ignored') health.release",
-  },
-  {
-    what: 'the slot of a call that is aborted is kept',
-    file: 'src/upstreams/router.ts',
-    text: '      slots.release(account)\n',
-    by: "      if (result !== 'ignored') slots.release(account)\n",
-  },
-  {
-    what: 'a circuit breaker never closes',
-    file: 'src/upstreams/circuit-breaker.ts',
-    text: '    if (trouble === null) {\n',
-    by: '    if (trouble === undefined) {\n',
-  },
-  {
-    what: 'the end of a trial is not reported',
-    file: 'src/upstreams/circuit-breaker.ts',
-    text: "    if (permit === 'probe') this.#onChange(this)\n",
-    by: "    if (permit === 'probe' && result === 'ignored') this.#onChange(this)\n",
-    plans: ['end-of-trial-not-reported'],
-  },
-  {
-    what: 'an outage counts against the job',
-    file: 'src/upstreams/router.ts',
-    text: '    default:\n      return false\n  }\n}',
-    by: '    default:\n      return true\n  }\n}',
-  },
-  {
-    what: 'the tokens of calls before the last are not counted',
-    file: 'src/upstreams/router.ts',
-    text: 'attempt.tokens = { input: attempt.tokens.input + input, output: attempt.tokens.output + output }',
-    by: 'attempt.tokens = { input, output }',
   },
   {
     what: 'a callback counts as delivered whatever its receiver answers',
@@ -259,8 +171,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a cancelled job continues to run',
     file: 'src/queue/cancellation.ts',
-    text: 'const job = worker.lose(claim)',
-    by: 'const job = null as ClaimedJob | null',
+    text: 'for (const claim of cancelled) worker.lose(claim)\n',
+    by: '',
   },
   {
     what: 'an account is deleted although it has open jobs',
@@ -268,5 +180,114 @@ export const MUTATIONS: readonly Mutation[] = [
     text: "      if ([...db.open].some(({ job }) => job.account === name)) return 'has open jobs'\n",
     by: '',
     plans: ['job-stored-between-last-look-and-deletion-of-account'],
+  },
+  {
+    what: 'the reference store deletes expired jobs that the real store keeps',
+    file: 'test/simulation/memory-store/jobs.ts',
+    text: ' && db.mayTake(row.job.id)',
+    by: '',
+    plans: ['read-after-a-clock-jumped-an-hour'],
+  },
+  {
+    what: 'bytes of jobs that were accepted or rejected stay reserved in a quota',
+    file: 'src/queue/quotas.ts',
+    text: '    entry.reservedBytes -= bytes\n',
+    by: '',
+  },
+  {
+    what: 'jobs that were accepted before the sums were read count twice in a quota',
+    file: 'src/queue/quotas.ts',
+    text: '    entry.acceptedJobs = 0\n    entry.acceptedBytes = 0\n    entry.lookedUpAtMs',
+    by: '    entry.lookedUpAtMs',
+  },
+  {
+    what: 'bytes that were accepted before the sums were read count twice in a quota',
+    file: 'src/queue/quotas.ts',
+    text: '    entry.acceptedBytes = 0\n    entry.lookedUpAtMs',
+    by: '    entry.lookedUpAtMs',
+  },
+  {
+    what: 'a quota of open jobs ignores what the request adds',
+    file: 'src/queue/quotas.ts',
+    text: 'openNow + jobs > openJobs.limit',
+    by: 'openNow > openJobs.limit',
+  },
+  {
+    what: 'a quota of bytes ignores what the request adds',
+    file: 'src/queue/quotas.ts',
+    text: 'storedNow + bytes > storedBytes.limit',
+    by: 'storedNow > storedBytes.limit',
+  },
+  {
+    what: 'jobs that are being accepted do not count in a quota',
+    file: 'src/queue/quotas.ts',
+    text: '  entry.reservedJobs += jobs\n',
+    by: '',
+  },
+  {
+    what: 'a monthly cap ignores what the request adds',
+    file: 'src/queue/monthly-caps.ts',
+    text: 'usedJobs + jobs > caps.jobs.limit',
+    by: 'usedJobs > caps.jobs.limit',
+  },
+  {
+    what: 'jobs that were accepted before the usage was read count twice in a cap',
+    file: 'src/queue/monthly-caps.ts',
+    text: '    if (before) before.acceptedSince = 0\n',
+    by: '',
+  },
+  {
+    what: 'a monthly cap on tokens is never reached',
+    file: 'src/queue/monthly-caps.ts',
+    text: 'usedTokens >= caps.tokens.limit',
+    by: 'usedTokens < 0',
+  },
+  {
+    what: 'a request that repeats an earlier one is rejected at a quota',
+    file: 'src/queue/job-creator.ts',
+    text: 'return earlier ?? reached',
+    by: 'return reached',
+  },
+  {
+    what: 'accounts that are not suspended are rejected as suspended',
+    file: 'src/http/authentication.ts',
+    text: 'const suspended = record.suspendedAtMs !== null',
+    by: 'const suspended = record.suspendedAtMs === null',
+  },
+  {
+    what: "a receiver's Retry-After is ignored",
+    file: 'src/callbacks/retry-schedule.ts',
+    text: 'Math.max(pauseMs, retryAfterMs(result))',
+    by: 'pauseMs',
+  },
+  {
+    what: 'a callback is attempted again after the pause before the previous attempt',
+    file: 'src/callbacks/retry-schedule.ts',
+    text: 'const pauseS = pausesS[tries]',
+    by: 'const pauseS = pausesS[tries] === undefined ? undefined : pausesS[tries - 1]',
+  },
+  {
+    what: 'a wait ends after half of its time',
+    file: 'src/queue/pending-responses.ts',
+    text: 'this.#clock.after(ms, leave)',
+    by: 'this.#clock.after(ms / 2, leave)',
+  },
+  {
+    what: 'jobs expire although their responses are still cached',
+    file: 'src/store/expiry.ts',
+    text: 'Math.max(retentionMs, cacheTtlS * 1000)',
+    by: 'retentionMs',
+  },
+  {
+    what: 'jobs expire before their retention ends',
+    file: 'src/queue/retention.ts',
+    text: 'store.expire({ nowMs: clock.nowMs(), retentionMs })',
+    by: 'store.expire({ nowMs: clock.nowMs() + 30_000, retentionMs })',
+  },
+  {
+    what: 'large jobs that ended are still counted as large',
+    file: 'src/sharing/byte-budget.ts',
+    text: '      this.#large.add(account, -bytes)\n      if',
+    by: '      if',
   },
 ]

@@ -114,7 +114,8 @@ export class SimulatedProcess {
     const { settings } = configuration
     const random = world.random.next
     const log = this.#log()
-    const common = { world, ledger, clock, thread: this.main }
+    const { witness } = around
+    const common = { world, ledger, clock, thread: this.main, witness }
     const kill = () => {
       ledger.mayLoseUsage = true
       node.kill(this, world.random.whole(500, 5000))
@@ -134,11 +135,12 @@ export class SimulatedProcess {
       store: this.store,
       clock,
       random,
+      randomHex: world.random.hex,
       log,
       metrics: METRICS,
       pool: { run: (name, input, _user, signal) => this.#runTask(name, input, signal.reason !== null) },
       upstreams: this.router,
-      poster: simulatedPoster({ ...common, faults: receiverFaults }),
+      poster: simulatedPoster({ ...common, pausesS: plan.callbackPausesS, faults: receiverFaults }),
       startHeartbeat: (onExpired) => this.#startHeartbeat(onExpired),
     })
     this.front = new Front({ ...around, process: this, settings })
@@ -183,6 +185,7 @@ export class SimulatedProcess {
 
   end(): void {
     this.#around.ledger.disturbed.add(this.id)
+    this.#around.ledger.limits.processEnded(this.id)
     for (const listener of this.#onEnd) listener()
     this.#onEnd.clear()
     for (const thread of [this.main, this.heartbeat]) {

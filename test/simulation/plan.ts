@@ -29,6 +29,27 @@ export type JobManner =
   | 'unstorable'
   /** The process that sent the call ends. */
   | 'kill'
+  /** 403 each time, as a firewall in front of the server answers. */
+  | 'forbidden'
+  /** 500 each time. */
+  | 'fails'
+  /** No answer at all. */
+  | 'unanswered'
+  /** 503 with a Retry-After of an hour. */
+  | 'later'
+  /** Crashes the model server as long as its schema is sent. */
+  | 'crash'
+  /** Crashes the model server each time. */
+  | 'crash always'
+
+/** A server that works for others answers these jobs with failures. */
+export const POISONS = [
+  'forbidden',
+  'fails',
+  'unanswered',
+  'later',
+  'reset',
+] as const satisfies readonly JobManner[]
 
 export interface JobPlan {
   /** The first word of the conversation. Jobs of an account with the same tag are identical. */

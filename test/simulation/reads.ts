@@ -1,12 +1,12 @@
 /**
  * What the HTTP routes for existing jobs do between a request and the engine, without HTTP: reads at once and with a wait,
  * of one job and of several, lists, and actions of callers on their own jobs. The order of steps is that of
- * `src/http/read-job.ts`, `read-many.ts`, `list-jobs.ts` and `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
+ * `src/http/read-jobs.ts`, `list-jobs.ts` and `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
  */
 import type { Settings } from '../../src/config/settings.ts'
-import { type AwaitedReply, JobAwaiter } from '../../src/http/job-awaiter.ts'
-import { hasEnded } from '../../src/http/job-reader.ts'
 import { LARGE_ANSWER } from '../../src/http/large-answers.ts'
+import { type AwaitedReply, JobAwaiter } from '../../src/http/read-jobs.ts'
+import { hasEnded } from '../../src/job/job-record.ts'
 import type { Cancelled } from '../../src/store/admin-action-store.ts'
 import type { Expiry } from '../../src/store/expiry.ts'
 import type { JobPage, JobSearch } from '../../src/store/job-search-store.ts'
@@ -109,7 +109,7 @@ export class Reads {
     const messagesJson = await store.heldMessages(account, jobId, LARGE_ANSWER)
     const inputTokens = messagesJson === null ? null : countInput(messagesJson)
     const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens })
-    if (result === 'cancelled') await engine.cancellation.cancelled(jobId, 'caller')
+    if (result === 'cancelled') await engine.cancellation.cancelled(jobId)
     return { result, record: result === 'unknown' ? null : await this.read(account, jobId) }
   }
 

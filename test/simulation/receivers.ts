@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto'
 import type { Clock } from '../../src/clock.ts'
 import type { Poster, PostRequest, PostResult } from '../../src/net/post.ts'
-import type { KnownJob, Ledger } from './ledger.ts'
+import { type KnownJob, type Ledger, TOO_EARLY } from './ledger.ts'
 import type { ReceiverFault } from './plan.ts'
 import type { SimulatedThread, World } from './world.ts'
 
@@ -14,17 +14,28 @@ export interface PosterOptions {
   readonly faults: ReadonlyMap<string, ReceiverFault>
   readonly thread: SimulatedThread
   readonly clock: Clock
+  /** The pauses before the attempts of a callback. */
+  readonly pausesS: readonly number[]
 }
 
 /** What a node sends callbacks with. */
-export function simulatedPoster({ world, ledger, faults, thread, clock }: PosterOptions): Poster {
+export function simulatedPoster(options: PosterOptions): Poster {
+  const { world, ledger, faults, thread, clock } = options
   const inProgress = new Set<(result: PostResult) => void>()
   const post = (request: PostRequest): Promise<PostResult> => {
     const startedMs = world.nowMs
+    const known = ledger.jobs.get(String(request.headers['webhook-id']))
+    if (known !== undefined) checkTime(options, known)
     return new Promise((resolve) => {
       const end = (result: PostResult) => {
         if (!inProgress.delete(end)) return
         cancel()
+        if (result !== STOPPING)
+          known?.callbackTries.push({
+            process: thread.name,
+            endedMs: world.nowMs,
+            retryAfterMs: retryAfterOf(result),
+          })
         resolve(result)
       }
       const cancel = clock.after(POST_TIMEOUT_MS, () =>
@@ -58,9 +69,32 @@ export function simulatedPoster({ world, ledger, faults, thread, clock }: Poster
     })
   }
   const close = async () => {
-    for (const end of [...inProgress]) end(failed('the server is stopping', 0))
+    for (const end of [...inProgress]) end(STOPPING)
   }
   return { post, close }
+}
+
+const STOPPING = failed('the server is stopping', 0)
+/** The least part of a pause, which is random. */
+const LEAST_PART = 0.8
+
+function retryAfterOf(result: PostResult): number {
+  return result.kind === 'answered' ? (result.retryAfterMs ?? 0) : 0
+}
+
+/** An attempt follows the previous one after the pause of the schedule, unless the record of that one may be lost. */
+function checkTime({ world, ledger, pausesS }: PosterOptions, job: KnownJob): void {
+  const [first] = job.callbackTries
+  const last = job.callbackTries.at(-1)
+  if (first === undefined || last === undefined || job.wasReplayed || ledger.clockJumpsMs > 0) return
+  // To the others, a node seems dead whose lease a jump of the database's clock ends: they take over what it delivers.
+  if (ledger.storeClockJumped) return
+  const mayBeLost = job.callbackTries.some(({ process }) => ledger.disturbed.has(process))
+  if (mayBeLost || ledger.hadStoreFault(first.endedMs)) return
+  const pauseMs = (pausesS[job.callbackTries.length] ?? 0) * 1000 * LEAST_PART
+  const waitedMs = world.nowMs - last.endedMs
+  if (waitedMs < Math.max(pauseMs, last.retryAfterMs) - 1)
+    ledger.violate(TOO_EARLY, `the callback of ${job.id} is attempted again after ${waitedMs} ms`)
 }
 
 function failed(message: string, ms: number): PostResult {
@@ -80,8 +114,12 @@ function receive(ledger: Ledger, account: string, { body, headers }: PostRequest
     ledger.violate('accounts are isolated', `the receiver of ${account} got a callback for ${id}`)
     return null
   }
-  const sent = JSON.parse(String(body)) as { job_id: string; status: string; callback_payload: unknown }
-  if (sent.job_id !== id || sent.callback_payload !== job.plan.tag) {
+  const sent = JSON.parse(String(body)) as {
+    job_id: string
+    status: string
+    callback_payload?: { tag: string }
+  }
+  if (sent.job_id !== id || sent.callback_payload?.tag !== job.plan.tag) {
     ledger.violate('callbacks match the request', `${id} got ${JSON.stringify(sent)}`)
   }
   if (sent.status !== 'completed' && sent.status !== 'failed') {

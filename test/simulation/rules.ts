@@ -2,10 +2,11 @@
  * What must hold when faults are over and nothing happens any more: compares the service's records of every job with the
  * ledger.
  */
-import { MAX_TRIES, ROUNDS } from '../../src/upstreams/router.ts'
-import type { KnownJob, KnownRequest, Ledger } from './ledger.ts'
+import { MAX_TRIES } from '../../src/upstreams/call-target.ts'
+import { ROUNDS } from '../../src/upstreams/router.ts'
+import type { KnownCrash, KnownJob, KnownRequest, Ledger } from './ledger.ts'
 import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/database.ts'
-import { type Action, type JobManner, MODELS, type Plan } from './plan.ts'
+import { type Action, type JobManner, MODELS, type Plan, POISONS } from './plan.ts'
 
 const GONE = 410
 /** Behaviors of jobs that complete if there is no other fault. */
@@ -15,6 +16,7 @@ const COMPLETING: readonly JobManner[] = [
   'wrong once',
   'wrong, then overloaded',
   'paid error once',
+  'crash',
 ]
 
 /** Behaviors whose answers are wrong if JSON is requested. */
@@ -89,9 +91,11 @@ function failureProblem(
   const { code, message } = JSON.parse(errorJson) as { code: string; message: string }
   if (code === 'cancelled') return ledger.mayBeCancelled(job) ? null : 'only operators cancel'
   if (message.startsWith('The process that ran this job')) {
+    const problem = blameProblem(ledger, job, plan.maxAttempts, hasEnded)
+    if (problem !== null) return problem
     if (manner !== 'kill' && plan.maxAttempts > 1 && !mayBeBeside(plan))
       return 'only the job that kills its process ends'
-    return job.foundDead.filter(hasEnded).length >= plan.maxAttempts
+    return job.crashes.filter(({ node }) => hasEnded(node)).length >= plan.maxAttempts
       ? null
       : 'a pause or a drain is not a crash'
   }
@@ -104,7 +108,7 @@ function failureProblem(
   if (code === 'validation_error')
     return WRONG.includes(manner) && format !== 'text' ? null : 'an outcome matches the answer'
   if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome matches the answer'
-  if (manner === 'invalid') return null
+  if (manner === 'invalid' || isPoison(manner) || manner.startsWith('crash')) return null
   const isPatient = plan.patienceMs > 0
   // Calls that hang use up the time of the run; without patience, waiting for a slot does too.
   const isTooLate = message.startsWith('The job did not finish within its run timeout')
@@ -114,15 +118,53 @@ function failureProblem(
   return tries >= MAX_TRIES ? null : 'an outage fails no job'
 }
 
+function isPoison(manner: JobManner): boolean {
+  return POISONS.some((one) => one === manner)
+}
+
+/**
+ * Why the crashes of a job do not suffice for its failure; null if they do. The first counts even if the job only waited. All
+ * later ones must have happened while it executed, and in the last one no other suspect executed.
+ */
+function blameProblem(
+  ledger: Ledger,
+  job: KnownJob,
+  maxAttempts: number,
+  hasEnded: (node: string) => boolean,
+): string | null {
+  const crashes = countedCrashes(job, hasEnded)
+  const last = crashes.at(-1)
+  if (last === undefined || crashes.length < maxAttempts)
+    return 'no job fails for a crash in which it did not execute'
+  const isShared = [...ledger.jobs.values()].some((other) => {
+    const { account, plan } = other
+    // Of identical jobs, nobody knows which one was called.
+    if (other === job || ledger.callsOf(account, plan.tag).jobs > 1) return false
+    const at = countedCrashes(other, hasEnded).findIndex(
+      ({ node, atMs }) => node === last.node && atMs === last.atMs,
+    )
+    // A job that has not crashed before is no suspect, and runs next to them.
+    return crashes.length > 1 ? at > 0 : at >= 0
+  })
+  return isShared ? 'no job fails for a crash that it shares with others' : null
+}
+
+function countedCrashes({ crashes }: KnownJob, hasEnded: (node: string) => boolean): readonly KnownCrash[] {
+  return crashes
+    .filter(({ node, isReverted }) => !isReverted && hasEnded(node))
+    .filter(({ executed }, index) => index === 0 || executed)
+}
+
 /**
  * Whether a job may have this many crashes without being their cause: processes end for other reasons, or because of several
- * jobs. A job that kills its process runs beside others until it is a poison candidate.
+ * jobs. A job that kills its process runs next to others until it is found among the suspects.
  */
 function mayBeBeside({ actions }: Plan): boolean {
-  const isPoison = (action: Action) =>
-    action.kind === 'create' && action.jobs.some(({ manner }) => manner === 'kill')
+  const killers = actions.flatMap((action) =>
+    action.kind === 'create' ? action.jobs.filter(({ manner }) => manner === 'kill') : [],
+  )
   const ends = actions.some(({ kind }) => ENDS.includes(kind))
-  return ends || actions.filter(isPoison).length > 1
+  return ends || killers.length > 1
 }
 
 function hasClockJumps({ actions }: Plan): boolean {
@@ -167,7 +209,13 @@ function checkKeys({ ledger }: Facts): void {
     const name = `${account} ${key}`
     const known = answers.get(name) ?? new Set()
     answers.set(name, known.add(ids.join(' ')))
-    if (known.size > 1) ledger.violate('a key is accepted once', `${name}: ${[...known].join(', ')}`)
+    const createdMs = [...known].flatMap(
+      (answer) => ledger.jobs.get(answer.split(' ')[0] ?? '')?.createdAtMs ?? [],
+    )
+    // A key is remembered as long as jobs are kept at least.
+    const apartMs = Math.max(...createdMs) - Math.min(...createdMs) + ledger.clockJumpsMs
+    if (known.size > 1 && apartMs < ledger.retentionMs)
+      ledger.violate('a key is accepted once', `${name}: ${[...known].join(', ')}`)
   }
 }
 
@@ -178,7 +226,7 @@ function checkKeys({ ledger }: Facts): void {
 function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): void {
   const { jobs, tokens, answered } = ledger.callsOf(job.account, job.plan.tag)
   const isKnown = job.isAccepted && jobs === 1 && outcome !== null && !ledger.mayBeCancelled(job)
-  if (!isKnown || job.foundDead.length > 0 || [...answered].some((id) => ledger.disturbed.has(id))) return
+  if (!isKnown || job.crashes.length > 0 || [...answered].some((id) => ledger.disturbed.has(id))) return
   const { input_tokens: input, output_tokens: output } = outcome.usage
   if (input + output !== tokens)
     ledger.violate(

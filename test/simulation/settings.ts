@@ -5,6 +5,8 @@ import { CALL_TIMEOUT_MS } from './model-servers.ts'
 import { MODELS, type Plan, UPSTREAMS } from './plan.ts'
 import { POST_TIMEOUT_MS } from './receivers.ts'
 
+/** No tier rejects a job of a history, so no tokens are counted. */
+const ANY_JOB = { models: 'all' as const, max_input_tokens: 1_000_000_000 }
 export const RUN_TIMEOUT_MS = 60_000
 
 export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'concurrency' | 'simulated'> {
@@ -21,8 +23,10 @@ export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'c
     upstreams: Object.fromEntries(UPSTREAMS.map((name) => [name, upstream])),
     models: Object.fromEntries(models),
     tiers: {
-      ...DEFAULTS.tiers,
-      user_free: { ...DEFAULTS.tiers.user_free, models: 'all' as const, max_open_jobs: 40 },
+      user_free: { ...DEFAULTS.tiers.user_free, ...ANY_JOB, max_open_jobs: 40 },
+      user_go: { ...DEFAULTS.tiers.user_go, ...ANY_JOB },
+      user_pro: { ...DEFAULTS.tiers.user_pro, ...ANY_JOB },
+      user_max: { ...DEFAULTS.tiers.user_max, ...ANY_JOB },
     },
     jobs: {
       ...DEFAULTS.jobs,

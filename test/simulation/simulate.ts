@@ -2,13 +2,17 @@
  * Runs one plan: its actions, the time until nothing happens any more, a load that checks the remaining capacity, and the
  * shutdown.
  */
+import { hashKey } from '../../src/accounts/key.ts'
+import { tiersOf } from '../../src/config/conversions.ts'
+import { type Tier, Tiers } from '../../src/job/tier.ts'
 import { makeSecret } from '../../src/net/signature.ts'
-import { OVERDUE_EVERY_MS } from '../../src/queue/limited-routes.ts'
+import { LOOK_EVERY_MS, type Worker } from '../../src/queue/worker.ts'
+import { type ByteBudget, SHARE_NAMES } from '../../src/sharing/byte-budget.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'
 import { Actors } from './actors.ts'
 import { FAIRNESS_ACCOUNTS, tryFairness } from './fairness.ts'
-import { hashOf } from './front.ts'
-import { Ledger, type Violation } from './ledger.ts'
+import { keyOf } from './front.ts'
+import { LEAKS, Ledger, type Violation } from './ledger.ts'
 import { Lockstep } from './lockstep.ts'
 import { stateOf } from './memory-store/callbacks.ts'
 import { MemoryDatabase } from './memory-store/database.ts'
@@ -24,6 +28,7 @@ import {
 } from './plan.ts'
 import type { RealStores } from './real-stores.ts'
 import { checkRules } from './rules.ts'
+import { configurationOf } from './settings.ts'
 import { Witness } from './witness.ts'
 import { type OnStep, WORLD_START_MS, World } from './world.ts'
 
@@ -59,7 +64,12 @@ export async function simulate(
   { onStep = null, stores = null }: SimulateOptions = {},
 ): Promise<Result> {
   const world = new World(plan.seed, onStep)
-  const ledger = new Ledger(world, plan.retentionS * 1000)
+  const ledger = new Ledger(world, {
+    retentionMs: plan.retentionS * 1000,
+    isPatient: plan.patienceMs > 0,
+    shared: stores?.shared ?? plan.shared,
+    tierOf: tiersOfAccounts(plan),
+  })
   const onRejection = (error: unknown) => {
     ledger.violate(
       'no promise is left unhandled',
@@ -87,15 +97,60 @@ export async function simulate(
   return { violations, hash: world.hash, events: world.events, simulatedMs: world.nowMs, jobs: jobs.size }
 }
 
+function tiersOfAccounts(plan: Plan): (account: string) => Tier {
+  const tiers = new Tiers(tiersOf(configurationOf(plan).settings))
+  const names = new Map([...plan.accounts, ...FAIRNESS_ACCOUNTS].map(({ name, tier }) => [name, tier]))
+  return (account) => tiers.of(names.get(account) ?? '')
+}
+
 /** Runs the history on a database that many nodes share, or on one node's. */
 function planFor(plan: Plan, { shared }: RealStores): Plan {
   return { ...plan, shared, nodes: shared ? plan.nodes : 1 }
 }
 
-/** While routes are limited: one timer for overdue jobs, and one for the next check of each unavailable target. */
+/** What is counted in each share of the byte budget. Large things are counted separately, and one is always granted if none is held. */
+function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
+  const left: Record<string, number> = {}
+  for (const name of SHARE_NAMES) {
+    const share = bytes[name]
+    left[`bytes of ${name}`] = share.held.total
+    left[`requests for bytes of ${name}`] = share.waiting.total
+    left[`reserves of ${name}`] = share.decide('probe', share.limit * 2) === 'granted' ? 0 : 1
+  }
+  return left
+}
+
+/** While routes are limited: one timer for overdue jobs, and one for the next check of each target that is unavailable, if only to one account. */
 function timersOfWaits(router: ModelRouter): number {
   const targets = router.state().flatMap((upstream) => upstream.targets)
-  return (router.limited.size > 0 ? 1 : 0) + targets.filter(({ unavailable }) => unavailable !== null).length
+  return (
+    (router.limited.size + router.limitedAccounts.size > 0 ? 1 : 0) +
+    targets.filter(({ unavailable, limitedAccounts }) => unavailable !== null || limitedAccounts > 0).length
+  )
+}
+
+/** What a scheduler counts of jobs that it runs or knows to be queued. A limited route or account may keep its queued jobs unknown. */
+function leftOfSchedule(
+  { schedule, suspects }: Worker,
+  router: ModelRouter,
+): Readonly<Record<string, number>> {
+  const left: Record<string, number> = {
+    'slots held': schedule.held,
+    'suspects that run': suspects.running,
+    'suspects that are queued': suspects.queued,
+  }
+  for (const queue of schedule.queues) {
+    const { route, held, arriving, newcomers, limited, limitedAccounts, lanes } = queue
+    left[`places of ${route}`] = held.total
+    left[`jobs on their way to ${route}`] = arriving
+    left[`newcomers of ${route}`] = newcomers
+    left[`jobs in the limit of ${route}`] = limited?.running ?? 0
+    for (const [account, { running }] of limitedAccounts) left[`jobs in the limit of ${account}`] = running
+    if (router.limited.has(route)) continue
+    left[`queues of ${route}`] = queue.walk.mayBeQueued ? 1 : 0
+    left[`lanes of ${route}`] = [...lanes.keys()].filter((account) => !limitedAccounts.has(account)).length
+  }
+  return left
 }
 
 class Simulation {
@@ -120,9 +175,14 @@ class Simulation {
       listeners: new Map(),
       heartbeats: new Map(),
       leaseMs: plan.leaseMs,
-      witness: new Witness(world, ledger),
+      witness: new Witness(world, ledger, db),
       announced: new Map(),
-      upstreams: new Map(UPSTREAMS.map((name) => [name, { name, fault: null, inProgress: 0 }])),
+      upstreams: new Map(
+        UPSTREAMS.map((name) => [
+          name,
+          { name, fault: null, isDown: false, inProgress: 0, onCrash: new Set() },
+        ]),
+      ),
       receiverFaults: new Map(),
     }
     this.#nodes = Array.from(
@@ -179,7 +239,7 @@ class Simulation {
       const secret = makeSecret((bytes) => Buffer.from(this.#world.random.hex(bytes), 'hex'))
       this.#ledger.addSecret(name, secret)
       const times = { createdAtMs: WORLD_START_MS, expiresAtMs: null }
-      const key = { id: `key_${name}`, hash: hashOf(name), account: name, tier, secret, ...times }
+      const key = { id: `key_${name}`, hash: hashKey(keyOf(name)), account: name, tier, secret, ...times }
       const create = () => ({ value: createKey(key) })
       const { lockstep } = this.#around
       if (lockstep === null) create()
@@ -218,8 +278,8 @@ class Simulation {
     do await world.runUntil(world.nowMs + LOOK_MS)
     while (!this.#isQuiet && world.nowMs < untilMs && !this.#ledger.hasDiverged)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
-    // Timers that are not set again run out.
-    await world.runUntil(world.nowMs + OVERDUE_EVERY_MS + LOOK_MS)
+    // Timers that are not set again run out. The first look finds that no suspects are left, after it has planned another one.
+    await world.runUntil(world.nowMs + 2 * LOOK_EVERY_MS + LOOK_MS)
   }
 
   /** Due times follow the wall clock: after a jump back they take that much longer. */
@@ -241,7 +301,7 @@ class Simulation {
     const nodes = this.#nodes.map(({ name, process }) => {
       if (process === null) return `${name} does not run`
       const { worker, pendingResponses, dispatcher } = process.engine
-      return `${process.id} ${process.main.state} running=${worker.running} pending=${pendingResponses.count} callbacks=${JSON.stringify(dispatcher.inFlight)} limited=${JSON.stringify([...process.router.limited])}`
+      return `${process.id} ${process.main.state} running=${worker.running} pending=${pendingResponses.count} callbacks=${JSON.stringify(dispatcher.inFlight)} limited=${JSON.stringify([...process.router.limited])} accounts=${JSON.stringify([...process.router.limitedAccounts.keys()])}`
     })
     return [`open requests ${this.#actors.callers.openRequests}`, ...jobs, ...callbacks, ...nodes].join(
       '\n    ',
@@ -254,16 +314,16 @@ class Simulation {
       if (process === null) continue
       const { engine, router, main } = process
       const left = {
-        'bytes of jobs': engine.bytes.jobs.held.total,
-        'bytes of callbacks': engine.bytes.callbacks.held.total,
-        'requests for bytes': engine.bytes.callbacks.waiting.total,
+        ...leftIn(engine.bytes),
+        ...leftOfSchedule(engine.worker, router),
+        'jobs that run': engine.worker.running,
+        'pending responses': engine.pendingResponses.count,
         'calls in progress': router.state().reduce((sum, { running }) => sum + running, 0),
         'calls that wait': router.state().reduce((sum, { waiting }) => sum + waiting, 0),
         'timers too many': Math.max(0, main.timers - POLLING_LOOPS - timersOfWaits(router)),
       }
       for (const [what, count] of Object.entries(left)) {
-        if (count !== 0)
-          this.#ledger.violate('nothing leaks once everything has settled', `${count} ${what}, ${process.id}`)
+        if (count !== 0) this.#ledger.violate(LEAKS, `${count} ${what}, ${process.id}`)
       }
     }
   }

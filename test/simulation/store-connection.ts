@@ -94,6 +94,7 @@ export class StoreConnection {
     this.store = {
       ...methodsOf(memoryOperations(db), (call) => this.#send(call)),
       shared: db.shared,
+      isKnownToAll: () => true,
       subscribe: (events) => {
         listeners.set(node, { events, thread })
         if (db.shared) this.#poll(events)
@@ -110,7 +111,7 @@ export class StoreConnection {
     const { world, listeners } = this.#shared
     const look = () => {
       if (!listeners.has(this.#node)) return
-      events.jobsWaiting()
+      events.jobsWaiting(null)
       this.#poll(events)
     }
     world.after(POLL_MS, `poll of ${this.#thread.name}`, look, this.#thread)
@@ -181,6 +182,7 @@ export class StoreConnection {
   #run(call: StoreCall): CallEnd {
     const { name, args, run } = call
     if (name === 'rescue') this.#noteCrashes()
+    if (name === 'revertCrashes') this.#noteReturns()
     try {
       const value = run()
       this.#shared.witness.saw(this.#node, call, value)
@@ -193,12 +195,30 @@ export class StoreConnection {
 
   /** The jobs about to be rescued, and their holders. */
   #noteCrashes(): void {
-    const { db, ledger, witness } = this.#shared
+    const { world, db, ledger, witness } = this.#shared
     for (const { node, job } of db.open) {
       if (node === null || node === this.#node || (db.shared && db.hasLease(node))) continue
+      const sinceMs = witness.assignedMs(job.id, node)
       witness.rescued(job.id)
-      ledger.jobs.get(job.id)?.foundDead.push(node)
+      const known = ledger.jobs.get(job.id)
+      if (known !== undefined) {
+        const { account, plan } = known
+        // Of identical jobs, nobody knows which one was called.
+        const isOnly = ledger.callsOf(account, plan.tag).jobs === 1
+        const executed =
+          !isOnly || sinceMs === null || ledger.jobCalls.hasCalled(node, account, plan.tag, sinceMs)
+        known.crashes.push({ node, atMs: world.nowMs, executed, isReverted: false })
+      }
       if (this.#lives(node)) ledger.violate('no job of a live node is rescued', `${job.id} of ${node}`)
+    }
+  }
+
+  /** The processes that hold a lease again had not crashed. */
+  #noteReturns(): void {
+    const { db, ledger } = this.#shared
+    for (const { job } of db.open) {
+      const crashes = ledger.jobs.get(job.id)?.crashes ?? []
+      for (const crash of crashes) crash.isReverted ||= db.hasLease(crash.node)
     }
   }
 
@@ -219,7 +239,7 @@ export class StoreConnection {
     if (queues || returns)
       this.#tell(
         (other) => other !== this.#node,
-        ({ jobsWaiting }) => jobsWaiting(),
+        ({ jobsWaiting }) => jobsWaiting(null),
       )
     const jobId = endedBy(name, args, result)
     if (jobId === null) return

@@ -3,11 +3,32 @@
  * ends once), and that no job is assigned to two nodes; and that jobs are answered from the cache. It keeps its own record of
  * who holds each job, independent of the rows.
  */
+
+import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
-import type { Acceptance, Accepted, Claimed, Settlement } from '../../src/store/store.ts'
-import type { Ledger } from './ledger.ts'
-import type { StoreCall } from './memory-store/memory-store.ts'
+import type { OwnCancel } from '../../src/store/own-job-store.ts'
+import type { Acceptance, Accepted, Claimed, FailedJob, Settlement } from '../../src/store/store.ts'
+import { type Ledger, TOO_EARLY } from './ledger.ts'
+import type { MemoryDatabase } from './memory-store/database.ts'
+import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import { WORLD_START_MS, type World } from './world.ts'
+
+/** Calls that end jobs, or delete them, without saying which. */
+const CHANGES: readonly MethodName[] = [
+  'cancelJob',
+  'cancelJobs',
+  'cancelOwnJob',
+  'deleteJob',
+  'deleteJobsOf',
+  'deleteOwnJob',
+  'deleteAccount',
+  'expire',
+  'failOverdue',
+]
+
+/** A job that waits is claimed again after a pause, of a second at least; nodes, targets and faults add some claims. */
+const MOST_CLAIMS = 100
+const MOST_CLAIMS_PER_SECOND = 5
 
 interface Holder {
   readonly node: string
@@ -26,14 +47,20 @@ interface CachedResponse {
 export class Witness {
   readonly #world: World
   readonly #ledger: Ledger
+  readonly #db: MemoryDatabase
   /** By job. */
   readonly #holders = new Map<string, Holder>()
+  /** By job, how often it was assigned, and when first. */
+  readonly #claims = new Map<string, { count: number; readonly firstMs: number }>()
+  /** Jobs that are known to be deleted. */
+  readonly #wasGone = new Set<string>()
   /** By fingerprint. */
   readonly #cached = new Map<string, CachedResponse>()
 
-  constructor(world: World, ledger: Ledger) {
+  constructor(world: World, ledger: Ledger, db: MemoryDatabase) {
     this.#world = world
     this.#ledger = ledger
+    this.#db = db
   }
 
   /** The database ran a call of a node with this result. */
@@ -46,28 +73,86 @@ export class Witness {
         for (const { id, attempt } of (result as Claimed).jobs) this.#assigned(id, node, attempt)
         break
       case 'release':
+        for (const claim of args[1] as readonly Claim[]) {
+          this.#released(node, claim)
+          this.#forgotten(claim.jobId)
+        }
+        break
       case 'releaseWaiting':
         for (const claim of args[1] as readonly Claim[]) this.#released(node, claim)
         break
       case 'settle':
         if (result === 'settled') this.#settled(args[0] as Settlement)
         break
+      case 'failOverdue':
+        for (const { jobId } of result as readonly FailedJob[]) this.#ended(jobId, args[1] as number)
+        break
+      case 'setCaps':
+        this.#ledger.limits.setCaps(args[0] as string, args[1] as OwnCaps)
+        break
+      case 'suspend':
+        this.#ledger.limits.suspended(args[0] as string, args[1] !== null)
+        break
+      case 'expire':
+        this.#expired()
+        break
       case 'cancelJob':
-        if (result === 'cancelled') this.#ended(args[0] as string)
+        if (result === 'cancelled') this.#ended(args[0] as string, args[1] as number)
         break
       case 'cancelOwnJob':
-        if (result === 'cancelled') this.#ended((args[0] as { readonly jobId: string }).jobId)
+        if (result === 'cancelled') {
+          const { jobId, nowMs } = args[0] as OwnCancel
+          this.#ended(jobId, nowMs)
+        }
         break
     }
+    if (CHANGES.includes(name)) this.#ledger.limits.changed((jobId) => this.#stateOf(jobId))
+  }
+
+  /** When the job was assigned to the node; null unless the node holds it. */
+  assignedMs(jobId: string, node: string): number | null {
+    const holder = this.#holders.get(jobId)
+    return holder?.node === node ? holder.sinceMs : null
   }
 
   /** The job was taken from a node that seems to have crashed. */
   rescued(jobId: string): void {
     this.#holders.delete(jobId)
+    this.#forgotten(jobId)
+  }
+
+  /** What the last run of the job learned is not stored. */
+  #forgotten(jobId: string): void {
+    const job = this.#ledger.jobs.get(jobId)
+    if (job !== undefined) this.#ledger.jobCalls.forgotten(job.account, job.plan.tag)
+  }
+
+  #stateOf(jobId: string): 'open' | 'ended' | 'gone' {
+    const row = this.#db.jobs.get(jobId)
+    return row === undefined ? 'gone' : row.outcome === null ? 'open' : 'ended'
+  }
+
+  /** Expired jobs may have been deleted: none before its time. */
+  #expired(): void {
+    const ledger = this.#ledger
+    for (const [id, settledAtMs] of ledger.settledAtMs) {
+      const job = ledger.jobs.get(id)
+      if (job === undefined || this.#wasGone.has(id) || this.#db.jobs.has(id)) continue
+      this.#wasGone.add(id)
+      const keptMs = this.#world.nowMs - settledAtMs + ledger.clockJumpsMs
+      if (!job.wasDeleted && !ledger.deletedAccounts.has(job.account) && keptMs < ledger.keptMs(job))
+        ledger.violate(TOO_EARLY, `${id} expired ${keptMs} ms after its end`)
+    }
   }
 
   #accepted({ node, jobs, nowMs }: Acceptance, accepted: Accepted): void {
     if (accepted.kind !== 'accepted') return
+    const { limits } = this.#ledger
+    limits.accepted(jobs.map(({ job }) => job.id))
+    for (const { jobId } of accepted.answered ?? []) {
+      const { contentJson = '', receiptJson = '' } = this.#db.jobs.get(jobId)?.outcome ?? {}
+      limits.answered(jobId, Buffer.byteLength(`${contentJson}${receiptJson}`))
+    }
     const answered = new Set(accepted.answered?.map(({ jobId }) => jobId))
     for (const { job, handedOff } of jobs) {
       if (answered.has(job.id)) this.#ended(job.id, nowMs)
@@ -79,7 +164,17 @@ export class Witness {
     const before = this.#holders.get(jobId)
     if (before !== undefined)
       this.#ledger.violate('a job has one holder', `${jobId} of ${before.node} is assigned to ${node}`)
-    this.#holders.set(jobId, { node, attempt, sinceMs: this.#world.nowMs })
+    const { nowMs } = this.#world
+    this.#holders.set(jobId, { node, attempt, sinceMs: nowMs })
+    const claims = this.#claims.get(jobId) ?? { count: 0, firstMs: nowMs }
+    claims.count += 1
+    this.#claims.set(jobId, claims)
+    const seconds = (nowMs - claims.firstMs) / 1000
+    if (claims.count > MOST_CLAIMS + seconds * MOST_CLAIMS_PER_SECOND)
+      this.#ledger.violate(
+        'no job is claimed over and over',
+        `${jobId}: ${claims.count} times in ${seconds} s`,
+      )
   }
 
   #released(node: string, { jobId, attempt }: Claim): void {
@@ -88,6 +183,7 @@ export class Witness {
   }
 
   #settled(settlement: Settlement): void {
+    this.#ledger.limits.settled(settlement)
     const { jobId, node, attempt, nowMs, cache } = settlement
     const holder = this.#holders.get(jobId)
     if (holder?.node !== node || holder.attempt !== attempt)

@@ -131,7 +131,6 @@ export function accountOperations(db: MemoryDatabase) {
         row.callback = null
         db.owed.delete(row)
       }
-      db.nextTurns.delete(name)
       return db.accounts.delete(name) ? 'deleted' : 'unknown'
     },
 

@@ -1,41 +1,63 @@
 /** Claims of the reference store, and the leases and crashes of nodes. */
 import type { ClaimedJob } from '../../../src/job/job.ts'
-import { leastJobId } from '../../../src/job/job-id.ts'
-import type {
-  ClaimBounds,
-  ClaimBytes,
-  Claimed,
-  PoisonCandidates,
-  RouteBounds,
+import type { Claim } from '../../../src/store/node-store.ts'
+import {
+  type Claimed,
+  type ClaimedLargeJob,
+  type ClaimFrom,
+  type ClaimOfRoute,
+  INLINE_TEXT_BYTES,
+  type JobTexts,
+  type QueuedSuspects,
+  WALK_ROWS,
 } from '../../../src/store/store.ts'
-import { type JobRow, type MemoryDatabase, requestBytesOf } from './database.ts'
+import {
+  isBefore,
+  type JobRow,
+  type MemoryDatabase,
+  type Place,
+  placeOf,
+  requestBytesOf,
+} from './database.ts'
 
-const ANY = Number.MAX_SAFE_INTEGER
-const NO_CANDIDATES: PoisonCandidates = { crashCount: ANY, limit: 0, maxCrashCount: ANY }
-/** How many jobs of an account a claim scans if it skips routes. */
-const FIRST_OF_ACCOUNT = 64
+const MAX_COUNTED = 10_000
 
 export function claimOperations(db: MemoryDatabase) {
   return {
-    claim(node: string, limit: number, nowMs: number, bounds: ClaimBounds = {}): Claimed {
-      const taken = new Fitting(bounds.bytes ?? { small: ANY, max: 0 })
-      const { exceptOf, ofAccount, ofRoute } = bounds
-      if (ofRoute !== undefined) taken.all(ofRouteBounds(db, limit, nowMs, bounds, ofRoute))
-      else if (ofAccount !== undefined) taken.each(firstOf(db, ofAccount, bounds))
-      else if (exceptOf !== undefined) takeFirstOfAccounts(db, limit, bounds, exceptOf, taken)
-      else taken.all(headOfQueue(db, limit, bounds))
-      const isInOrder = exceptOf === undefined && ofAccount === undefined && ofRoute?.overdue === undefined
-      for (const row of taken.rows) {
-        if (isInOrder) db.turn = Math.max(db.turn, row.turn ?? 0)
-        Object.assign(row, {
-          status: 'assigned',
-          turn: null,
-          node,
-          attempt: row.attempt + 1,
-          claimedAtMs: nowMs,
-        })
+    claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Claimed {
+      const { rows, mayHaveMore } = find(db, node, limit, from)
+      for (const row of rows) {
+        if (from.of !== 'suspects') db.claimed(node, from.route, row.turn ?? 0)
+        const attempt = row.attempt + 1
+        Object.assign(row, { status: 'assigned', turn: null, node, attempt, claimedAtMs: nowMs })
       }
-      return { jobs: taken.rows.map(claimedJob), tooLarge: taken.tooLarge }
+      return { jobs: rows.map(claimedJob), mayHaveMore }
+    },
+
+    readTexts(jobId: string): JobTexts | null {
+      const row = db.jobs.get(jobId)
+      return row === undefined ? null : textsOf(row)
+    },
+
+    queuedRoutes: (): string[] =>
+      [...new Set(db.queued().flatMap(({ route, crashCount }) => (crashCount === 0 ? [route] : [])))].sort(),
+
+    queuedSuspects(): QueuedSuspects {
+      const crashCounts = db.queued().flatMap(({ crashCount }) => (crashCount > 0 ? [crashCount] : []))
+      const mostCrashes = Math.max(0, ...crashCounts)
+      const withMost = crashCounts.filter((crashCount) => crashCount === mostCrashes).length
+      return {
+        queued: Math.min(crashCounts.length, MAX_COUNTED),
+        mostCrashes,
+        withMost: Math.min(withMost, MAX_COUNTED),
+      }
+    },
+
+    recordStarts(node: string, claims: readonly Claim[]): void {
+      for (const { jobId, attempt } of claims) {
+        const row = db.jobs.get(jobId)
+        if (row?.node === node && row.attempt === attempt) row.startedAttempt = attempt
+      }
     },
 
     renew(node: string, leaseMs: number): boolean {
@@ -55,7 +77,9 @@ export function claimOperations(db: MemoryDatabase) {
       db.crashes = db.crashes.filter(({ node }) => !db.hasLease(node))
       for (const { jobId } of reverted) {
         const row = db.jobs.get(jobId)
-        if (row) row.crashCount = Math.max(0, row.crashCount - 1)
+        if (row === undefined) continue
+        Object.assign(row, { crashCount: Math.max(0, row.crashCount - 1), crashedAlone: false })
+        if (row.turn !== null) db.joined(row.route, row.turn)
       }
       return reverted.length
     },
@@ -74,124 +98,70 @@ export function claimOperations(db: MemoryDatabase) {
   }
 }
 
-/** Takes rows while their bytes fit. */
-class Fitting {
-  readonly rows: JobRow[] = []
-  tooLarge: Claimed['tooLarge'] = null
-  readonly #small: number
-  #left: number
-
-  constructor({ small, max }: ClaimBytes) {
-    this.#small = small
-    this.#left = max
-  }
-
-  /** Stops at the first row that is too large. */
-  all(rows: readonly JobRow[]): void {
-    for (const row of rows) if (!this.#take(row)) return
-  }
-
-  /** Skips rows that are too large. */
-  each(rows: readonly JobRow[]): void {
-    for (const row of rows) this.#take(row)
-  }
-
-  #take(row: JobRow): boolean {
-    const bytes = requestBytesOf(row.job)
-    if (bytes > this.#small) {
-      if (bytes > this.#left) {
-        this.tooLarge ??= { account: row.job.account, bytes }
-        return false
-      }
-      this.#left -= bytes
-    }
-    this.rows.push(row)
-    return true
-  }
+interface Found {
+  readonly rows: readonly JobRow[]
+  readonly mayHaveMore: boolean
 }
 
-function claimable(db: MemoryDatabase): JobRow[] {
-  return db.queued().filter(({ job }) => db.mayTake(job.id))
-}
-
-function headOfQueue(db: MemoryDatabase, limit: number, bounds: ClaimBounds): JobRow[] {
-  const { crashCount, limit: most } = bounds.candidates ?? NO_CANDIDATES
-  const rows = claimable(db).filter((row) => isAllowed(row, bounds))
-  const candidates = rows.filter((row) => row.crashCount >= crashCount && mayFail(db, row, bounds))
-  const others = rows.filter((row) => row.crashCount < crashCount)
-  return [...candidates.slice(0, most), ...others].slice(0, limit)
+function find(db: MemoryDatabase, node: string, limit: number, from: ClaimFrom): Found {
+  if (from.of === 'route') return walk(db, node, limit, from)
+  const queued = db.queued().filter(({ job }) => db.mayTake(job.id))
+  const found = queued.filter((row) =>
+    from.of === 'account'
+      ? row.crashCount === 0 &&
+        row.route === from.route &&
+        row.job.account === from.account &&
+        !from.exceptJobs.includes(row.job.id)
+      : row.crashCount === from.crashCount &&
+        !from.exceptRoutes.includes(row.route) &&
+        mayFail(db, row, from.maxCrashCount),
+  )
+  const rows = found.slice(0, limit)
+  return { rows, mayHaveMore: rows.length === limit }
 }
 
 /** A job that would fail because of its crashes is claimed once none of them can turn out to have been a pause. */
-function mayFail(db: MemoryDatabase, { job, crashCount }: JobRow, { candidates }: ClaimBounds): boolean {
-  if (crashCount < (candidates ?? NO_CANDIDATES).maxCrashCount) return true
-  return !db.crashes.some(({ jobId, confirmed }) => jobId === job.id && !confirmed)
+function mayFail(db: MemoryDatabase, row: JobRow, maxCrashCount: number): boolean {
+  if (row.crashCount < maxCrashCount || !row.crashedAlone) return true
+  return !db.crashes.some(({ jobId, confirmed }) => jobId === row.job.id && !confirmed)
 }
 
-function isAllowed({ route }: JobRow, { exceptRoutes = [] }: ClaimBounds): boolean {
-  return !exceptRoutes.includes(route)
-}
-
-function firstOf(db: MemoryDatabase, account: string, bounds: ClaimBounds): JobRow[] {
-  const { crashCount } = bounds.candidates ?? NO_CANDIDATES
-  const rows = claimable(db).filter(({ job }) => job.account === account)
-  const looked = bounds.exceptRoutes === undefined ? rows : rows.slice(0, FIRST_OF_ACCOUNT)
-  return looked.filter((row) => row.crashCount < crashCount && isAllowed(row, bounds)).slice(0, 1)
-}
-
-/** Goes through the accounts in a circle, starting after the one at which the previous such claim ended. */
-function takeFirstOfAccounts(
-  db: MemoryDatabase,
-  limit: number,
-  bounds: ClaimBounds,
-  exceptOf: readonly string[],
-  taken: Fitting,
-): void {
-  const accounts = [...new Set(claimable(db).map(({ job }) => job.account))].sort()
-  const after = accounts.filter((account) => account > db.accountCursor)
-  const before = accounts.filter((account) => account <= db.accountCursor)
-  for (const account of [...after, ...before]) {
-    if (taken.rows.length >= limit) return
-    db.accountCursor = account
-    if (!exceptOf.includes(account)) taken.each(firstOf(db, account, bounds))
+/** If a real store has chosen the jobs, it has decided where to begin as well. */
+function walk(db: MemoryDatabase, node: string, limit: number, from: ClaimOfRoute): Found {
+  const { route, exceptAccounts, exceptJobs, keepsPlace } = from
+  const place = db.place(node, route)
+  const ahead = db
+    .queued()
+    .filter((row) => row.route === route && (db.chosen !== null || !isBefore(row, place)))
+  const most = limit + WALK_ROWS
+  const rows: JobRow[] = []
+  let looked = 0
+  let end = place
+  let pin: Place | null = null
+  for (const row of ahead.slice(0, most)) {
+    if (rows.length === limit) break
+    looked += 1
+    end = placeOf(row)
+    const { id, account } = row.job
+    if (exceptJobs.includes(id)) pin ??= end
+    else if (row.crashCount === 0 && !exceptAccounts.includes(account) && db.mayTake(id)) rows.push(row)
   }
+  const next = pin ?? end
+  if (!keepsPlace) db.moved(node, route, next)
+  const goesOn = looked === most && !keepsPlace && (next.turn !== place.turn || next.id !== place.id)
+  return { rows, mayHaveMore: rows.length === limit || goesOn }
 }
 
-function ofRouteBounds(
-  db: MemoryDatabase,
-  limit: number,
-  nowMs: number,
-  bounds: ClaimBounds,
-  ofRoute: RouteBounds,
-): JobRow[] {
-  const { crashCount, limit: most } = bounds.candidates ?? NO_CANDIDATES
-  const rows = claimable(db).filter(({ route }) => route === ofRoute.route)
-  const others = rows.filter((row) => row.crashCount < crashCount)
-  const found = amongRoute(others, limit, nowMs, ofRoute)
-  if (found.length > 0) return found
-  const candidates = rows.filter((row) => row.crashCount >= crashCount && mayFail(db, row, bounds))
-  return amongRoute(candidates, Math.min(limit, most), nowMs, ofRoute)
+function claimedJob(row: JobRow): ClaimedJob | ClaimedLargeJob {
+  const { attempt, crashCount, crashedAlone, earlierJson } = row
+  const claim = { attempt, crashCount, crashedAlone, ...(earlierJson !== null && { earlierJson }) }
+  const textBytes = requestBytesOf(row.job)
+  if (textBytes <= INLINE_TEXT_BYTES) return { ...row.job, ...claim }
+  const { messagesJson: _, responseFormatJson: __, callbackJson: ___, ...job } = row.job
+  return { ...job, ...claim, textBytes }
 }
 
-function amongRoute(
-  rows: readonly JobRow[],
-  limit: number,
-  nowMs: number,
-  { onlyIfAlone, overdue }: RouteBounds,
-): JobRow[] {
-  if (overdue === undefined) {
-    const others = rows.filter(({ job }) => !onlyIfAlone.includes(job.id))
-    return (others.length > 0 ? others : rows).slice(0, limit)
-  }
-  const { unavailableSinceMs, patienceMs } = overdue
-  const beforeMs = nowMs - patienceMs
-  const isOverdue = ({ job, waitsSinceMs, waitedMs }: JobRow) =>
-    waitsSinceMs === null
-      ? job.id < leastJobId(beforeMs) && unavailableSinceMs <= beforeMs
-      : Math.max(waitsSinceMs, unavailableSinceMs) - waitedMs <= beforeMs
-  return rows.filter(isOverdue).slice(0, limit)
-}
-
-function claimedJob({ job, attempt, crashCount, earlierJson }: JobRow): ClaimedJob {
-  return { ...job, attempt, crashCount, ...(earlierJson !== null && { earlierJson }) }
+function textsOf({ job }: JobRow): JobTexts {
+  const { messagesJson, responseFormatJson, callbackJson } = job
+  return { messagesJson, responseFormatJson, callbackJson }
 }

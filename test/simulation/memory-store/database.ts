@@ -19,6 +19,10 @@ export interface JobRow {
   node: string | null
   attempt: number
   crashCount: number
+  /** Whether it crashed alone in the last crash that counted. */
+  crashedAlone: boolean
+  /** The attempt under which its start was recorded; 0 if none was. */
+  startedAttempt: number
   claimedAtMs: number | null
   settledAtMs: number | null
   route: string
@@ -29,6 +33,21 @@ export interface JobRow {
   readonly origin: string | null
   outcome: OutcomeRow | null
   callback: CallbackRow | null
+}
+
+/** A place in the queue of a route. */
+export interface Place {
+  readonly turn: number
+  readonly id: string
+}
+
+export function placeOf({ turn, job }: JobRow): Place {
+  return { turn: turn ?? 0, id: job.id }
+}
+
+export function isBefore(row: JobRow, place: Place): boolean {
+  const { turn, id } = placeOf(row)
+  return turn < place.turn || (turn === place.turn && id < place.id)
 }
 
 export interface OutcomeRow {
@@ -118,13 +137,12 @@ export class MemoryDatabase {
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** The turn of the job claimed last, and the next turn of each account. */
-  turn = 0
-  readonly nextTurns = new Map<string, number>()
+  /** How far each route has been claimed. */
+  readonly #turns = new Map<string, number>()
+  /** Where the next walk of each route begins: each node has a place of its own. */
+  readonly #places = new Map<string, Map<string, Place>>()
   /** The jobs that may be taken, if a real store beside this one has decided that; null if any. */
   chosen: ReadonlySet<string> | null = null
-  /** The account scanned last by a claim of accounts' first jobs. */
-  accountCursor = ''
 
   constructor(options: { readonly shared: boolean; readonly clockMs: () => number }) {
     this.shared = options.shared
@@ -142,6 +160,51 @@ export class MemoryDatabase {
   /** In fair order. */
   queued(): JobRow[] {
     return [...this.open].filter(({ turn }) => turn !== null).sort(inFairOrder)
+  }
+
+  /** As after a start of the only node. */
+  forgetPlaces(): void {
+    this.#turns.clear()
+    this.#places.clear()
+  }
+
+  place(node: string, route: string): Place {
+    return this.#placesOf(route).get(node) ?? { turn: 0, id: '' }
+  }
+
+  moved(node: string, route: string, place: Place): void {
+    this.#placesOf(route).set(node, place)
+  }
+
+  /** A job is queued with this turn: no walk passes it. */
+  joined(route: string, turn: number): void {
+    const places = this.#placesOf(route)
+    for (const [node, place] of places) if (turn <= place.turn) places.set(node, { turn, id: '' })
+  }
+
+  /** A claim beyond the node's place does not count: it was not made in order. */
+  claimed(node: string, route: string, turn: number): void {
+    const counted = Math.min(turn, this.place(node, route).turn)
+    this.#turns.set(route, Math.max(this.#turns.get(route) ?? 0, counted))
+  }
+
+  /** The turn of the first job that is queued on the route, not before how far the route has been claimed. */
+  headTurn(route: string): number {
+    const turn = this.#turns.get(route) ?? 0
+    return this.queued().find((row) => row.route === route && (row.turn ?? 0) >= turn)?.turn ?? turn
+  }
+
+  /** The turn of a new job. */
+  nextTurn(account: string, route: string, step: number): number {
+    const lane = this.queued().filter((row) => row.route === route && row.job.account === account)
+    const last = lane.findLast(({ crashCount }) => crashCount === 0)
+    return Math.max(this.headTurn(route), last === undefined ? 0 : (last.turn ?? 0) + step)
+  }
+
+  #placesOf(route: string): Map<string, Place> {
+    const places = this.#places.get(route) ?? new Map<string, Place>()
+    this.#places.set(route, places)
+    return places
   }
 
   delete(row: JobRow): void {

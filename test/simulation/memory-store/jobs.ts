@@ -1,6 +1,7 @@
 /** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
 import { cancelledErrorJson } from '../../../src/job/cancelled.ts'
 import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
+import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
 import { monthOf } from '../../../src/job/month.ts'
 import {
@@ -27,8 +28,10 @@ import {
   type Depth,
   type Earlier,
   type EndedJob,
+  type FailedJob,
   type Idempotency,
   type NewJob,
+  type Overdue,
   type ReadJob,
   type Settled,
   type Settlement,
@@ -61,7 +64,7 @@ export function jobOperations(db: MemoryDatabase) {
     release(node: string, claims: readonly Claim[]): void {
       for (const claim of claims) {
         const row = db.jobs.get(claim.jobId)
-        if (row && isHeld(row, node, claim)) Object.assign(row, { node: null, turn: db.turn })
+        if (row && isHeld(row, node, claim)) returnToQueue(db, row)
       }
     },
 
@@ -69,9 +72,12 @@ export function jobOperations(db: MemoryDatabase) {
       for (const { route, earlierJson, sinceMs: waitsSinceMs, waitedMs, ...claim } of releases) {
         const row = db.jobs.get(claim.jobId)
         if (!row || !isHeld(row, node, claim)) continue
-        Object.assign(row, { node: null, turn: db.turn, route, earlierJson, waitsSinceMs, waitedMs })
+        Object.assign(row, { route, earlierJson, waitsSinceMs, waitedMs })
+        returnToQueue(db, row)
       }
     },
+
+    failOverdue: (overdue: Overdue, nowMs: number, limit: number) => failOverdue(db, overdue, nowMs, limit),
 
     rescue: (node: string, nowMs: number) => rescue(db, node, nowMs),
 
@@ -256,14 +262,14 @@ function store(
   newJob: NewJob,
   contentJson: string | null,
 ): JobRow {
-  const { job, handedOff, step, route = '', awaited } = newJob
+  const { job, handedOff, step, route, awaited } = newJob
   const row = newRow(job, awaited ? node : null)
   row.route = route
   if (contentJson !== null) Object.assign(row, { attempt: 1, claimedAtMs: job.createdAtMs })
   else if (handedOff) Object.assign(row, { status: 'assigned', node, attempt: 1, claimedAtMs: nowMs })
   else {
-    row.turn = Math.max(db.turn, db.nextTurns.get(job.account) ?? 0)
-    db.nextTurns.set(job.account, row.turn + step)
+    row.turn = db.nextTurn(job.account, route, step)
+    db.joined(route, row.turn)
   }
   db.jobs.set(job.id, row)
   db.open.add(row)
@@ -278,6 +284,8 @@ function newRow(job: Job, origin: string | null): JobRow {
     node: null,
     attempt: 0,
     crashCount: 0,
+    crashedAlone: false,
+    startedAttempt: 0,
     claimedAtMs: null,
     settledAtMs: null,
     route: '',
@@ -354,18 +362,63 @@ function addUsage(db: MemoryDatabase, { job, status }: JobRow, { usage }: Outcom
   sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, Number.MAX_SAFE_INTEGER)
 }
 
+function returnToQueue(db: MemoryDatabase, row: JobRow): void {
+  const turn = db.headTurn(row.route)
+  Object.assign(row, { node: null, turn })
+  db.joined(row.route, turn)
+}
+
+function failOverdue(
+  db: MemoryDatabase,
+  overdue: Overdue,
+  nowMs: number,
+  limit: number,
+): readonly FailedJob[] {
+  const { route, account, unavailableSinceMs, patienceMs, error } = overdue
+  const beforeMs = nowMs - patienceMs
+  const isOverdue = (row: JobRow) => {
+    if (row.route !== route || (account !== null && row.job.account !== account)) return false
+    if (row.waitsSinceMs !== null)
+      return Math.max(row.waitsSinceMs, unavailableSinceMs) - row.waitedMs <= beforeMs
+    return row.job.id < leastJobId(beforeMs) && unavailableSinceMs <= beforeMs
+  }
+  const rows = db
+    .queued()
+    .filter((row) => db.mayTake(row.job.id) && isOverdue(row))
+    .slice(0, limit)
+  return rows.map((row) => {
+    const { id: jobId, account, model, createdAtMs, callbackJson } = row.job
+    const { calls = 0, inputTokens = 0, outputTokens = 0, records = [] } = JSON.parse(row.earlierJson ?? '{}')
+    const usage = { ...NO_USAGE, calls, input_tokens: inputTokens, output_tokens: outputTokens }
+    const receiptJson = JSON.stringify({ form: 'text', calls: records })
+    end(
+      db,
+      row,
+      { contentJson: null, errorJson: errorJson(error), usage, receiptJson },
+      { nowMs, cache: null },
+    )
+    return { jobId, account, model, createdAtMs, hasCallback: callbackJson !== null, usage }
+  })
+}
+
 function rescue(db: MemoryDatabase, node: string, nowMs: number): number {
   const isDead = (other: string | null): other is string =>
     other !== null && other !== node && !(db.shared && db.hasLease(other))
-  let rescued = 0
-  for (const row of db.open) {
-    if (!isDead(row.node)) continue
-    if (db.shared) {
-      db.crashes.push({ jobId: row.job.id, node: row.node, countedAtMs: db.clockMs(), confirmed: false })
-    }
-    Object.assign(row, { node: null, turn: db.turn, crashCount: row.crashCount + 1 })
-    rescued += 1
+  const lost = [...db.open].filter((row) => isDead(row.node))
+  const hasStarted = ({ crashCount, startedAttempt, attempt }: JobRow) =>
+    crashCount > 0 && startedAttempt === attempt
+  const counted = lost
+    .filter((row) => row.crashCount === 0 || hasStarted(row))
+    .map((row) => ({ ...row, row }))
+  for (const { row, node: deadNode, crashCount } of counted) {
+    const ofNode = counted.filter((one) => one.node === deadNode)
+    const suspects = ofNode.filter(hasStarted)
+    row.crashedAlone = (crashCount === 0 ? ofNode : suspects).length === 1
+    row.crashCount += 1
+    if (!db.shared || deadNode === null) continue
+    db.crashes.push({ jobId: row.job.id, node: deadNode, countedAtMs: db.clockMs(), confirmed: false })
   }
+  for (const row of lost) returnToQueue(db, row)
   for (const { callback } of db.owed) {
     if (callback === null || !isDead(callback.node)) continue
     Object.assign(callback, {
@@ -375,7 +428,7 @@ function rescue(db: MemoryDatabase, node: string, nowMs: number): number {
     })
   }
   for (const other of [...db.leases.keys()]) if (isDead(other)) db.leases.delete(other)
-  return rescued
+  return lost.length
 }
 
 function cancel(db: MemoryDatabase, row: JobRow, nowMs: number, errorJson: string, usage: Usage): void {
@@ -398,7 +451,7 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
   db.crashes = db.crashes.filter(({ jobId }) => db.jobs.get(jobId)?.outcome === null)
   const expired: JobRow[] = []
   for (const row of db.jobs.values()) {
-    if (expired.length < STEP && hasExpired(row, expiry)) expired.push(row)
+    if (expired.length < STEP && hasExpired(row, expiry) && db.mayTake(row.job.id)) expired.push(row)
   }
   for (const row of expired) db.delete(row)
   return expired.length === STEP
@@ -415,5 +468,6 @@ export function recordOf({ job, status, outcome }: JobRow): JobRecord {
     createdAtMs: job.createdAtMs,
     contentJson: outcome?.contentJson ?? null,
     errorJson: outcome?.errorJson ?? null,
+    usageJson: outcome && JSON.stringify(outcome.usage),
   }
 }

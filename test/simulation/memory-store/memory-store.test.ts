@@ -5,7 +5,11 @@ import { openMemoryStore } from './memory-store.ts'
 
 const placeOf = (shared: boolean) => async () => {
   const db = new MemoryDatabase({ shared, clockMs: Date.now })
-  return { open: async () => openMemoryStore(db) }
+  const open = async () => {
+    db.forgetPlaces()
+    return openMemoryStore(db)
+  }
+  return { open }
 }
 
 storeContract('memory, for one node', placeOf(false))

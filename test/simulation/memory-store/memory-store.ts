@@ -13,7 +13,7 @@ import { jobOperations } from './jobs.ts'
 import { searchOperations } from './searches.ts'
 
 /** What a node asks of the database; the other methods concern the node itself. */
-export type Methods = Omit<Store, 'shared' | 'subscribe' | 'announceWaits' | 'close'>
+export type Methods = Omit<Store, 'shared' | 'isKnownToAll' | 'subscribe' | 'announceWaits' | 'close'>
 export type MethodName = keyof Methods
 
 /** The methods of the contract, which return their result here instead of a promise. */
@@ -58,6 +58,7 @@ export function openMemoryStore(
   return {
     ...methodsOf(memoryOperations(db), async ({ run }) => run()),
     shared: db.shared,
+    isKnownToAll: () => true,
     subscribe,
     announceWaits: async () => {},
     close: async () => {},

@@ -1,5 +1,6 @@
 /** Jobs as operators see them in the reference store. */
-import { formatParts } from '../../../src/job/response-format.ts'
+
+import { formatParts, splitOptions } from '../../../src/job/response-format.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import type {
   JobContent,
@@ -45,9 +46,10 @@ export function searchOperations(db: MemoryDatabase) {
     jobContent(jobId: string, expiry: Expiry): JobContent | null {
       const row = db.readable(jobId, expiry)
       if (row === null) return null
-      const { messagesJson, responseFormatJson } = row.job
+      const { messagesJson } = row.job
+      const { formatJson: responseFormatJson, optionsJson } = splitOptions(row.job.responseFormatJson)
       const { contentJson = null, errorJson = null, receiptJson = null } = row.outcome ?? {}
-      return { messagesJson, responseFormatJson, contentJson, errorJson, receiptJson }
+      return { messagesJson, responseFormatJson, optionsJson, contentJson, errorJson, receiptJson }
     },
   }
 }

@@ -1,10 +1,10 @@
-/** Which jobs a worker executes when slots or bytes are short. */
+/** Which jobs a worker executes when slots or bytes are short, on a real store. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { acceptance, addAccounts, newJob } from '../../test/store-contract/fixtures.ts'
 import { start as startWorker } from '../../test/support/start-worker.ts'
 import { jobBytes } from '../sharing/byte-budget.ts'
-import { reserveOf } from './capacity.ts'
+import { reserveOf } from './scheduler.ts'
 
 const MB = 1_000_000
 /** The share of large jobs is seven eighths of it. */
@@ -103,7 +103,7 @@ test('the reserve goes only to accounts that hold no slot, by claims', async (t)
   assert.equal(running().length, 32)
   // Accounts take turns.
   await end('single')
-  assert.deepEqual(counts(running()), { many: 30, other: 1, single: 1 })
+  assert.deepEqual(counts(running()), { many: 30, other: 1, third: 1 })
   await end('other')
   assert.deepEqual(counts(running()), { many: 30, third: 1, single: 1 })
 })
@@ -131,7 +131,7 @@ test('an account runs large jobs up to its part, and others run meanwhile', asyn
   await queue(...several(20, 'many', 10 * MB))
   assert.deepEqual(heldBack(), [{ account: 'many', reason: 'memory' }])
   assert.deepEqual(counts(running()), { many: 3 })
-  await queue(...several(2, 'other', 10 * MB), ...several(5, 'other'))
+  await queue(...several(2, 'other', 9 * MB), ...several(5, 'other'))
   await enqueue(job('third', MB))
   await quiet()
   assert.deepEqual(counts(running()), { many: 3, other: 7, third: 1 })
@@ -172,10 +172,11 @@ test('a job larger than the share waits until no other large one runs, and is no
 test('jobs that were not accepted after all free what they held for jobs that wait', async (t) => {
   const { worker, running, queue, quiet } = await start(t)
   const notAccepted = [job('mine', 30 * MB)]
-  assert.equal(worker.reserve(notAccepted), 1)
+  const places = worker.reserve(notAccepted, false)
+  assert.equal(places.length, 1)
   await queue(job('mine', 30 * MB))
   assert.deepEqual(running(), [], 'together they are over the part of the account')
-  worker.free(notAccepted)
+  worker.free(places)
   await quiet()
   assert.deepEqual(running(), ['mine'])
 })

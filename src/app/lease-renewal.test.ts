@@ -1,7 +1,7 @@
 /** When an event loop counts as hung. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { LoopWatch, REPORT_EVERY_MS } from './loop-watch.ts'
+import { LoopWatch, REPORT_EVERY_MS } from './lease-renewal.ts'
 
 const HANG_MS = 10_000
 

@@ -1,0 +1,369 @@
+/**
+ * Creates jobs, without HTTP. `admit` turns creation objects of the right shape into jobs, or returns the error of the first
+ * violated rule: first the fields of every element (400), then the limits of the tier (403). `accept` makes them durable within
+ * the quotas and caps of the account.
+ */
+import { type Clock, wholeMs } from '../clock.ts'
+import type { CreateElement, Problem } from '../job/create-body.ts'
+import { CACHE_TTL_S } from '../job/field-bounds.ts'
+import { type Callback, callbackText, type Job } from '../job/job.ts'
+import { hasEnded, type JobRecord } from '../job/job-record.ts'
+import type { JobOptions } from '../job/options.ts'
+import { withOptions } from '../job/response-format.ts'
+import type { Tier } from '../job/tier.ts'
+import { checkCallbackHeaders } from '../net/callback-headers.ts'
+import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
+import { MinuteCounter } from '../sharing/minute-counter.ts'
+import type { Feature } from '../store/node-store.ts'
+import type { Accepted, Earlier, Idempotency, Store } from '../store/store.ts'
+import type { TokenCount } from '../tokens/token-counter.ts'
+import type { EnqueueOptions, Enqueuer } from './enqueue.ts'
+import type { CapReached, Caps, MonthlyCaps } from './monthly-caps.ts'
+import type { PendingResponse, PendingResponses, WaitEnd } from './pending-responses.ts'
+import { bytesToStore, type QuotaLimits, type QuotaReached, type Quotas } from './quotas.ts'
+
+export type AdmissionError =
+  | { readonly kind: 'suspended'; readonly account: string }
+  /** `element` is the index in a batch, null for a single create. */
+  | {
+      readonly kind: 'invalid'
+      readonly element: number | null
+      readonly field: string
+      readonly rule: string
+    }
+  | { readonly kind: 'model not allowed'; readonly tier: string; readonly model: string }
+  | {
+      readonly kind: 'too many tokens'
+      readonly tier: string
+      readonly limit: number
+      readonly count: TokenCount
+    }
+  | { readonly kind: 'too many output tokens'; readonly tier: string; readonly limit: number }
+  | { readonly kind: 'unknown to a node'; readonly field: Feature }
+  | CapReached
+  | CreateRateReached
+  | QuotaReached
+
+/** The tier's jobs per minute are used up. */
+export interface CreateRateReached {
+  readonly kind: 'create rate'
+  readonly limit: number
+  /** Until the minute ends. */
+  readonly leftMs: number
+}
+
+export type Admission =
+  | { readonly ok: true; readonly jobs: readonly Job[] }
+  | { readonly ok: false; readonly error: AdmissionError }
+
+export interface AdmissionRules {
+  /**
+   * The public model names, each with the number of input tokens above which the exact count decides which model is used
+   * (`gpt-auto`); infinite for the others.
+   */
+  readonly models: ReadonlyMap<string, number>
+  /** Where callbacks may be sent. */
+  readonly addresses: AddressRules
+  readonly makeId: () => string
+}
+
+/** Who creates jobs, and the limits that apply. */
+export interface JobOwner {
+  readonly account: string
+  readonly tier: Tier
+  /** A suspended account cannot create jobs. It can still read them. */
+  readonly suspended: boolean
+  /** Null if nothing is capped. */
+  readonly caps: Caps | null
+  /** Null if nothing is limited. */
+  readonly quotas: QuotaLimits | null
+}
+
+/** Jobs that may be accepted. */
+export interface AdmittedJobs {
+  readonly jobs: readonly Job[]
+  readonly owner: JobOwner
+  readonly idempotency: Idempotency | null
+}
+
+/** What became of admitted jobs: accepted, those of an earlier request with the same key, or a limit is reached. */
+export type Acceptance =
+  /** `pending` is null if nobody waits, or if the server cannot let the request wait. */
+  | { readonly kind: 'accepted'; readonly pending: PendingResponse | null }
+  | Earlier
+  | CapReached
+  | CreateRateReached
+  | QuotaReached
+
+export interface JobCreatorOptions extends AdmissionRules {
+  readonly enqueuer: Enqueuer
+  readonly store: Pick<Store, 'findEarlier' | 'isKnownToAll'>
+  readonly pendingResponses: PendingResponses
+  readonly monthlyCaps: MonthlyCaps
+  readonly quotas: Quotas
+  readonly onQuotaReached: (reached: QuotaReached) => void
+  readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
+  readonly idempotencyMs: number
+}
+
+const DEFAULT_CACHE_TTL_MS = wholeMs(CACHE_TTL_S.default)
+
+/** Counts the tokens of an element, until just above the limit. */
+export type CountElement = (element: CreateElement, limit: number) => Promise<TokenCount>
+
+/** The count of each element that must be counted. */
+type Counts = ReadonlyMap<CreateElement, TokenCount>
+
+const NO_COUNTS: Counts = new Map()
+
+export class JobCreator {
+  /** How long an Idempotency-Key is remembered. */
+  readonly idempotencyMs: number
+  readonly #options: JobCreatorOptions
+  readonly #creates: MinuteCounter
+
+  constructor(options: JobCreatorOptions) {
+    this.#creates = new MinuteCounter(options.clock)
+    this.idempotencyMs = options.idempotencyMs
+    this.#options = options
+  }
+
+  /**
+   * Returns a promise only if it has to count. Nothing is stored yet.
+   * @param single whether the one element is a single create, whose fields are named without an index
+   */
+  admit(
+    elements: readonly CreateElement[],
+    owner: JobOwner,
+    countTokens: CountElement,
+    single: boolean,
+  ): Admission | Promise<Admission> {
+    if (owner.suspended) return { ok: false, error: { kind: 'suspended', account: owner.account } }
+    const rules = this.#options
+    const callbacks: (string | null)[] = []
+    let mustCount = false
+    for (const element of elements) {
+      const checked = checkFields(element, rules)
+      if (checked !== null && 'rule' in checked) {
+        const index = single ? null : callbacks.length
+        return { ok: false, error: { kind: 'invalid', element: index, ...checked } }
+      }
+      callbacks.push(checked && callbackText(checked))
+      mustCount ||= element.tokensAtMost > boundOf(element, owner.tier, rules)
+    }
+    if (!mustCount) return this.#admitCounted(elements, callbacks, owner, NO_COUNTS)
+    return countAll(elements, owner.tier, rules, countTokens).then((counts) =>
+      this.#admitCounted(elements, callbacks, owner, counts),
+    )
+  }
+
+  /**
+   * Resolves when the jobs are durable. If they repeat an earlier request with the same Idempotency-Key, nothing is stored.
+   * @param waitMs how long the caller of the one job waits for its result, from now on; null if it does not
+   */
+  async accept({ jobs, owner, idempotency }: AdmittedJobs, waitMs: number | null): Promise<Acceptance> {
+    const { pendingResponses, enqueuer } = this.#options
+    const { quotas, caps, account, tier } = owner
+    if (tier.createsPerMinute !== null) {
+      const reached = await this.#createRateReached(account, tier.createsPerMinute, jobs.length, idempotency)
+      if (reached !== null) return reached
+    }
+    const [job] = jobs
+    const pending = waitMs === null || !job ? null : pendingResponses.add(job.id, account, waitMs)
+    const options = { idempotency, awaited: pending !== null }
+    let isAccepted = false
+    try {
+      const accepted = quotas
+        ? await this.#acceptWithinQuotas(quotas, owner, jobs, options)
+        : caps
+          ? await this.#acceptWithinCaps(caps, account, jobs, options)
+          : await enqueuer.enqueue(jobs, options)
+      if (accepted.kind !== 'accepted') return accepted
+      isAccepted = true
+      return { kind: 'accepted', pending }
+    } finally {
+      if (!isAccepted) pending?.leave()
+    }
+  }
+
+  /**
+   * A repeated request waits for the earlier job like for a new one, and gets the result at once if the job has ended.
+   * @param read reads the job
+   */
+  async awaitEarlier(
+    jobId: string,
+    account: string,
+    waitMs: number,
+    read: () => Promise<JobRecord | null>,
+  ): Promise<PendingResponse | WaitEnd> {
+    const pending = this.#options.pendingResponses.add(jobId, account, waitMs)
+    let isWaiting = false
+    try {
+      const record = await read()
+      if (record === null) return { kind: 'vanished' }
+      if (hasEnded(record)) return { kind: 'settled', record, cacheHit: false }
+      isWaiting = true
+      return pending ?? { kind: 'timeout' }
+    } finally {
+      if (!isWaiting) pending?.leave()
+    }
+  }
+
+  async #acceptWithinQuotas(
+    limits: QuotaLimits,
+    { account, caps }: JobOwner,
+    jobs: readonly Job[],
+    options: EnqueueOptions,
+  ): Promise<Accepted | QuotaReached | CapReached> {
+    const { quotas, onQuotaReached, enqueuer } = this.#options
+    const bytes = limits.storedBytes === null ? 0 : bytesToStore(jobs)
+    const reserved = quotas.reserve(account, limits, jobs.length, bytes)
+    const reached = reserved instanceof Promise ? await reserved : reserved
+    if (reached !== null) {
+      const earlier = await this.#findEarlier(account, options)
+      if (earlier === null) onQuotaReached(reached)
+      return earlier ?? reached
+    }
+    let stored = false
+    try {
+      const accepted = caps
+        ? await this.#acceptWithinCaps(caps, account, jobs, options)
+        : await enqueuer.enqueue(jobs, options)
+      stored = accepted.kind === 'accepted'
+      return accepted
+    } finally {
+      quotas.end(account, jobs.length, bytes, stored)
+    }
+  }
+
+  async #acceptWithinCaps(
+    caps: Caps,
+    account: string,
+    jobs: readonly Job[],
+    options: EnqueueOptions,
+  ): Promise<Accepted | CapReached> {
+    const { monthlyCaps, enqueuer } = this.#options
+    const reserved = await monthlyCaps.reserve(account, caps, jobs.length)
+    if (reserved.kind === 'monthly cap') return (await this.#findEarlier(account, options)) ?? reserved
+    let stored = false
+    try {
+      const accepted = await enqueuer.enqueue(jobs, options)
+      stored = accepted.kind === 'accepted'
+      return accepted
+    } finally {
+      reserved.end(stored)
+    }
+  }
+
+  /** A batch of more jobs than the limit may be created once a minute. */
+  async #createRateReached(
+    account: string,
+    limit: number,
+    jobs: number,
+    idempotency: Idempotency | null,
+  ): Promise<CreateRateReached | Earlier | null> {
+    const { count, leftMs } = this.#creates.add(account, Math.min(jobs, limit), limit)
+    if (count <= limit) return null
+    const earlier = await this.#findEarlier(account, { idempotency, awaited: false })
+    return earlier ?? { kind: 'create rate', limit, leftMs }
+  }
+
+  /** A request that repeats an earlier one adds nothing, so no limit rejects it. */
+  async #findEarlier(account: string, { idempotency }: EnqueueOptions): Promise<Earlier | null> {
+    const { store, clock } = this.#options
+    return idempotency && store.findEarlier(account, idempotency, clock.nowMs())
+  }
+
+  #admitCounted(
+    elements: readonly CreateElement[],
+    callbacks: readonly (string | null)[],
+    { account, tier }: JobOwner,
+    counts: Counts,
+  ): Admission {
+    const { makeId, clock, store } = this.#options
+    const { name, models, maxInputTokens: limit, maxOutputTokens } = tier
+    const jobs: Job[] = []
+    for (const element of elements) {
+      const { model, messagesJson, responseFormatJson, cacheTtlS } = element
+      if (!models.has(model)) return { ok: false, error: { kind: 'model not allowed', tier: name, model } }
+      const count = counts.get(element)
+      if (count !== undefined && count.tokens > limit) {
+        return { ok: false, error: { kind: 'too many tokens', tier: name, limit, count } }
+      }
+      const options =
+        maxOutputTokens === null ? element.options : optionsWithin(maxOutputTokens, element.options)
+      if (options === 'too many tokens') {
+        return {
+          ok: false,
+          error: { kind: 'too many output tokens', tier: name, limit: maxOutputTokens ?? 0 },
+        }
+      }
+      if (options !== null && !store.isKnownToAll('options')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'options' } }
+      }
+      if (element.callback?.include && !store.isKnownToAll('callback.include')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
+      }
+      jobs.push({
+        id: makeId(),
+        account,
+        tier: name,
+        model,
+        messagesJson,
+        responseFormatJson: options === null ? responseFormatJson : withOptions(responseFormatJson, options),
+        cacheTtlMs: cacheTtlS === undefined ? DEFAULT_CACHE_TTL_MS : wholeMs(cacheTtlS),
+        callbackJson: callbacks[jobs.length] ?? null,
+        createdAtMs: clock.nowMs(),
+        inputTokens: count?.tokens ?? element.tokensAtMost,
+      })
+    }
+    return { ok: true, jobs }
+  }
+}
+
+/** The options with the limit of the tier on the tokens of an answer. */
+function optionsWithin(limit: number, options: JobOptions | null): JobOptions | 'too many tokens' {
+  const { max_tokens = limit } = options ?? {}
+  return max_tokens > limit ? 'too many tokens' : { ...options, max_tokens }
+}
+
+/** An input whose upper bound is above this must be counted, because the exact count matters. */
+function boundOf({ model }: CreateElement, { maxInputTokens }: Tier, { models }: AdmissionRules): number {
+  return Math.min(maxInputTokens, models.get(model) ?? maxInputTokens)
+}
+
+/** Counts in order, up to the first element that the tier does not allow. */
+async function countAll(
+  elements: readonly CreateElement[],
+  tier: Tier,
+  rules: AdmissionRules,
+  countTokens: CountElement,
+): Promise<Counts> {
+  const counts = new Map<CreateElement, TokenCount>()
+  for (const element of elements) {
+    if (!tier.models.has(element.model)) break
+    if (element.tokensAtMost <= boundOf(element, tier, rules)) continue
+    const count = await countTokens(element, tier.maxInputTokens)
+    counts.set(element, count)
+    if (count.tokens > tier.maxInputTokens) break
+  }
+  return counts
+}
+
+/** The normalized callback, if there is one; or the first rule that a field violates. */
+function checkFields(
+  { model, problem, callback }: CreateElement,
+  rules: AdmissionRules,
+): Problem | Callback | null {
+  if (!rules.models.has(model)) {
+    return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
+  }
+  if (problem) return problem
+  if (!callback) return null
+  const { headers } = callback
+  const address = checkCallbackUrl(callback.url, rules.addresses)
+  if (!address.ok) return { field: 'callback.callback_url', rule: address.rule }
+  const wrong = checkCallbackHeaders(headers)
+  if (wrong) return { field: `callback.callback_headers.${wrong.header}`, rule: wrong.rule }
+  return { ...callback, url: address.url }
+}

@@ -1,0 +1,61 @@
+/**
+ * Fails queued jobs that have waited for model servers for too long. Nothing runs for it: the store settles those that no node
+ * has claimed. A job that runs is failed by its own execution.
+ */
+import type { Clock } from '../clock.ts'
+import type { Store } from '../store/store.ts'
+import type { RouteLimit, Routes } from '../upstreams/routes.ts'
+import type { AfterSettlement } from './after-settlement.ts'
+import { outOfPatience } from './execution-result.ts'
+
+/** The maximum jobs of one statement, so that its transaction stays short. */
+const MAX_FAILED = 256
+/** The store has written the one of its earlier runs. */
+const NO_RECEIPT = { form: 'text', calls: [] } as const
+
+export interface OverdueSweepOptions {
+  readonly store: Pick<Store, 'failOverdue'>
+  readonly clock: Clock
+  readonly routes: Pick<Routes, 'limited' | 'limitedAccounts'>
+  readonly patienceMs: number
+  readonly afterSettlement: AfterSettlement
+  readonly onError: (message: string, error: unknown) => void
+}
+
+/** Returns a function that never rejects, and does nothing while an earlier call is in progress. */
+export function createOverdueSweep(options: OverdueSweepOptions): () => Promise<void> {
+  const { routes, onError } = options
+  let isRunning = false
+  return async () => {
+    if (isRunning) return
+    isRunning = true
+    try {
+      for (const [route, limit] of routes.limited) await failOf(route, null, limit, options)
+      for (const [route, accounts] of routes.limitedAccounts) {
+        for (const [account, limit] of accounts) await failOf(route, account, limit, options)
+      }
+    } catch (error) {
+      onError('could not fail jobs that have waited too long; retrying', error)
+    }
+    isRunning = false
+  }
+}
+
+async function failOf(
+  route: string,
+  account: string | null,
+  { unavailableSinceMs, trouble }: RouteLimit,
+  { store, clock, patienceMs, afterSettlement }: OverdueSweepOptions,
+): Promise<void> {
+  if (unavailableSinceMs === null) return
+  const error = outOfPatience(patienceMs, trouble)
+  const overdue = { route, account, unavailableSinceMs, patienceMs, error }
+  for (let count = MAX_FAILED; count === MAX_FAILED; ) {
+    const failed = await store.failOverdue(overdue, clock.nowMs(), MAX_FAILED)
+    for (const { jobId: id, usage, hasCallback, ...job } of failed) {
+      const result = { outcome: { status: 'failed', error }, usage, receipt: NO_RECEIPT } as const
+      afterSettlement({ ...job, id, callbackJson: hasCallback ? '' : null }, result, 'settled', 0)
+    }
+    count = failed.length
+  }
+}

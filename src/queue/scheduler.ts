@@ -1,0 +1,322 @@
+/**
+ * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued.
+ * It changes nothing but its own state: the worker makes the claims that `next` returns and reports what they found.
+ *
+ * - Each route is claimed by itself, in fair order, and only as many jobs as its model server can start, and an eighth more.
+ * - Walks of a route pass over accounts that may not start a job now: their calls fail, or they hold their part of the memory.
+ *   What was passed over is claimed by account (a lane) as soon as the account may start jobs again.
+ * - An account may hold all slots except a reserve, which is for accounts that hold none. While a model server is busy, an
+ *   account that holds nothing there may still send it one job.
+ * - Suspects, jobs whose node crashed, run in groups (`suspect-groups.ts`).
+ */
+import type { Job } from '../job/job.ts'
+import { type ByteShare, bytesOfJob, jobBytes } from '../sharing/byte-budget.ts'
+import { Counts } from '../sharing/counts.ts'
+import { type FairSlotsOptions, freeSharedSlots, mayAcquire } from '../sharing/fair-slots.ts'
+import { type Claimed, type ClaimedLargeJob, type ClaimFrom, INLINE_TEXT_BYTES } from '../store/store.ts'
+import type { Routes } from '../upstreams/routes.ts'
+import { type Allowance, limitedTo, type PlannedClaim, RouteQueue, walkOf } from './route-queue.ts'
+import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
+
+/** Maximum jobs per claim, so that its transaction stays short. */
+const MAX_CLAIM = 256
+/** How many jobs of newcomers may be on their way to a busy model server. */
+const MAX_NEWCOMERS = 8
+/** The fraction of the slots that is reserved, at least one slot. */
+const SLOT_RESERVE = 1 / 16
+/** With fewer slots there is no reserve, because it would leave too little for a single account. */
+const LEAST_SLOTS_WITH_RESERVE = 4
+/** What a claimed job takes at most if its texts come with the claim. */
+const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
+/** Stands for the unknown accounts of the jobs that a claim in progress may return. No account has this name. */
+const CLAIM_IN_PROGRESS = ''
+
+export function reserveOf(slots: number): number {
+  return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
+}
+
+/** The room that a job has on this node, from its hand-off or claim to its end. */
+export interface Place {
+  readonly account: string
+  readonly queue: RouteQueue
+  readonly allowances: readonly (Allowance | null | undefined)[]
+  readonly isSuspect: boolean
+  /** Bytes that are counted for it. A large job gets them before its texts are loaded. */
+  bytes: number
+  isArriving: boolean
+  isNewcomer: boolean
+}
+
+/** An account whose queued jobs wait although those of others would not. */
+export interface HeldBack {
+  readonly account: string
+  readonly reason: 'slots' | 'memory'
+}
+
+export class Scheduler {
+  readonly suspects = new SuspectGroups()
+  readonly #slots: FairSlotsOptions
+  readonly #maxAttempts: number
+  readonly #bytes: ByteShare
+  readonly #routes: Routes
+  /** Slots by account, including those of a claim in progress. */
+  readonly #held = new Counts<string>()
+  /** In the order in which they are claimed next. */
+  readonly #queues = new Map<string, RouteQueue>()
+
+  /** @param maxAttempts a job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`) */
+  constructor(slots: number, bytes: ByteShare, routes: Routes, maxAttempts: number) {
+    this.#maxAttempts = maxAttempts
+    this.#slots = { limit: slots, reserve: reserveOf(slots) }
+    this.#bytes = bytes
+    this.#routes = routes
+  }
+
+  /** Slots in use, including those that a claim in progress may fill. */
+  get held(): number {
+    return this.#held.total
+  }
+
+  get queues(): Iterable<RouteQueue> {
+    return this.#queues.values()
+  }
+
+  /**
+   * Takes a place for a job that is about to be accepted; null if it has to be queued. @param awaited whether a caller waits for
+   * it: such a job may wait in memory for its model server
+   */
+  tryTake(job: Job, awaited: boolean): Place | null {
+    const { account } = job
+    const queue = this.#queueOf(this.#routes.routeOf(job))
+    if (queue.walk.mayBeQueued || queue.lanes.has(account)) return null
+    if (!mayAcquire(this.#slots, this.#held, account)) return null
+    if (queue.allowed(account) <= 0) return null
+    if (!awaited && this.#roomOf(queue) <= 0) return null
+    const bytes = bytesOfJob(job)
+    if (this.#bytes.tryReserve(account, bytes) !== 'granted') return null
+    return this.#place(account, queue, bytes, null)
+  }
+
+  /** Jobs of the route may have been queued. @param account whose they are; null if that is not known */
+  queued(route: string, account: string | null): void {
+    this.#queueOf(route).added(account)
+  }
+
+  queuedJob(job: Job): void {
+    this.queued(this.#routes.routeOf(job), job.account)
+  }
+
+  /** The limits of routes and accounts have changed. */
+  limitsChanged(): void {
+    const { limited, limitedAccounts } = this.#routes
+    for (const route of limitedAccounts.keys()) this.#queueOf(route)
+    for (const [route, queue] of this.#queues) {
+      const limit = limited.get(route)
+      queue.limited = limit === undefined ? null : limitedTo(queue.limited, limit)
+      const accounts = limitedAccounts.get(route)
+      for (const account of queue.limitedAccounts.keys()) {
+        if (!accounts?.has(account)) queue.limitedAccounts.delete(account)
+      }
+      for (const [account, limit] of accounts ?? []) {
+        const before = queue.limitedAccounts.get(account)
+        if (before === undefined) queue.passedOver(account)
+        queue.limitedAccounts.set(account, limitedTo(before, limit))
+      }
+    }
+  }
+
+  /** The next claim; null if nothing can be claimed now. */
+  next(): PlannedClaim | null {
+    const group = this.suspects.next()
+    const queues = [...this.#queues].filter(([, { walk, lanes }]) => walk.mayBeQueued || lanes.size > 0)
+    if (group === null && queues.length === 0) return null
+    const shared = freeSharedSlots(this.#slots, this.#held)
+    const fitting = this.#fitting()
+    if (this.#slots.limit - this.#held.total <= 0 || fitting <= 0) return null
+    if (group !== null && shared > 0) return this.#claimOfGroup(group, Math.min(shared, fitting))
+    for (const [route, queue] of queues) {
+      const claim = this.#nextOf(queue, shared, fitting)
+      if (claim === null) continue
+      this.#queues.delete(route)
+      this.#queues.set(route, queue)
+      return claim
+    }
+    return null
+  }
+
+  /** The claim begins: it may fill this many slots. */
+  begin({ limit }: PlannedClaim): void {
+    this.#held.add(CLAIM_IN_PROGRESS, limit)
+  }
+
+  /** The claim has failed. */
+  failed({ limit }: PlannedClaim): void {
+    this.#held.add(CLAIM_IN_PROGRESS, -limit)
+  }
+
+  /** Takes the places of claimed jobs, in their order, and notes what the claim shows about the queue. */
+  claimed(claim: PlannedClaim, { jobs, mayHaveMore }: Claimed): Place[] {
+    this.#held.add(CLAIM_IN_PROGRESS, -claim.limit)
+    const { queue, from, additions } = claim
+    if (from.of === 'suspects') this.suspects.claimed(from.crashCount, claim.limit, jobs.length)
+    else if (queue !== null && additions === queue.additions) queue.learn(claim, jobs.length, mayHaveMore)
+    return jobs.map((job) => {
+      const of = queue ?? this.#queueOf(this.#routes.routeOf(job))
+      const bytes = isLarge(job) ? 0 : bytesOfJob(job)
+      this.#bytes.hold(job.account, bytes)
+      return this.#place(job.account, of, bytes, claim)
+    })
+  }
+
+  /** The first call for the job begins: from now on the upstream counts it. */
+  arrived(place: Place): void {
+    if (place.isArriving) place.queue.arriving -= 1
+    place.isArriving = false
+  }
+
+  /** The upstream has given the job a slot. */
+  calls(place: Place): void {
+    if (place.isNewcomer) place.queue.newcomers -= 1
+    place.isNewcomer = false
+  }
+
+  /** The job has ended here, or was not accepted. @param isSettled whether it has its outcome */
+  free(place: Place, isSettled: boolean): void {
+    const { account, queue, bytes, allowances, isSuspect } = place
+    this.arrived(place)
+    this.calls(place)
+    this.#held.add(account, -1)
+    queue.held.add(account, -1)
+    for (const allowance of allowances) if (allowance) allowance.running -= 1
+    if (bytes > 0) this.#bytes.release(account, bytes)
+    queue.hasNewcomers ||= queue.held.of(account) === 0
+    if (isSuspect) this.suspects.ended(isSettled)
+  }
+
+  /** Several accounts share the slots if each holds at least an equal part of them. */
+  heldBack(): readonly HeldBack[] {
+    const withoutBytes = this.#accountsWithoutBytes()
+    const waiting = withoutBytes.map((account) => ({ account, reason: 'memory' }) as const)
+    const mayBeQueued = [...this.#queues.values()].some(({ walk }) => walk.mayBeQueued)
+    if (!mayBeQueued || freeSharedSlots(this.#slots, this.#held) > 0 || this.#slots.reserve === 0)
+      return waiting
+    const others = new Set(this.#held.keys()).difference(new Set([...withoutBytes, CLAIM_IN_PROGRESS]))
+    const held = [...others].reduce((sum, account) => sum + this.#held.of(account), 0)
+    const most = [...others].filter((account) => this.#held.of(account) * others.size >= held)
+    return [...waiting, ...most.map((account) => ({ account, reason: 'slots' }) as const)]
+  }
+
+  #claimOfGroup(group: SuspectGroup, most: number): PlannedClaim {
+    const limit = Math.min(group.limit, most)
+    const limited = [...this.#routes.limited.keys()]
+    const exceptRoutes = limited.filter((route) => this.#queueOf(route).allowed(null) <= 0)
+    const from: ClaimFrom = {
+      of: 'suspects',
+      crashCount: group.crashCount,
+      maxCrashCount: this.#maxAttempts,
+      exceptRoutes,
+    }
+    return { limit, from, queue: null, isOfNewcomer: false, additions: 0 }
+  }
+
+  #nextOf(queue: RouteQueue, shared: number, fitting: number): PlannedClaim | null {
+    const allowed = queue.allowed(null)
+    if (allowed <= 0) return null
+    const room = this.#roomOf(queue)
+    const limit = Math.min(shared, fitting, allowed, room, MAX_CLAIM)
+    if (limit <= 0) return this.#nextNewcomer(queue, shared, room)
+    // A trial of a route goes to an account whose calls do not fail, if one waits.
+    const isLaneFirst = queue.limited === null && queue.isLaneNext
+    queue.isLaneNext = !isLaneFirst
+    const lane = isLaneFirst ? this.#nextLane(queue, limit) : null
+    return lane ?? this.#nextWalk(queue, limit) ?? this.#nextLane(queue, limit)
+  }
+
+  #nextWalk(queue: RouteQueue, limit: number): PlannedClaim | null {
+    const { limited, limitedAccounts, walk } = queue
+    if (!walk.mayBeQueued) return null
+    const failedJobs = walk.anyJob ? [] : (limited?.limit.failedJobs ?? [])
+    const except = [...limitedAccounts.keys(), ...this.#accountsWithoutBytes()]
+    for (const account of except) queue.passedOver(account)
+    return walkOf(queue, limit, except, failedJobs, failedJobs.length > 0)
+  }
+
+  /** A job of an account that holds nothing, although the model server is busy or only the reserve of slots is free. */
+  #nextNewcomer(queue: RouteQueue, shared: number, room: number): PlannedClaim | null {
+    if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.newcomers >= MAX_NEWCOMERS) return null
+    const holders = shared > 0 ? queue.held : this.#held
+    const except = new Set([...queue.limitedAccounts.keys(), ...this.#accountsWithoutBytes()])
+    for (const account of holders.keys()) except.add(account)
+    if (room <= 0) for (const account of queue.held.keys()) except.add(account)
+    except.delete(CLAIM_IN_PROGRESS)
+    const failedJobs = queue.limited?.limit.failedJobs ?? []
+    return { ...walkOf(queue, 1, [...except], failedJobs, true), isOfNewcomer: true }
+  }
+
+  #nextLane(queue: RouteQueue, limit: number): PlannedClaim | null {
+    const { route, lanes, additions } = queue
+    for (const [account, lane] of lanes) {
+      if (!this.#hasBytes(account)) continue
+      const allowed = Math.min(limit, queue.allowed(account))
+      if (allowed <= 0) continue
+      lanes.delete(account)
+      lanes.set(account, lane)
+      const failedJobs = queue.limitedAccounts.get(account)?.limit.failedJobs ?? []
+      const exceptJobs = lane.anyJob ? [] : failedJobs
+      const from: ClaimFrom = { of: 'account', route, account, exceptJobs }
+      return { limit: allowed, from, queue, isOfNewcomer: false, additions }
+    }
+    return null
+  }
+
+  #roomOf({ route, arriving }: RouteQueue): number {
+    return this.#routes.room(route) - arriving
+  }
+
+  /** How many jobs fit into memory if their texts come with the claim. One always fits where no job is held. */
+  #fitting(): number {
+    const fitting = Math.floor(this.#bytes.freeForSmall / MAX_INLINE_BYTES)
+    return fitting > 0 || this.#held.total > 0 ? fitting : 1
+  }
+
+  #hasBytes(account: string): boolean {
+    return (
+      this.#bytes.waiting.of(account) === 0 && this.#bytes.decide(account, MAX_INLINE_BYTES) === 'granted'
+    )
+  }
+
+  /** Accounts whose jobs wait for bytes here, or that hold their part. */
+  #accountsWithoutBytes(): string[] {
+    const { held, limit, waiting } = this.#bytes
+    const found = [...waiting.keys()]
+    // Below that, every account is within its part.
+    if (held.total <= limit / 3) return found
+    return [...new Set([...found, ...[...held.keys()].filter((account) => !this.#hasBytes(account))])]
+  }
+
+  #place(account: string, queue: RouteQueue, bytes: number, claim: PlannedClaim | null): Place {
+    this.#held.add(account, 1)
+    queue.held.add(account, 1)
+    queue.arriving += 1
+    const isNewcomer = claim?.isOfNewcomer ?? false
+    if (isNewcomer) queue.newcomers += 1
+    const allowances = [queue.limited, queue.limitedAccounts.get(account)]
+    for (const allowance of allowances) if (allowance) allowance.running += 1
+    const isSuspect = claim?.from.of === 'suspects'
+    return { account, queue, allowances, isSuspect, bytes, isArriving: true, isNewcomer }
+  }
+
+  #queueOf(route: string): RouteQueue {
+    const known = this.#queues.get(route)
+    if (known !== undefined) return known
+    const queue = new RouteQueue(route)
+    const limit = this.#routes.limited.get(route)
+    if (limit !== undefined) queue.limited = limitedTo(null, limit)
+    this.#queues.set(route, queue)
+    return queue
+  }
+}
+
+export function isLarge<Small extends object>(job: Small | ClaimedLargeJob): job is ClaimedLargeJob {
+  return 'textBytes' in job
+}

@@ -1,0 +1,307 @@
+/**
+ * One request at one target: waits for a slot of its upstream, calls it if the circuit breakers permit, repeats the call in
+ * another format if the server rejects the format, and records what each call showed: about the target, its upstream, the
+ * account, the job and its schema.
+ */
+import type { Clock } from '../clock.ts'
+import type { StopSignal } from '../job/stop.ts'
+import {
+  afterBreak,
+  type BrokenCall,
+  type CallStart,
+  type Hold,
+  isCareful,
+  isIsolated,
+  isSentWithoutSchema,
+  NO_BREAKS,
+  SchemaBreaks,
+  schemaFingerprint,
+} from './breaks.ts'
+import { failureKind, isWaitedFor, troubleOf } from './failure-kinds.ts'
+import type {
+  CallRecord,
+  ConnectionFault,
+  JobBreaks,
+  ModelRequest,
+  Reply,
+  RequestFormat,
+  RoutedReply,
+  TokenCount,
+} from './model-server.ts'
+import { sumOfTokens } from './read-completion.ts'
+import { boundedRetryAfterMs } from './retry-after.ts'
+import type { CallResult } from './target-health.ts'
+import type { Target } from './targets.ts'
+
+/** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
+export interface CallEvent {
+  readonly upstream: string
+  readonly model: string
+  readonly kind: Reply['kind']
+  readonly status: number | null
+  /** Ended by our own signal: neither a success nor a failure of the upstream. */
+  readonly aborted: boolean
+  /** Whether the answer was cut off at a length limit. */
+  readonly isTruncated: boolean
+  readonly ms: number
+}
+
+/** A call that ended in an error, for the log. It contains no text of the server, which may quote the conversation. */
+export interface FailedCall extends CallEvent {
+  readonly jobId: string
+  readonly code: string | null
+  readonly connection: ConnectionFault | null
+  readonly timedOut: boolean
+  /** Present if the connection broke during the call. */
+  readonly broke?: NonNullable<CallRecord['broke']>
+}
+
+export interface CallListener {
+  /** Called after each call to an upstream. */
+  readonly onCall?: (call: CallEvent) => void
+  /** Called after `onCall` for each call that ended in an error, except by our own signal. */
+  readonly onFailedCall?: (call: FailedCall) => void
+}
+
+/** A request and its result so far: the last reply with its target, and the usage of all calls. */
+export interface RoutingAttempt extends RoutedReply {
+  readonly request: ModelRequest
+  /** All targets of the request. */
+  readonly targets: readonly Target[]
+  readonly signal: StopSignal
+  reply: Reply
+  target: string | null
+  readonly calls: CallRecord[]
+  tokens: TokenCount
+  /** How many tries have counted against the job. */
+  tries: number
+  breaks: JobBreaks
+  /** Whether `beforeCall` of the request has been called. */
+  hasBegun: boolean
+  /** Whether the last call failed because too many were in progress. */
+  isBeyondProven: boolean
+  /** What the last call showed if its connection broke. */
+  broke: { readonly fails: boolean } | null
+}
+
+export type Called = 'called' | 'circuit open' | 'stopped'
+
+/** A job fails after this many tries that count against it. */
+export const MAX_TRIES = 3
+export const NO_TOKENS: TokenCount = { input: 0, output: 0 }
+/** Accounts take turns where only one job calls at a time. */
+const WEIGHT_ALONE = 1
+
+export class TargetCaller {
+  readonly #clock: Clock
+  readonly #isPatient: boolean
+  readonly #listener: CallListener
+  readonly #weightOf: (tier: string) => number
+  readonly #schemas = new SchemaBreaks()
+  /** Called when a call has ended. */
+  onRoom: () => void = () => {}
+
+  /** @param isPatient whether jobs wait for model servers @param weightOf by the name of a tier */
+  constructor(clock: Clock, isPatient: boolean, listener: CallListener, weightOf: (tier: string) => number) {
+    this.#clock = clock
+    this.#isPatient = isPatient
+    this.#listener = listener
+    this.#weightOf = weightOf
+  }
+
+  /**
+   * Makes one call. Jobs whose next failure would be their last, and those that may crash the target, call it one at a time, so that
+   * only the one that is to blame fails; an isolated job also waits until no other call is in progress.
+   */
+  async call(target: Target, attempt: RoutingAttempt): Promise<Called> {
+    const { breaks, tries, signal, request } = attempt
+    const mayCrash = breaks !== NO_BREAKS && (isIsolated(breaks) || isCareful(breaks))
+    if (tries < MAX_TRIES - 1 && !mayCrash) return this.#callWithSlot(target, attempt)
+    // Nothing is held for a job that will not call.
+    if (this.#isSkipped(target, attempt)) return 'circuit open'
+    const { account } = request
+    const { alone } = target
+    if (!(await this.#paused(signal, () => alone.acquire(account, WEIGHT_ALONE, signal)))) return 'stopped'
+    try {
+      if (!isIsolated(breaks)) return await this.#callWithSlot(target, attempt)
+      const hold = await this.#paused(signal, () => target.breaks.hold(signal))
+      if (hold === null) return 'stopped'
+      const called = await this.#callIfPermitted(target, attempt, hold)
+      hold.end()
+      this.onRoom()
+      return called
+    } finally {
+      alone.release(account)
+    }
+  }
+
+  /**
+   * Whether the account must not call the target, because a circuit breaker is open. A job that does not wait calls it
+   * nevertheless if no other target is better, because a call that may fail is better than a failure without a call.
+   */
+  #isSkipped({ health }: Target, { request: { account }, targets }: RoutingAttempt): boolean {
+    return health.isOpen(account) && (this.#isPatient || !targets.every((one) => one.health.isOpen(account)))
+  }
+
+  /** Waiting behind other jobs is not part of a run, so the deadline of a job that may wait is paused. */
+  async #paused<Result>(signal: StopSignal, wait: () => Result | Promise<Result>): Promise<Result> {
+    if (this.#isPatient) signal.pause()
+    const result = await wait()
+    if (this.#isPatient) signal.resume()
+    return result
+  }
+
+  /**
+   * Calls as soon as the upstream has a free slot. The next free slot goes to the waiting account that holds fewest, by the weight
+   * of its tier.
+   */
+  async #callWithSlot(target: Target, attempt: RoutingAttempt): Promise<Called> {
+    const { slots } = target.upstream
+    const { signal, request } = attempt
+    const { account, tier } = request
+    if (signal.reason !== null) return 'stopped'
+    if (!slots.tryAcquire(account)) {
+      // A request that has another target must not wait for a slot at a failing one.
+      if (this.#isSkipped(target, attempt)) return 'circuit open'
+      const weight = this.#weightOf(tier)
+      if (!(await this.#paused(signal, () => slots.acquire(account, weight, signal)))) return 'stopped'
+    }
+    try {
+      return await this.#callIfPermitted(target, attempt, null)
+    } finally {
+      slots.release(account)
+      this.onRoom()
+    }
+  }
+
+  /** @param hold of an isolated job, which needs no slot, because nobody else gets one */
+  async #callIfPermitted(target: Target, attempt: RoutingAttempt, hold: Hold | null): Promise<Called> {
+    // Only now, because a breaker may have opened while the request waited.
+    if (this.#isSkipped(target, attempt)) return 'circuit open'
+    const { health, breaks } = target
+    const { request, signal } = attempt
+    const { account, jobId, beforeCall } = request
+    if (!attempt.hasBegun && beforeCall !== undefined) {
+      attempt.hasBegun = true
+      await beforeCall()
+      if (signal.reason !== null) return 'stopped'
+      // A breaker may have opened meanwhile.
+      if (this.#isSkipped(target, attempt)) return 'circuit open'
+    }
+    const breaksBefore = breaks.began()
+    health.began(account, jobId)
+    let result: CallResult = IGNORED
+    try {
+      result = await this.#callInFormats(target, attempt, { breaksBefore, hold })
+      return 'called'
+    } finally {
+      health.ended(account, jobId, result)
+      breaks.ended()
+    }
+  }
+
+  /** Repeats the call in another format as long as the server rejects the format. */
+  async #callInFormats(
+    target: Target,
+    attempt: RoutingAttempt,
+    start: Pick<CallStart, 'breaksBefore' | 'hold'>,
+  ): Promise<CallResult> {
+    const { limits, server, slots } = target.upstream
+    const { request, signal } = attempt
+    const { account, prompt, jobId } = request
+    const { form } = prompt
+    const begun = limits.changes
+    attempt.broke = null
+    const avoidsSchema =
+      form.kind === 'schema' &&
+      (isSentWithoutSchema(attempt.breaks) || this.#schemas.isAvoided(form.schemaJson, this.#clock.nowMs()))
+    let format = server.requestFormat(target.model, prompt, avoidsSchema)
+    for (;;) {
+      const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
+      const reply = await server.ask(target.model, prompt, format, signal)
+      const endedAtMs = this.#clock.steadyMs()
+      const broke =
+        reply.kind === 'error' && reply.broke === true
+          ? target.breaks.broke({ ...start, jobId, isCareful: isCareful(attempt.breaks) })
+          : null
+      const times = { at_ms: atMs, ms: endedAtMs - startedAtMs }
+      this.#record(attempt, target, reply, recordOf(target, request, { ...times, ...format }, reply, broke))
+      if (reply.kind !== 'error') {
+        target.breaks.answered(jobId)
+        if (form.kind === 'schema' && sendsSchema(format)) this.#schemas.answered(form.schemaJson)
+        limits.succeeded(account, begun, endedAtMs, slots)
+        return SUCCESS
+      }
+      if (reply.aborted) return IGNORED
+      if (broke !== null) {
+        const nowMs = this.#clock.nowMs()
+        const { breaks, fails } = afterBreak(attempt.breaks, broke, nowMs)
+        attempt.breaks = breaks
+        attempt.broke = { fails }
+        if (form.kind === 'schema' && sendsSchema(format)) this.#schemas.broke(form.schemaJson, broke, nowMs)
+      }
+      const other = signal.reason === null ? server.otherFormat(target.model, prompt, format, reply) : null
+      if (other !== null) {
+        format = other
+        continue
+      }
+      const kind = failureKind(reply)
+      const isOverload = reply.timedOut || kind === 'overloaded'
+      attempt.isBeyondProven = isOverload && limits.overloaded(account, begun, endedAtMs)
+      // After any other 4xx the request is at fault, and the target is healthy.
+      if (!isWaitedFor(kind)) {
+        target.breaks.answered(jobId)
+        return SUCCESS
+      }
+      return { kind: 'failure', retryAfterMs: boundedRetryAfterMs(reply), trouble: troubleOf(reply) }
+    }
+  }
+
+  #record(attempt: RoutingAttempt, target: Target, reply: Reply, record: CallRecord): void {
+    const { jobId } = attempt.request
+    attempt.reply = reply
+    attempt.target = target.name
+    attempt.tokens = sumOfTokens(attempt.tokens, reply.tokens ?? NO_TOKENS)
+    attempt.calls.push(record)
+    const { status, ms, broke } = record
+    const aborted = reply.kind === 'error' && reply.aborted
+    const isTruncated = record.finish_reason === 'length'
+    const { name: upstream } = target.upstream.server
+    const event = { upstream, model: target.model, kind: reply.kind, status, aborted, isTruncated, ms }
+    this.#listener.onCall?.(event)
+    if (reply.kind !== 'error' || aborted) return
+    const { code, connection, timedOut } = reply
+    this.#listener.onFailedCall?.({ ...event, jobId, code, connection, timedOut, ...(broke && { broke }) })
+  }
+}
+
+const SUCCESS: CallResult = { kind: 'success' }
+const IGNORED: CallResult = { kind: 'ignored' }
+
+function sendsSchema({ json_mode }: RequestFormat): boolean {
+  return json_mode === 'json_schema' || json_mode === 'json_schema_strict'
+}
+
+function recordOf(
+  target: Target,
+  { prompt: { form } }: ModelRequest,
+  sent: RequestFormat & Pick<CallRecord, 'at_ms' | 'ms'>,
+  reply: Reply,
+  broke: BrokenCall | null,
+): CallRecord {
+  const isTruncated = reply.kind !== 'refused' && reply.truncated === true
+  return {
+    target: target.name,
+    kind: reply.kind === 'error' ? 'trouble' : reply.kind,
+    status: reply.kind === 'answer' ? 200 : reply.status,
+    ...sent,
+    ...(isTruncated && { finish_reason: 'length' }),
+    ...(broke && {
+      broke: {
+        in_progress: broke.event.inProgress,
+        counts: broke.blame === 'counted' || broke.blame === 'certain',
+        ...(form.kind === 'schema' && { schema: schemaFingerprint(form.schemaJson) }),
+      },
+    }),
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * The calls of jobs, as model servers see them: for the rules that no call comes before its time, that a job that fails for crashes
+ * executed in them, and that a job crashes few model servers.
+ */
+
+import type { UpstreamError } from '../../src/upstreams/model-server.ts'
+import {
+  BACKOFF_FACTOR,
+  FIRST_BACKOFF_MS,
+  JITTER,
+  MAX_RETRY_AFTER_MS,
+} from '../../src/upstreams/retry-after.ts'
+import { type Ledger, TOO_EARLY } from './ledger.ts'
+import { UPSTREAMS } from './plan.ts'
+import type { World } from './world.ts'
+
+/** A job's call to an upstream, from a process. */
+export interface JobCall {
+  readonly process: string
+  readonly account: string
+  readonly tag: string
+  readonly upstream: string
+}
+
+interface Failure {
+  readonly atMs: number
+  /** How often the call has failed in this run. */
+  readonly times: number
+}
+
+const CRASHES = 'a job crashes few model servers'
+const MOST_CRASHES_OF_JOB = 3
+
+export class Calls {
+  readonly #world: World
+  readonly #ledger: Ledger
+  readonly #isPatient: boolean
+  /** By process, account and upstream, when the server may be called again. */
+  readonly #notBefore = new Map<string, number>()
+  /** The last failure of each job at each upstream since the last reply that was none. */
+  readonly #failures = new Map<string, Failure>()
+  /** When a process last sent a call of a job. */
+  readonly #lastMs = new Map<string, number>()
+  /** How many crashes the jobs of each tag caused, as far as the service can know: a run that was cut off told nobody. */
+  readonly #crashes = new Map<string, number>()
+
+  constructor(world: World, ledger: Ledger, isPatient: boolean) {
+    this.#world = world
+    this.#ledger = ledger
+    this.#isPatient = isPatient
+  }
+
+  /** @param assignedMs when the job was last assigned to the process; null if that is unknown */
+  sent(call: JobCall, assignedMs: number | null): void {
+    const { process, account, tag, upstream } = call
+    const { nowMs } = this.#world
+    this.#lastMs.set(`${process} ${account} ${tag}`, nowMs)
+    const untilMs = this.#notBefore.get(`${process} ${account} ${upstream}`) ?? nowMs
+    // Without patience, a call that may fail is better than none.
+    if (this.#isPatient && untilMs - nowMs > 1)
+      this.#ledger.violate(
+        TOO_EARLY,
+        `${tag} calls ${upstream} ${untilMs - nowMs} ms before its Retry-After is over`,
+      )
+    const failure = this.#failures.get(nameOf(call))
+    if (failure === undefined || assignedMs === null || assignedMs >= failure.atMs) return
+    const leastMs = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (failure.times - 1) * (1 - JITTER)
+    const pausedMs = nowMs - failure.atMs
+    if (pausedMs < leastMs - 1)
+      this.#ledger.violate(TOO_EARLY, `${tag} calls ${upstream} again after ${pausedMs} of ${leastMs} ms`)
+  }
+
+  /** The process has received a reply. @param error null if it is none */
+  replied(call: JobCall, error: UpstreamError | null, assignedMs: number | null): void {
+    const name = nameOf(call)
+    if (error === null) {
+      // A repair is another request, which begins with the first target.
+      for (const upstream of UPSTREAMS) this.#failures.delete(nameOf({ ...call, upstream }))
+      return
+    }
+    const { nowMs } = this.#world
+    const before = this.#failures.get(name)
+    const isOfThisRun = before !== undefined && assignedMs !== null && assignedMs < before.atMs
+    this.#failures.set(name, { atMs: nowMs, times: isOfThisRun ? Math.min(2, before.times + 1) : 1 })
+    if (error.retryAfterMs === null) return
+    const place = `${call.process} ${call.account} ${call.upstream}`
+    const untilMs = nowMs + Math.min(error.retryAfterMs, MAX_RETRY_AFTER_MS)
+    this.#notBefore.set(place, Math.max(this.#notBefore.get(place) ?? 0, untilMs))
+  }
+
+  /** Whether the process called a model server for the job since then. */
+  hasCalled(process: string, account: string, tag: string, sinceMs: number): boolean {
+    return (this.#lastMs.get(`${process} ${account} ${tag}`) ?? Number.NEGATIVE_INFINITY) >= sinceMs
+  }
+
+  /** A job crashed its model server. */
+  crashed({ account, tag }: JobCall): void {
+    const name = `${account} ${tag}`
+    const crashes = (this.#crashes.get(name) ?? 0) + 1
+    this.#crashes.set(name, crashes)
+    const { jobs } = this.#ledger.callsOf(account, tag)
+    if (crashes > MOST_CRASHES_OF_JOB * jobs)
+      this.#ledger.violate(CRASHES, `${tag} of ${account}: ${crashes} by ${jobs}`)
+  }
+
+  /** A run of the job was cut off. */
+  forgotten(account: string, tag: string): void {
+    this.#crashes.delete(`${account} ${tag}`)
+  }
+}
+
+function nameOf({ process, account, tag, upstream }: JobCall): string {
+  return `${process} ${account} ${tag} ${upstream}`
+}

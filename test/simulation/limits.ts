@@ -1,0 +1,309 @@
+/**
+ * What each account has open, stored and used, by the requests of callers and what the database did with them: independent of the
+ * sums that stores keep and nodes estimate. Every rejection of a create must follow from it, and no acceptance may contradict it.
+ */
+import type { Job } from '../../src/job/job.ts'
+import type { Tier } from '../../src/job/tier.ts'
+import type { AdmissionError } from '../../src/queue/job-creator.ts'
+import type { OwnCaps } from '../../src/store/account-store.ts'
+import type { Settlement } from '../../src/store/store.ts'
+import type { KnownRequest, Ledger } from './ledger.ts'
+import type { World } from './world.ts'
+
+const JUSTIFIED = 'every rejection is justified'
+const HOLDS = 'a limit holds'
+/** A rejection may be based on sums that a node looked up this long before; the database has delays, too. */
+const SUMS_AGE_MS = 150
+/** Keys with their caps, and what is used of monthly caps, are looked up again after two seconds. */
+const LOOKED_UP_MS = 2100
+/** The same while the database or a process has a fault: a lookup may have begun long before. */
+const DISTURBED_MS = 60_000
+/** After this time, a node has looked up the results of jobs that ended meanwhile. */
+const RESULTS_AGE_MS = 5100
+/** The most bytes of the error and the receipt of a cancelled job. */
+const CANCELLED_BYTES = 2000
+const NO_CAPS: OwnCaps = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
+
+export type Rejection = { readonly kind: 'unknown account' | 'unavailable' | 'conflict' } | AdmissionError
+
+/** A request while a node handles it. */
+export interface CreateAttempt {
+  readonly request: KnownRequest
+  readonly process: string
+  readonly startedMs: number
+  readonly jobs: CountedJob[]
+  hasEnded: boolean
+}
+
+interface CountedJob {
+  readonly attempt: CreateAttempt
+  readonly fromMs: number
+  readonly bytes: number
+  resultBytes: number
+  tokens: number
+  isStored: boolean
+  storedMs: number
+  /** When it was no longer open, and when it was no longer stored. */
+  endedMs: number
+  removedMs: number
+}
+
+/** Something that is so from that time on. */
+interface Since<T> {
+  readonly atMs: number
+  readonly value: T
+}
+
+export interface LimitsOptions {
+  readonly world: World
+  readonly ledger: Ledger
+  readonly shared: boolean
+  readonly tierOf: (account: string) => Tier
+}
+
+export class Limits {
+  readonly #options: LimitsOptions
+  readonly #jobs = new Map<string, CountedJob>()
+  readonly #caps = new Map<string, Since<OwnCaps>[]>()
+  readonly #suspended = new Map<string, Since<boolean>[]>()
+
+  constructor(options: LimitsOptions) {
+    this.#options = options
+  }
+
+  /** A node begins to handle a request. */
+  begin(request: KnownRequest, process: string): CreateAttempt {
+    return { request, process, startedMs: this.#options.world.nowMs, jobs: [], hasEnded: false }
+  }
+
+  /** These jobs may be stored from now on. */
+  reserve(attempt: CreateAttempt, jobs: readonly Job[]): void {
+    const fromMs = this.#options.world.nowMs
+    for (const { id, messagesJson, responseFormatJson, callbackJson } of jobs) {
+      const bytes = bytesOf(messagesJson) + bytesOf(responseFormatJson) + bytesOf(callbackJson)
+      const never = Number.POSITIVE_INFINITY
+      const job = { attempt, fromMs, bytes, resultBytes: 0, tokens: 0, endedMs: never, removedMs: never }
+      const counted: CountedJob = { ...job, storedMs: never, isStored: false }
+      attempt.jobs.push(counted)
+      this.#jobs.set(id, counted)
+    }
+  }
+
+  /** The request was answered. */
+  end(attempt: CreateAttempt): void {
+    if (attempt.hasEnded) return
+    attempt.hasEnded = true
+    for (const job of attempt.jobs) if (!job.isStored) this.#remove(job)
+  }
+
+  /** What the process was handling gets no answer. */
+  processEnded(process: string): void {
+    for (const { attempt } of this.#jobs.values()) if (attempt.process === process) this.end(attempt)
+  }
+
+  /** The database stored the jobs, even if nobody learns of it. */
+  accepted(jobIds: readonly string[]): void {
+    for (const id of jobIds) {
+      const job = this.#jobs.get(id)
+      if (job === undefined) continue
+      job.isStored = true
+      job.storedMs = this.#options.world.nowMs
+      job.endedMs = Number.POSITIVE_INFINITY
+      job.removedMs = Number.POSITIVE_INFINITY
+    }
+    const first = this.#jobs.get(jobIds[0] ?? '')
+    if (first !== undefined) this.#checkAcceptance(first.attempt)
+  }
+
+  /** A cached response completed the job. */
+  answered(jobId: string, resultBytes: number): void {
+    this.#end(jobId, resultBytes)
+  }
+
+  settled({ jobId, outcome, receiptJson, usage }: Settlement): void {
+    const text = outcome.status === 'completed' ? outcome.contentJson : JSON.stringify(outcome.error)
+    this.#end(jobId, bytesOf(text) + bytesOf(receiptJson))
+    const job = this.#jobs.get(jobId)
+    if (job !== undefined) job.tokens = usage.input_tokens + usage.output_tokens
+  }
+
+  /** Jobs were cancelled, deleted or expired: those that have ended by now, and those that are gone. */
+  changed(stateOf: (jobId: string) => 'open' | 'ended' | 'gone'): void {
+    for (const [id, job] of this.#jobs) {
+      if (!job.isStored || Number.isFinite(job.removedMs)) continue
+      const state = stateOf(id)
+      if (state !== 'open' && !Number.isFinite(job.endedMs)) this.#end(id, CANCELLED_BYTES)
+      if (state === 'gone') this.#remove(job)
+    }
+  }
+
+  setCaps(account: string, caps: OwnCaps): void {
+    addTo(this.#caps, account, { atMs: this.#options.world.nowMs, value: caps })
+  }
+
+  suspended(account: string, isSuspended: boolean): void {
+    addTo(this.#suspended, account, { atMs: this.#options.world.nowMs, value: isSuspended })
+  }
+
+  /** A node has rejected the request: the account had no room at some time while it decided. */
+  rejected(attempt: CreateAttempt, rejection: Rejection): void {
+    if (this.#isJustified(attempt, rejection)) return
+    const { account, plans } = attempt.request
+    const what = `${account} with ${plans.length} jobs: ${JSON.stringify(rejection)}`
+    this.#options.ledger.violate(JUSTIFIED, what)
+  }
+
+  #isJustified(attempt: CreateAttempt, rejection: Rejection): boolean {
+    const { ledger } = this.#options
+    const { request, startedMs } = attempt
+    const { account } = request
+    switch (rejection.kind) {
+      case 'unknown account':
+        return ledger.deletedAccounts.has(account)
+      case 'suspended':
+        return this.#during(this.#suspended, account, attempt, false).includes(true)
+      case 'conflict':
+        return ledger.requests.some(
+          (one) => one.account === account && one.key === request.key && !isSame(one, request),
+        )
+      case 'unavailable':
+        return ledger.hadStoreFault(startedMs - LOOKED_UP_MS)
+      case 'quota':
+        return !this.#isRepeated(attempt) && this.#isQuotaReached(attempt, rejection.unit)
+      case 'monthly cap':
+        return !this.#isRepeated(attempt) && this.#isCapReached(attempt, rejection.unit)
+      default:
+        return false
+    }
+  }
+
+  /** Whether the request repeats one whose jobs are stored, and whose key cannot have been forgotten. */
+  #isRepeated({ request, startedMs }: CreateAttempt): boolean {
+    const { ledger, world } = this.#options
+    const { account, key } = request
+    if (key === null || ledger.clockJumpsMs > 0) return false
+    return ledger.requests.some((one) => {
+      if (one === request || one.account !== account || one.key !== key || !isSame(one, request)) return false
+      return one.attempts.some((ids) =>
+        ids.every((id) => {
+          const [job, known] = [this.#jobs.get(id), ledger.jobs.get(id)]
+          if (job === undefined || known === undefined || job.storedMs > startedMs) return false
+          return !known.wasDeleted && world.nowMs - known.createdAtMs < ledger.retentionMs
+        }),
+      )
+    })
+  }
+
+  #isQuotaReached(attempt: CreateAttempt, unit: 'open jobs' | 'stored bytes'): boolean {
+    const { request, startedMs } = attempt
+    const fromMs = startedMs - (this.#wasCalm(attempt) ? SUMS_AGE_MS : DISTURBED_MS)
+    const others = this.#of(request.account).filter((job) => job.attempt !== attempt)
+    if (unit === 'open jobs') {
+      const open = others.filter(({ endedMs }) => endedMs >= fromMs).length
+      return open + request.plans.length > this.#limits(attempt, 'openJobs').least
+    }
+    const stored = others.filter(({ removedMs }) => removedMs >= fromMs).concat(attempt.jobs)
+    const bytes = stored.reduce((sum, job) => sum + job.bytes + job.resultBytes, 0)
+    return bytes > this.#limits(attempt, 'storedBytes').least
+  }
+
+  #isCapReached(attempt: CreateAttempt, unit: 'jobs' | 'tokens'): boolean {
+    const { ledger } = this.#options
+    const { request, startedMs } = attempt
+    const { account } = request
+    if (unit === 'jobs') {
+      const fromMs = startedMs - (this.#wasCalm(attempt) ? SUMS_AGE_MS : DISTURBED_MS)
+      const counts = (job: CountedJob) => job.attempt !== attempt && (job.isStored || job.endedMs >= fromMs)
+      const used = this.#of(account).filter(counts).length
+      return used + request.plans.length > this.#limits(attempt, 'monthlyJobs').least
+    }
+    let tokens = ledger.inputOfCancelled.get(account) ?? 0
+    for (const [name, counts] of ledger.calls) if (name.startsWith(`${account} `)) tokens += counts.tokens
+    return tokens >= this.#limits(attempt, 'monthlyTokens').least
+  }
+
+  /** A node that uses the database alone exceeds no limit, except by results and tokens of which it cannot know yet. */
+  #checkAcceptance(attempt: CreateAttempt): void {
+    const { ledger, shared } = this.#options
+    const { account } = attempt.request
+    if (ledger.deletedAccounts.has(account)) return
+    const jobs = this.#of(account).filter(({ isStored }) => isStored)
+    const check = (unit: keyof OwnCaps, used: number) => {
+      const { most } = this.#limits(attempt, unit)
+      if (used > most) ledger.violate(HOLDS, `${account} has ${used} of ${most} ${unit}`)
+    }
+    const knownMs = attempt.startedMs - RESULTS_AGE_MS
+    const used = jobs.filter(({ endedMs }) => endedMs < knownMs).reduce((sum, { tokens }) => sum + tokens, 0)
+    if (this.#wasCalm(attempt)) check('monthlyTokens', used + 1)
+    if (shared) return
+    const stored = jobs.filter(({ removedMs }) => !Number.isFinite(removedMs))
+    check('openJobs', stored.filter(({ endedMs }) => !Number.isFinite(endedMs)).length)
+    check('monthlyJobs', jobs.length)
+    const isKnown = ({ endedMs, resultBytes }: CountedJob) =>
+      endedMs < knownMs && resultBytes !== CANCELLED_BYTES
+    const bytes = stored.reduce((sum, job) => sum + job.bytes + (isKnown(job) ? job.resultBytes : 0), 0)
+    if (this.#wasCalm(attempt)) check('storedBytes', bytes)
+  }
+
+  /** The least and the greatest limit that a node may have applied to the request. */
+  #limits(attempt: CreateAttempt, unit: keyof OwnCaps): { readonly least: number; readonly most: number } {
+    const { account } = attempt.request
+    const tier = this.#options.tierOf(account)
+    const ofTier = {
+      monthlyJobs: tier.maxMonthlyJobs,
+      monthlyTokens: tier.maxMonthlyTokens,
+      openJobs: tier.maxOpenJobs,
+      storedBytes: tier.maxStoredBytes,
+    }[unit]
+    const limits = this.#during(this.#caps, account, attempt, NO_CAPS).map(({ [unit]: own }) => {
+      const limit = own ?? ofTier
+      return limit === null || limit === 'none' ? Number.POSITIVE_INFINITY : limit
+    })
+    return { least: Math.min(...limits), most: Math.max(...limits) }
+  }
+
+  /** What a node may have known while it handled the request. */
+  #during<T>(
+    known: ReadonlyMap<string, readonly Since<T>[]>,
+    account: string,
+    attempt: CreateAttempt,
+    first: T,
+  ): readonly T[] {
+    const fromMs = attempt.startedMs - (this.#wasCalm(attempt) ? LOOKED_UP_MS : DISTURBED_MS)
+    const all = [{ atMs: Number.NEGATIVE_INFINITY, value: first }, ...(known.get(account) ?? [])]
+    const last = all.findLastIndex(({ atMs }) => atMs <= fromMs)
+    return all.slice(last).map(({ value }) => value)
+  }
+
+  #wasCalm({ startedMs }: CreateAttempt): boolean {
+    return this.#options.ledger.wasCalmSince(startedMs - LOOKED_UP_MS)
+  }
+
+  #of(account: string): CountedJob[] {
+    return [...this.#jobs.values()].filter(({ attempt }) => attempt.request.account === account)
+  }
+
+  #end(jobId: string, resultBytes: number): void {
+    const job = this.#jobs.get(jobId)
+    if (job === undefined) return
+    job.endedMs = this.#options.world.nowMs
+    job.resultBytes = resultBytes
+  }
+
+  #remove(job: CountedJob): void {
+    job.removedMs = this.#options.world.nowMs
+    job.endedMs = Math.min(job.endedMs, job.removedMs)
+  }
+}
+
+function addTo<T>(lists: Map<string, T[]>, name: string, item: T): void {
+  lists.set(name, [...(lists.get(name) ?? []), item])
+}
+
+function bytesOf(text: string | null): number {
+  return text === null ? 0 : Buffer.byteLength(text)
+}
+
+function isSame(one: KnownRequest, other: KnownRequest): boolean {
+  return one.isBatch === other.isBatch && JSON.stringify(one.plans) === JSON.stringify(other.plans)
+}
