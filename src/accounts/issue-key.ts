@@ -1,12 +1,12 @@
-/** Issues a key for an account, and creates the account if it is new. */
+/** Issues a key for an account, and creates the account if it is new; issues its signing secrets. */
 import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountStore } from '../store/account-store.ts'
 import { hashKey, makeKey, makeKeyId } from './key.ts'
 
 const DAY_MS = 86_400_000
-export const ACCOUNT_RULE = 'letters, digits and . _ @ - only, 64 at most, a letter or digit first'
-export const ACCOUNT_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/
+/** The maximum lifetime of a key, a hundred years. */
+export const MOST_DAYS = 36_500
 
 export interface IssueRequest {
   readonly account: string
@@ -40,4 +40,9 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
 /** When a key that is issued now expires; null for never. */
 export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
   return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
+}
+
+/** Gives the account a new signing secret; see `AccountStore.rotateSecret`. */
+export function rotateSecret(store: AccountStore, account: string, nowMs: number): Promise<boolean> {
+  return store.rotateSecret(account, makeSecret(), nowMs)
 }

@@ -1,26 +1,64 @@
-/** Accounts and keys as the admin API and `--json` return them. Times are Unix seconds. */
-import type { AccountRecord, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
+/**
+ * Accounts, their keys and their usage: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix
+ * seconds.
+ */
+import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
+import type { UsageRecord } from '../store/usage-store.ts'
+import { type Static, Type } from '../typed-schema.ts'
+import { count, more, next, unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
 
-export function accountView(record: AccountRecord) {
-  const { name, tier, keys, activeKeys, rotatedAtMs, suspendedAtMs, caps, quotaUse } = record
+const cap = (description: string) =>
+  Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Enum(['none', 'tier'])], {
+    description: `${description}; \`none\` removes the cap, \`tier\` restores the tier's cap.`,
+  })
+
+export const caps = {
+  max_monthly_jobs: cap('Jobs in a calendar month (UTC)'),
+  max_monthly_tokens: cap('Input and output tokens in a calendar month (UTC)'),
+  max_open_jobs: cap('Jobs that are queued or running at the same time'),
+  max_stored_bytes: cap('Bytes stored by jobs until they expire or are deleted'),
+}
+const capsSchema = Type.Object(caps)
+export type Caps = Static<typeof capsSchema>
+export type Cap = Caps['max_monthly_jobs']
+
+export const account = Type.Object({
+  name: Type.String(),
+  tier: Type.String(),
+  keys: count,
+  active_keys: Type.Integer({ description: 'Keys that are neither revoked nor expired.' }),
+  secret_rotated_at: unixTimeOrNull('When its signing secret was last rotated'),
+  suspended_at: unixTimeOrNull('When it was suspended'),
+  ...caps,
+  open_jobs: Type.Integer({ minimum: 0, description: 'Queued and running jobs.' }),
+  stored_bytes: Type.Integer({ minimum: 0, description: 'Bytes stored by its jobs.' }),
+})
+export type Account = Static<typeof account>
+
+export const accountList = Type.Object({
+  accounts: Type.Array(account, { description: 'By name.' }),
+  more,
+})
+export type AccountList = Static<typeof accountList>
+
+export function accountView(record: AccountRecord): Account {
+  const { name, tier, keys, activeKeys, rotatedAtMs, suspendedAtMs, caps: own, quotaUse } = record
   return {
     name,
     tier,
     keys,
     active_keys: activeKeys,
-    secret_rotated_at: secondsOf(rotatedAtMs),
-    suspended_at: secondsOf(suspendedAtMs),
-    ...capsView(caps),
+    secret_rotated_at: wholeSeconds(rotatedAtMs),
+    suspended_at: wholeSeconds(suspendedAtMs),
+    ...capsView(own),
     open_jobs: quotaUse.openJobs,
     stored_bytes: quotaUse.storedBytes,
   }
 }
 
 /** A cap as JSON and command options have it: a number, no cap, or the cap of the tier. */
-export type CapText = number | 'none' | 'tier'
-
-export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: OwnCaps) {
-  const textOf = (cap: OwnCap): CapText => cap ?? 'tier'
+export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: OwnCaps): Caps {
+  const textOf = (own: OwnCap): Cap => own ?? 'tier'
   return {
     max_monthly_jobs: textOf(monthlyJobs),
     max_monthly_tokens: textOf(monthlyTokens),
@@ -29,11 +67,12 @@ export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: 
   }
 }
 
-/** Caps as passed by the operator: those that are absent remain unchanged. */
-export type GivenCaps = { readonly [Name in keyof ReturnType<typeof capsView>]?: CapText | undefined }
-
-export function changedCaps(before: OwnCaps, given: GivenCaps): OwnCaps {
-  const capOf = (text: CapText | undefined, cap: OwnCap) => (text === undefined ? cap : readCap(text))
+/** @param given caps that are absent remain unchanged */
+export function changedCaps(before: OwnCaps, given: Partial<Caps>): OwnCaps {
+  const capOf = (text: Cap | undefined, own: OwnCap): OwnCap => {
+    if (text === undefined) return own
+    return text === 'tier' ? null : text
+  }
   return {
     monthlyJobs: capOf(given.max_monthly_jobs, before.monthlyJobs),
     monthlyTokens: capOf(given.max_monthly_tokens, before.monthlyTokens),
@@ -42,21 +81,110 @@ export function changedCaps(before: OwnCaps, given: GivenCaps): OwnCaps {
   }
 }
 
-function readCap(text: CapText): OwnCap {
-  return text === 'tier' ? null : text
+/** Accounts read per query. */
+const PAGE_SIZE = 50
+
+/**
+ * Looks up an account by its name; null if it does not exist. The search starts after the name without its last character: in
+ * every collation a name sorts after its own prefix.
+ */
+export async function findAccount(
+  store: Pick<AccountStore, 'listAccounts'>,
+  name: string,
+  nowMs: number,
+): Promise<AccountRecord | null> {
+  for (let after = name.slice(0, -1); ; ) {
+    const page = await store.listAccounts({ after, limit: PAGE_SIZE, nowMs })
+    const found = page.find((one) => one.name === name)
+    const last = page.at(-1)
+    if (found || !last || page.length < PAGE_SIZE) return found ?? null
+    after = last.name
+  }
 }
 
-export function keyView({ id, account, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord) {
+export const key = Type.Object({
+  id: Type.String(),
+  account: Type.String(),
+  tier: Type.String(),
+  created_at: unixTime('When it was created'),
+  expires_at: unixTimeOrNull('When it expires'),
+  revoked_at: unixTimeOrNull('When it was revoked'),
+})
+export type Key = Static<typeof key>
+
+export const keyList = Type.Object({ keys: Type.Array(key, { description: 'Newest first.' }), more })
+export type KeyList = Static<typeof keyList>
+
+/** The response that creates a key. */
+export const newKey = Type.Object({
+  id: Type.String(),
+  key: Type.String({ description: 'The key. It cannot be shown again.' }),
+  account: Type.String(),
+  tier: Type.String(),
+  expires_at: unixTimeOrNull('When it expires'),
+})
+export type NewKey = Static<typeof newKey>
+
+export function keyView({ id, account, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord): Key {
   return {
     id,
     account,
     tier,
-    created_at: secondsOf(createdAtMs),
-    expires_at: secondsOf(expiresAtMs),
-    revoked_at: secondsOf(revokedAtMs),
+    created_at: Math.floor(createdAtMs / 1000),
+    expires_at: wholeSeconds(expiresAtMs),
+    revoked_at: wholeSeconds(revokedAtMs),
   }
 }
 
-export function secondsOf(ms: number | null): number | null {
-  return ms === null ? null : Math.floor(ms / 1000)
+const sum = (description: string) => Type.Integer({ minimum: 0, description })
+
+/** Usage, as in every response that reports it. */
+export const usageSums = {
+  jobs: sum('Finished jobs, including failed ones.'),
+  failed_jobs: sum('Jobs that failed.'),
+  cache_hits: sum('Jobs that were completed from a cached response instead of a call.'),
+  calls: sum('Calls to model servers.'),
+  input_tokens: sum('As counted by the model servers.'),
+  output_tokens: sum('As counted by the model servers.'),
+}
+const sumsSchema = Type.Object(usageSums)
+export type UsageSums = Static<typeof sumsSchema>
+
+const usageRow = Type.Object({
+  account: Type.String(),
+  month: Type.String({ description: 'The month in UTC, as YYYY-MM.' }),
+  model: Type.String({ description: 'The public model name that callers requested.' }),
+  ...usageSums,
+})
+export type UsageRow = Static<typeof usageRow>
+
+export const usageList = Type.Object({
+  usage: Type.Array(usageRow, { description: 'Newest month first, then by account and model.' }),
+  more,
+  next: next('after'),
+})
+export type UsageList = Static<typeof usageList>
+
+export function usageView(record: UsageRecord): UsageSums {
+  const { jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = record
+  return {
+    jobs,
+    failed_jobs: failedJobs,
+    cache_hits: cacheHits,
+    calls,
+    input_tokens: inputTokens,
+    output_tokens: outputTokens,
+  }
+}
+
+export function usageRowView(record: UsageRecord): UsageRow {
+  const { account, month, model } = record
+  return { account, month, model, ...usageView(record) }
+}
+
+export const USAGE_FIELDS = Object.keys(usageSums) as (keyof UsageSums)[]
+
+export function sumOf(rows: readonly UsageSums[]): UsageSums {
+  const sums = USAGE_FIELDS.map((name) => [name, rows.reduce((all, row) => all + row[name], 0)])
+  return Object.fromEntries(sums) as UsageSums
 }

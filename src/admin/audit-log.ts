@@ -1,8 +1,9 @@
 /** Runs admin actions on record: an entry is written before an action starts, and its outcome after it ends. */
 import type { Clock } from '../clock.ts'
 import type { AuditStore } from '../store/audit-store.ts'
-import type { AdminAction } from './admin-action.ts'
-import { messageOf } from './error-message.ts'
+import type { ActionTools, AnyAction, AnyInput } from './action.ts'
+import { Refusal } from './refusals.ts'
+import { messageOf } from './scrub.ts'
 
 const MAX_OUTCOME_LENGTH = 500
 
@@ -18,27 +19,26 @@ export class AuditLog {
   }
 
   /** Runs the action. If its entry cannot be written, the action does not run and this rejects. */
-  async perform<T>(who: string, action: AdminAction<T>): Promise<T> {
-    const { what, account = null, target = null, details = {}, run, describe } = action
+  async perform(who: string, action: AnyAction, input: AnyInput, tools: ActionTools): Promise<unknown> {
     const id = this.#makeId()
-    const detailsJson = JSON.stringify(details)
+    const { account, jobId, keyId } = input as Readonly<Record<string, string | undefined>>
     await this.#store.addAuditEntry({
       id,
       atMs: this.#clock.nowMs(),
       who,
-      what,
-      account,
-      target,
-      detailsJson,
+      what: action.whatOf?.(input) ?? action.what,
+      account: jobId === undefined ? (account ?? null) : { ofJob: jobId },
+      target: jobId ?? keyId ?? null,
+      detailsJson: JSON.stringify(action.details?.(input) ?? {}),
     })
-    let result: T
+    let result: unknown
     try {
-      result = await run()
+      result = await action.run(input, tools)
     } catch (error) {
       await this.#recordOutcome(id, `failed: ${messageOf(error)}`)
       throw error
     }
-    await this.#recordOutcome(id, describe(result))
+    await this.#recordOutcome(id, result instanceof Refusal ? result.outcome : action.outcome(result))
     return result
   }
 

@@ -1,40 +1,159 @@
-/** Jobs as the admin API returns them. Times are Unix seconds, with fractions. */
-import type { CallbackDetails } from '../store/callback-store.ts'
-import type { JobContent, JobDetails, JobSummary } from '../store/job-search-store.ts'
-import { type CallbackDetailsView, callbackDetailsView } from './callback-view.ts'
-import type { UpstreamTrouble } from './overview.ts'
+/**
+ * Jobs and their callbacks: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix seconds; those of
+ * jobs have fractions.
+ */
+import type {
+  CallbackAttempt as StoredAttempt,
+  CallbackDetails as StoredCallback,
+  CallbackSummary as StoredCallbackSummary,
+} from '../store/callback-store.ts'
+import type {
+  JobContent as StoredContent,
+  JobDetails as StoredDetails,
+  JobSummary as StoredSummary,
+} from '../store/job-search-store.ts'
+import { type Static, Type } from '../typed-schema.ts'
+import {
+  callbackState,
+  count,
+  jobStatus,
+  orNull,
+  paging,
+  seconds,
+  textOrNull,
+  unixTime,
+  unixTimeOrNull,
+  wholeSeconds,
+} from './fields.ts'
+import { type UpstreamTrouble, upstreamTrouble } from './overview.ts'
 
-export interface JobSummaryView {
-  readonly job_id: string
-  readonly account: string
-  readonly tier: string
-  readonly model: string
-  readonly status: JobSummary['status']
-  readonly created_at: number
-  readonly claimed_at: number | null
-  readonly settled_at: number | null
-  readonly attempts: number
-  readonly error_code: string | null
-  readonly target: string | null
-  readonly input_tokens: number | null
-  readonly output_tokens: number | null
-  readonly cache_hit: boolean
-  readonly callback: JobSummary['callback']
+const callbackAttempt = Type.Object({
+  attempt: count,
+  at: unixTime('When it started'),
+  ms: Type.Number(),
+  status: orNull(Type.Integer()),
+  error: orNull(Type.String()),
+  answer: textOrNull('The first 1 KiB of the response body.'),
+})
+export type CallbackAttempt = Static<typeof callbackAttempt>
+
+const callbackFields = {
+  job_id: Type.String(),
+  account: Type.String(),
+  url: Type.String(),
+  state: callbackState,
+  attempts: count,
+  next_attempt_at: unixTimeOrNull('When the next attempt is due'),
+  ended_at: unixTimeOrNull('When it was delivered or failed permanently'),
+  last_attempt: orNull(callbackAttempt),
+}
+const callbackSummary = Type.Object(callbackFields)
+export type CallbackSummary = Static<typeof callbackSummary>
+
+export const callbackDetails = Type.Object({
+  ...callbackFields,
+  job_status: Type.String(),
+  under_way: Type.Boolean(),
+  header_names: Type.Array(Type.String(), {
+    description: 'The names of the headers. Their values may be secret and are not shown.',
+  }),
+  callback_payload: Type.String({ description: 'The payload as JSON text.' }),
+  log: Type.Array(callbackAttempt),
+})
+export type CallbackDetails = Static<typeof callbackDetails>
+
+export const callbackList = Type.Object({
+  callbacks: Type.Array(callbackSummary, { description: 'Newest job first.' }),
+  ...paging,
+})
+export type CallbackList = Static<typeof callbackList>
+
+const jobFields = {
+  job_id: Type.String(),
+  account: Type.String(),
+  tier: Type.String(),
+  model: Type.String(),
+  status: jobStatus,
+  created_at: unixTime('When it was accepted'),
+  claimed_at: unixTimeOrNull('When a node last claimed it'),
+  settled_at: unixTimeOrNull('When it ended'),
+  attempts: count,
+  error_code: orNull(Type.String()),
+  target: orNull(Type.String()),
+  input_tokens: orNull(count),
+  output_tokens: orNull(count),
+  cache_hit: Type.Boolean(),
+}
+const jobSummary = Type.Object({ ...jobFields, callback: orNull(callbackState) })
+export type JobSummary = Static<typeof jobSummary>
+
+export const jobList = Type.Object({
+  jobs: Type.Array(jobSummary, { description: 'Newest first.' }),
+  ...paging,
+})
+export type JobList = Static<typeof jobList>
+
+const timelineEntry = Type.Object({
+  at: unixTime('When'),
+  what: Type.Enum(['accepted', 'assigned', 'call', 'settled', 'callback']),
+  detail: orNull(Type.String()),
+})
+export type TimelineEntry = Static<typeof timelineEntry>
+
+export const jobDetails = Type.Object({
+  ...jobFields,
+  response_format: Type.Enum(['text', 'json', 'json with schema']),
+  deaths: Type.Integer({ description: 'The crash count: how many processes crashed while running the job.' }),
+  timeline: Type.Array(timelineEntry),
+  waiting_for_upstream: orNull(
+    Type.Object(
+      { targets: Type.Array(Type.String()), ...upstreamTrouble },
+      { description: 'Present while the job is queued and this node cannot call any of its targets.' },
+    ),
+  ),
+  callback: orNull(callbackDetails),
+})
+export type JobDetails = Static<typeof jobDetails>
+
+export const jobContent = Type.Object({
+  messages: Type.Array(Type.Unknown()),
+  response_format: Type.Unknown(),
+  result: orNull(Type.Object({ response_content: Type.Unknown() })),
+  error: Type.Unknown(),
+  receipt: Type.Unknown({
+    description:
+      'What was sent to the model server, and what it returned. Each entry of `calls` has the `target`, the result, the `roles` (`native`, `developer_as_system`, `merged_system` or `no_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), the `instruction` that was added, if any, `finish_reason` (`length`) if the answer was cut off at a length limit, and `other_format` (`roles`, `json_mode` or `both`) if the server had rejected the previous call and the same conversation was sent in another format. If the connection broke during the call, `broke` has the number of calls `in_progress` at that model, whether this `counts` against the job, and the fingerprint of its `schema`; a job with two such calls is repeated alone and without its schema, and may fail at the third. `calls_lost` means that a node crashed during the job, so there may have been more calls. Calls made by earlier versions lack `roles` and `json_mode`.',
+  }),
+})
+
+export function callbackView(summary: StoredCallbackSummary): CallbackSummary {
+  const { jobId, account, url, state, attempts, dueAtMs, endedAtMs, last } = summary
+  return {
+    job_id: jobId,
+    account,
+    url,
+    state,
+    attempts,
+    next_attempt_at: wholeSeconds(dueAtMs),
+    ended_at: wholeSeconds(endedAtMs),
+    last_attempt: last && attemptView(last),
+  }
 }
 
-export interface TimelineEntry {
-  readonly at: number
-  readonly what: 'accepted' | 'assigned' | 'call' | 'settled' | 'callback'
-  readonly detail: string | null
+/** The payload stays JSON text, because parsing it could change large numbers. */
+export function callbackDetailsView(details: StoredCallback): CallbackDetails {
+  return {
+    ...callbackView(details),
+    job_status: details.jobStatus,
+    under_way: details.inProgress,
+    header_names: [...details.headerNames],
+    callback_payload: details.payloadJson,
+    log: details.log.map(attemptView),
+  }
 }
 
-export interface JobDetailsView extends Omit<JobSummaryView, 'callback'> {
-  readonly response_format: JobDetails['format']
-  readonly deaths: number
-  readonly timeline: readonly TimelineEntry[]
-  /** Present while the job is queued and this node cannot call any of its targets, named as `upstream/model`. */
-  readonly waiting_for_upstream: (UpstreamTrouble & { readonly targets: readonly string[] }) | null
-  readonly callback: CallbackDetailsView | null
+function attemptView({ attempt, atMs, ms, status, error, answer }: StoredAttempt): CallbackAttempt {
+  return { attempt, at: atMs / 1000, ms, status, error, answer }
 }
 
 /** Why the jobs of a route wait, according to this node. */
@@ -48,7 +167,7 @@ export interface WaitingRoute {
   } | null
 }
 
-export function jobSummaryView(job: JobSummary): JobSummaryView {
+export function jobSummaryView(job: StoredSummary): JobSummary {
   const { usage } = job
   return {
     job_id: job.id,
@@ -71,10 +190,10 @@ export function jobSummaryView(job: JobSummary): JobSummaryView {
 
 /** @param routeOf returns why jobs of a route wait; undefined if they do not have to */
 export function jobDetailsView(
-  job: JobDetails,
-  callback: CallbackDetails | null,
+  job: StoredDetails,
+  callback: StoredCallback | null,
   routeOf: (route: string) => WaitingRoute | undefined,
-): JobDetailsView {
+): JobDetails {
   return {
     ...jobSummaryView(job),
     response_format: job.format,
@@ -86,9 +205,9 @@ export function jobDetailsView(
 }
 
 function waitingView(
-  { queued, createdAtMs }: JobDetails,
+  { queued, createdAtMs }: StoredDetails,
   routeOf: (route: string) => WaitingRoute | undefined,
-): JobDetailsView['waiting_for_upstream'] {
+): JobDetails['waiting_for_upstream'] {
   const found = queued === null ? undefined : routeOf(queued.route)
   if (queued === null || !found?.trouble || found.unavailableSinceMs === null) return null
   const { kind: reason, status, message } = found.trouble
@@ -97,10 +216,11 @@ function waitingView(
 }
 
 /** Returns JSON text. Parts that are stored as JSON text are copied unparsed, because parsing could change large numbers. */
-export function jobContentJson(content: JobContent): string {
-  const { messagesJson, responseFormatJson, contentJson, errorJson, receiptJson } = content
+export function jobContentJson(content: StoredContent): string {
+  const { messagesJson, responseFormatJson, optionsJson, contentJson, errorJson, receiptJson } = content
+  const options = optionsJson === null ? '' : `,"options":${optionsJson}`
   const result = contentJson === null ? 'null' : `{"response_content":${contentJson}}`
-  return `{"messages":${messagesJson},"response_format":${responseFormatJson},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
+  return `{"messages":${messagesJson},"response_format":${responseFormatJson}${options},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
 }
 
 /** The part of a stored receipt that the timeline shows. Receipts of earlier versions may lack the time of a call. */
@@ -113,7 +233,7 @@ interface StoredCall {
   readonly finish_reason?: 'length'
 }
 
-function timelineOf(job: JobDetails, callback: CallbackDetails | null): TimelineEntry[] {
+function timelineOf(job: StoredDetails, callback: StoredCallback | null): TimelineEntry[] {
   const entries: TimelineEntry[] = [{ at: job.createdAtMs / 1000, what: 'accepted', detail: null }]
   const add = (atMs: number, what: TimelineEntry['what'], detail: string) =>
     entries.push({ at: atMs / 1000, what, detail })
@@ -133,11 +253,7 @@ function timelineOf(job: JobDetails, callback: CallbackDetails | null): Timeline
   return entries.sort((one, other) => one.at - other.at)
 }
 
-function callsOf({ receiptJson }: JobDetails): readonly StoredCall[] {
+function callsOf({ receiptJson }: StoredDetails): readonly StoredCall[] {
   if (receiptJson === null) return []
   return (JSON.parse(receiptJson) as { calls?: readonly StoredCall[] }).calls ?? []
-}
-
-function seconds(ms: number | null): number | null {
-  return ms === null ? null : ms / 1000
 }

@@ -1,68 +1,163 @@
-/** The current state of a node and its database. Times are Unix seconds. */
-
-export interface Overview {
-  readonly now: number
-  readonly version: string
-  readonly node: string
-  readonly role: string
-  readonly simulated: boolean
-  readonly started_at: number
-  /** One entry, the main thread: it serves HTTP. */
-  readonly threads: readonly ThreadView[]
-  readonly jobs: {
-    readonly waiting: number
-    readonly assigned: number
-    readonly oldest_age_seconds: number
-    readonly running: number
-    readonly waiters: number
-  }
-  readonly callbacks: {
-    readonly owed: number
-    readonly failed: number
-    readonly late_seconds: number
-    readonly under_way: Readonly<Record<string, number>>
-  }
-  readonly held_back: readonly HeldBackView[]
-  readonly upstreams: readonly UpstreamView[]
-}
-
-export interface ThreadView {
-  /** Open now. */
-  readonly connections: number
-  /** The part of the time since the last look in which its event loop was busy, from 0 to 1. */
-  readonly busy: number
-}
-
-/** An account whose queued jobs are held back on this node for slots or memory, while jobs of others start. */
-export interface HeldBackView {
-  readonly account: string
-  readonly reason: 'slots' | 'memory'
-}
+/**
+ * The current state of a node and its database, and metric samples: what the admin API returns and the dashboard reads. Times are
+ * Unix seconds.
+ */
+import { type Static, Type } from '../typed-schema.ts'
+import { anyObject, count, orNull, unixTime, unixTimeOrNull } from './fields.ts'
 
 /** Why jobs wait for a model server. */
-export interface UpstreamTrouble {
-  readonly since: number
-  readonly reason: 'unreachable' | 'overloaded' | 'broken' | 'misconfigured' | 'failing'
-  /** The HTTP status, if there was a response. */
-  readonly status: number | null
-  readonly message: string
+export const upstreamTrouble = {
+  since: unixTime('Since when'),
+  reason: Type.Enum(['unreachable', 'overloaded', 'broken', 'misconfigured', 'failing'], {
+    description:
+      '`unreachable`: no connection. `overloaded`: 429 or 503. `broken`: dropped connections, 408, 409, 502 or 504. `misconfigured`: 401, 402, 403, 404 or no quota left. `failing`: 500 or call timeouts.',
+  }),
+  status: orNull(Type.Integer({ description: 'The HTTP status, if there was a response.' })),
+  message: Type.String({
+    description: 'The error message of the model server, or why the connection failed.',
+  }),
+}
+const troubleSchema = Type.Object(upstreamTrouble)
+export type UpstreamTrouble = Static<typeof troubleSchema>
+
+/** Accurate to 10%; null if nothing was measured. */
+const percentiles = Type.Object({
+  p50: orNull(Type.Number()),
+  p95: orNull(Type.Number()),
+  p99: orNull(Type.Number()),
+})
+export type Percentiles = Static<typeof percentiles>
+
+const metricSample = Type.Object({
+  at: unixTime('When the sample was taken'),
+  seconds: Type.Number({ description: 'The interval that the counts cover.' }),
+  jobs: Type.Record(count, { description: 'Jobs that finished on this node, by outcome.' }),
+  waiting: orNull(count),
+  assigned: orNull(count),
+  oldest_age_seconds: orNull(Type.Number()),
+  running: count,
+  wait_ms: percentiles,
+  run_ms: percentiles,
+  tokens: Type.Record(Type.Object({ input: count, output: count })),
+  cache_hits: count,
+  calls: Type.Record(Type.Object({ ok: count, trouble: count })),
+  callbacks: Type.Object({ delivered: count, failed_attempts: count, failed: count }),
+  callbacks_owed: orNull(count),
+})
+/** What happened on a node during a few seconds. The dashboard charts it. */
+export type MetricSample = Static<typeof metricSample>
+
+export const overview = Type.Object({
+  now: unixTime('The current time of this node'),
+  version: Type.String(),
+  node: Type.String(),
+  role: Type.String(),
+  simulated: Type.Boolean(),
+  started_at: unixTime('When this node started'),
+  threads: Type.Array(
+    Type.Object({
+      connections: count,
+      busy: Type.Number({
+        description: 'The part of the time in which its event loop was busy lately, from 0 to 1.',
+      }),
+    }),
+    { description: 'Deprecated. Always one entry: the main thread of this node, which serves HTTP.' },
+  ),
+  jobs: Type.Object({
+    waiting: count,
+    assigned: count,
+    oldest_age_seconds: Type.Number(),
+    running: count,
+    waiters: count,
+    suspects: Type.Object(
+      { queued: count, running: count },
+      {
+        description:
+          'Jobs that were running when a node crashed. They run in small groups that grow, so that one that crashes the process is found.',
+      },
+    ),
+  }),
+  callbacks: Type.Object({
+    owed: count,
+    failed: count,
+    late_seconds: Type.Number(),
+    under_way: Type.Object({ first: count, retry: count }),
+  }),
+  held_back: Type.Array(
+    Type.Object({
+      account: Type.String(),
+      reason: Type.Enum(['slots', 'memory'], {
+        description:
+          '`slots`: the account uses its full share of the slots. `memory`: its next large job waits for memory.',
+      }),
+    }),
+    {
+      description:
+        'Accounts whose queued jobs are held back on this node while jobs of other accounts start.',
+    },
+  ),
+  upstreams: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      running: count,
+      waiting: count,
+      concurrency_limit: Type.Integer({ description: 'The current limit of concurrent calls.' }),
+      max_concurrency: Type.Integer({ description: 'The maximum of this limit.' }),
+      skipped_until: unixTimeOrNull(
+        'When its first target is tried again; null unless all its targets are skipped',
+      ),
+      rejected_roles: Type.Array(
+        Type.Object({
+          model: Type.String(),
+          rejects: Type.Enum(['system', 'irregular'], {
+            description:
+              '`system`: any system message. `irregular`: system messages after the first message, and roles that do not alternate.',
+          }),
+          until: unixTime('How long this is assumed'),
+        }),
+        {
+          description:
+            'What the chat templates of its models have been seen to reject (with `roles` set to `auto`). Such conversations are sent as `no_system`.',
+        },
+      ),
+      unavailable: Type.Array(Type.Object({ model: Type.String(), ...upstreamTrouble }), {
+        description: 'Models that jobs wait for, because calls of this node to them fail.',
+      }),
+      limited_accounts: Type.Integer({
+        description:
+          'How many accounts wait for one of its models, or may call it only a few times at once, because calls for their jobs fail. Calls for the jobs of other accounts succeed.',
+      }),
+    }),
+  ),
+  points: Type.Array(metricSample, {
+    description: 'Metric samples of the last 15 minutes, one every 2 seconds, oldest first.',
+  }),
+})
+/** Includes the metric samples of the last minutes, oldest first. */
+export type Overview = Static<typeof overview>
+/** Without the metric samples. */
+export type CurrentState = Omit<Overview, 'points'>
+export type HeldBack = Overview['held_back'][number]
+export type Upstream = Overview['upstreams'][number]
+
+export const effectiveSettings = Type.Object({
+  settings: anyObject('The settings in the shape of the configuration file, including defaults.'),
+  file: orNull(Type.String({ description: 'The configuration file that was read.' })),
+  database: Type.String(),
+})
+export type EffectiveSettings = Static<typeof effectiveSettings>
+
+/** The stream of metric samples that dashboards subscribe to. */
+export interface MetricFeed {
+  /** The samples of the last minutes, oldest first, each as JSON text. */
+  readonly kept: readonly string[]
+  /** Returns a function that unsubscribes; null if there are too many listeners, or the server is stopping. */
+  listen(listener: MetricListener): (() => void) | null
 }
 
-export interface UpstreamView {
-  readonly name: string
-  readonly running: number
-  readonly waiting: number
-  /** The current limit of concurrent calls, and its maximum. */
-  readonly concurrency_limit: number
-  readonly max_concurrency: number
-  /** When the first of its targets is tried again; null unless all of its targets are skipped. */
-  readonly skipped_until: number | null
-  /** Models whose chat templates reject system messages or irregular conversations; these are sent as `no_system`. */
-  readonly rejected_roles: readonly {
-    readonly model: string
-    readonly rejects: 'system' | 'irregular'
-    readonly until: number
-  }[]
-  /** Models that jobs wait for, because calls to them fail. */
-  readonly unavailable: readonly (UpstreamTrouble & { readonly model: string })[]
+export interface MetricListener {
+  /** Receives each sample as a server-sent event. All listeners share the same bytes. */
+  send(event: Uint8Array): void
+  /** The server is stopping. */
+  end(): void
 }

@@ -1,6 +1,6 @@
-/** Scrubs the database for an admin action, which reports a failure instead of throwing it. */
+/** Scrubs the database after a deletion. The action that deleted reports a failure instead of throwing it. */
 import type { OperatorStore } from '../store/operator-store.ts'
-import { messageOf } from './error-message.ts'
+import { Type } from '../typed-schema.ts'
 
 /** Returns null, or the reason why the database could not be scrubbed now. */
 export async function tryScrub(store: Pick<OperatorStore, 'scrub'>): Promise<string | null> {
@@ -10,4 +10,37 @@ export async function tryScrub(store: Pick<OperatorStore, 'scrub'>): Promise<str
   } catch (error) {
     return messageOf(error)
   }
+}
+
+/** The message of whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** The field of actions that delete. */
+export const scrubField = Type.Boolean({
+  description:
+    'Whether to scrub deleted data from the disk; `true` if absent. On SQLite this rewrites the whole file and blocks other writes meanwhile.',
+})
+
+export const NO_SCRUB = [
+  '--no-scrub',
+  'do not scrub: deleted data stays in free pages on the disk until they are reused (run `parley scrub` later)',
+] as const
+
+export const SCRUB_HELP = `
+Scrubbing removes deleted data from the disk as far as the database can. On SQLite it rewrites the whole file, which needs
+as much free disk space as the file takes, both next to the file and for temporary files (in SQLITE_TMPDIR, TMPDIR or
+/var/tmp). Other writes wait until it has finished; after 5 s, a running server responds to new jobs with 503. On Postgres
+it vacuums the tables. Backups and log files are not changed. The audit log still shows what was deleted and by whom.`
+
+/** Describes both databases, because a command does not know which one is used. */
+export const SCRUBBED =
+  'The database is scrubbed: a SQLite file no longer contains deleted data; Postgres overwrites deleted rows over time.'
+
+/** What happened to the deleted data on the disk. */
+export function afterDeletion(scrub: boolean): string {
+  return scrub
+    ? SCRUBBED
+    : 'Its data stays in free pages on the disk until they are reused. Run `parley scrub` to remove it now.'
 }

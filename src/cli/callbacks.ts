@@ -1,7 +1,7 @@
-/** `parley callbacks`: lists, shows and replays callbacks. Servers may be running. */
-import { replayCallbackAction, replayFailedCallbacksAction } from '../admin/actions/callbacks.ts'
-import { callbackDetailsView, callbackView } from '../admin/callback-view.ts'
-import { loadRetentionMs } from '../config/load.ts'
+/** `parley callbacks`: lists and shows callbacks. Servers may be running. */
+import { defined } from '../admin/fields.ts'
+import { callbackDetailsView, callbackView } from '../admin/job-view.ts'
+import { refusals } from '../admin/refusals.ts'
 import { readJobId } from '../job/job-id.ts'
 import type {
   CallbackAttempt,
@@ -14,8 +14,8 @@ import type { Page } from '../store/pagination.ts'
 import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'
 import { printable } from './printable.ts'
-import { table } from './table.ts'
-import { performAction, withOperatorStore } from './with-operator-store.ts'
+import { table, timeOf } from './table.ts'
+import { withOperatorStore } from './with-operator-store.ts'
 
 /** Longer responses and errors are truncated, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60
@@ -40,12 +40,7 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
       `--before: ${options.before} is not a job ID. Pass the ID that the previous list ended with.`,
     )
   }
-  const filter = {
-    limit,
-    ...(state && { state }),
-    ...(account !== undefined && { account }),
-    ...(before !== undefined && { beforeJobId: before }),
-  }
+  const filter = { ...defined({ state, account, beforeJobId: before }), limit }
   const { items: callbacks, next } = await withOperatorStore(config, (store) =>
     searchedInFull(filter, (part) => store.searchCallbacks(part)),
   )
@@ -82,65 +77,12 @@ export async function showCallback(
 ): Promise<void> {
   const jobId = readJobId(given)
   const details = jobId && (await withOperatorStore(config, (store) => store.findCallback(jobId)))
-  if (!details) throw noSuchCallback(given)
+  if (!details) throw new CommandError(refusals.noSuchCallback(given).message)
   printLine(json ? JSON.stringify(callbackDetailsView(details), null, 2) : detailsText(details))
 }
 
-export interface ReplayOptions {
-  readonly allFailed?: true
-  readonly account?: string
-  readonly json?: true
-  readonly config?: string
-}
-
-export async function replayCallbacks(jobId: string | undefined, options: ReplayOptions): Promise<void> {
-  if ((jobId === undefined) === (options.allFailed === undefined)) {
-    throw new CommandError('Pass either a job ID or --all-failed.')
-  }
-  if (jobId !== undefined && options.account !== undefined) {
-    throw new CommandError('--account can only be used with --all-failed. Remove --account or the job ID.')
-  }
-  if (jobId === undefined) await replayAllFailed(options)
-  else await replayOne(jobId, options)
-}
-
-async function replayOne(given: string, { json, config }: ReplayOptions): Promise<void> {
-  const jobId = readJobId(given)
-  const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const replay =
-    jobId === null
-      ? 'unknown'
-      : await performAction(config, (store) => replayCallbackAction(store, jobId, expiry))
-  if (replay === 'unknown') throw noSuchCallback(given)
-  if (replay === 'in progress') {
-    throw new CommandError(
-      `The callback of job ${jobId} is being sent right now, so it was not replayed. Try again in a minute.`,
-    )
-  }
-  if (json) return printLine(JSON.stringify({ replayed: 1 }, null, 2))
-  printLine(`The callback of job ${jobId} is due now. A running server sends it within about a second.`)
-}
-
-async function replayAllFailed({ account, json, config }: ReplayOptions): Promise<void> {
-  const expiry = { nowMs: Date.now(), retentionMs: loadRetentionMs(process.env, config) }
-  const replayed = await performAction(config, (store) => replayFailedCallbacksAction(store, account, expiry))
-  if (json) return printLine(JSON.stringify({ replayed }, null, 2))
-  if (replayed === 0) return printLine('No callback has failed, so none was replayed.')
-  printLine(
-    `${replayed} ${replayed === 1 ? 'callback is' : 'callbacks are'} due now, with the full number of attempts.`,
-  )
-}
-
-function rowOf({
-  jobId,
-  account,
-  state,
-  attempts,
-  dueAtMs,
-  endedAtMs,
-  last,
-  url,
-}: CallbackSummary): string[] {
+function rowOf(summary: CallbackSummary): string[] {
+  const { jobId, account, state, attempts, dueAtMs, endedAtMs, last, url } = summary
   const when = endedAtMs ?? dueAtMs
   return [
     jobId,
@@ -194,15 +136,4 @@ function missingAttempts({ attempts, log, inProgress }: CallbackDetails): string
 function answerOf({ status, error, answer }: CallbackAttempt, most: number): string {
   if (status === null) return printable(error ?? '', most)
   return answer ? `${status} ${printable(answer, most)}` : String(status)
-}
-
-/** To the second, in UTC. */
-function timeOf(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, 19)}Z`
-}
-
-function noSuchCallback(jobId: string): CommandError {
-  return new CommandError(
-    `No callback found for job ${jobId}: the ID is wrong, or the job has expired, has not finished yet, or was created without a callback.`,
-  )
 }

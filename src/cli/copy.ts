@@ -7,9 +7,8 @@ import { openTransferSource, openTransferTarget } from '../store/open.ts'
 import { type TransferCounts, transferDatabase } from '../store/transfer.ts'
 import { CommandError } from './command-error.ts'
 import { FROM_PASSWORD, type PasswordSource, TO_PASSWORD, withPassword } from './copy-passwords.ts'
-import { databaseName } from './database-name.ts'
+import { databaseName, Progress } from './database.ts'
 import { printError, printLine } from './output.ts'
-import { Progress } from './progress.ts'
 
 export interface CopyOptions {
   readonly from: string

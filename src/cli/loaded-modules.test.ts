@@ -1,7 +1,8 @@
-/** Commands load little: the library that checks settings and jobs takes longer to load than the rest of most of them. */
+/** Commands load little: the library that checks jobs takes longer to load than the rest of most of them. */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import test from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { temporaryFolder } from '../../test/parley.ts'
@@ -12,7 +13,7 @@ const WATCH = `data:text/javascript,${encodeURIComponent(`
   import { registerHooks } from 'node:module'
   registerHooks({
     resolve(name, context, next) {
-      if (/^typebox|\\/sqlite\\//.test(name)) console.error('loads ' + name)
+      if (/^ajv|\\/sqlite\\//.test(name)) console.error('loads ' + name)
       return next(name, context)
     },
   })`)}`
@@ -27,13 +28,13 @@ for (const [command, code] of [
   ['jobs cancel 01a2022c-e42c-7000-b945-ed383f3cf1ca', 1],
   ['audit --json', 0],
 ] as const) {
-  test(`parley ${command} loads no schema library`, async (t) => {
+  test(`parley ${command} does not load Ajv`, async (t) => {
     const cwd = await temporaryFolder(t)
     const env = { ...process.env, DATABASE_URL: 'sqlite:parley.db' }
     const args = ['--import', WATCH, MAIN, ...command.split(' ')]
     const { status, stderr } = spawnSync(process.execPath, args, { cwd, env, encoding: 'utf8' })
     assert.equal(status, code, stderr)
-    assert.doesNotMatch(stderr, /loads typebox/)
+    assert.doesNotMatch(stderr, /loads ajv/)
   })
 }
 
@@ -71,4 +72,28 @@ test('the threads of parley serve have the compile cache', async (t) => {
   server.kill('SIGKILL')
   await exited
   assert.match(printed, /a thread, compile cache: true/)
+})
+
+test('parley serve uses what other processes have compiled', async (t) => {
+  const cwd = await temporaryFolder(t)
+  const env = {
+    ...process.env,
+    NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(cwd, 'cache'),
+    NODE_DEBUG_NATIVE: 'COMPILE_CACHE',
+    DATABASE_URL: 'sqlite:parley.db',
+    PORT: '0',
+  }
+  const service = new URL('../app/service.ts', import.meta.url).href
+  spawnSync(process.execPath, ['--import', service, '--eval', ''], { cwd, env })
+  const server = spawn(process.execPath, [MAIN, 'serve'], { cwd, env })
+  const exited = once(server, 'exit')
+  let said = ''
+  server.stderr.setEncoding('utf8').on('data', (part: string) => {
+    said += part
+  })
+  for await (const part of server.stdout) if (String(part).includes('listening on')) break
+  server.kill('SIGKILL')
+  await exited
+  assert.match(said, /code cache for .+ was accepted/)
+  assert.doesNotMatch(said, /code cache for .+ was rejected/)
 })

@@ -4,7 +4,7 @@ import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
 import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
-import { addCompletion } from './completion/completion.ts'
+import { addCompletion } from './completion.ts'
 import { addOperatorCommands } from './operator/commands.ts'
 import { printError, printLine } from './output.ts'
 

@@ -1,17 +1,17 @@
 /** `parley serve`: starts the server, prints where it listens, and stops it gracefully on a shutdown signal. */
 import module from 'node:module'
 import { dirname } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
 import { issueKey } from '../accounts/issue-key.ts'
 import type { Role } from '../app/role.ts'
-import { createService, type Service } from '../app/service.ts'
+import type { Service } from '../app/service.ts'
 import { type Configuration, loadConfiguration } from '../config/load.ts'
 import { maskedSettings } from '../config/masked.ts'
 import type { Environment } from '../config/settings.ts'
 import { isPostgres } from '../store/open.ts'
 import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import { VERSION } from '../version.ts'
-import { type CheckedUpstream, reach } from './check/upstream.ts'
-import { usedUpstreams } from './check/used-upstreams.ts'
+import type { CheckedUpstream, reach } from './check/upstream.ts'
 import { CommandError } from './command-error.ts'
 import { printLine } from './output.ts'
 import { printable } from './printable.ts'
@@ -59,17 +59,19 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   exitOnBugs(log)
   // The reader of the output may have read only the first lines and closed the pipe before the last ones are printed.
   process.stdout.on('error', () => {})
+  // Loaded only now, because it takes most of the time of a start: mistakes in the settings are reported at once.
+  const { createService } = await import('../app/service.ts')
   const service = await createService({ configuration, role, log, onFatal })
   const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)
+  // V8 would create some objects of each request in the old generation, because others from the same place once lived long, and
+  // these keep all that they refer to alive until the next full collection (docs/performance.md). Only now, because V8 rejects
+  // what it has cached of a module, or of Node's own, if the flags differ: loading the modules would take longer.
+  setFlagsFromString('--no-allocation-site-pretenuring')
   // Created only after the server listens: the key is printed once, and a start that fails would not print it.
   const first = await firstKey(service)
   printLine(`Parley ${VERSION} listening on ${address}`)
-  if (configuration.simulated) {
-    printLine(
-      'No model is configured, so the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
-    )
-  }
+  if (configuration.simulated) reportSimulator(configuration, log)
   const stopping = new AbortController()
   // Meanwhile jobs are accepted: a model server may be slow to answer, or be down.
   if (role !== 'api') void reportModelServers(configuration, process.env, log, stopping.signal)
@@ -79,6 +81,18 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   stopping.abort()
   log.flush()
   return 0
+}
+
+/** With `simulator: true`, the configuration may look as if models were called, so the log reports this, too. */
+function reportSimulator({ settings: { simulator } }: Configuration, log: Log): void {
+  if (simulator !== true) {
+    printLine(
+      'No model is configured, so the built-in simulator answers. Set OPENAI_API_KEY, or see docs/settings.md.',
+    )
+    return
+  }
+  printLine('The built-in simulator answers every job, because the setting simulator is true.')
+  log.warn({}, 'the simulator answers every job, and no model server is called (simulator is true)')
 }
 
 function withThreads(configuration: Configuration, threads: ServeOptions['threads']): Configuration {
@@ -186,6 +200,8 @@ async function reportModelServers(
   signal: AbortSignal,
 ): Promise<void> {
   if (configuration.simulated) return
+  const { reach } = await import('./check/upstream.ts')
+  const { usedUpstreams } = await import('./check/upstream.ts')
   const shown = maskedSettings(configuration.settings).upstreams
   await Promise.all(
     usedUpstreams(configuration, env).map(async (upstream) => {

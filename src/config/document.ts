@@ -18,7 +18,7 @@ const INTRODUCTION = `# Settings
 
 Environment variables override the configuration file, which overrides the defaults. The file is \`./parley.config.json\`,
 or the one that \`PARLEY_CONFIG\` or \`--config\` names. If it contains an unknown key or an invalid value, the server
-does not start and reports the path and the reason.
+does not start and reports every problem at once, with its path, the reason, file and line.
 
 Objects are merged with the defaults key by key; arrays replace them. Keys that an upstream does not set take the defaults
 of \`upstreams.NAME\`. An entry under \`models\` replaces the default entry of that name, and \`null\` removes it:
@@ -37,12 +37,19 @@ For completion and validation in an editor, start the file with \`"$schema": "./
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the API key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its base URL; can be used without a key | \`https://api.openai.com/v1\` |
-| \`OPENAI_MAX_CONCURRENCY\` | its maximum concurrent calls (\`upstreams.openai.max_concurrency\`) | starts at 8, grows to at most 256 |
+| \`OPENAI_MAX_CONCURRENCY\` | its maximum concurrent calls (\`upstreams.openai.max_concurrency\`) | starts at 8, grows to at most \`jobs.concurrency\` |
 | \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name; callers may also use its own name | the model of the same name |
 | \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and stored, readable only by its owner, in \`DATABASE-FILE.admin-token\`; with Postgres, in \`./data/parley.admin-token\`, for this node only |
+| \`PARLEY_SIMULATOR\` | whether the simulator answers: \`true\`, \`false\` or \`auto\` (\`simulator\`) | \`auto\` |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
-If the file configures no upstream and no \`OPENAI_\` variable is set, the built-in simulator answers.
+A variable whose name begins with \`PARLEY_\` or \`OPENAI_\` and differs from a name in this table, or from that of another variable of Parley, by
+one or two letters is an error. Variables that your configuration file names, that OpenAI's clients read, or that Kubernetes adds for a service, are not.
+
+If no model server is configured (neither \`upstreams\` nor \`OPENAI_API_KEY\`, \`OPENAI_BASE_URL\` or \`OPENAI_MODEL\` is set), the built-in simulator answers, but
+only on SQLite, on a loopback address and without \`trust_proxy\`. Otherwise the server does not start. To get simulated answers there, or instead of those of
+a configured model server, for example in a test environment, set \`PARLEY_SIMULATOR=true\`. With \`false\`, the simulator never answers. While it
+answers, responses and callbacks carry \`x-parley-simulated: true\`.
 
 ## Configuration file
 

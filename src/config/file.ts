@@ -7,6 +7,7 @@ import { resolve } from 'node:path'
 import { DEFAULT_DATABASE, databaseProblems } from './database-url.ts'
 import { isObject, type JsonObject } from './json-object.ts'
 import type { Environment } from './settings.ts'
+import { environmentNameProblems } from './unknown-names.ts'
 
 /** The problems that the operator must fix, one sentence per line. */
 export class ConfigurationError extends Error {
@@ -23,8 +24,9 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
   const url = env.DATABASE_URL || given.database || DEFAULT_DATABASE
+  const names = environmentNameProblems(env, given)
   const problems = typeof url === 'string' ? databaseProblems(url) : ['database: must be a string']
-  if (problems.length > 0) throw new ConfigurationError(problems)
+  if (names.length + problems.length > 0) throw new ConfigurationError([...names, ...problems])
   return String(url)
 }
 
@@ -48,4 +50,57 @@ export function readFile(path: string): JsonObject {
   }
   if (!isObject(value)) throw new ConfigurationError([`${path}: must contain a JSON object`])
   return value
+}
+
+/** A value in the file. */
+interface Place {
+  readonly line: number
+  /** By key, or by index in an array. */
+  readonly inner: Map<string, Place>
+}
+
+/** A string, a line break, a structural character, or a number, true, false or null. */
+const TOKEN = /"(?:[^"\\]|\\.)*"|\n|[{}[\],]|[^\s{}[\],:"]+/g
+
+/** @returns a function from the path of a setting to the line of it or of what contains it; null if the file does not mention it */
+export function settingLines(file: string): (path: string) => number | null {
+  const root = placesIn(readFileSync(file, 'utf8'))
+  return (path) => {
+    let place = root
+    let rest = path
+    for (;;) {
+      // A name may contain dots: the longest one that fits is meant.
+      const fitting = [...place.inner.keys()].filter((name) => `${rest}.`.startsWith(`${name}.`))
+      const name = fitting.sort((a, b) => b.length - a.length)[0]
+      const inner = name === undefined ? undefined : place.inner.get(name)
+      if (name === undefined || inner === undefined) return place === root ? null : place.line
+      place = inner
+      rest = rest.slice(name.length + 1)
+    }
+  }
+}
+
+/** @param text valid JSON */
+function placesIn(text: string): Place {
+  let line = 1
+  const tokens = [...text.matchAll(TOKEN)].flatMap(([token]) => {
+    if (token !== '\n') return [{ token, line }]
+    line += 1
+    return []
+  })
+  let at = 0
+  const read = (startLine: number): Place => {
+    const inner = new Map<string, Place>()
+    const opening = tokens[at++]?.token
+    if (opening !== '{' && opening !== '[') return { line: startLine, inner }
+    for (let index = 0; at < tokens.length && !/^[}\]]$/.test(tokens[at]?.token ?? ''); index++) {
+      const { token, line: keyLine } = tokens[at] ?? { token: '""', line: startLine }
+      if (opening === '{') at++
+      inner.set(opening === '{' ? String(JSON.parse(token)) : String(index), read(keyLine))
+      if (tokens[at]?.token === ',') at++
+    }
+    at++
+    return { line: startLine, inner }
+  }
+  return read(1)
 }

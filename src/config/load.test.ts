@@ -27,7 +27,7 @@ function problemsOf(content: unknown, env: Environment = {}): string[] {
     loadConfiguration(env, fileOf(content))
   } catch (error) {
     assert.ok(error instanceof ConfigurationError, String(error))
-    return error.message.split('\n')
+    return error.message.split('\n').map((problem) => problem.replace(/ \(\S+\.json:\d+\)$/, ''))
   }
   return []
 }
@@ -155,6 +155,16 @@ const simulations: readonly { file: object; env?: Environment; simulated: boolea
   { file: {}, env: { OPENAI_BASE_URL: 'http://127.0.0.1:9/v1' }, simulated: false },
   { file: {}, env: { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'one' }, simulated: false },
   { file: {}, env: { OPENAI_API_KEY: '' }, simulated: true },
+  { file: { host: 'localhost' }, simulated: true },
+  { file: { host: '[::1]' }, simulated: true },
+  { file: { host: '127.1.2.3' }, simulated: true },
+  { file: { simulator: true, database: 'postgres://db/x', host: '::', trust_proxy: true }, simulated: true },
+  { file: { simulator: true, upstreams: { local }, models: allLocal }, simulated: true },
+  { file: { simulator: true, upstreams: { openai: {} } }, simulated: true },
+  { file: { simulator: false }, env: { PARLEY_SIMULATOR: 'true' }, simulated: true },
+  { file: { simulator: true }, env: { PARLEY_SIMULATOR: 'auto', OPENAI_API_KEY: 'k' }, simulated: false },
+  { file: { simulator: false, upstreams: { local }, models: allLocal }, simulated: false },
+  { file: { database: 'postgres://db/x' }, env: { OPENAI_API_KEY: 'k' }, simulated: false },
 ]
 
 for (const { file, env, simulated } of simulations) {
@@ -163,12 +173,77 @@ for (const { file, env, simulated } of simulations) {
   })
 }
 
+const notByAccident: readonly { file: object; env?: Environment; why: RegExp }[] = [
+  { file: { database: 'postgres://db/x' }, why: /the database is Postgres/ },
+  { file: {}, env: { DATABASE_URL: 'postgresql://db/x' }, why: /the database is Postgres/ },
+  { file: { host: '::' }, why: /the host :: is not a loopback address/ },
+  { file: {}, env: { HOST: '0.0.0.0' }, why: /the host 0\.0\.0\.0 is not a loopback address/ },
+  { file: { host: '127.example.com' }, why: /the host 127\.example\.com is not/ },
+  { file: { host: 'unix:/run/parley.sock' }, why: /the host unix:\/run\/parley\.sock is not/ },
+  { file: { trust_proxy: true }, why: /trust_proxy is set/ },
+  { file: { trust_proxy: '10.0.0.0/8' }, why: /trust_proxy is set/ },
+  { file: { simulator: false }, why: /the simulator is disabled/ },
+  { file: {}, env: { PARLEY_SIMULATOR: 'false' }, why: /the simulator is disabled/ },
+]
+
+for (const { file, env, why } of notByAccident) {
+  test(`without a model the server does not start: ${JSON.stringify({ file, env })}`, () => {
+    const problems = problemsOf(file, env)
+    assert.equal(problems.length, 1, problems.join('\n'))
+    assert.match(problems[0] ?? '', why)
+    for (const wayOut of [/OPENAI_API_KEY/, /upstreams/, /PARLEY_SIMULATOR=true/]) {
+      assert.match(problems[0] ?? '', wayOut)
+    }
+  })
+}
+
+const misspelled: readonly (readonly [name: string, meant: string])[] = [
+  ['OPENAI_APIKEY', 'OPENAI_API_KEY'],
+  ['OPENAI_API_KYE', 'OPENAI_API_KEY'],
+  ['OPENAI_BASEURL', 'OPENAI_BASE_URL'],
+  ['OPENAI_MODELS', 'OPENAI_MODEL'],
+  ['PARLEY_ADMIN_TOKN', 'PARLEY_ADMIN_TOKEN'],
+  ['PARLEY_CONFG', 'PARLEY_CONFIG'],
+  ['PARLEY_SIMULATE', 'PARLEY_SIMULATOR'],
+  ['PARLEY_ULR', 'PARLEY_URL'],
+]
+
+for (const [name, meant] of misspelled) {
+  test(`stops the start, and commands on the database: ${name} instead of ${meant}`, () => {
+    const env = { [name]: 'x' }
+    const [problem = '', ...others] = problemsOf({}, env)
+    assert.deepEqual(others, [])
+    assert.match(problem, new RegExp(`^${name}: .*did you mean ${meant}\\?`))
+    assert.throws(() => loadDatabaseUrl(env, fileOf({})), new RegExp(`did you mean ${meant}`))
+    assert.deepEqual(problemsOf({}, { [name]: '' }), [], 'an empty variable counts as not set')
+  })
+}
+
+test('variables of Kubernetes, of OpenAI clients, of other programs and of the file stop nothing', () => {
+  const names = [
+    ...['PARLEY_PORT', 'PARLEY_SERVICE_HOST', 'PARLEY_SERVICE_PORT', 'PARLEY_SERVICE_PORT_HTTP'],
+    ...['PARLEY_PORT_8080_TCP', 'PARLEY_PORT_8080_TCP_ADDR', 'PARLEY_PORT_8080_TCP_PROTO'],
+    ...['PARLEY_API_SERVICE_HOST', 'PARLEY_API_PORT', 'PARLEY_TAG', 'PARLEY_IMAGE', 'PARLEY_TEST_SEED'],
+    ...['OPENAI_ORG_ID', 'OPENAI_ORGANIZATION', 'OPENAI_PROJECT', 'OPENAI_PROJECT_ID', 'OPENAI_LOG'],
+    ...['OPENAI_API_BASE', 'OPENAI_API_TYPE', 'OPENAI_API_VERSION', 'OPENAI_WEBHOOK_SECRET'],
+    ...['OPENAI_ADMIN_KEY', 'OPENAI_PROXY', 'HOME', 'PGHOST', 'PATH', 'PORTS', 'DATABASE_URLS', 'LOG_LEVELS'],
+  ]
+  const env = Object.fromEntries(names.map((name) => [name, 'tcp://10.0.0.1:8080']))
+  assert.deepEqual(problemsOf({}, env), [])
+  const second = { ...local, api_key_env: 'OPENAI_API_KEY2', headers: { a: { env: 'OPENAI_MODEL2' } } }
+  const file = { upstreams: { local: second }, models: allLocal }
+  assert.deepEqual(problemsOf(file, { OPENAI_API_KEY2: 'k', OPENAI_MODEL2: 'm' }), [])
+})
+
 const faults: readonly { name: string; file?: unknown; env?: Environment; says: readonly RegExp[] }[] = [
-  { name: 'an unknown key', file: { hots: 'x' }, says: [/^hots: unknown setting$/] },
+  { name: 'an unknown key', file: { hots: 'x' }, says: [/^hots: unknown setting; did you mean host\?$/] },
   {
     name: 'unknown keys deep inside, each with its path',
     file: { jobs: { concurency: 1 }, tiers: { user_gold: {} } },
-    says: [/^tiers\.user_gold: unknown setting$/, /^jobs\.concurency: unknown setting$/],
+    says: [
+      /^tiers\.user_gold: unknown setting; did you mean user_go\?$/,
+      /^jobs\.concurency: unknown setting; did you mean concurrency\?$/,
+    ],
   },
   {
     name: 'a name with a slash in it',
@@ -201,7 +276,7 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
   {
     name: 'a tier with a model that does not exist',
     file: { tiers: { user_free: { models: ['gpt-6'] } } },
-    says: [/^tiers\.user_free\.models: there is no model gpt-6$/],
+    says: [/^tiers\.user_free\.models: there is no model gpt-6; did you mean gpt-5\?$/],
   },
   {
     name: 'a range that is not valid',
@@ -214,6 +289,7 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
       trust_proxy: '10.0.0.0/8, proxy.example',
       cors: { origins: ['*', 'https://ok.example', 'nonsense'] },
     },
+    env: { OPENAI_API_KEY: 'k' },
     says: [
       /^trust_proxy: proxy\.example is not a valid CIDR range/,
       /^cors\.origins: nonsense is not a valid origin/,
@@ -244,6 +320,11 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     name: 'PORT that is not a number',
     env: { PORT: '80a' },
     says: [/^PORT: must be a number from 0 to 65535/],
+  },
+  {
+    name: 'PARLEY_SIMULATOR that is neither true, false nor auto',
+    env: { PARLEY_SIMULATOR: 'yes' },
+    says: [/^PARLEY_SIMULATOR: must be true, false or auto, not yes$/],
   },
   { name: 'PORT out of range', env: { PORT: '65536' }, says: [/^PORT: must be a number from 0 to 65535/] },
 ]
@@ -329,3 +410,71 @@ test('commands that need only the database ignore other settings', () => {
   assert.equal(loadDatabaseUrl({}, fileOf({})), DEFAULTS.database)
   assert.throws(() => loadDatabaseUrl({}, fileOf({ database: 5 })), /database: must be a string/)
 })
+
+test('all problems are reported at once, each with the file, its line and the nearest name', () => {
+  const file = fileOf(`{
+  "port": "8080",
+  "trust_proxi": true,
+  "jobs": {
+    "concurency": 3,
+    "lease_seconds": 0
+  },
+  "cors": { "origins": ["nonsense"] },
+  "upstreams": {
+    "local": { "base_url": "http://127.0.0.1:9/v1", "api_key_env": null, "roles": "natve" },
+    "azure": {
+      "base_url": "not a URL"
+    }
+  },
+  "models": {
+    "gpt.5/a": { "targets": [{ "upstream": "locl", "model": "x" }] },
+    "wrong": { "target": [] },
+    "uses": { "auto": [{ "model": "wrong" }] },
+    "azure": { "targets": [{ "upstream": "azure", "model": "x" }] }
+  },
+  "tiers": { "user_free": { "models": ["azur"] }, "user_fre": {} }
+}`)
+  const env = { LOG_LEVEL: 'loud', PARLEY_CONFG: 'x', DATABASE_URL: 'mysql://x', OPENAI_MAX_CONCURRENCY: '0' }
+  const expected: readonly (readonly [start: string, line: number | null])[] = [
+    ['PARLEY_CONFG: unknown environment variable; did you mean PARLEY_CONFIG?', null],
+    ['OPENAI_MAX_CONCURRENCY: must be a whole number', null],
+    ['port: must be integer', 2],
+    ['trust_proxi: unknown setting; did you mean trust_proxy?', 3],
+    ['jobs.concurency: unknown setting; did you mean concurrency?', 5],
+    ['jobs.lease_seconds: must be >= 1', 6],
+    ['upstreams.local.roles: must ', 10],
+    ['models.wrong.target: unknown setting; did you mean targets?', 17],
+    ['tiers.user_fre: unknown setting; did you mean user_free?', 21],
+    ['database: must be sqlite:PATH', null],
+    ['models.gpt.5/a.targets: there is no upstream locl; did you mean local?', 16],
+    ['tiers.user_free.models: there is no model azur; did you mean azure?', 21],
+    ['cors.origins: nonsense is not a valid origin', 8],
+    ['upstreams.azure.base_url: must be an http or https URL', 12],
+    ['upstreams.azure.api_key_env: the environment variable OPENAI_API_KEY is not set', 11],
+    ['LOG_LEVEL: must be one of', null],
+  ]
+  const problems = thrownBy(() => loadConfiguration(env, file)).split('\n')
+  for (const [start, line] of expected) {
+    const found = problems.filter((problem) => problem.startsWith(start))
+    assert.ok(found.length > 0, `no problem starts with ${start}:\n${problems.join('\n')}`)
+    for (const problem of found) {
+      assert.equal(
+        / \((\S+):(\d+)\)$/.exec(problem)?.slice(1).join(':') ?? null,
+        line && `${file}:${line}`,
+        problem,
+      )
+    }
+  }
+  const unexpected = problems.filter((problem) => !expected.some(([start]) => problem.startsWith(start)))
+  assert.deepEqual(unexpected, [], 'no problem only follows from another one')
+})
+
+function thrownBy(load: () => unknown): string {
+  try {
+    load()
+  } catch (error) {
+    assert.ok(error instanceof ConfigurationError, String(error))
+    return error.message
+  }
+  return assert.fail('nothing was thrown')
+}

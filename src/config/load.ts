@@ -1,16 +1,18 @@
 /**
  * Reads the settings: environment variables override the file, which overrides the defaults. The environment is an argument.
+ * Decides also whether the built-in simulator answers, which it never does by accident.
  */
-import { Errors } from 'typebox/schema'
+
 import { wholeMs } from '../clock.ts'
 import { readNetworks } from '../net/ssrf-guard.ts'
 import { databaseProblems } from './database-url.ts'
-import { ConfigurationError, configFile, readFile } from './file.ts'
+import { ConfigurationError, configFile, readFile, settingLines } from './file.ts'
 import { isObject, type JsonObject } from './json-object.ts'
 import { LOG_LEVELS, type LogLevel } from './log-level.ts'
-import { merge, OPENAI, withoutUnusableDefaults } from './merge.ts'
-import { withOpenAiModel } from './openai-model.ts'
-import { DEFAULTS, type Environment, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
+import { merge, OPENAI, withOpenAiModel, withoutUnusableDefaults } from './merge.ts'
+import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
+import { checkShape } from './shape.ts'
+import { didYouMean, environmentNameProblems } from './unknown-names.ts'
 import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
 
 export interface Configuration {
@@ -19,7 +21,7 @@ export interface Configuration {
   readonly access: ReadonlyMap<string, UpstreamAccess>
   /** How many concurrent calls each upstream is known to serve. */
   readonly concurrency: ReturnType<typeof knownConcurrency>
-  /** True if no model is configured, so the built-in simulator answers. */
+  /** Whether the built-in simulator answers instead of model servers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
   /** PARLEY_ADMIN_TOKEN; null if it is not set. */
@@ -38,21 +40,35 @@ const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 export function loadConfiguration(env: Environment, file?: string): Configuration {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
-  const merged = withEnvironment(merge(DEFAULTS, given) as Settings, env)
-  checkShape(merged)
-  const simulated = !namesUpstream(given) && !namesOpenai(env)
-  const keyless = simulated ? new Set(Object.keys(merged.upstreams)) : keylessUpstreams(given, env)
-  const usable = withoutUnusableDefaults(merged, given, simulated || namesOpenai(env))
+  const fromEnvironment: string[] = []
+  const shape = checkShape(withEnvironment(merge(DEFAULTS, given) as Settings, env, fromEnvironment))
+  const merged = shape.usable
+  const configured = configuresModelServer(given, env)
+  const { simulated, problem: simulatorProblem } = decideSimulator(merged, configured)
+  // Without a model server, a missing key is not what is wrong.
+  const isKeyless = simulated || simulatorProblem !== null
+  const keyless = isKeyless ? new Set(Object.keys(merged.upstreams)) : keylessUpstreams(given, env)
+  const usable = withoutUnusableDefaults(merged, given, !configured || namesOpenai(env))
   const settings = withOpenAiModel(usable, given, env, keyless)
   const { access, problems: accessProblems } = upstreamAccess(settings, env, keyless)
-  const problems = [...settingsProblems(settings), ...accessProblems]
+  const further = [
+    ...(simulatorProblem === null ? [] : [simulatorProblem]),
+    ...settingsProblems(settings),
+    ...accessProblems,
+  ]
+  const problems = [
+    ...environmentNameProblems(env, given),
+    ...fromEnvironment,
+    ...shape.problems,
+    ...further.filter((problem) => !shape.follows(problem)),
+  ]
   const logLevel = env.LOG_LEVEL || 'info'
   if (!LOG_LEVELS.includes(logLevel as LogLevel))
     problems.push(`LOG_LEVEL: must be one of ${LOG_LEVELS.join(', ')}`)
   const adminToken = env.PARLEY_ADMIN_TOKEN || null
   if (adminToken !== null && !ADMIN_TOKEN.test(adminToken))
     problems.push('PARLEY_ADMIN_TOKEN: must be 1 to 512 visible ASCII characters')
-  if (problems.length > 0) throw new ConfigurationError(problems)
+  if (problems.length > 0) throw new ConfigurationError(withLines(problems, path, env))
   const concurrency = knownConcurrency(settings, given, env)
   return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
@@ -62,16 +78,9 @@ export function loadRetentionMs(env: Environment, file?: string): number {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
   const settings = merge(DEFAULTS, given) as Settings
-  checkShape(settings)
+  const { problems } = checkShape(settings)
+  if (problems.length > 0) throw new ConfigurationError(withLines(problems, path, env))
   return wholeMs(settings.jobs.retention_seconds)
-}
-
-function namesUpstream({ upstreams }: JsonObject): boolean {
-  return isObject(upstreams) && Object.keys(upstreams).length > 0
-}
-
-function namesOpenai(env: Environment): boolean {
-  return Boolean(env.OPENAI_API_KEY || env.OPENAI_BASE_URL || env.OPENAI_MODEL)
 }
 
 /** A server given by OPENAI_BASE_URL without a key is usually the operator's own, and does not require one. */
@@ -82,54 +91,61 @@ function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<stri
   return new Set(none ? [OPENAI] : [])
 }
 
-function withEnvironment(settings: Settings, env: Environment): Settings {
+/** The settings that a variable overrides, so that their lines in the file do not matter. */
+const OVERRIDDEN_BY: Readonly<Record<string, string>> = {
+  host: 'HOST',
+  port: 'PORT',
+  database: 'DATABASE_URL',
+  simulator: 'PARLEY_SIMULATOR',
+  [`upstreams.${OPENAI}.base_url`]: 'OPENAI_BASE_URL',
+  [`upstreams.${OPENAI}.max_concurrency`]: 'OPENAI_MAX_CONCURRENCY',
+}
+
+/** Adds file and line to each problem of a setting that the file contains. */
+function withLines(problems: readonly string[], file: string | null, env: Environment): string[] {
+  if (file === null) return [...problems]
+  const lineOf = settingLines(file)
+  return problems.map((problem) => {
+    const path = problem.slice(0, problem.indexOf(': '))
+    const line = env[OVERRIDDEN_BY[path] ?? ''] ? null : lineOf(path)
+    return line === null ? problem : `${problem} (${file}:${line})`
+  })
+}
+
+/** @param problems receives one sentence for each variable with an invalid value, which is not used */
+function withEnvironment(settings: Settings, env: Environment, problems: string[]): Settings {
   const result: Settings = { ...settings }
   if (env.HOST) result.host = env.HOST
-  if (env.PORT) result.port = portOf(env.PORT)
+  if (env.PORT) {
+    if (/^\d{1,5}$/.test(env.PORT) && Number(env.PORT) <= 65_535) result.port = Number(env.PORT)
+    else problems.push(`PORT: must be a number from 0 to 65535, not ${env.PORT}`)
+  }
   if (env.DATABASE_URL) result.database = env.DATABASE_URL
-  const { OPENAI_BASE_URL: baseUrl, OPENAI_MAX_CONCURRENCY: concurrency } = env
+  if (env.PARLEY_SIMULATOR) {
+    const value = SIMULATOR_VALUES.get(env.PARLEY_SIMULATOR)
+    if (value !== undefined) result.simulator = value
+    else problems.push(`PARLEY_SIMULATOR: must be true, false or auto, not ${env.PARLEY_SIMULATOR}`)
+  }
+  const { OPENAI_BASE_URL: baseUrl, OPENAI_MAX_CONCURRENCY: wanted } = env
+  const concurrency = /^[1-9]\d{0,5}$/.test(wanted ?? '') ? wanted : undefined
+  if (wanted && !concurrency)
+    problems.push(`OPENAI_MAX_CONCURRENCY: must be a whole number from 1 to 999999, not ${wanted}`)
   if ((baseUrl || concurrency) && isObject(settings.upstreams)) {
     const upstream = settings.upstreams[OPENAI] ?? UPSTREAM_DEFAULTS
     const changed = {
       ...(baseUrl && { base_url: baseUrl }),
-      ...(concurrency && { max_concurrency: concurrencyOf(concurrency) }),
+      ...(concurrency && { max_concurrency: Number(concurrency) }),
     }
     result.upstreams = { ...settings.upstreams, [OPENAI]: { ...upstream, ...changed } }
   }
   return result
 }
 
-function concurrencyOf(text: string): number {
-  if (!/^[1-9]\d{0,5}$/.test(text))
-    throw new ConfigurationError([
-      `OPENAI_MAX_CONCURRENCY: must be a whole number from 1 to 999999, not ${text}`,
-    ])
-  return Number(text)
-}
-
-function portOf(text: string): number {
-  if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535)
-    throw new ConfigurationError([`PORT: must be a number from 0 to 65535, not ${text}`])
-  return Number(text)
-}
-
-function checkShape(settings: Settings): void {
-  const [fits, errors] = Errors(settingsSchema, settings)
-  if (fits) return
-  const problems = new Set<string>()
-  for (const { instancePath, keyword, message } of errors) {
-    const path = settingPath(instancePath)
-    if (keyword === 'boolean') problems.add(`${path}: unknown setting`)
-    else if (keyword !== 'additionalProperties') problems.add(`${path || 'the configuration'}: ${message}`)
-  }
-  throw new ConfigurationError([...problems])
-}
-
-/** The path in a JSON pointer, which writes a slash within a name as `~1`. */
-function settingPath(pointer: string): string {
-  const names = pointer.slice(1).split('/')
-  return names.map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~')).join('.')
-}
+const SIMULATOR_VALUES: ReadonlyMap<string, Settings['simulator']> = new Map<string, Settings['simulator']>([
+  ['true', true],
+  ['false', false],
+  ['auto', 'auto'],
+])
 
 /** A server that is known to serve any number of calls, or to respond with 429 at once. */
 const UNLIMITED_HOST = 'api.openai.com'
@@ -179,7 +195,10 @@ function modelProblems({ models, upstreams }: Settings): string[] {
     const unknown = (targets ?? []).filter(({ upstream }) => !Object.hasOwn(upstreams, upstream))
     const wrong = (auto ?? []).filter(({ model }) => models[model]?.targets === undefined)
     return [
-      ...unknown.map(({ upstream }) => `${path}.targets: there is no upstream ${upstream}`),
+      ...unknown.map(
+        ({ upstream }) =>
+          `${path}.targets: there is no upstream ${upstream}${didYouMean(upstream, Object.keys(upstreams))}`,
+      ),
       ...wrong.map(({ model }) => `${path}.auto: ${model} must name a model that has targets`),
     ]
   })
@@ -190,7 +209,10 @@ function tierProblems({ tiers, models }: Settings): string[] {
     const named = tier.models === 'all' ? [] : tier.models
     return named
       .filter((model) => !Object.hasOwn(models, model))
-      .map((model) => `tiers.${name}.models: there is no model ${model}`)
+      .map(
+        (model) =>
+          `tiers.${name}.models: there is no model ${model}${didYouMean(model, Object.keys(models))}`,
+      )
   })
 }
 
@@ -207,4 +229,46 @@ function originProblems(origins: readonly string[]): string[] {
   return origins
     .filter((origin) => origin !== '*' && URL.parse(origin)?.origin !== origin)
     .map((origin) => `cors.origins: ${origin} is not a valid origin, such as https://app.example.com, or "*"`)
+}
+
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i
+
+interface SimulatorDecision {
+  readonly simulated: boolean
+  /** Why the server cannot start; null if it can. */
+  readonly problem: string | null
+}
+
+/** @param configured whether the file or the environment configures a model server */
+function decideSimulator(settings: Settings, configured: boolean): SimulatorDecision {
+  const { simulator } = settings
+  if (simulator === true) return { simulated: true, problem: null }
+  if (configured) return { simulated: false, problem: null }
+  if (simulator === false) return { simulated: false, problem: noModel('the simulator is disabled') }
+  const reasons = reasonsForAModel(settings)
+  if (reasons.length === 0) return { simulated: true, problem: null }
+  const why = `the simulator answers by itself only in a trial on one machine, and ${reasons.join(', and ')}`
+  return { simulated: false, problem: noModel(why) }
+}
+
+/** What shows that the server is more than a trial. */
+function reasonsForAModel({ database, host, trust_proxy }: Settings): string[] {
+  return [
+    ...(/^postgres(ql)?:/.test(database) ? ['the database is Postgres'] : []),
+    ...(LOOPBACK.test(host) ? [] : [`the host ${host} is not a loopback address`]),
+    ...(trust_proxy === false ? [] : ['trust_proxy is set']),
+  ]
+}
+
+function noModel(why: string): string {
+  return `simulator: no model is configured, and ${why}. Set OPENAI_API_KEY, or OPENAI_BASE_URL for another model server; or add upstreams and models to the configuration file (docs/model-servers.md); or set PARLEY_SIMULATOR=true to get simulated answers`
+}
+
+/** Whether the file names a model server, or an environment variable does. */
+function configuresModelServer({ upstreams }: JsonObject, env: Environment): boolean {
+  return (isObject(upstreams) && Object.keys(upstreams).length > 0) || namesOpenai(env)
+}
+
+function namesOpenai(env: Environment): boolean {
+  return Boolean(env.OPENAI_API_KEY || env.OPENAI_BASE_URL || env.OPENAI_MODEL)
 }

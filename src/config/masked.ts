@@ -4,7 +4,7 @@
  */
 import type { Settings, UpstreamSettings } from './settings.ts'
 
-export const MASK = '***'
+const MASK = '***'
 
 /** Names that usually belong to secrets. */
 export const SECRET_NAME = /key|token|secret|pass|pwd|sig|auth|credential|cert/i

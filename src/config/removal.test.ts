@@ -23,7 +23,7 @@ function problemsOf(content: object, env: Environment = {}): string[] {
     load(content, env)
   } catch (error) {
     assert.ok(error instanceof ConfigurationError, String(error))
-    return error.message.split('\n')
+    return error.message.replace(/ \(\S+:\d+\)$/gm, '').split('\n')
   }
   return []
 }

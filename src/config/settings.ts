@@ -2,8 +2,9 @@
  * All settings with their names, types, limits, defaults and meanings, in one table. The validation of the configuration
  * file, its JSON Schema for editors, and docs/settings.md are generated from it.
  */
-import Type, { type Static } from 'typebox'
+
 import { MODEL_NAME } from '../job/request.ts'
+import { type Static, Type } from '../typed-schema.ts'
 import { DEFAULT_DATABASE } from './database-url.ts'
 
 const strict = { additionalProperties: false } as const
@@ -72,10 +73,9 @@ const upstream = Type.Object(
       description:
         'The environment variable that holds the API key; null if the server does not require one.',
     }),
-    max_concurrency: Type.Integer({
-      minimum: 1,
+    max_concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
-        'Maximum concurrent calls. If set, the limit starts at this value; otherwise it starts at 8, except for api.openai.com, and doubles while calls succeed. It halves when the server responds with 429 or 503, or does not respond in time.',
+        'Maximum concurrent calls. null: as many as `jobs.concurrency` allows. If set, the limit starts at this value; otherwise it starts at 8, except for api.openai.com, and doubles while calls succeed. It halves when the server responds with 429 or 503, or does not respond in time.',
     }),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
@@ -103,22 +103,19 @@ const upstream = Type.Object(
       },
     ),
     headers: Type.Record(
-      Type.String({ pattern: HEADER_NAME }),
       secretValue('A header to send with each request, such as `api-key` for Azure OpenAI.'),
-      strict,
+      { ...strict, pattern: HEADER_NAME },
     ),
     query: Type.Record(
-      Type.String({ pattern: '^.+$' }),
       secretValue('A query parameter to send with each request, such as `api-version` for Azure OpenAI.'),
-      strict,
+      { ...strict, pattern: '^.+$' },
     ),
     body: Type.Record(
-      Type.String({ pattern: '^.+$' }),
       Type.Unknown({
         description:
           'A field to add to the body of each completion request, such as `max_tokens` or `temperature`. Strings of 8 characters or more in it, except names of models, are masked in messages of the server.',
       }),
-      strict,
+      { ...strict, pattern: '^.+$' },
     ),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
@@ -143,7 +140,15 @@ const tier = Type.Object(
       minimum: 1,
       description: 'Maximum reads per minute, for each key and node.',
     }),
+    creates_per_minute: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+      description:
+        'Maximum jobs that an account creates per minute, on each node; each job of a batch counts. Further creates get 429 with Retry-After. null: no limit.',
+    }),
     max_input_tokens: Type.Integer({ minimum: 1, description: 'Maximum input tokens of one job.' }),
+    max_output_tokens: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+      description:
+        'Maximum tokens of one answer. A job that asks for more with `options.max_tokens` is rejected with 403; one without it gets this limit. null: no limit.',
+    }),
     weight: Type.Number({
       exclusiveMinimum: 0,
       description: 'Relative share of the slots while jobs are queued.',
@@ -218,14 +223,18 @@ export const settingsSchema = Type.Object(
       },
       strict,
     ),
-    upstreams: Type.Record(Type.String({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }), upstream, strict),
-    models: Type.Record(Type.String({ pattern: MODEL_NAME }), model, strict),
+    simulator: Type.Union([Type.Boolean(), Type.Literal('auto')], {
+      description:
+        'Whether the built-in simulator answers every job instead of the model servers. `auto`: only if no model server is configured, on SQLite, on a loopback address and without `trust_proxy`; in other cases without a model server, the server does not start.',
+    }),
+    upstreams: Type.Record(upstream, { ...strict, pattern: '^[A-Za-z0-9_.-]{1,64}$' }),
+    models: Type.Record(model, { ...strict, pattern: MODEL_NAME }),
     tiers: Type.Object({ user_free: tier, user_go: tier, user_pro: tier, user_max: tier }, strict),
     jobs: Type.Object(
       {
-        concurrency: Type.Integer({
-          minimum: 1,
-          description: 'Maximum jobs that a node runs at the same time.',
+        concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+          description:
+            'Maximum jobs that a node runs at the same time, including those that wait for a model server in its memory. null: one for each 24 KiB of the memory that running jobs may take (a quarter of `limits.memory_bytes`), at least 16 and at most 10,000.',
         }),
         retention_seconds: seconds('How long a finished job can be read.', 1),
         run_timeout_seconds: Type.Number({
@@ -249,6 +258,14 @@ export const settingsSchema = Type.Object(
           5,
         ),
         drain_seconds: seconds('How long running jobs may continue after SIGTERM before they are released.'),
+      },
+      strict,
+    ),
+    shutdown: Type.Object(
+      {
+        listen_seconds: seconds(
+          'How long the server still accepts requests and runs jobs after SIGTERM, while `/readyz` responds with 503, so that load balancers notice. Then `jobs.drain_seconds` begins. Use 5 with Kubernetes or several nodes behind a load balancer that checks `/readyz`.',
+        ),
       },
       strict,
     ),
@@ -400,7 +417,7 @@ export type Environment = Readonly<Record<string, string | undefined>>
 export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   base_url: 'https://api.openai.com/v1',
   api_key_env: 'OPENAI_API_KEY',
-  max_concurrency: 256,
+  max_concurrency: null,
   call_timeout_seconds: 300,
   roles: null,
   structured_output: 'json_schema',
@@ -418,6 +435,7 @@ export const DEFAULTS: Settings = {
   postgres: { connections: 10, prepared_statements: true, statement_timeout_seconds: 15 },
   trust_proxy: false,
   cors: { origins: [] },
+  simulator: 'auto',
   upstreams: { openai: UPSTREAM_DEFAULTS },
   models: {
     'gpt-5': { targets: [{ upstream: 'openai', model: 'gpt-5' }] },
@@ -430,7 +448,9 @@ export const DEFAULTS: Settings = {
       models: ['gpt-auto', 'gpt-5-mini'],
       max_batch_jobs: 2,
       reads_per_minute: 300,
+      creates_per_minute: null,
       max_input_tokens: 16_000,
+      max_output_tokens: null,
       weight: 1,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
@@ -441,7 +461,9 @@ export const DEFAULTS: Settings = {
       models: 'all',
       max_batch_jobs: 10,
       reads_per_minute: 600,
+      creates_per_minute: null,
       max_input_tokens: 64_000,
+      max_output_tokens: null,
       weight: 2,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
@@ -452,7 +474,9 @@ export const DEFAULTS: Settings = {
       models: 'all',
       max_batch_jobs: 20,
       reads_per_minute: 1200,
+      creates_per_minute: null,
       max_input_tokens: 128_000,
+      max_output_tokens: null,
       weight: 4,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
@@ -463,7 +487,9 @@ export const DEFAULTS: Settings = {
       models: 'all',
       max_batch_jobs: 30,
       reads_per_minute: 3000,
+      creates_per_minute: null,
       max_input_tokens: 256_000,
+      max_output_tokens: null,
       weight: 8,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
@@ -472,7 +498,7 @@ export const DEFAULTS: Settings = {
     },
   },
   jobs: {
-    concurrency: 256,
+    concurrency: null,
     retention_seconds: 604_800,
     run_timeout_seconds: 600,
     patience_seconds: 3600,
@@ -481,6 +507,7 @@ export const DEFAULTS: Settings = {
     hang_seconds: 300,
     drain_seconds: 20,
   },
+  shutdown: { listen_seconds: 0 },
   cache: { enabled: true },
   sync: { max_waiters: 20_000 },
   limits: {

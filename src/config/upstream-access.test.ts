@@ -38,7 +38,7 @@ function problemsOf(upstream: object, env: Environment = {}): string {
     load(upstream, env)
   } catch (error) {
     assert.ok(error instanceof ConfigurationError, String(error))
-    return error.message
+    return error.message.replace(/ \(\S+:\d+\)$/gm, '')
   }
   return ''
 }

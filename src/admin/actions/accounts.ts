@@ -1,150 +1,365 @@
 /** Admin actions on accounts. The audit log records that a secret was shown or rotated, never the secret. */
-import type { Clock } from '../../clock.ts'
-import type { TierName } from '../../job/tier.ts'
-import type { OwnCaps, Secrets } from '../../store/account-store.ts'
-import type { OperatorStore } from '../../store/operator-store.ts'
-import { changedCaps, type GivenCaps } from '../account-view.ts'
-import type { AdminAction } from '../admin-action.ts'
-import { cancelJobsOf, type JobsToCancel, suspendAndCancel } from '../cancel-jobs.ts'
-import { type AccountDeletion, type AccountDeletionResult, deleteAccount } from '../delete-account.ts'
-import { findAccount } from '../find-account.ts'
+import { rotateSecret } from '../../accounts/issue-key.ts'
+import { Type } from '../../typed-schema.ts'
+import { type Cap, caps, capsView, changedCaps, findAccount } from '../account-view.ts'
+import { adminAction } from '../action.ts'
+import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../delete-account.ts'
+import { count, strict, tierName, unixTimeOrNull, wholeSeconds } from '../fields.ts'
+import { refusals } from '../refusals.ts'
+import { afterDeletion, NO_SCRUB, SCRUB_HELP, scrubField } from '../scrub.ts'
 
-const NO_SUCH_ACCOUNT = 'refused: there is no such account'
+const { noSuchAccount } = refusals
+const NAME = { account: ['<name>', 'the account'] } as const
+const TAKES_EFFECT = 'Running servers apply this within a few seconds.'
 
-export function setTierAction(store: OperatorStore, account: string, tier: TierName): AdminAction<boolean> {
-  return {
-    what: 'set the tier of an account',
-    account,
-    details: { tier },
-    run: () => store.setTier(account, tier),
-    describe: (exists) => (exists ? 'set' : NO_SUCH_ACCOUNT),
-  }
-}
+const setTier = adminAction({
+  what: 'set the tier of an account',
+  about: 'account',
+  fields: Type.Object({ tier: tierName }, { ...strict, examples: [{ tier: 'user_pro' }] }),
+  details: ({ tier }) => ({ tier }),
+  run: async ({ account, tier }, { store }) =>
+    (await store.setTier(account, tier)) ? 'set' : noSuchAccount(account),
+  outcome: () => 'set',
+  log: ({ tier }) => ({ tier }),
+  route: {
+    method: 'post',
+    path: '/accounts/:name/tier',
+    operationId: 'setAccountTier',
+    summary: 'Move an account to another tier',
+    description:
+      'The tier applies to all keys of the account. Every node applies the change within a few seconds.',
+    success: 'The tier was set.',
+    data: Type.Object({ name: Type.String(), tier: tierName }),
+    answer: (_set, { account, tier }) => ({
+      message: `The account has tier ${tier}. Every node applies the change within a few seconds.`,
+      data: { name: account, tier },
+    }),
+  },
+  command: {
+    name: 'accounts tier',
+    description: 'move an account to another tier',
+    arguments: { ...NAME, tier: ['<tier>', 'the new tier'] },
+    examples: ['parley accounts tier acme user_max'],
+  },
+  print: (_set, { account, tier }) => ({
+    json: { account, tier },
+    text: `Account ${account} has tier ${tier}. ${TAKES_EFFECT}`,
+  }),
+})
 
-/** @param newSecret null shows the current secret */
-export function secretAction(
-  store: OperatorStore,
-  clock: Clock,
-  account: string,
-  newSecret: string | null,
-): AdminAction<Secrets | null> {
-  return {
-    what: newSecret === null ? 'look at a secret' : 'rotate a secret',
-    account,
-    run: async () => {
-      if (newSecret !== null) await store.rotateSecret(account, newSecret, clock.nowMs())
-      return store.secrets(account)
+const getSecret = adminAction({
+  what: 'look at a secret',
+  about: 'account',
+  fields: Type.Object(
+    {
+      rotate: Type.Optional(
+        Type.Boolean({
+          description: 'Create a new secret first. The previous secret remains valid for 24 hours.',
+        }),
+      ),
     },
-    describe: (secrets) => {
-      if (!secrets) return NO_SUCH_ACCOUNT
-      return newSecret === null ? 'shown' : 'rotated'
+    { ...strict, examples: [{}, { rotate: true }] },
+  ),
+  whatOf: ({ rotate }) => (rotate ? 'rotate a secret' : 'look at a secret'),
+  run: async ({ account, rotate = false }, { store, clock }) => {
+    if (rotate) await rotateSecret(store, account, clock.nowMs())
+    const secrets = await store.secrets(account)
+    return secrets === null ? noSuchAccount(account) : { secret: secrets.current, rotated: rotate }
+  },
+  outcome: ({ rotated }) => (rotated ? 'rotated' : 'shown'),
+  route: {
+    method: 'post',
+    path: '/accounts/:name/secret',
+    operationId: 'getAccountSecret',
+    summary: "Show or rotate the secret that signs an account's callbacks; each access is logged",
+    description:
+      'With `rotate`, a new secret is created first. For 24 hours, callbacks are signed with both the new and the previous secret.',
+    success: 'The secret.',
+    data: Type.Object({ secret: Type.String() }),
+    answer: ({ secret, rotated }) => ({
+      message: rotated
+        ? 'This is the new secret. For 24 hours, callbacks are signed with the previous secret as well.'
+        : 'This is the secret.',
+      data: { secret },
+    }),
+  },
+  command: {
+    name: 'accounts secret',
+    description: "print the secret that signs an account's callbacks",
+    arguments: NAME,
+    options: { rotate: ['--rotate', 'create a new secret; the old one remains valid for 24 hours'] },
+    examples: ['parley accounts secret acme', 'parley accounts secret acme --rotate'],
+  },
+  // The secret and nothing else, so that scripts can use the output.
+  print: ({ secret }, { account }) => ({ json: { account, secret }, text: secret }),
+})
+
+const suspended = Type.Object({ name: Type.String(), suspended_at: unixTimeOrNull('When it was suspended') })
+const SUSPENDED = 'Done. Every node applies the change within a few seconds.'
+const CONTINUES = 'Queued and running jobs continue. Every node applies the change within a few seconds.'
+
+const suspend = adminAction({
+  what: 'suspend an account',
+  about: 'account',
+  fields: Type.Object({ cancel: Type.Optional(Type.Boolean()) }),
+  details: ({ cancel }) => (cancel ? { cancel } : {}),
+  run: async ({ account, cancel }, { store, clock }) => {
+    const cancelled = cancel ? await suspendAndCancel(store, clock, account) : null
+    const exists = cancel ? cancelled !== null : await store.suspend(account, clock.nowMs())
+    if (!exists) return noSuchAccount(account)
+    // An account that was suspended before keeps its earlier time.
+    const found = await findAccount(store, account, clock.nowMs())
+    return { suspendedAt: wholeSeconds(found?.suspendedAtMs ?? null), cancelled }
+  },
+  outcome: ({ cancelled }) => (cancelled === null ? 'suspended' : `suspended, ${cancelled} cancelled`),
+  route: {
+    method: 'post',
+    path: '/accounts/:name/suspend',
+    operationId: 'suspendAccount',
+    summary: 'Suspend an account: it cannot create jobs, but can still read them',
+    description: CONTINUES,
+    success: SUSPENDED,
+    data: suspended,
+    takesFields: false,
+    answer: ({ suspendedAt }, { account }) => ({
+      message: 'The account is suspended. Every node applies the change within a few seconds.',
+      data: { name: account, suspended_at: suspendedAt },
+    }),
+  },
+  command: {
+    name: 'accounts suspend',
+    description: 'suspend an account: it cannot create jobs, but can still read them',
+    arguments: NAME,
+    options: { cancel: ['--cancel', 'also cancel its queued and running jobs; takes 3 seconds'] },
+    examples: ['parley accounts suspend acme', 'parley accounts suspend acme --cancel'],
+  },
+  print: ({ suspendedAt, cancelled }, { account }) => {
+    const text = `Account ${account} is suspended. New jobs are rejected within a few seconds. It can still read its jobs.`
+    return {
+      json: { name: account, suspended_at: suspendedAt, ...(cancelled !== null && { cancelled }) },
+      text: cancelled === null ? text : `${text}\n${jobs(cancelled)} cancelled.`,
+    }
+  },
+})
+
+const resume = adminAction({
+  what: 'resume an account',
+  about: 'account',
+  fields: Type.Object({}),
+  run: async ({ account }, { store }) =>
+    (await store.suspend(account, null)) ? 'resumed' : noSuchAccount(account),
+  outcome: () => 'resumed',
+  route: {
+    method: 'post',
+    path: '/accounts/:name/resume',
+    operationId: 'resumeAccount',
+    summary: 'Resume a suspended account: it can create jobs again',
+    description: CONTINUES,
+    success: SUSPENDED,
+    data: suspended,
+    answer: (_resumed, { account }) => ({
+      message: 'The account is resumed. Every node applies the change within a few seconds.',
+      data: { name: account, suspended_at: null },
+    }),
+  },
+  command: {
+    name: 'accounts resume',
+    description: 'resume a suspended account: it can create jobs again',
+    arguments: NAME,
+    examples: ['parley accounts resume acme'],
+  },
+  print: (_resumed, { account }) => ({
+    json: { name: account, suspended_at: null },
+    text: `Account ${account} can create jobs again. ${TAKES_EFFECT}`,
+  }),
+})
+
+/** Its command is `parley jobs cancel --account`. */
+export const cancelAccountJobs = adminAction({
+  what: 'cancel the jobs of an account',
+  about: 'account',
+  fields: Type.Object(
+    { running: Type.Optional(Type.Boolean({ description: 'Also cancels running jobs.' })) },
+    { ...strict, examples: [{}, { running: true }] },
+  ),
+  details: ({ running = false }) => ({ running }),
+  run: async ({ account, running = false }, { store, clock }) => {
+    if (!(await findAccount(store, account, clock.nowMs()))) return noSuchAccount(account)
+    return { cancelled: await cancelJobsOf(store, clock, { account, running }) }
+  },
+  outcome: ({ cancelled }) => `${cancelled} cancelled`,
+  log: ({ running = false }, { cancelled }) => ({ running, jobs: cancelled }),
+  cancels: true,
+  route: {
+    method: 'post',
+    path: '/accounts/:name/cancel-jobs',
+    operationId: 'cancelAccountJobs',
+    summary: "Cancel an account's queued jobs and, on request, its running jobs",
+    description: 'Each of them fails with `cancelled`, and its callback is sent.',
+    success: 'The jobs were cancelled.',
+    data: Type.Object({ cancelled: count }),
+    answer: (data) => ({ message: `${data.cancelled} jobs are cancelled.`, data }),
+  },
+  print: ({ cancelled }, { account, running }) => {
+    const kind = running ? 'queued or running' : 'queued'
+    const text =
+      cancelled === 0
+        ? `Account ${account} has no ${kind} jobs, so none were cancelled.`
+        : `${cancelled} ${kind} ${cancelled === 1 ? 'job' : 'jobs'} of account ${account} ${cancelled === 1 ? 'was' : 'were'} cancelled.`
+    return { json: { cancelled }, text }
+  },
+})
+
+const isCap = (given: unknown) =>
+  given === 'none' || given === 'tier' || (Number.isSafeInteger(given) && Number(given) >= 0)
+
+const setCaps = adminAction({
+  what: 'set the caps of an account',
+  about: 'account',
+  fields: Type.Object(
+    {
+      ...caps,
+      max_open_jobs: Type.Optional(caps.max_open_jobs),
+      max_stored_bytes: Type.Optional(caps.max_stored_bytes),
     },
-  }
-}
-
-export interface Suspension {
-  /** An account that was suspended before keeps its earlier time. */
-  readonly sinceMs: number | null
-}
-
-/**
- * The result is null if the account does not exist.
- * @param sinceMs null resumes the account
- */
-export function suspendAction(
-  store: OperatorStore,
-  account: string,
-  sinceMs: number | null,
-): AdminAction<Suspension | null> {
-  return {
-    what: sinceMs === null ? 'resume an account' : 'suspend an account',
-    account,
-    run: async () => {
-      if (!(await store.suspend(account, sinceMs))) return null
-      return { sinceMs: await suspendedSince(store, account) }
+    {
+      ...strict,
+      description: 'Quotas that are absent remain unchanged.',
+      examples: [
+        { max_monthly_jobs: 10_000, max_monthly_tokens: 'tier' },
+        {
+          max_monthly_jobs: 'none',
+          max_monthly_tokens: 5_000_000,
+          max_open_jobs: 500,
+          max_stored_bytes: 'tier',
+        },
+      ],
     },
-    describe: (suspension) => {
-      if (!suspension) return NO_SUCH_ACCOUNT
-      return sinceMs === null ? 'resumed' : 'suspended'
+  ),
+  details: ({ account: _account, ...given }) => given,
+  run: async ({ account, ...given }, { store, clock }) => {
+    const before = await findAccount(store, account, clock.nowMs())
+    const own = before && changedCaps(before.caps, given)
+    return own && (await store.setCaps(account, own)) ? capsView(own) : noSuchAccount(account)
+  },
+  outcome: () => 'set',
+  log: (_input, own) => own,
+  route: {
+    method: 'post',
+    path: '/accounts/:name/caps',
+    operationId: 'setAccountCaps',
+    summary: 'Set the monthly caps and quotas of an account',
+    description:
+      'Caps limit what the account uses in a calendar month (UTC). Quotas limit what it has open or stored at any time.',
+    success: 'The caps were set.',
+    data: Type.Object({ name: Type.String(), ...caps }),
+    // The schema's message would name only the first of the allowed forms.
+    checkBody: (body) => {
+      const wrong = Object.entries(Object(body)).find(
+        ([name, cap]) => Object.hasOwn(caps, name) && !isCap(cap),
+      )
+      return wrong ? `${wrong[0]}: must be a whole number of at least 0, none, or tier` : null
     },
-  }
-}
-
-/** The result is null if the account does not exist. */
-export function suspendAndCancelAction(
-  store: OperatorStore,
-  clock: Clock,
-  account: string,
-): AdminAction<(Suspension & { readonly cancelled: number }) | null> {
-  return {
-    what: 'suspend an account',
-    account,
-    details: { cancel: true },
-    run: async () => {
-      const cancelled = await suspendAndCancel(store, clock, account)
-      return cancelled === null ? null : { sinceMs: await suspendedSince(store, account), cancelled }
+    answer: (own, { account }) => ({
+      message: 'The caps were set. Every node applies them within a few seconds.',
+      data: { name: account, ...own },
+    }),
+  },
+  command: {
+    name: 'accounts cap',
+    description: 'set the monthly caps of an account (calendar months in UTC) and its quotas',
+    arguments: NAME,
+    options: {
+      max_monthly_jobs: ['--jobs <cap>', "a number of jobs, none for no cap, or tier for the tier's cap"],
+      max_monthly_tokens: ['--tokens <cap>', 'the same for tokens, input and output together'],
+      max_open_jobs: ['--open-jobs <quota>', 'the same for jobs that are queued or running at the same time'],
+      max_stored_bytes: ['--stored-bytes <quota>', 'the same for bytes that its jobs store'],
     },
-    describe: (result) => (result === null ? NO_SUCH_ACCOUNT : `suspended, ${result.cancelled} cancelled`),
-  }
+    help: '\nCaps and quotas that you do not pass remain unchanged.',
+    examples: [
+      'parley accounts cap acme --jobs 10000',
+      'parley accounts cap acme --jobs tier --tokens none',
+      'parley accounts cap acme --open-jobs 500 --stored-bytes 1073741824',
+    ],
+    choose: (given) =>
+      Object.keys(caps).some((name) => given[name] !== undefined)
+        ? null
+        : 'There is nothing to set. Pass at least one of --jobs, --tokens, --open-jobs and --stored-bytes, each with N, none or tier.',
+  },
+  print: (own, { account }) => ({
+    json: { name: account, ...own },
+    text: `Monthly caps of account ${account}: ${capText(own.max_monthly_jobs, 'jobs')}, ${capText(own.max_monthly_tokens, 'tokens')}.
+Quotas: ${capText(own.max_open_jobs, 'open jobs')}, ${capText(own.max_stored_bytes, 'stored bytes')}. ${TAKES_EFFECT}`,
+  }),
+})
+
+function capText(cap: Cap, unit: string): string {
+  if (cap === 'tier') return `tier default for ${unit}`
+  return cap === 'none' ? `unlimited ${unit}` : `${cap} ${unit}`
 }
 
-async function suspendedSince(store: OperatorStore, account: string): Promise<number | null> {
-  return (await findAccount(store, account))?.suspendedAtMs ?? null
+const deleteAccount = adminAction({
+  what: 'delete an account',
+  about: 'account',
+  fields: Type.Object({ scrub: scrubField }, strict),
+  details: ({ scrub }) => ({ scrub }),
+  run: async ({ account, scrub }, { store, clock, onProgress }) => {
+    const result = await deleteAll(store, clock, { account, scrub, onProgress })
+    return result.kind === 'unknown' ? noSuchAccount(account) : result
+  },
+  outcome: (result) => {
+    const deleted = `${result.jobs} jobs deleted, ${result.cancelled} of them cancelled`
+    if (result.kind === 'still used') return `refused: it is still used; ${deleted}`
+    return `deleted; ${deleted}${result.notScrubbed === null ? '' : `, not scrubbed: ${result.notScrubbed}`}`
+  },
+  log: ({ scrub }, { kind, jobs, cancelled }) => ({ scrub, outcome: kind, jobs, cancelled }),
+  shortfall: ({ account }, result) => {
+    if (result.kind === 'still used') return refusals.accountStillUsed(account, result.jobs)
+    return result.notScrubbed === null ? null : refusals.notScrubbed(`Account ${account}`, result.notScrubbed)
+  },
+  route: {
+    method: 'delete',
+    path: '/accounts/:name',
+    operationId: 'deleteAccount',
+    summary: 'Permanently delete an account with its keys, jobs, secrets and usage',
+    description:
+      'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. The audit log keeps its entries about the account.',
+    success: 'The account was deleted.',
+    data: Type.Object({
+      deleted: Type.Literal(true),
+      jobs: Type.Integer({ description: 'The number of deleted jobs.' }),
+      cancelled: Type.Integer({ description: 'How many of them were cancelled first.' }),
+    }),
+    conflicts: true,
+    answer: ({ jobs, cancelled }) => ({ data: { deleted: true, jobs, cancelled } }),
+  },
+  command: {
+    name: 'accounts delete',
+    description: 'permanently delete an account with its keys, jobs, secrets and usage',
+    arguments: NAME,
+    options: { yes: ['--yes', 'do not ask for confirmation'], scrub: NO_SCRUB },
+    help: `
+Queued and running jobs are cancelled first. Without --yes the command asks you to type the account's name.
+${SCRUB_HELP}`,
+    examples: ['parley accounts delete acme', 'parley accounts delete acme --yes --no-scrub'],
+    confirms: true,
+  },
+  print: ({ jobs, cancelled }, { account, scrub }) => ({
+    json: { deleted: true, jobs, cancelled, scrubbed: scrub },
+    text: `Account ${account} was deleted with ${jobs} ${jobs === 1 ? 'job' : 'jobs'}, ${cancelled} of them cancelled first. ${afterDeletion(scrub)}`,
+  }),
+})
+
+function jobs(cancelled: number): string {
+  return `${cancelled} ${cancelled === 1 ? 'job was' : 'jobs were'}`
 }
 
-/** The result is the number of cancelled jobs; null if the account does not exist. */
-export function cancelJobsAction(
-  store: OperatorStore,
-  clock: Clock,
-  jobs: JobsToCancel,
-): AdminAction<number | null> {
-  const { account, running } = jobs
-  return {
-    what: 'cancel the jobs of an account',
-    account,
-    details: { running },
-    run: async () => ((await findAccount(store, account)) ? cancelJobsOf(store, clock, jobs) : null),
-    describe: (cancelled) => (cancelled === null ? NO_SUCH_ACCOUNT : `${cancelled} cancelled`),
-  }
-}
-
-/** The result is the new caps; null if the account does not exist. */
-export function setCapsAction(
-  store: OperatorStore,
-  account: string,
-  given: GivenCaps,
-): AdminAction<OwnCaps | null> {
-  return {
-    what: 'set the caps of an account',
-    account,
-    details: { ...given },
-    run: async () => {
-      const before = await findAccount(store, account)
-      if (!before) return null
-      const caps = changedCaps(before.caps, given)
-      return (await store.setCaps(account, caps)) ? caps : null
-    },
-    describe: (caps) => (caps === null ? NO_SUCH_ACCOUNT : 'set'),
-  }
-}
-
-export function deleteAccountAction(
-  store: OperatorStore,
-  clock: Clock,
-  deletion: AccountDeletion,
-): AdminAction<AccountDeletionResult> {
-  const { account, scrub } = deletion
-  return {
-    what: 'delete an account',
-    account,
-    details: { scrub },
-    run: () => deleteAccount(store, clock, deletion),
-    describe: (result) => {
-      if (result.kind === 'unknown') return NO_SUCH_ACCOUNT
-      const jobs = `${result.jobs} jobs deleted, ${result.cancelled} of them cancelled`
-      if (result.kind === 'still used') return `refused: it is still used; ${jobs}`
-      const scrubbed = result.notScrubbed === null ? '' : `, not scrubbed: ${result.notScrubbed}`
-      return `deleted; ${jobs}${scrubbed}`
-    },
-  }
-}
+export const accountActions = [
+  setTier,
+  getSecret,
+  suspend,
+  resume,
+  cancelAccountJobs,
+  setCaps,
+  deleteAccount,
+] as const

@@ -1,49 +1,92 @@
 /** Admin actions on callbacks. */
-import type { Replay } from '../../store/callback-store.ts'
-import type { Expiry } from '../../store/expiry.ts'
-import type { OperatorStore } from '../../store/operator-store.ts'
-import type { AdminAction } from '../admin-action.ts'
+import { Type } from '../../typed-schema.ts'
+import { adminAction } from '../action.ts'
+import { accountName, count, defined, strict } from '../fields.ts'
+import { refusals } from '../refusals.ts'
 
 /** Callbacks replayed in one transaction. It is small so that other writes do not wait for long. */
 const CALLBACKS_PER_STEP = 500
 
-export function replayCallbackAction(
-  store: OperatorStore,
-  jobId: string,
-  expiry: Expiry,
-): AdminAction<Replay> {
-  return {
-    what: 'replay a callback',
-    target: jobId,
-    account: { ofJob: jobId },
-    run: () => store.replayCallback(jobId, expiry),
-    describe: (replay) => {
-      if (replay === 'unknown') return 'refused: there is no such callback'
-      return replay === 'in progress' ? 'refused: it was being sent just then' : 'due again'
-    },
-  }
-}
+/** Replays the callbacks that have failed by now, so one that fails again meanwhile is not replayed twice. */
+const replayFailed = adminAction({
+  what: 'replay failed callbacks',
+  about: null,
+  fields: Type.Object(
+    { account: Type.Optional(accountName) },
+    { ...strict, examples: [{}, { account: 'acme' }] },
+  ),
+  run: async ({ account }, { store, expiry }) => {
+    const search = { ...defined({ account }), limit: CALLBACKS_PER_STEP }
+    const until = await expiry()
+    let replayed = 0
+    for (let step = CALLBACKS_PER_STEP; step === CALLBACKS_PER_STEP; replayed += step) {
+      step = await store.replayFailedCallbacks(search, until)
+    }
+    return { replayed }
+  },
+  outcome: ({ replayed }) => `${replayed} due again`,
+  log: ({ account }, { replayed }) => ({ account, callbacks: replayed }),
+  route: {
+    method: 'post',
+    path: '/callbacks/replay-failed',
+    operationId: 'replayFailedCallbacks',
+    summary: 'Replay all callbacks that have failed permanently',
+    description: 'Replays the callbacks of one account, or of all accounts if the body does not name one.',
+    success: 'The callbacks are due now.',
+    data: Type.Object({ replayed: count }),
+    answer: (data) => ({ message: `${data.replayed} callbacks are due now.`, data }),
+  },
+  print: ({ replayed }) => ({
+    json: { replayed },
+    text:
+      replayed === 0
+        ? 'No callback has failed, so none was replayed.'
+        : `${replayed} ${replayed === 1 ? 'callback is' : 'callbacks are'} due now, with the full number of attempts.`,
+  }),
+})
 
-/**
- * Replays the callbacks that have failed by now, so one that fails again meanwhile is not replayed twice. The result is their
- * number.
- */
-export function replayFailedCallbacksAction(
-  store: OperatorStore,
-  account: string | undefined,
-  expiry: Expiry,
-): AdminAction<number> {
-  const search = { limit: CALLBACKS_PER_STEP, ...(account !== undefined && { account }) }
-  return {
-    what: 'replay failed callbacks',
-    ...(account !== undefined && { account }),
-    run: async () => {
-      let replayed = 0
-      for (let step = CALLBACKS_PER_STEP; step === CALLBACKS_PER_STEP; replayed += step) {
-        step = await store.replayFailedCallbacks(search, expiry)
-      }
-      return replayed
+const replay = adminAction({
+  what: 'replay a callback',
+  about: 'callback',
+  fields: Type.Object({}),
+  run: async ({ jobId }, { store, expiry }) => {
+    const result = await store.replayCallback(jobId, await expiry())
+    if (result === 'unknown') return refusals.noSuchCallback(jobId)
+    return result === 'in progress' ? refusals.callbackInProgress(jobId) : result
+  },
+  outcome: () => 'due again',
+  route: {
+    method: 'post',
+    path: '/callbacks/:jobId/replay',
+    operationId: 'replayCallback',
+    summary: 'Replay a callback: send it again now, regardless of its state',
+    description: 'The callback gets the full number of attempts again, and keeps its `webhook-id`.',
+    success: 'The callback is due now.',
+    data: Type.Object({ replayed: Type.Literal(true) }),
+    conflicts: true,
+    answer: () => ({ data: { replayed: true } }),
+  },
+  command: {
+    name: 'callbacks replay',
+    description: 'send a callback again now, with the full number of attempts',
+    arguments: { jobId: ['[job-id]', 'the ID of its job; the callback may be in any state'] },
+    options: {
+      allFailed: ['--all-failed', 'replay all callbacks that failed permanently'],
+      account: ['--account <name>', 'with --all-failed: only callbacks of this account'],
     },
-    describe: (callbacks) => `${callbacks} due again`,
-  }
-}
+    examples: ['parley callbacks replay 019a5d3e-…', 'parley callbacks replay --all-failed --account acme'],
+    choose: ({ jobId, allFailed, account }) => {
+      if ((jobId === undefined) === (allFailed === undefined)) return 'Pass either a job ID or --all-failed.'
+      if (jobId === undefined) return replayFailed
+      return account === undefined
+        ? null
+        : '--account can only be used with --all-failed. Remove --account or the job ID.'
+    },
+  },
+  print: (_due, { jobId }) => ({
+    json: { replayed: 1 },
+    text: `The callback of job ${jobId} is due now. A running server sends it within about a second.`,
+  }),
+})
+
+export const callbackActions = [replay, replayFailed] as const

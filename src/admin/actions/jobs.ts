@@ -1,72 +1,137 @@
 /** Admin actions on jobs, and on the database that stores them. */
-import type { Cancelled, Deleted } from '../../store/admin-action-store.ts'
-import type { Expiry } from '../../store/expiry.ts'
-import type { JobContent } from '../../store/job-search-store.ts'
-import type { OperatorStore } from '../../store/operator-store.ts'
-import type { AdminAction } from '../admin-action.ts'
-import { tryScrub } from '../scrub.ts'
+import { Type } from '../../typed-schema.ts'
+import { adminAction } from '../action.ts'
+import { strict } from '../fields.ts'
+import { jobContent, jobContentJson } from '../job-view.ts'
+import { refusals } from '../refusals.ts'
+import { afterDeletion, NO_SCRUB, SCRUB_HELP, SCRUBBED, scrubField, tryScrub } from '../scrub.ts'
+import { cancelAccountJobs } from './accounts.ts'
 
-const NO_SUCH_JOB = 'refused: there is no such job'
+const readContents = adminAction({
+  what: 'look at contents',
+  about: 'job',
+  fields: Type.Object({}),
+  run: async ({ jobId }, { store, expiry }) =>
+    (await store.jobContent(jobId, await expiry())) ?? refusals.noSuchJob(jobId),
+  outcome: () => 'shown',
+  route: {
+    method: 'get',
+    path: '/jobs/:jobId/content',
+    operationId: 'getJobContent',
+    summary: 'Show the contents of a job; each access is logged',
+    description:
+      'Returns the conversation, the answer and the receipt. The access is recorded in the audit log before the contents are read.',
+    success: 'The contents.',
+    data: jobContent,
+    answer: (content) => ({ message: 'The contents of the job.', data: jobContentJson(content) }),
+  },
+})
 
-export function readContentsAction(
-  store: OperatorStore,
-  jobId: string,
-  expiry: Expiry,
-): AdminAction<JobContent | null> {
-  return {
-    what: 'look at contents',
-    target: jobId,
-    account: { ofJob: jobId },
-    run: () => store.jobContent(jobId, expiry),
-    describe: (content) => (content ? 'shown' : NO_SUCH_JOB),
-  }
-}
-
-export function cancelJobAction(store: OperatorStore, jobId: string, nowMs: number): AdminAction<Cancelled> {
-  return {
-    what: 'cancel a job',
-    target: jobId,
-    account: { ofJob: jobId },
-    run: () => store.cancelJob(jobId, nowMs),
-    describe: (result) => {
-      if (result === 'unknown') return NO_SUCH_JOB
-      return result === 'cancelled' ? 'cancelled' : 'refused: it had already finished'
+const cancelJob = adminAction({
+  what: 'cancel a job',
+  about: 'job',
+  fields: Type.Object({}),
+  run: async ({ jobId }, { store, clock }) => {
+    const result = await store.cancelJob(jobId, clock.nowMs())
+    if (result === 'unknown') return refusals.noSuchJob(jobId)
+    return result === 'cancelled' ? result : refusals.jobEnded(jobId)
+  },
+  outcome: (result) => result,
+  cancels: true,
+  route: {
+    method: 'post',
+    path: '/jobs/:jobId/cancel',
+    operationId: 'cancelJob',
+    summary: 'Cancel a queued or running job: it fails with `cancelled`',
+    description:
+      'The callback of the job is sent. If the job runs on this node, its call to the model server has been aborted by the time this route responds. On another node, the call is aborted within a second.',
+    success: 'The job was cancelled.',
+    data: Type.Object({ cancelled: Type.Literal(true) }),
+    conflicts: true,
+    answer: () => ({ data: { cancelled: true } }),
+  },
+  command: {
+    name: 'jobs cancel',
+    description: 'on the database: cancel a queued or running job, or the jobs of an account',
+    arguments: { jobId: ['[job-id]', 'the job to cancel'] },
+    options: {
+      account: ['--account <name>', 'cancel all queued jobs of this account'],
+      running: ['--running', 'with --account: also cancel its running jobs'],
     },
-  }
-}
-
-export interface JobDeletionResult {
-  readonly kind: Deleted
-  /** Why the database was not scrubbed; null if it was, or if no scrub was requested. */
-  readonly notScrubbed: string | null
-}
-
-export function deleteJobAction(
-  store: OperatorStore,
-  { jobId, scrub }: { jobId: string; scrub: boolean },
-): AdminAction<JobDeletionResult> {
-  return {
-    what: 'delete a job',
-    target: jobId,
-    account: { ofJob: jobId },
-    details: { scrub },
-    run: async () => {
-      const kind = await store.deleteJob(jobId)
-      return { kind, notScrubbed: kind === 'deleted' && scrub ? await tryScrub(store) : null }
+    help: '\nA cancelled job fails with the code `cancelled`, and its callback is sent. Its call to the model server ends within a second.',
+    examples: ['parley jobs cancel 019a5d3e-…', 'parley jobs cancel --account acme --running'],
+    choose: ({ jobId, account, running }) => {
+      if ((jobId === undefined) === (account === undefined)) return 'Pass either a job ID or --account NAME.'
+      if (jobId === undefined) return cancelAccountJobs
+      return running
+        ? '--running can only be used with --account. A single job is cancelled whether it is queued or running.'
+        : null
     },
-    describe: ({ kind, notScrubbed }) => {
-      if (kind === 'unknown') return NO_SUCH_JOB
-      if (kind === 'not ended') return 'refused: it had not finished'
-      return notScrubbed === null ? 'deleted' : `deleted, not scrubbed: ${notScrubbed}`
-    },
-  }
-}
+  },
+  print: (_cancelled, { jobId }) => ({
+    json: { cancelled: 1 },
+    text: `Job ${jobId} was cancelled. If a server is running it, its call to the model ends within a second.`,
+  }),
+})
 
-/** The result is null, or the reason why the database could not be scrubbed. */
-export function scrubAction(store: OperatorStore): AdminAction<string | null> {
-  return {
-    what: 'scrub the database',
-    run: () => tryScrub(store),
-    describe: (reason) => (reason === null ? 'scrubbed' : `failed: ${reason}`),
-  }
-}
+const deleteJob = adminAction({
+  what: 'delete a job',
+  about: 'job',
+  fields: Type.Object({ scrub: scrubField }, strict),
+  details: ({ scrub }) => ({ scrub }),
+  run: async ({ jobId, scrub }, { store }) => {
+    const kind = await store.deleteJob(jobId)
+    if (kind === 'unknown') return refusals.noSuchJob(jobId)
+    if (kind === 'not ended') return refusals.jobNotEnded(jobId)
+    return { notScrubbed: scrub ? await tryScrub(store) : null }
+  },
+  outcome: ({ notScrubbed }) => (notScrubbed === null ? 'deleted' : `deleted, not scrubbed: ${notScrubbed}`),
+  log: ({ scrub }) => ({ scrub }),
+  shortfall: ({ jobId }, { notScrubbed }) =>
+    notScrubbed === null ? null : refusals.notScrubbed(`Job ${jobId}`, notScrubbed),
+  route: {
+    method: 'delete',
+    path: '/jobs/:jobId',
+    operationId: 'deleteJob',
+    summary: 'Permanently delete a finished job with its contents, cached response and callback',
+    description:
+      'Deletes the job and, unless `scrub` is `false`, removes its data from the disk as far as the database can. An unfinished job must be cancelled first.',
+    success: 'The job was deleted.',
+    data: Type.Object({ deleted: Type.Literal(true) }),
+    conflicts: true,
+    answer: () => ({ data: { deleted: true } }),
+  },
+  command: {
+    name: 'jobs delete',
+    description:
+      'on the database: permanently delete a finished job with its contents, cached response and callback',
+    arguments: { jobId: ['<job-id>', 'the job to delete'] },
+    options: { scrub: NO_SCRUB },
+    help: `\nIts usage stays counted.\n${SCRUB_HELP}`,
+    examples: ['parley jobs delete 019a5d3e-…', 'parley jobs delete 019a5d3e-… --no-scrub'],
+  },
+  print: (_deleted, { jobId, scrub }) => ({
+    json: { deleted: true, scrubbed: scrub },
+    text: `Job ${jobId} was deleted. ${afterDeletion(scrub)}`,
+  }),
+})
+
+export const scrub = adminAction({
+  what: 'scrub the database',
+  about: null,
+  fields: Type.Object({}),
+  run: async (_input, { store }) => {
+    const why = await tryScrub(store)
+    return why === null ? 'scrubbed' : refusals.scrubFailed(why)
+  },
+  outcome: (result) => result,
+  command: {
+    name: 'scrub',
+    description: 'remove data that was deleted with --no-scrub from the disk',
+    help: SCRUB_HELP,
+    examples: ['parley jobs delete 019a5d3e-… --no-scrub && parley scrub'],
+  },
+  print: () => ({ json: { scrubbed: true }, text: SCRUBBED }),
+})
+
+export const jobActions = [readContents, cancelJob, deleteJob] as const

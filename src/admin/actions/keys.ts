@@ -1,30 +1,123 @@
 /** Admin actions on API keys. The audit log records a key's ID, never the key. */
-import { type Issued, type IssueRequest, issueKey } from '../../accounts/issue-key.ts'
-import type { Clock } from '../../clock.ts'
-import type { OperatorStore } from '../../store/operator-store.ts'
-import type { AdminAction } from '../admin-action.ts'
+import { ACCOUNT_NAME, ACCOUNT_RULE } from '../../accounts/account-name.ts'
+import { issueKey, keyEndMs, MOST_DAYS } from '../../accounts/issue-key.ts'
+import { Type } from '../../typed-schema.ts'
+import { findAccount, newKey } from '../account-view.ts'
+import { adminAction } from '../action.ts'
+import { strict, tierName, wholeSeconds } from '../fields.ts'
+import { refusals } from '../refusals.ts'
 
-export function createKeyAction(store: OperatorStore, request: IssueRequest): AdminAction<Issued> {
-  const { account, tier, expiresDays } = request
-  return {
-    what: 'make a key',
-    account,
-    details: { tier, expires_days: expiresDays },
-    run: () => issueKey(store, request),
-    describe: (issued) =>
-      issued.kind === 'issued' ? `made ${issued.keyId}` : `refused: the account has tier ${issued.tier}`,
-  }
-}
+const createKey = adminAction({
+  what: 'make a key',
+  about: null,
+  fields: Type.Object(
+    {
+      account: Type.String({ description: 'The account. It is created if it does not exist.' }),
+      tier: Type.Optional(
+        Type.Enum(tierName.enum, {
+          description: 'The tier of the account; may be absent if the account exists.',
+        }),
+      ),
+      expires_days: Type.Optional(
+        Type.Number({
+          exclusiveMinimum: 0,
+          maximum: MOST_DAYS,
+          description: 'Days until the key expires. If absent, the key does not expire.',
+        }),
+      ),
+    },
+    {
+      ...strict,
+      examples: [
+        { account: 'acme', tier: 'user_pro' },
+        { account: 'acme' },
+        { account: 'acme', tier: 'user_pro', expires_days: 90 },
+      ],
+    },
+  ),
+  details: ({ tier = null, expires_days = null }) => ({ tier, expires_days }),
+  check: ({ account }) =>
+    ACCOUNT_NAME.test(account) ? null : refusals.invalidAccountName(account, ACCOUNT_RULE),
+  run: async ({ account, tier: given, expires_days: expiresDays = null }, { store, clock }) => {
+    const tier = given ?? (await findAccount(store, account, clock.nowMs()))?.tier
+    if (tier === undefined) return refusals.tierRequired(account)
+    const request = { account, tier, expiresDays, nowMs: clock.nowMs() }
+    const issued = await issueKey(store, request)
+    if (issued.kind === 'other tier') return refusals.otherTier(account, issued.tier, tier)
+    return { ...issued, tier, expiresAt: wholeSeconds(keyEndMs(request)) }
+  },
+  outcome: ({ keyId }) => `made ${keyId}`,
+  log: ({ account }, { keyId, tier }) => ({ key_id: keyId, account, tier }),
+  route: {
+    method: 'post',
+    path: '/keys',
+    operationId: 'createKey',
+    summary: 'Create a key, and its account if it does not exist',
+    description:
+      'Only this response contains the key, because the database stores just its hash. If the account exists already, `tier` may be absent, or must be its tier.',
+    status: 201,
+    success: 'The key.',
+    data: newKey,
+    conflicts: true,
+    answer: ({ keyId, key, tier, expiresAt }, { account }) => ({
+      message: 'This is the key. It cannot be shown again.',
+      data: { id: keyId, key, account, tier, expires_at: expiresAt },
+    }),
+  },
+  command: {
+    name: 'keys create',
+    description: 'create and print a key; the account is created if it does not exist',
+    options: {
+      account: ['--account <name>', 'the account that the key belongs to'],
+      tier: ['--tier <tier>', 'tier of a new account'],
+      expires_days: ['--expires <days>', 'days until the key expires (default: never)'],
+    },
+    required: ['account'],
+    examples: [
+      'parley keys create --account acme --tier user_pro',
+      'PARLEY_API_KEY=$(parley keys create --account ci --tier user_go --expires 30)',
+    ],
+  },
+  // The key and nothing else, so that scripts can use the output.
+  print: ({ key, tier }, { account }) => ({ json: { account, tier, key }, text: key }),
+})
 
-export function revokeKeyAction(
-  store: OperatorStore,
-  clock: Clock,
-  keyId: string,
-): AdminAction<'revoked' | 'revoked before' | 'unknown'> {
-  return {
-    what: 'revoke a key',
-    target: keyId,
-    run: () => store.revokeKey(keyId, clock.nowMs()),
-    describe: (result) => (result === 'unknown' ? 'refused: there is no such key' : result),
-  }
-}
+const revokeKey = adminAction({
+  what: 'revoke a key',
+  about: 'key',
+  fields: Type.Object({}),
+  run: async ({ keyId }, { store, clock }) => {
+    const result = await store.revokeKey(keyId, clock.nowMs())
+    return result === 'unknown' ? refusals.noSuchKey(keyId) : result
+  },
+  outcome: (result) => result,
+  route: {
+    method: 'post',
+    path: '/keys/:keyId/revoke',
+    operationId: 'revokeKey',
+    summary: 'Revoke a key permanently',
+    description:
+      'Every node rejects the key within a few seconds. Revoking it a second time changes nothing.',
+    success: 'The key was revoked.',
+    data: Type.Object({ id: Type.String(), revoked: Type.Literal(true) }),
+    answer: (result, { keyId }) => ({
+      message:
+        result === 'revoked'
+          ? 'The key was revoked. Every node rejects it within a few seconds.'
+          : 'The key had already been revoked.',
+      data: { id: keyId, revoked: true },
+    }),
+  },
+  command: {
+    name: 'keys revoke',
+    description: 'revoke a key; a running server rejects it within a few seconds',
+    arguments: { keyId: ['<key-id>', 'the key ID that `parley keys list` shows'] },
+    examples: ['parley keys revoke key_019a…'],
+  },
+  print: (result, { keyId }) => ({
+    json: { id: keyId, revoked_now: result === 'revoked' },
+    text: result === 'revoked' ? `Key ${keyId} was revoked.` : `Key ${keyId} was already revoked.`,
+  }),
+})
+
+export const keyActions = [createKey, revokeKey] as const

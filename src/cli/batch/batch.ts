@@ -2,25 +2,23 @@
  * `parley batch`: sends thousands of jobs from a file of JSON lines, and writes their results in the same order. Running the
  * same command again resumes an interrupted run.
  */
+
+import { randomBytes } from 'node:crypto'
+import { existsSync, rmSync, statSync } from 'node:fs'
+import { DatabaseSync } from 'node:sqlite'
 import type { Me, Parley } from '../../../client/src/index.ts'
-import { clientError } from '../call/client-errors.ts'
-import { connect, serverUrl } from '../call/connection.ts'
-import { EXIT } from '../call/exit-code.ts'
-import { interruptible } from '../call/interruptible.ts'
-import { printJson } from '../call/print-job.ts'
-import type { ServerOptions } from '../call/server-options.ts'
+import { EXIT, type ServerOptions } from '../call/client-command.ts'
+import { clientError, connect, interruptible, serverUrl } from '../call/connection.ts'
+import { printJson } from '../call/job.ts'
 import { CommandError } from '../command-error.ts'
 import { printError } from '../output.ts'
 import { printable } from '../printable.ts'
 import { readInput } from '../read-input.ts'
-import type { Format } from './formats.ts'
 import { type Input, readJobs, sha256 } from './input.ts'
-import type { Journal, RunHeader } from './journal.ts'
-import { lockRun } from './lock.ts'
-import { type OpenedJournal, openJournal } from './open-journal.ts'
+import { Journal, type RunHeader } from './journal.ts'
 import { startReport } from './report.ts'
 import { rowsOf, writeResults } from './results.ts'
-import type { RowStatus } from './row.ts'
+import type { Format, RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
 /** The maximum number of invalid lines that are printed one by one. */
@@ -167,5 +165,90 @@ async function withClientErrors<T>(work: Promise<T>): Promise<T> {
     return await work
   } catch (error) {
     throw clientError(error)
+  }
+}
+
+/** The journal of a resumed run, or of a new run, whose file is created by `start`. */
+class OpenedJournal {
+  #journal: Journal | null
+  readonly #create: () => Journal
+
+  constructor(journal: Journal | null, create: () => Journal) {
+    this.#journal = journal
+    this.#create = create
+  }
+
+  wasSent(index: number): boolean {
+    const journal = this.#journal
+    if (journal === null) return false
+    return journal.jobIds.has(index) || journal.hasEnded(index) || journal.hasUnknownOutcome(index)
+  }
+
+  start(): Journal {
+    this.#journal ??= this.#create()
+    return this.#journal
+  }
+
+  close(): void {
+    this.#journal?.close()
+  }
+}
+
+/** Throws rather than overwrite an earlier run or its results, unless `restart` is set. */
+function openJournal(path: string, out: string, header: RunHeader, restart: boolean): OpenedJournal {
+  const create = () => Journal.create(path, randomBytes(16).toString('hex'), header)
+  const found = restart ? null : Journal.open(path)
+  if (found === null) {
+    if (!restart && out !== '-' && existsSync(out) && statSync(out).isFile()) {
+      throw new CommandError(
+        `${out} already exists. Pass another --out, or pass --restart to send all jobs and replace the file.`,
+      )
+    }
+    return new OpenedJournal(null, create)
+  }
+  const change = changeOf(found.header, header)
+  if (change !== null) {
+    found.close()
+    throw new CommandError(
+      `${path} belongs to an unfinished run, and ${change} since then. Restore it to resume, or pass --restart to start over. If you start over, you pay for all jobs again.`,
+    )
+  }
+  return new OpenedJournal(found, create)
+}
+
+function changeOf(before: RunHeader, now: RunHeader): string | null {
+  if (before.input_sha256 !== now.input_sha256) return 'the input has changed'
+  if (before.reading !== now.reading) return '--model or --drop has changed'
+  if (before.url !== now.url) return `the server has changed (it was ${before.url})`
+  if (before.account !== now.account) return `the account has changed (it was ${before.account})`
+  return null
+}
+
+/**
+ * Two processes cannot work on one run. The lock is an exclusive SQLite transaction on a small file, because Node has no flock; the
+ * operating system releases that of a killed process. Returns a function that unlocks.
+ */
+function lockRun(path: string): () => void {
+  const file = `${path}.lock`
+  let db: DatabaseSync
+  try {
+    db = new DatabaseSync(file, { timeout: 0 })
+  } catch (error) {
+    throw new CommandError(
+      `Cannot create ${file}: ${(error as Error).message}. Check that the folder of --out exists and is writable.`,
+    )
+  }
+  try {
+    db.exec('pragma journal_mode = delete; begin exclusive')
+  } catch (error) {
+    db.close()
+    if (!/locked/.test((error as Error).message)) throw error
+    throw new CommandError(
+      'Another parley batch process is working on this run. Wait until it has finished, or stop it.',
+    )
+  }
+  return () => {
+    rmSync(file, { force: true })
+    db.close()
   }
 }

@@ -1,13 +1,20 @@
-/** Reads and validates the whole input of a run before anything is sent. */
+/** Reads the whole input of a run, and validates it with the server's own rules and the caller's limits, before anything is sent. */
+
 import { createHash } from 'node:crypto'
+import { Ajv, type ValidateFunction } from 'ajv'
+import { readSchema } from 'parley-json-schema'
 import type { BatchJob, Me } from '../../../client/src/index.ts'
+import { validationError } from '../../http/validation-errors.ts'
+import { problemWith, tokensAtMost } from '../../job/create-body.ts'
+import { type BatchElement, batchElement } from '../../job/request.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
-import { JobCheck } from './check-job.ts'
-import { type Line, splitLines } from './lines.ts'
+import { checkCallbackHeaders } from '../../net/callback-headers.ts'
+import { countTokens } from '../../tokens/count-tokens.ts'
+import { countConversation } from '../../tokens/token-counter.ts'
 import { isOpenAiLine, openAiJob, openAiProblem } from './openai.ts'
 import type { InputJob } from './run.ts'
 
-export interface InvalidLine {
+interface InvalidLine {
   readonly index: number
   readonly number: number
   readonly customId: string | undefined
@@ -20,7 +27,7 @@ export interface Input {
   readonly invalid: readonly InvalidLine[]
 }
 
-export interface InputRules extends Reading {
+interface InputRules extends Reading {
   readonly me: Me
   /** OpenAI's output format identifies a line by its custom_id only. */
   readonly needsCustomId: boolean
@@ -113,9 +120,103 @@ function readExactly({ bytes }: Line, reading: Reading): BatchJob {
   return jobOf(parseExactly(bytes.toString('utf8')) as Fields, reading) as BatchJob
 }
 
-function jobOf(fields: Fields, { models }: Reading): unknown {
+function jobOf(fields: Fields, { models, drop }: Reading): unknown {
   const { custom_id, ...own } = fields
-  const job: Fields = isOpenAiLine(fields) ? { ...openAiJob(fields) } : own
+  const job: Fields = isOpenAiLine(fields) ? { ...openAiJob(fields, drop) } : own
   const model = models.get(String(job.model)) ?? models.get('*')
   return model === undefined ? job : { ...job, model }
+}
+
+const LINE_END = 0x0a
+
+interface Line {
+  /** Its position among the lines that are not empty, from 0. */
+  readonly index: number
+  /** Its line number in the file, from 1. */
+  readonly number: number
+  readonly bytes: Buffer
+}
+
+/** The lines are views of the input's bytes, so that large inputs are not copied. */
+function splitLines(input: Buffer): readonly Line[] {
+  const lines: Line[] = []
+  for (let start = 0, number = 1; start < input.length; number++) {
+    const found = input.indexOf(LINE_END, start)
+    const end = found === -1 ? input.length : found
+    const bytes = input.subarray(start, end)
+    if (!isBlank(bytes)) lines.push({ index: lines.length, number, bytes })
+    start = end + 1
+  }
+  return lines
+}
+
+function isBlank(bytes: Buffer): boolean {
+  return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)
+}
+
+/** The brackets of the JSON array around the job. */
+const BRACKETS = 2
+
+/** With the options of the HTTP server, which are the default ones. */
+const hasShape = new Ajv().compile<BatchElement>(batchElement)
+
+/** Validates jobs with the server's own rules and the limits of the caller's tier. */
+class JobCheck {
+  readonly #me: Me
+
+  constructor(me: Me) {
+    this.#me = me
+  }
+
+  /** Returns the field and the rule that it violates; null if the server will accept the job. */
+  async problemOf(job: unknown): Promise<string | null> {
+    if (!hasShape(job)) return shapeProblem(hasShape)
+    return ruleProblem(job) ?? (await this.#limitProblem(job))
+  }
+
+  async #limitProblem(job: BatchElement): Promise<string | null> {
+    const { tier, models, limits } = this.#me
+    if (!models.includes(job.model)) {
+      return `model: tier ${tier} cannot use ${job.model}; it can use ${models.join(', ')}`
+    }
+    const bytes = Buffer.byteLength(JSON.stringify(job)) + BRACKETS
+    if (bytes > limits.batch_body_bytes) {
+      return `is ${bytes} bytes long; the server accepts at most ${limits.batch_body_bytes}`
+    }
+    const most = limits.max_input_tokens
+    const bound = tokensAtMost(job.messages)
+    if (bound <= most) return null
+    const messagesJson = JSON.stringify(job.messages)
+    const conversation = { messagesJson, messages: job.messages.length, tokensAtMost: bound }
+    const count = await countConversation(conversation, most, (jsonTexts, enough) =>
+      countTokens({ jsonTexts, enough }),
+    )
+    if (count === null || count.tokens <= most) return null
+    const has = count.certainty === 'exact' ? `${count.tokens}` : `${count.certainty} ${count.tokens}`
+    return `messages: have ${has} tokens; tier ${tier} allows at most ${most}`
+  }
+}
+
+function ruleProblem(job: BatchElement): string | null {
+  const problem = problemWith(job)
+  if (problem) return `${problem.field}: ${problem.rule}`
+  const { schema } = job.response_format
+  const read = schema === undefined ? null : readSchema(schema)
+  if (read?.ok === false) return `response_format.${read.path}: ${read.rule}`
+  return job.callback ? callbackProblem(job.callback) : null
+}
+
+/** The checks that need no server. Only the server knows which networks and ports it allows. */
+function callbackProblem({ callback_url, callback_headers }: NonNullable<BatchElement['callback']>) {
+  const url = URL.canParse(callback_url) ? new URL(callback_url) : null
+  if (!/^https?:$/.test(url?.protocol ?? '')) {
+    return 'callback.callback_url: must be an http or https URL'
+  }
+  const wrong = checkCallbackHeaders(callback_headers ?? {})
+  return wrong && `callback.callback_headers[${JSON.stringify(wrong.header)}]: ${wrong.rule}`
+}
+
+function shapeProblem({ errors }: ValidateFunction): string {
+  const [first] = errors ?? []
+  return first ? validationError(first) : 'is not valid'
 }

@@ -1,5 +1,6 @@
 /** OpenAI's batch files: converts their lines to jobs, and results to the lines of their output files. */
-import type { BatchJob, Message, ResponseFormat } from '../../../client/src/index.ts'
+import type { BatchJob, Message, Options, ResponseFormat } from '../../../client/src/index.ts'
+import { jobOptions } from '../../job/options.ts'
 import type { Row } from './row.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -7,6 +8,8 @@ type Fields = Readonly<Record<string, unknown>>
 const URL_PATH = '/v1/chat/completions'
 const ROLES = ['system', 'developer', 'assistant', 'user']
 const LINE_FIELDS = ['custom_id', 'method', 'url', 'body']
+const OPTIONS: readonly string[] = Object.keys(jobOptions.properties)
+const BODY_FIELDS = ['model', 'messages', 'response_format', 'max_completion_tokens', ...OPTIONS]
 const MESSAGE_FIELDS = ['role', 'content']
 
 /** Fields of a body that do not affect the answer, at least with these values. */
@@ -44,9 +47,7 @@ export function openAiProblem(line: Fields, drop: readonly string[]): string | n
 function bodyProblem(body: Fields, drop: readonly string[]): string | null {
   const unsupported = Object.entries(body).find(
     ([name, value]) =>
-      !['model', 'messages', 'response_format', ...drop].includes(name) &&
-      value !== null &&
-      !IGNORED_FIELDS[name]?.(value),
+      ![...BODY_FIELDS, ...drop].includes(name) && value !== null && !IGNORED_FIELDS[name]?.(value),
   )
   if (!unsupported) return null
   return `body.${unsupported[0]}: is not supported; pass --drop ${unsupported[0]} to ignore it`
@@ -81,14 +82,23 @@ function formatProblem(format: unknown): string | null {
   return 'body.response_format.json_schema.schema: must be an object'
 }
 
-/** Converts a line that `openAiProblem` accepts. */
-export function openAiJob({ body }: Fields): BatchJob {
+/** Converts a line that `openAiProblem` accepts, except for its options: those that it must not have are invalid in the job too. */
+export function openAiJob({ body }: Fields, drop: readonly string[]): BatchJob {
   const { model, messages, response_format } = body as Fields
+  const options = optionsOf(body as Fields, drop)
   return {
     model: model as string,
     messages: (messages as Message[]).map(({ role, content }) => ({ role, content })),
     response_format: formatOf(response_format as Fields | null | undefined),
+    ...(Object.keys(options).length > 0 && { options }),
   }
+}
+
+function optionsOf(body: Fields, drop: readonly string[]): Options {
+  const kept = (name: string) => (drop.includes(name) ? null : (body[name] ?? null))
+  const max_tokens = kept('max_completion_tokens') ?? kept('max_tokens')
+  const options = OPTIONS.map((name) => [name, name === 'max_tokens' ? max_tokens : kept(name)] as const)
+  return Object.fromEntries(options.filter(([, value]) => value !== null))
 }
 
 function formatOf(format: Fields | null | undefined): ResponseFormat {

@@ -1,10 +1,9 @@
 /** The options of `parley batch`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { EXIT_CODES_HELP } from '../call/exit-code.ts'
-import { addServerOptions } from '../call/server-options.ts'
+import { addServerOptions, EXIT_CODES_HELP } from '../call/client-command.ts'
 import { numberFrom } from '../number-option.ts'
 import type { BatchOptions } from './batch.ts'
-import { FORMATS } from './formats.ts'
+import { FORMATS } from './row.ts'
 
 const CONCURRENCY = 1000
 const MOST_CONCURRENCY = 100_000

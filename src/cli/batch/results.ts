@@ -3,11 +3,10 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../command-error.ts'
-import type { Format } from './formats.ts'
 import type { Input } from './input.ts'
 import type { Journal } from './journal.ts'
 import { type OpenAiContext, openAiRow } from './openai.ts'
-import { invalidRow, type Row } from './row.ts'
+import { type Format, invalidRow, type Row } from './row.ts'
 
 /** Rows per write. */
 const ROWS_PER_WRITE = 500

@@ -1,4 +1,4 @@
-/** A line of the results: the outcome of a line of the input. */
+/** A line of the results, which is the outcome of a line of the input, and the formats of results. */
 import type { EndedJob, JobError } from '../../../client/src/index.ts'
 
 /** `invalid`: the line was not sent, or the server rejected it; `expired`: the server no longer has the job. */
@@ -42,3 +42,7 @@ export function expiredRow(line: InputLine, job_id: string): Row {
 function identify({ number, customId }: InputLine): { readonly line: number; readonly custom_id?: string } {
   return { line: number, ...(customId !== undefined && { custom_id: customId }) }
 }
+
+/** Parley's, or that of OpenAI's batch output files. */
+export const FORMATS = ['parley', 'openai'] as const
+export type Format = (typeof FORMATS)[number]

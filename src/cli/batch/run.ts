@@ -9,7 +9,7 @@ import {
   type Parley,
   PermissionError,
 } from '../../../client/src/index.ts'
-import { EXIT } from '../call/exit-code.ts'
+import { EXIT } from '../call/client-command.ts'
 import { CommandError } from '../command-error.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'

@@ -1,12 +1,25 @@
-/** Creates the client that the commands use to call a server. */
-import { type Logger, Parley } from '../../../client/src/index.ts'
+/** Creates the client that the commands use to call a server, converts its errors to exit codes, and lets signals interrupt it. */
+
+import {
+  AuthenticationError,
+  ConfigurationError,
+  ConnectionError,
+  type Logger,
+  Parley,
+  ParleyError,
+  PermissionError,
+  RateLimitError,
+  ServerError,
+  ServiceUnavailableError,
+  TimeoutError,
+  UnexpectedResponseError,
+} from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { VERSION } from '../../version.ts'
 import { CommandError } from '../command-error.ts'
 import { printError } from '../output.ts'
-import { clientError } from './client-errors.ts'
-import { EXIT } from './exit-code.ts'
-import type { ServerOptions } from './server-options.ts'
+import { onShutdownSignal } from '../shutdown-signals.ts'
+import { EXIT, type ServerOptions } from './client-command.ts'
 
 /** `PARLEY_LOG` makes the client's log visible; standard output is for answers. */
 const LOGGER: Logger = { error: printError, warn: printError, info: printError, debug: printError }
@@ -36,4 +49,54 @@ export function connect({ url, key }: ServerOptions): Parley {
 
 export function serverUrl(given: string | undefined): string {
   return given ?? (process.env.PARLEY_URL || 'http://127.0.0.1:8080')
+}
+
+const REJECTED = [AuthenticationError, PermissionError]
+const UNREACHABLE = [
+  ConnectionError,
+  TimeoutError,
+  ServiceUnavailableError,
+  ServerError,
+  RateLimitError,
+  UnexpectedResponseError,
+]
+
+/** Returns a `CommandError` for errors of the client. Any other error is a bug and is returned unchanged. */
+export function clientError(error: unknown): unknown {
+  if (!(error instanceof ParleyError)) return error
+  if (error instanceof ConfigurationError) {
+    const message = error.message.replace(/^baseUrl/, '--url (or PARLEY_URL)')
+    return new CommandError(sentence(message), EXIT.other)
+  }
+  const code = REJECTED.some((kind) => error instanceof kind)
+    ? EXIT.rejected
+    : UNREACHABLE.some((kind) => error instanceof kind)
+      ? EXIT.unreachable
+      : EXIT.other
+  const request = error.requestId === undefined ? '' : ` (request ${error.requestId})`
+  return new CommandError(`${sentence(error.message)}${request}`, code)
+}
+
+function sentence(text: string): string {
+  const capitalized = text.charAt(0).toUpperCase() + text.slice(1)
+  return /[.!?…]$/.test(capitalized) ? capitalized : `${capitalized}.`
+}
+
+/** Converts errors of the client to `CommandError`. `interruptedMessage` is for the user. */
+export async function interruptible<T>(
+  work: (signal: AbortSignal) => Promise<T>,
+  interruptedMessage: () => string,
+): Promise<T> {
+  const controller = new AbortController()
+  let code: number = EXIT.interrupted
+  onShutdownSignal((reason) => {
+    if (reason === 'SIGTERM' && !controller.signal.aborted) code = EXIT.terminated
+    controller.abort()
+  })
+  try {
+    return await work(controller.signal)
+  } catch (error) {
+    if (controller.signal.aborted) throw new CommandError(interruptedMessage(), code)
+    throw clientError(error)
+  }
 }

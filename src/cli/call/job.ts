@@ -1,13 +1,19 @@
-/** `parley job`: shows the current state of a job, waits until it has finished, cancels or deletes it. */
+/** `parley job`, which shows a job, waits for it, cancels or deletes it; and `parley jobs list`, which lists those of the account. */
 
-import { ConflictError, type Parley, TimeoutError } from '../../../client/src/index.ts'
+import {
+  ConflictError,
+  type EndedJob,
+  type Job,
+  type JobSummary,
+  type Parley,
+  TimeoutError,
+} from '../../../client/src/index.ts'
 import { CommandError } from '../command-error.ts'
-import { printError } from '../output.ts'
-import { connect } from './connection.ts'
-import { EXIT } from './exit-code.ts'
-import { interruptible } from './interruptible.ts'
-import { printJob, printJson } from './print-job.ts'
-import type { ServerOptions } from './server-options.ts'
+import { printError, printLine } from '../output.ts'
+import { printable } from '../printable.ts'
+import { table } from '../table.ts'
+import { EXIT, type ServerOptions } from './client-command.ts'
+import { connect, interruptible } from './connection.ts'
 
 export interface JobOptions extends ServerOptions {
   readonly wait?: true
@@ -76,4 +82,92 @@ async function withoutConflict<T>(call: () => Promise<T>): Promise<T> {
     if (error instanceof ConflictError) throw new CommandError(error.message, EXIT.other)
     throw error
   }
+}
+
+export interface ListJobsOptions extends ServerOptions {
+  readonly status?: JobSummary['status']
+  readonly limit: number
+  readonly json?: true
+}
+
+const MAX_PAGE = 100
+
+/** Resolves with the exit code. */
+export async function listJobs({ status, limit, json, ...server }: ListJobsOptions): Promise<number> {
+  const parley = connect(server)
+  const jobs = await interruptible(
+    async (signal) => {
+      const found: JobSummary[] = []
+      for await (const job of parley.messages.list({ status, limit: Math.min(limit, MAX_PAGE), signal })) {
+        found.push(job)
+        if (found.length === limit) break
+      }
+      return found
+    },
+    () => 'Interrupted.',
+  )
+  if (json) printJson(jobs)
+  else if (jobs.length === 0) printLine(status ? `No job is ${status}.` : 'The account has no jobs.')
+  else
+    printLine(
+      table([['JOB ID', 'STATUS', 'MODEL', 'CREATED', 'ENDED', 'ERROR', 'CALLBACK'], ...jobs.map(rowOf)]),
+    )
+  return EXIT.completed
+}
+
+function rowOf({ job_id, status, model, created_at, ended_at, error_code, callback }: JobSummary): string[] {
+  const ended = ended_at === null ? '' : timeOf(ended_at)
+  return [job_id, status, printable(model), timeOf(created_at), ended, error_code ?? '', callback ?? '']
+}
+
+function timeOf(unixS: number): string {
+  return new Date(unixS * 1000).toISOString().replace('.000Z', 'Z')
+}
+
+/** Control characters that a terminal would interpret, except line ends and tabs. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is about control characters
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
+
+/** Prints the answer on standard output, everything else on standard error. Returns the exit code. */
+export function printJob(job: Job, json: boolean): number {
+  if (json) printJson(job)
+  if (job.status !== 'completed' && job.status !== 'failed') {
+    if (!json) printError(`Job ${job.job_id} is ${job.status}. Pass --wait to wait until it has finished.`)
+    return EXIT.open
+  }
+  return json ? exitCodeOf(job) : printEnded(job)
+}
+
+/** On one line, or indented on a terminal. */
+export function printJson(value: unknown): void {
+  printLine(process.stdout.isTTY ? escapeControls(JSON.stringify(value, null, 2)) : JSON.stringify(value))
+}
+
+function printEnded(job: EndedJob): number {
+  if (job.status === 'failed') {
+    const { code, message, errors = [] } = job.error
+    printError(`Job ${job.job_id} failed: ${code}: ${printable(message)}`)
+    for (const rule of errors) printError(`  ${printable(rule)}`)
+  } else {
+    printContent(job.result.response_content)
+  }
+  return exitCodeOf(job)
+}
+
+/** Prints text unchanged with a line end after it, and anything else as JSON. */
+function printContent(content: unknown): void {
+  if (typeof content !== 'string') {
+    printJson(content)
+    return
+  }
+  const text = process.stdout.isTTY ? escapeControls(content) : content
+  process.stdout.write(text.endsWith('\n') ? text : `${text}\n`)
+}
+
+function exitCodeOf({ status }: EndedJob): number {
+  return status === 'completed' ? EXIT.completed : EXIT.failed
+}
+
+function escapeControls(text: string): string {
+  return text.replace(CONTROLS, (control) => `\\u{${control.codePointAt(0)?.toString(16)}}`)
 }

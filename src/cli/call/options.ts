@@ -2,11 +2,9 @@
 import { type Command, Option } from 'commander'
 import { CACHE_TTL_S, TIMEOUT_S } from '../../job/field-bounds.ts'
 import { numberFrom } from '../number-option.ts'
-import { EXIT_CODES_HELP } from './exit-code.ts'
-import type { JobOptions } from './job.ts'
-import type { ListJobsOptions } from './list-jobs.ts'
+import { addServerOptions, EXIT_CODES_HELP } from './client-command.ts'
+import type { JobOptions, ListJobsOptions } from './job.ts'
 import type { SendOptions } from './send.ts'
-import { addServerOptions } from './server-options.ts'
 
 const DEFAULT_MODEL = 'gpt-auto'
 const JOB_STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
@@ -66,6 +64,7 @@ export function addSend(command: Command, exit: (code: number) => void): void {
         `how long the answer is cached for identical jobs (default: ${CACHE_TTL_S.default})`,
         numberFrom(CACHE_TTL_S.least, CACHE_TTL_S.most),
       )
+      .option('--options <json>', `options of the model, for example '{"temperature":0.2,"max_tokens":500}'`)
       .addOption(new Option('--no-wait', 'print the job ID at once; get the answer later with `parley job`'))
       .option('--json', 'print the whole result object'),
   )
@@ -110,7 +109,7 @@ export function addJobList(command: Command, exit: (code: number) => void): void
   )
     .addHelpText('after', LIST_HELP)
     .action(async (options: ListJobsOptions) => {
-      const { listJobs } = await import('./list-jobs.ts')
+      const { listJobs } = await import('./job.ts')
       exit(await listJobs(options))
     })
 }

@@ -1,15 +1,12 @@
 /** `parley send`: sends one message to a server, and prints the answer. */
-import type { CreatedJob, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
-import { readSchema } from '../../json-schema/read-schema.ts'
+import type { CreatedJob, Options, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { CommandError } from '../command-error.ts'
 import { printError, printLine } from '../output.ts'
 import { readInput } from '../read-input.ts'
-import { connect } from './connection.ts'
-import { EXIT } from './exit-code.ts'
-import { interruptible } from './interruptible.ts'
-import { printJob, printJson } from './print-job.ts'
-import type { ServerOptions } from './server-options.ts'
+import { EXIT, type ServerOptions } from './client-command.ts'
+import { connect, interruptible } from './connection.ts'
+import { printJob, printJson } from './job.ts'
 
 export interface SendOptions extends ServerOptions {
   readonly file?: string
@@ -19,6 +16,8 @@ export interface SendOptions extends ServerOptions {
   readonly jsonFormat?: true
   readonly timeout?: number
   readonly cacheTtl?: number
+  /** JSON text. */
+  readonly options?: string
   readonly wait: boolean
   readonly json?: true
 }
@@ -63,7 +62,7 @@ async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): 
 }
 
 async function jobOf(words: readonly string[], options: SendOptions): Promise<SingleJob> {
-  const { model, system, timeout, cacheTtl } = options
+  const { model, system, timeout, cacheTtl, options: optionsJson } = options
   const response_format = await formatOf(options)
   const content = await textOf(words, options)
   return {
@@ -73,6 +72,7 @@ async function jobOf(words: readonly string[], options: SendOptions): Promise<Si
       ...(system === undefined ? [] : [{ role: 'system' as const, content: system }]),
       { role: 'user', content },
     ],
+    ...(optionsJson !== undefined && { options: parsed(optionsJson, '--options') as Options }),
     ...(timeout !== undefined && { timeout }),
     ...(cacheTtl !== undefined && { message_cache_ttl: cacheTtl }),
   }
@@ -95,7 +95,9 @@ async function textOf(words: readonly string[], { file }: SendOptions): Promise<
 async function formatOf({ schema: file, jsonFormat }: SendOptions): Promise<ResponseFormat> {
   if (file === undefined) return jsonFormat ? { format: 'json' } : { format: 'text' }
   const bytes = await readInput(file)
-  const read = readSchema(parsed(bytes, file))
+  // Most messages are sent without a schema.
+  const { readSchema } = await import('parley-json-schema')
+  const read = readSchema(parsed(bytes.toString('utf8'), file))
   if (!read.ok) throw new CommandError(`${file}: ${read.path}: ${read.rule}`)
   const { pointers, more } = read.schema.ignored
   const listed = more > 0 ? [...pointers, `${more} more`] : pointers
@@ -103,10 +105,10 @@ async function formatOf({ schema: file, jsonFormat }: SendOptions): Promise<Resp
   return { format: 'json', schema: parseExactly(bytes.toString('utf8')) as Record<string, unknown> }
 }
 
-function parsed(bytes: Buffer, file: string): unknown {
+function parsed(json: string, from: string): unknown {
   try {
-    return JSON.parse(bytes.toString('utf8'))
+    return JSON.parse(json)
   } catch (error) {
-    throw new CommandError(`${file} is not JSON: ${(error as Error).message}`)
+    throw new CommandError(`${from} is not JSON: ${(error as Error).message}`)
   }
 }

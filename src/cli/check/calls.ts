@@ -2,13 +2,14 @@
  * The paid calls of `parley check --calls`: for each target, a short answer, a developer message, a JSON answer, and two
  * concurrent calls. They use the same client as jobs, so that they send exactly what jobs send.
  */
+
+import { CHECK_STEPS } from 'parley-json-schema'
 import type { Clock } from '../../clock.ts'
 import type { UpstreamSettings } from '../../config/settings.ts'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
 import { judgeAnswer } from '../../job/answer.ts'
 import { schemaFacts } from '../../job/read-schemas.ts'
 import { Stop } from '../../job/stop.ts'
-import { CHECK_STEPS } from '../../json-schema/limits.ts'
 import type {
   AnswerForm,
   ModelServer,

@@ -7,8 +7,7 @@ import { checkDatabase } from '../../store/open.ts'
 import { printLine } from '../output.ts'
 import { CALLS_PER_TARGET, type CalledTarget, callTarget } from './calls.ts'
 import { asJson, type Finding, printFinding } from './finding.ts'
-import { type CheckedUpstream, checkUpstream } from './upstream.ts'
-import { usedUpstreams } from './used-upstreams.ts'
+import { type CheckedUpstream, checkUpstream, usedUpstreams } from './upstream.ts'
 
 export interface CheckOptions {
   readonly json?: true
@@ -47,6 +46,7 @@ async function allFindings(
   }
   add([{ ok: true, about, says: configuration.file ?? 'no file; defaults and environment variables apply' }])
   add(tierFindings(configuration))
+  add(shutdownFindings(configuration))
   add(await databaseFindings(configuration.settings.database))
   const servers = modelServerFindings({ configuration, env: process.env, calls, clock: systemClock })
   for await (const findings of servers) add(findings)
@@ -68,6 +68,25 @@ function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
           },
         ],
   )
+}
+
+/** How long Kubernetes, and the unit and the compose file in this package, wait before they send SIGKILL. */
+const GRACE_SECONDS = 30
+/** After the drain, clients read their last responses, and the database closes. */
+const CLOSING_SECONDS = 3
+
+function shutdownFindings({ settings: { shutdown, jobs } }: Configuration): Finding[] {
+  const total = shutdown.listen_seconds + jobs.drain_seconds + CLOSING_SECONDS
+  if (total <= GRACE_SECONDS) return []
+  return [
+    {
+      ok: true,
+      warns: true,
+      about: 'configuration',
+      says: `a shutdown can take ${total} s (shutdown.listen_seconds ${shutdown.listen_seconds}, jobs.drain_seconds ${jobs.drain_seconds}, and ${CLOSING_SECONDS} s to close), longer than the ${GRACE_SECONDS} s after which supervisors usually kill a process`,
+      fix: `lower one of the two, or let the supervisor wait longer than ${total} s (terminationGracePeriodSeconds, stop_grace_period, TimeoutStopSec)`,
+    },
+  ]
 }
 
 async function databaseFindings(url: string): Promise<Finding[]> {
@@ -98,7 +117,7 @@ export interface ModelServerCheck {
 export async function* modelServerFindings(check: ModelServerCheck): AsyncGenerator<readonly Finding[]> {
   const { configuration, env, calls, clock, timeoutMs } = check
   if (configuration.simulated) {
-    yield [{ ok: true, about: 'models', says: 'none is configured, so the built-in simulator answers' }]
+    yield [simulatorFinding(configuration)]
     return
   }
   const upstreams = usedUpstreams(configuration, env, timeoutMs)
@@ -119,6 +138,21 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   // One after the other, so that they do not wait for each other in a server that both share.
   for (const target of targets) {
     for await (const finding of callTarget(target, clock)) yield [finding]
+  }
+}
+
+function simulatorFinding({ settings: { simulator } }: Configuration): Finding {
+  const isForced = simulator === true
+  return {
+    ok: true,
+    warns: true,
+    about: 'models',
+    says: isForced
+      ? 'the built-in simulator answers every job, because simulator is true; no model server is called or checked'
+      : 'none is configured, so the built-in simulator answers',
+    fix: isForced
+      ? 'for answers of models, remove the setting simulator and PARLEY_SIMULATOR'
+      : 'for answers of models, set OPENAI_API_KEY, or OPENAI_BASE_URL for another model server, or add upstreams to the configuration file',
   }
 }
 

@@ -3,12 +3,13 @@
  * models. Requests: `GET /models`, a completion request that is invalid on purpose for each model in question, and lists of
  * models at other paths if this one has none.
  */
-import type { UpstreamSettings } from '../../config/settings.ts'
+import type { Configuration } from '../../config/load.ts'
+import { OPENAI } from '../../config/merge.ts'
+import type { Environment, UpstreamSettings } from '../../config/settings.ts'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
 import { type Mask, maskFor } from '../../upstreams/mask.ts'
 import { endpointUrl } from '../../upstreams/request-head.ts'
 import type { Finding } from './finding.ts'
-import { type Probed, type ProbeOptions, probe, type Response } from './probe.ts'
 import {
   invalidRequest,
   lists,
@@ -16,9 +17,14 @@ import {
   messageOf,
   modelListOf,
   namesMistake,
+  PROBE_TIMEOUT_MS,
+  type Probed,
+  type ProbeOptions,
+  probe,
+  type Response,
   type Verdict,
   verdictOf,
-} from './server-answers.ts'
+} from './probe.ts'
 import { type Diagnosis, diagnose, type SettingNames, schemeDiagnosis } from './unreachable.ts'
 
 const AGENT = 'parley-check'
@@ -324,4 +330,30 @@ function someOf(ids: readonly string[]): string {
   const shown = ids.slice(0, SHOWN_MODELS).map((id) => id.slice(0, 100))
   const more = ids.length - shown.length
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ')
+}
+
+/** The upstreams that models use, with the names of the settings that an operator would change. */
+export function usedUpstreams(
+  { settings, access }: Configuration,
+  env: Environment,
+  timeoutMs = PROBE_TIMEOUT_MS,
+): CheckedUpstream[] {
+  const { upstreams, models } = settings
+  return Object.entries(upstreams).flatMap(([name, upstream]): CheckedUpstream[] => {
+    const ownAccess = access.get(name)
+    const isOpenai = name === OPENAI
+    const used = new Map<string, string>()
+    for (const [publicName, { targets = [] }] of Object.entries(models)) {
+      const setting = isOpenai && env.OPENAI_MODEL ? 'OPENAI_MODEL' : `models.${publicName}.targets`
+      for (const target of targets) {
+        if (target.upstream === name && !used.has(target.model)) used.set(target.model, setting)
+      }
+    }
+    if (ownAccess === undefined || used.size === 0) return []
+    const baseUrl = isOpenai && env.OPENAI_BASE_URL ? 'OPENAI_BASE_URL' : `upstreams.${name}.base_url`
+    const concurrency =
+      isOpenai && env.OPENAI_BASE_URL ? 'OPENAI_MAX_CONCURRENCY' : `upstreams.${name}.max_concurrency`
+    const names = { baseUrl, caFile: `upstreams.${name}.ca_file`, concurrency }
+    return [{ name, settings: upstream, access: ownAccess, models: used, names, timeoutMs }]
+  })
 }

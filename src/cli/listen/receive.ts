@@ -1,9 +1,10 @@
-/** The HTTP server of `parley listen`: reads callbacks, rejects other requests, and responds as configured by the options. */
+/** The HTTP server of `parley listen`: reads callbacks, rejects other requests, responds as configured by the options, and formats callbacks. */
+
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { parseExactly } from '../../json-text/read-json.ts'
 import { isDeeperThan } from '../../json-text/scan-json.ts'
-import type { Delivery } from './delivery.ts'
-import type { Verifier } from './verify.ts'
+import type { Verdict, Verifier } from './verify.ts'
 
 /** A callback contains at most an answer of 16 MiB and a payload that fit in a batch request. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -13,7 +14,7 @@ const MAX_DEPTH = 1000
 const MAX_REMEMBERED_IDS = 100_000
 const REQUEST_MS = 60_000
 
-export interface SimulatedFailures {
+interface SimulatedFailures {
   /** The response status instead of 200. */
   readonly status: number
   /** How many callbacks fail, from the first; Infinity for all. */
@@ -130,4 +131,94 @@ class SeenIds {
     if (this.#counts.size > MAX_REMEMBERED_IDS && oldest !== undefined) this.#counts.delete(oldest)
     return before
   }
+}
+
+/** A callback that was received. */
+export interface Delivery {
+  readonly receivedAtMs: number
+  /** The path and query of the request. */
+  readonly path: string
+  readonly webhookId: string | null
+  readonly verdict: Verdict
+  readonly body: Buffer
+  /** Earlier deliveries with the same webhook-id. */
+  readonly earlier: number
+  /** The status of our response. */
+  readonly responseStatus: number
+}
+
+/** Longer values are truncated in the text format. */
+const MAX_CHARACTERS = 200
+
+/** The body is copied unparsed, so that no digit of a number is lost. */
+export function deliveryJson(delivery: Delivery): string {
+  const { receivedAtMs, path, webhookId, verdict, body, earlier, responseStatus } = delivery
+  const fields = {
+    received_at: receivedAtMs / 1000,
+    verified: verdict.kind === 'verified',
+    why: verdict.kind === 'verified' ? null : verdict.why,
+    webhook_id: webhookId,
+    times: earlier + 1,
+    duplicate: earlier > 0,
+    path,
+    answered: responseStatus,
+  }
+  // In valid JSON, line ends occur only between tokens, so they can be replaced by spaces.
+  const callback = body
+    .toString('utf8')
+    .trim()
+    .replace(/[\r\n]+/g, ' ')
+  return `${JSON.stringify(fields).slice(0, -1)},"callback":${callback}}`
+}
+
+export function deliveryText(delivery: Delivery): string {
+  const { receivedAtMs, path, verdict, earlier, responseStatus } = delivery
+  const callback = parseExactly(delivery.body.toString('utf8')) as Readonly<Record<string, unknown>>
+  const { status, job_id, result, error, callback_payload } = callback
+  const isCallback = typeof job_id === 'string' && typeof status === 'string'
+  const what = isCallback
+    ? `job ${shown(job_id)} ${shown(status)}`
+    : 'not a Parley callback: job_id or status is missing'
+  const title = verdict.kind === 'verified' ? 'verified' : 'NOT VERIFIED'
+  const lines: [string, string][] = []
+  if (verdict.kind !== 'verified') lines.push(['why', verdict.why])
+  if (earlier > 0) {
+    const times = earlier === 1 ? 'once' : `${earlier} times`
+    lines.push(['duplicate', `this webhook-id was received ${times} before`])
+  }
+  if (!isCallback) lines.push(['body', shownJson(callback)])
+  else if (error !== null && error !== undefined) lines.push(['error', shownJson(error)])
+  else lines.push(['result', shownJson(contentOf(result))])
+  if (callback_payload !== undefined) lines.push(['payload', shownJson(callback_payload)])
+  lines.push(['answered', `${responseStatus} to POST ${shown(path)}`])
+  const indented = lines.map(([name, value]) => `          ${name.padEnd(10)}${value}`)
+  return [`${timeOf(receivedAtMs)}  ${title}: ${what}`, ...indented].join('\n')
+}
+
+/** The local time of day. */
+export function timeOf(atMs: number): string {
+  const at = new Date(atMs)
+  return [at.getHours(), at.getMinutes(), at.getSeconds()]
+    .map((part) => String(part).padStart(2, '0'))
+    .join(':')
+}
+
+function contentOf(result: unknown): unknown {
+  const isWrapped = typeof result === 'object' && result !== null && 'response_content' in result
+  return isWrapped ? result.response_content : result
+}
+
+function shownJson(value: unknown): string {
+  return shown(JSON.stringify(value) ?? 'null')
+}
+
+/** Truncates long text, and escapes characters that would move a terminal's cursor or change the writing direction. */
+export function shown(text: string): string {
+  const characters = text.length > MAX_CHARACTERS ? [...text.slice(0, 2 * MAX_CHARACTERS)] : null
+  const start = characters === null ? text : characters.slice(0, MAX_CHARACTERS).join('')
+  const safe = start.replace(
+    /[\p{Cc}\p{Bidi_Control}\p{Surrogate}]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+  return start.length < text.length ? `${safe}… (${text.length} characters; --json shows everything)` : safe
 }

@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs'
 import { secretsInForce } from '../../callbacks/callback-request.ts'
 import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
-import { databaseName } from '../database-name.ts'
+import { databaseName } from '../database.ts'
 
 /** If `secrets` is empty, nothing can be verified, and `says` explains why and what to do. */
 export interface FoundSecrets {

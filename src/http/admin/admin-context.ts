@@ -1,13 +1,13 @@
-/** What the routes of the admin API depend on. */
-import type { FastifyRequest } from 'fastify'
-import type { AdminAction } from '../../admin/admin-action.ts'
+/** What the routes of the admin API depend on, and the errors that all of them can return. */
 import type { AuditLog } from '../../admin/audit-log.ts'
 import type { WaitingRoute } from '../../admin/job-view.ts'
-import type { MetricFeed } from '../../admin/metric-feed.ts'
-import type { Overview } from '../../admin/overview.ts'
+import type { CurrentState, MetricFeed } from '../../admin/overview.ts'
 import type { Clock } from '../../clock.ts'
 import type { Expiry } from '../../store/expiry.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
+import { Type } from '../../typed-schema.ts'
+import { noSuchJob, tokenRequired, tooManyWrongTokens } from '../errors.ts'
+import { ERRORS, type ErrorResponses, errorResponses, RETRY_AFTER } from '../openapi/schemas.ts'
 
 export interface AdminOptions {
   /** Null if the admin API is disabled: every request is rejected. */
@@ -22,7 +22,7 @@ export interface AdminOptions {
    * this one.
    */
   readonly onCancelled: (jobId?: string) => Promise<void>
-  readonly overview: () => Promise<Overview>
+  readonly overview: () => Promise<CurrentState>
   /** Why the jobs of a route wait for a model server; undefined if, as far as this node knows, they do not have to wait. */
   readonly waitingRoute: (route: string) => WaitingRoute | undefined
   /** JSON text without secrets. */
@@ -44,11 +44,24 @@ export interface AdminEvent {
   readonly operator: string | null
 }
 
-export interface AdminContext extends AdminOptions {
-  /**
-   * Performs an action and records it in the audit log, see `AuditLog`. Throws 400 if the request's operator name is not
-   * valid.
-   */
-  readonly perform: <T>(request: FastifyRequest, action: AdminAction<T>) => Promise<T>
-  readonly logAction: (request: FastifyRequest, what: string, details: AdminEvent['details']) => void
+const ADMIN_ERRORS: ErrorResponses = {
+  ...ERRORS,
+  401: {
+    name: 'Unauthorized',
+    description: 'The admin token is missing or wrong.',
+    headers: { 'www-authenticate': Type.String({ description: '`Bearer`.' }) },
+    example: tokenRequired(),
+  },
+  404: { name: 'NotFound', description: 'The resource in the path does not exist.', example: noSuchJob() },
+  429: {
+    name: 'TooManyRequests',
+    description: 'Too many wrong tokens from this address. See Retry-After.',
+    headers: RETRY_AFTER,
+    example: tooManyWrongTokens(42),
+  },
+}
+
+/** Documents these statuses and those that every route of the admin API can return. */
+export function adminErrors(...statuses: number[]): Record<number, object> {
+  return errorResponses(ADMIN_ERRORS, [401, 429, 500, 503, ...statuses])
 }

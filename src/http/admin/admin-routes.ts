@@ -2,42 +2,34 @@
 
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
+import { accountActions } from '../../admin/actions/accounts.ts'
+import { callbackActions } from '../../admin/actions/callbacks.ts'
+import { jobActions } from '../../admin/actions/jobs.ts'
+import { keyActions } from '../../admin/actions/keys.ts'
 import type { Clock } from '../../clock.ts'
 import { AddressLimit } from '../address-limit.ts'
-import { sendData } from '../envelope.ts'
 import { type HttpError, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { addressOf } from '../network-of.ts'
-import { success } from '../openapi/schemas.ts'
-import { convertQueryNumbers } from '../query-numbers.ts'
-import { accountActionRoutes } from './account-actions.ts'
-import { accountRoutes } from './accounts.ts'
-import type { AdminContext, AdminOptions } from './admin-context.ts'
-import { auditRoute } from './audit-log.ts'
-import { adminCallbackRoutes } from './callbacks.ts'
-import { eventRoute } from './events.ts'
-import { jobActionRoutes } from './job-actions.ts'
-import { adminJobRoutes } from './jobs.ts'
-import { keyRoutes } from './keys.ts'
-import { auditName, operatorOf } from './operator-header.ts'
-import { overviewRoute } from './overview.ts'
-import { adminErrors, orNull } from './shapes.ts'
-import { usageRoute } from './usage.ts'
+import { convertQuery } from '../query.ts'
+import { actionRoutes } from './action-routes.ts'
+import type { AdminOptions } from './admin-context.ts'
+import { eventRoute, overviewRoute, settingsRoute } from './live-routes.ts'
+import {
+  accountRoute,
+  accountsRoute,
+  auditRoute,
+  callbackRoutes,
+  jobRoutes,
+  keysRoute,
+  usageRoute,
+} from './read-routes.ts'
 
 const BASE = '/admin/api'
 
 export async function adminRoutes(app: FastifyInstance, options: AdminOptions): Promise<void> {
   const authentication = new AdminAuthentication(options.token, options.clock)
-  const context: AdminContext = {
-    ...options,
-    perform: async (request, action) => options.auditLog.perform(auditName(request), action),
-    logAction: (request, what, details) => {
-      const from = addressOf(request)
-      options.onAction({ what, details, requestId: request.id, from, operator: operatorOf(request) })
-    },
-  }
   await app.register(
-    (scope, _options, done) => {
+    (scope, _none, done) => {
       scope.addHook('onRoute', (route) => {
         // These routes have their own authentication, and pages of other origins may not call them.
         route.config = { ...route.config, public: true, cors: false }
@@ -49,49 +41,24 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
         if (error?.status === 401) reply.header('www-authenticate', 'Bearer')
         next(error ?? undefined)
       })
-      scope.addHook('preValidation', convertQueryNumbers)
-      overviewRoute(scope, context)
-      eventRoute(scope, context)
-      adminJobRoutes(scope, context)
-      jobActionRoutes(scope, context)
-      adminCallbackRoutes(scope, context)
-      accountRoutes(scope, context)
-      accountActionRoutes(scope, context)
-      keyRoutes(scope, context)
-      usageRoute(scope, context)
-      auditRoute(scope, context)
-      settingsRoute(scope, context)
+      scope.addHook('preValidation', convertQuery)
+      overviewRoute(scope, options)
+      eventRoute(scope, options)
+      jobRoutes(scope, options)
+      actionRoutes(scope, options, jobActions)
+      callbackRoutes(scope, options)
+      actionRoutes(scope, options, callbackActions)
+      accountsRoute(scope, options)
+      actionRoutes(scope, options, accountActions)
+      accountRoute(scope, options)
+      keysRoute(scope, options)
+      actionRoutes(scope, options, keyActions)
+      usageRoute(scope, options)
+      auditRoute(scope, options)
+      settingsRoute(scope, options)
       done()
     },
     { prefix: BASE },
-  )
-}
-
-/** The route that returns the effective settings. They cannot be changed here. */
-const effectiveSettings = Type.Object({
-  settings: Type.Object(
-    {},
-    {
-      additionalProperties: true,
-      description: 'The settings in the shape of the configuration file, including defaults.',
-    },
-  ),
-  file: orNull(Type.String({ description: 'The configuration file that was read.' })),
-  database: Type.String(),
-})
-
-function settingsRoute(app: FastifyInstance, { settingsJson }: AdminContext): void {
-  app.get(
-    '/settings',
-    {
-      schema: {
-        operationId: 'getSettings',
-        summary: 'Show the effective settings, without secrets',
-        description: 'Passwords and keys in URLs are masked, and the keys of upstreams are omitted.',
-        response: { 200: success('The settings.', effectiveSettings), ...adminErrors() },
-      },
-    },
-    (_request, reply) => sendData(reply, 200, 'The effective settings.', settingsJson),
   )
 }
 

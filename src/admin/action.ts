@@ -1,0 +1,147 @@
+/**
+ * What an admin action is. One declaration, in `actions/`, gives its route in the admin API, its description in the OpenAPI
+ * document, its entry in the audit log and its command.
+ */
+import { ACCOUNT_NAME } from '../accounts/account-name.ts'
+import type { Clock } from '../clock.ts'
+import { readJobId } from '../job/job-id.ts'
+import type { Expiry } from '../store/expiry.ts'
+import type { OperatorStore } from '../store/operator-store.ts'
+import type { Schema, Static } from '../typed-schema.ts'
+import type { DeletionProgress } from './delete-account.ts'
+import { type Refusal, refusals } from './refusals.ts'
+
+/** What an action works with: of a server, or of a command that works on the database directly. */
+export interface ActionTools {
+  readonly store: OperatorStore
+  readonly clock: Clock
+  readonly expiry: () => Expiry | Promise<Expiry>
+  /** Called repeatedly by actions that take long. */
+  readonly onProgress: (progress: DeletionProgress) => void
+}
+
+/** Accepts more than `makeKeyId` generates, so that IDs of other versions are valid. */
+export const KEY_ID = /^\w{1,64}$/
+
+/**
+ * What an action can be about. It is part of the path, an argument of the command, and recorded in the logs. Text that cannot
+ * name anything is refused without an entry in the audit log; `read` returns null for it.
+ */
+export const SUBJECTS = {
+  account: {
+    field: 'account',
+    read: (text: string) => (ACCOUNT_NAME.test(text) ? text : null),
+    unknown: refusals.noSuchAccount,
+  },
+  job: { field: 'jobId', read: readJobId, unknown: refusals.noSuchJob },
+  callback: { field: 'jobId', read: readJobId, unknown: refusals.noSuchCallback },
+  key: {
+    field: 'keyId',
+    read: (text: string) => (KEY_ID.test(text) ? text : null),
+    unknown: refusals.noSuchKey,
+  },
+} as const
+
+export type SubjectKind = keyof typeof SUBJECTS
+
+/** The subject and the fields of an action, as its functions get them. */
+export type Input<Kind extends SubjectKind | null, Fields> = (Kind extends SubjectKind
+  ? Readonly<Record<(typeof SUBJECTS)[Kind]['field'], string>>
+  : unknown) &
+  Static<Fields>
+
+/** The input of any action. */
+export type AnyInput = Readonly<Record<string, unknown>>
+
+export interface AdminAction<Kind extends SubjectKind | null, Fields, Result> {
+  /** Null if it is not about one of these; its fields may still name an account. */
+  readonly about: Kind
+  /** The fields: of the request body, or of the query of a DELETE, and of the command's options. */
+  readonly fields: Fields
+  /** Its name in the audit log and in the server's log. */
+  readonly what: string
+  /** Instead of `what`, where it depends on the input. */
+  whatOf?(input: Input<Kind, Fields>): string
+  /** For the audit log: never contents or secrets. */
+  details?(input: Input<Kind, Fields>): object
+  /** Refuses input that the schema cannot, without an entry in the audit log. */
+  check?(input: Input<Kind, Fields>): Refusal | null
+  run(input: Input<Kind, Fields>, tools: ActionTools): Promise<Result | Refusal>
+  /** The outcome in a few words, for the audit log. */
+  outcome(result: Result): string
+  /** For the server's log, in addition to the subject. */
+  log?(input: Input<Kind, Fields>, result: Result): object
+  /** Why the action was only carried out in part; null if it was carried out in full. */
+  shortfall?(input: Input<Kind, Fields>, result: Result): Refusal | null
+  /** Whether it cancels jobs: the server then stops its own runs of them before it responds. */
+  readonly cancels?: true
+  readonly route?: ActionRoute<Input<Kind, Fields>, Result>
+  readonly command?: ActionCommand
+  /** What the command prints. */
+  print?(result: Result, input: Input<Kind, Fields>): Printed
+}
+
+/** Any action, for code that works with all of them. */
+export type AnyAction = AdminAction<SubjectKind | null, Schema, unknown>
+
+export interface ActionRoute<In, Result> {
+  readonly method: 'get' | 'post' | 'delete'
+  /** Below `/admin/api`. */
+  readonly path: string
+  readonly operationId: string
+  readonly summary: string
+  readonly description: string
+  /** 200 if absent. */
+  readonly status?: number
+  /** Describes the response. */
+  readonly success: string
+  readonly data: Schema
+  /** Whether it documents 409. */
+  readonly conflicts?: true
+  /** False if only the command has the fields. */
+  readonly takesFields?: false
+  /** Returns what is wrong with the body, if the schema's message would be unclear. */
+  checkBody?(body: unknown): string | null
+  answer(result: Result, input: In): RouteAnswer
+}
+
+export interface RouteAnswer {
+  /** `success` if absent. */
+  readonly message?: string
+  /** A value, or JSON text. */
+  readonly data: object | string
+}
+
+/** The flags of an option or the form of an argument, and its help. */
+export type Described = readonly [form: string, help: string]
+
+export interface ActionCommand {
+  /** Such as `accounts tier`. */
+  readonly name: string
+  readonly description: string
+  /** By field. */
+  readonly arguments?: Readonly<Record<string, Described>>
+  /** By field. A schema reads the value; without one it is text, or true for a flag. */
+  readonly options?: Readonly<Record<string, Described>>
+  /** The options that must be passed. */
+  readonly required?: readonly string[]
+  /** Text between the options and the examples. */
+  readonly help?: string
+  readonly examples: readonly string[]
+  /** Whether the operator must confirm it by typing the name of the account, or pass --yes. */
+  readonly confirms?: true
+  /** For a command of two actions: the other one, null for this one, or what is wrong with the options. */
+  choose?(input: AnyInput): AnyAction | string | null
+}
+
+export interface Printed {
+  readonly json: object
+  readonly text: string
+}
+
+/** Lets the compiler derive the types of an action's input and result from the schema and from `run`. */
+export function adminAction<Kind extends SubjectKind | null, Fields extends Schema, Result>(
+  action: AdminAction<Kind, Fields, Result>,
+): AdminAction<Kind, Fields, Result> {
+  return action
+}

@@ -1,0 +1,79 @@
+/** Schemas of fields that several resources, filters and actions share. Times are Unix seconds. */
+import { ACCOUNT_NAME } from '../accounts/account-name.ts'
+import { MODEL_NAME } from '../job/request.ts'
+import { TIER_NAMES } from '../job/tier.ts'
+import { CALLBACK_STATES } from '../store/callback-store.ts'
+import { MAX_SCANNED } from '../store/pagination.ts'
+import { type Schema, type Static, Type } from '../typed-schema.ts'
+
+export const strict = { additionalProperties: false } as const
+
+export const orNull = <S extends Schema>(schema: S): Schema<Static<S> | null> =>
+  Type.Union([schema, Type.Null()])
+/** An object with any fields. */
+export const anyObject = (description: string): Schema<Readonly<Record<string, unknown>>> =>
+  Type.Object({}, { additionalProperties: true, description })
+export const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
+export const unixTime = (description: string) => Type.Number({ description: `${description} (Unix seconds)` })
+export const unixTimeOrNull = (description: string) =>
+  Type.Union([Type.Number(), Type.Null()], { description: `${description} (Unix seconds)` })
+
+export const count = Type.Integer({ minimum: 0 })
+export const tierName = Type.Enum(TIER_NAMES)
+export const callbackState = Type.Enum(CALLBACK_STATES, { description: 'The state of the callback.' })
+export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'], {
+  description: 'The state of the job.',
+})
+
+/** Other names cannot exist, and some databases reject characters such as NUL, so they are rejected without a query. */
+export const accountName = Type.String({
+  pattern: ACCOUNT_NAME.source,
+  description: 'The name of an account.',
+  examples: ['acme'],
+})
+export const modelName = Type.String({
+  pattern: MODEL_NAME,
+  description: 'A public model name.',
+  examples: ['gpt-5-mini'],
+})
+
+/** Rows in one response. */
+export const LIMIT = { most: 200, default: 50 } as const
+export const limit = Type.Optional(
+  Type.Integer({
+    minimum: 1,
+    maximum: LIMIT.most,
+    default: LIMIT.default,
+    description: 'The maximum number of results.',
+    examples: [100],
+  }),
+)
+
+export const more = Type.Boolean({ description: 'Whether there are more results.' })
+export const next = (parameter: string) =>
+  textOrNull(`Pass this value as \`${parameter}\` to get the next page.`)
+
+/** For searches that examine a limited number of rows. */
+export const paging = {
+  more,
+  complete: Type.Boolean({
+    description: `False if the search stopped after examining ${MAX_SCANNED} rows; continue with \`next\`.`,
+  }),
+  next: next('before'),
+}
+
+/** Times of keys, accounts and callbacks are whole seconds; those of jobs have fractions. */
+export function wholeSeconds(ms: number | null): number | null {
+  return ms === null ? null : Math.floor(ms / 1000)
+}
+
+export function seconds(ms: number | null): number | null {
+  return ms === null ? null : ms / 1000
+}
+
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
+
+/** The fields that are not undefined. */
+export function defined<T extends object>(fields: T): Defined<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>
+}

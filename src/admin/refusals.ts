@@ -1,0 +1,108 @@
+/** Why an admin action was not carried out: in words for the audit log and for commands. `http/` has an error for each kind. */
+
+export type RefusalReason =
+  | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'key'}` }
+  | { readonly kind: 'invalid account name'; readonly rule: string }
+  | { readonly kind: 'tier required' }
+  | { readonly kind: 'other tier'; readonly account: string; readonly tier: string }
+  | { readonly kind: 'account still used'; readonly jobs: number }
+  | { readonly kind: 'job ended' }
+  | { readonly kind: 'job not ended' }
+  | { readonly kind: 'callback in progress' }
+  | { readonly kind: 'not scrubbed'; readonly why: string }
+
+export class Refusal {
+  readonly reason: RefusalReason
+  /** For the audit log. */
+  readonly outcome: string
+  /** What a command prints. */
+  readonly message: string
+
+  constructor(reason: RefusalReason, outcome: string, message: string) {
+    this.reason = reason
+    this.outcome = outcome
+    this.message = message
+  }
+}
+
+function noSuch(what: 'account' | 'job' | 'callback' | 'key', message: string): Refusal {
+  return new Refusal({ kind: `no such ${what}` }, `refused: there is no such ${what}`, message)
+}
+
+const SCRUB_LATER =
+  'Wait until backups, copies and open queries have finished, make sure that there is enough free disk space, and run `parley scrub`.'
+
+export const refusals = {
+  noSuchAccount: (name: string) =>
+    noSuch(
+      'account',
+      `There is no account ${name}. \`parley accounts list\` shows all accounts; \`parley keys create --account ${name} --tier TIER\` creates this one.`,
+    ),
+  noSuchJob: (jobId: string) =>
+    noSuch('job', `Job ${jobId} not found: the ID is wrong, or the job has expired.`),
+  noSuchCallback: (jobId: string) =>
+    noSuch(
+      'callback',
+      `No callback found for job ${jobId}: the ID is wrong, or the job has expired, has not finished yet, or was created without a callback.`,
+    ),
+  noSuchKey: (keyId: string) =>
+    noSuch(
+      'key',
+      `There is no key with the ID ${keyId}. Pass the key ID, not the key. \`parley keys list\` shows the IDs.`,
+    ),
+  invalidAccountName: (name: string, rule: string) =>
+    new Refusal(
+      { kind: 'invalid account name', rule },
+      'refused: the name is not valid',
+      `--account: ${name} is not a valid account name. Use ${rule}.`,
+    ),
+  tierRequired: (account: string) =>
+    new Refusal(
+      { kind: 'tier required' },
+      'refused: the account is new, and no tier was given',
+      `--tier is required: there is no account ${account} yet.`,
+    ),
+  otherTier: (account: string, tier: string, wanted: string) =>
+    new Refusal(
+      { kind: 'other tier', account, tier },
+      `refused: the account has tier ${tier}`,
+      `Account ${account} has tier ${tier}. Use that tier, or move the account first: parley accounts tier ${account} ${wanted}`,
+    ),
+  accountStillUsed: (name: string, jobs: number) =>
+    new Refusal(
+      { kind: 'account still used', jobs },
+      'refused: it is still used',
+      `Account ${name} was not deleted, because it kept receiving new jobs. It is suspended, and ${jobs} of its jobs were deleted. Revoke its keys (\`parley keys list\` shows them) and try again.`,
+    ),
+  jobEnded: (jobId: string) =>
+    new Refusal(
+      { kind: 'job ended' },
+      'refused: it had already finished',
+      `Job ${jobId} has already finished, so it was not cancelled.`,
+    ),
+  jobNotEnded: (jobId: string) =>
+    new Refusal(
+      { kind: 'job not ended' },
+      'refused: it had not finished',
+      `Job ${jobId} has not finished. Cancel it first: parley jobs cancel ${jobId}`,
+    ),
+  callbackInProgress: (jobId: string) =>
+    new Refusal(
+      { kind: 'callback in progress' },
+      'refused: it was being sent just then',
+      `The callback of job ${jobId} is being sent right now, so it was not replayed. Try again in a minute.`,
+    ),
+  /** @param what such as `Job X` */
+  notScrubbed: (what: string, why: string) =>
+    new Refusal(
+      { kind: 'not scrubbed', why },
+      `deleted, not scrubbed: ${why}`,
+      `${what} was deleted, but not scrubbed from the disk: ${why}. ${SCRUB_LATER}`,
+    ),
+  scrubFailed: (why: string) =>
+    new Refusal(
+      { kind: 'not scrubbed', why },
+      `failed: ${why}`,
+      `The database was not scrubbed: ${why}. ${SCRUB_LATER}`,
+    ),
+} as const

@@ -1,0 +1,204 @@
+/**
+ * `parley migrate`, which brings the database schema up to date without starting a server; `parley backup`, which copies the
+ * whole database into one file while servers may be running; and `parley restore`, which replaces it with such a file.
+ */
+
+import { loadDatabaseUrl } from '../config/file.ts'
+import type { DatabaseSummary, Restored, WriteOptions } from '../store/backup.ts'
+import { backUpDatabase, isPostgres, migrateDatabase, restoreDatabase, sqlitePath } from '../store/open.ts'
+import { CommandError } from './command-error.ts'
+import { printLine } from './output.ts'
+import { onShutdownSignal } from './shutdown-signals.ts'
+
+export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {
+  const steps = await migrateDatabase(loadDatabaseUrl(process.env, config))
+  if (json) return printLine(JSON.stringify({ steps }, null, 2))
+  printLine(
+    steps === 0
+      ? 'The schema is already up to date.'
+      : `The schema is up to date: ${steps} ${steps === 1 ? 'migration was' : 'migrations were'} applied.`,
+  )
+}
+
+export interface BackupOptions {
+  readonly force?: true
+  readonly json?: true
+  readonly config?: string
+}
+
+export async function backUp(file: string, { force, json, config }: BackupOptions): Promise<void> {
+  const url = loadDatabaseUrl(process.env, config)
+  if (isPostgres(url)) {
+    throw new CommandError(
+      `The database is Postgres. Back it up with pg_dump, which works while servers run:\n\n  ${dumpCommand(url, file)}\n\nSee docs/backup.md.`,
+    )
+  }
+  const { result: summary, seconds } = await writeWithProgress((options) =>
+    backUpDatabase(url, file, { force: force ?? false, ...options }),
+  )
+  if (json) return printLine(JSON.stringify({ file, seconds, ...summaryJson(summary) }, null, 2))
+  printLine(
+    `Backed up ${databaseName(url)} to ${file} in ${seconds.toFixed(1)} s: ${megabytes(summary.bytes)} MB.\n`,
+  )
+  for (const line of summaryLines(summary)) printLine(line)
+}
+
+export async function restore(file: string, { force, json, config }: BackupOptions): Promise<void> {
+  const url = loadDatabaseUrl(process.env, config)
+  if (isPostgres(url)) {
+    throw new CommandError(
+      `The database is Postgres. Restore it with pg_restore into an empty database while no server uses it:\n\n  ${restoreCommand(url, file)}\n\nSee docs/backup.md.`,
+    )
+  }
+  const { result, seconds } = await writeWithProgress((options) =>
+    restoreDatabase(url, file, { force: force ?? false, nowMs: Date.now(), ...options }),
+  )
+  const { summary, keptAside } = result
+  if (json) {
+    const more = { kept_aside: keptAside, schema_steps: summary.schemaSteps }
+    return printLine(JSON.stringify({ file, seconds, ...summaryJson(summary), ...more }, null, 2))
+  }
+  printLine(`Restored ${file} to ${databaseName(url)} in ${seconds.toFixed(1)} s.\n`)
+  for (const line of summaryLines(summary)) printLine(line)
+  for (const note of notesOn(result)) printLine(`\n${note}`)
+}
+
+function notesOn({ summary, keptAside }: Restored): string[] {
+  const { pending, assigned } = summary.jobs
+  const notes: string[] = []
+  if (keptAside !== null) notes.push(`The previous database was renamed to ${keptAside}.`)
+  if (summary.schemaSteps > 0)
+    notes.push('An older version of Parley wrote the backup. The next start brings its schema up to date.')
+  if (pending + assigned > 0) {
+    notes.push(
+      `The next start runs the ${pending + assigned} jobs that are pending or assigned in the backup, including jobs that have finished since the backup.`,
+    )
+  }
+  notes.push('Keys that were revoked since the backup are valid again. See docs/backup.md.')
+  return notes
+}
+
+function summaryLines(summary: DatabaseSummary): string[] {
+  const { accounts, keys, jobs, callbacksOwed, newestJobAtMs } = summary
+  const rows: [string, number][] = [
+    ['accounts', accounts],
+    ['keys', keys],
+    ...Object.entries(jobs).map(([status, count]): [string, number] => [`jobs ${status}`, count]),
+    ['callbacks owed', callbacksOwed],
+  ]
+  const lines = rows.map(([name, count]) => `${name.padEnd(16)} ${String(count).padStart(10)}`)
+  return newestJobAtMs === null
+    ? lines
+    : [...lines, `${'newest job'.padEnd(16)} ${new Date(newestJobAtMs).toISOString()}`]
+}
+
+function summaryJson(summary: DatabaseSummary): object {
+  const { bytes, schema, accounts, keys, jobs, callbacksOwed, newestJobAtMs } = summary
+  return {
+    bytes,
+    schema,
+    accounts,
+    keys,
+    jobs,
+    callbacks_owed: callbacksOwed,
+    newest_job_at: newestJobAtMs === null ? null : Math.floor(newestJobAtMs / 1000),
+  }
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(1)
+}
+
+/** Options of a database address that libpq knows by the same names. */
+const SHARED_OPTIONS = ['host', 'port', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey']
+
+function dumpCommand(url: string, file: string): string {
+  return `pg_dump --format=custom --no-owner --file=${quoted(file)} ${quoted(addressOf(url))}`
+}
+
+function restoreCommand(url: string, file: string): string {
+  return `pg_restore --no-owner --exit-on-error --single-transaction --dbname=${quoted(addressOf(url))} ${quoted(file)}`
+}
+
+/** Without the password: the tools ask for it, or read it from PGPASSWORD or ~/.pgpass. */
+function addressOf(url: string): string {
+  const address = new URL(url)
+  address.password = ''
+  address.hash = ''
+  for (const name of new Set(address.searchParams.keys())) {
+    if (!SHARED_OPTIONS.includes(name)) address.searchParams.delete(name)
+  }
+  // libpq calls this mode `require`.
+  if (address.searchParams.get('sslmode') === 'no-verify') address.searchParams.set('sslmode', 'require')
+  return address.href
+}
+
+function quoted(text: string): string {
+  return /^[\w./:@%=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+type ProgressOptions = Pick<WriteOptions, 'signal' | 'onProgress'>
+
+/** Leaves no partial file when interrupted. */
+async function writeWithProgress<T>(
+  write: (options: ProgressOptions) => Promise<T>,
+): Promise<{ readonly result: T; readonly seconds: number }> {
+  const startedMs = performance.now()
+  const controller = new AbortController()
+  const progress = new Progress(process.stderr)
+  onShutdownSignal((reason) => {
+    progress.end()
+    controller.abort()
+    killSelf(reason === 'SIGINT' ? 'SIGINT' : 'SIGTERM')
+  })
+  try {
+    const result = await write({
+      signal: controller.signal,
+      onProgress: (bytes) => progress.show(Math.round(bytes / 1e6), 'MB'),
+    })
+    return { result, seconds: (performance.now() - startedMs) / 1000 }
+  } finally {
+    progress.end()
+  }
+}
+
+/** Ends the process at once. `process.exit` would wait for the storage thread, which does not respond until SQLite has written everything. */
+function killSelf(signal: NodeJS.Signals): void {
+  process.removeAllListeners(signal)
+  process.kill(process.pid, signal)
+}
+
+/** A database URL that is safe to print: without user, password and options, because options can contain a password too. */
+export function databaseName(address: string): string {
+  if (!isPostgres(address)) return `sqlite:${sqlitePath(address)}`
+  const { host, pathname } = new URL(address)
+  return `postgres://${host}${pathname}`
+}
+
+const EVERY_MS = 1000
+
+/** Shows the progress of a long command on one line of a terminal. Without a terminal it prints nothing. */
+export class Progress {
+  readonly #out: NodeJS.WriteStream
+  readonly #startedMs = performance.now()
+  #shownMs = this.#startedMs
+  #shown = false
+
+  constructor(out: NodeJS.WriteStream) {
+    this.#out = out
+  }
+
+  show(count: number, unit = 'jobs'): void {
+    const nowMs = performance.now()
+    if (!this.#out.isTTY || nowMs < this.#shownMs + EVERY_MS) return
+    this.#shownMs = nowMs
+    this.#shown = true
+    const rate = Math.round(count / ((nowMs - this.#startedMs) / 1000))
+    this.#out.write(`\r${count} ${unit}, ${rate} a second\x1b[K`)
+  }
+
+  /** Clears the line for the next output. */
+  end(): void {
+    if (this.#shown) this.#out.write('\r\x1b[K')
+  }
+}

@@ -1,0 +1,178 @@
+/** `parley accounts list`, `keys list`, `usage` and `audit`: print records as a table, as JSON or as CSV. */
+import {
+  accountView,
+  keyView,
+  sumOf,
+  USAGE_FIELDS,
+  type UsageRow,
+  type UsageSums,
+  usageRowView,
+} from '../admin/account-view.ts'
+import { auditEntryView } from '../admin/audit-entry.ts'
+import { defined } from '../admin/fields.ts'
+import { readJobId } from '../job/job-id.ts'
+import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
+import type { AuditEntry } from '../store/audit-store.ts'
+import type { UsageRecord } from '../store/usage-store.ts'
+import { CommandError } from './command-error.ts'
+import { printLine } from './output.ts'
+import { printable } from './printable.ts'
+import { table, timeOf } from './table.ts'
+import { withOperatorStore } from './with-operator-store.ts'
+
+/** Records read per query. */
+const PAGE_SIZE = 1000
+
+async function readAll<T>(read: (last: T | undefined) => Promise<T[]>): Promise<T[]> {
+  const all: T[] = []
+  for (let page: T[] | null = null; page === null || page.length === PAGE_SIZE; ) {
+    page = await read(all.at(-1))
+    all.push(...page)
+  }
+  return all
+}
+
+export interface ListAccountsOptions {
+  readonly json?: true
+  readonly config?: string
+}
+
+export async function listAccounts({ json, config }: ListAccountsOptions): Promise<void> {
+  const accounts = await withOperatorStore(config, async (store) => {
+    const all = await readAll((last: AccountRecord | undefined) =>
+      store.listAccounts({ ...defined({ after: last?.name }), limit: PAGE_SIZE, nowMs: Date.now() }),
+    )
+    return all.map(accountView)
+  })
+  if (json) return printLine(JSON.stringify(accounts, null, 2))
+  if (accounts.length === 0)
+    return printLine('There are no accounts. Create one: parley keys create --account NAME --tier TIER')
+  const rows = accounts.map((account) => [
+    account.name,
+    account.tier,
+    `${account.active_keys} of ${account.keys}`,
+    String(account.max_monthly_jobs),
+    String(account.max_monthly_tokens),
+    `${account.open_jobs} / ${account.max_open_jobs}`,
+    `${account.stored_bytes} / ${account.max_stored_bytes}`,
+    account.suspended_at === null ? '' : `since ${timeOf(account.suspended_at * 1000)}`,
+  ])
+  printLine(
+    table([
+      [
+        ...['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS PER MONTH', 'TOKENS PER MONTH'],
+        ...['OPEN JOBS / MAX', 'STORED BYTES / MAX', 'SUSPENDED'],
+      ],
+      ...rows,
+    ]),
+  )
+}
+
+export async function listKeys({ json, config }: { json?: true; config?: string }): Promise<void> {
+  const keys = await withOperatorStore(config, (accounts) => accounts.listKeys())
+  if (json) return printLine(JSON.stringify(keys.map(keyView), null, 2))
+  if (keys.length === 0)
+    return printLine('There are no keys. Create one: parley keys create --account NAME --tier TIER')
+  const rows = keys.map((key) => [
+    key.id,
+    key.account,
+    key.tier,
+    day(key.createdAtMs),
+    stateOf(key, Date.now()),
+  ])
+  printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE'], ...rows]))
+}
+
+function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string {
+  if (revokedAtMs !== null) return `revoked ${day(revokedAtMs)}`
+  if (expiresAtMs === null) return 'active'
+  return expiresAtMs <= nowMs ? `expired ${day(expiresAtMs)}` : `active until ${day(expiresAtMs)}`
+}
+
+function day(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10)
+}
+
+export interface UsageOptions {
+  readonly account?: string
+  readonly month?: string
+  readonly json?: true
+  readonly csv?: true
+  readonly config?: string
+}
+
+export async function usage({ account, month, json, csv, config }: UsageOptions): Promise<void> {
+  const records = await withOperatorStore(config, (store) =>
+    readAll((after: UsageRecord | undefined) =>
+      store.listUsage({ ...defined({ account, month, after }), limit: PAGE_SIZE }),
+    ),
+  )
+  const rows = records.map(usageRowView)
+  if (json) return printLine(JSON.stringify(rows, null, 2))
+  if (csv) return printLine(csvOf(rows))
+  if (rows.length === 0) return printLine('No usage was recorded.')
+  printLine(table([USAGE_HEADER, ...rows.flatMap(cellsOf)]))
+}
+
+const USAGE_HEADER = ['MONTH', 'ACCOUNT', 'MODEL', 'JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
+
+/** The cells of a row. After the last row of a month come the month's totals. */
+function cellsOf(row: UsageRow, at: number, all: readonly UsageRow[]): string[][] {
+  const { month, account, model } = row
+  const cells = [month, account, model, ...numbersOf(row)]
+  if (all[at + 1]?.month === month) return [cells]
+  const ofMonth = all.filter((one) => one.month === month)
+  return [cells, [month, 'all', '', ...numbersOf(sumOf(ofMonth))]]
+}
+
+function numbersOf(sums: UsageSums): string[] {
+  return USAGE_FIELDS.map((name) => String(sums[name]))
+}
+
+/** Only a model named `-…` could be mistaken for a formula by a spreadsheet; other names cannot start with such a character. */
+function csvOf(rows: readonly UsageRow[]): string {
+  const columns = ['month', 'account', 'model', ...USAGE_FIELDS] as const
+  const lines = rows.map((row) => columns.map((column) => csvCell(String(row[column]))).join(','))
+  return [columns.join(','), ...lines].join('\n')
+}
+
+/** RFC 4180. */
+function csvCell(text: string): string {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}
+
+/** Longer outcomes are truncated in the table. */
+const MAX_OUTCOME_LENGTH = 60
+
+export interface AuditOptions {
+  readonly account?: string
+  readonly before?: string
+  readonly limit: number
+  readonly json?: true
+  readonly config?: string
+}
+
+export async function audit({ account, limit, json, config, ...options }: AuditOptions): Promise<void> {
+  const before = options.before === undefined ? undefined : readJobId(options.before)
+  if (before === null) {
+    throw new CommandError(
+      `--before: ${options.before} is not the ID of an audit log entry. \`parley audit --json\` shows the IDs.`,
+    )
+  }
+  const entries = await withOperatorStore(config, (store) =>
+    store.listAuditEntries({ ...defined({ account, beforeEntryId: before }), limit }),
+  )
+  if (json) return printLine(JSON.stringify(entries.map(auditEntryView), null, 2))
+  if (entries.length === 0) return printLine('The audit log has no entries.')
+  printLine(table([['WHEN', 'WHO', 'WHAT', 'ACCOUNT', 'JOB OR KEY', 'OUTCOME'], ...entries.map(auditRowOf)]))
+  const last = entries.at(-1)
+  if (last && entries.length === limit) printLine(`For older entries, add --before ${last.id}`)
+}
+
+function auditRowOf({ atMs, who, what, account, target, detailsJson, outcome }: AuditEntry): string[] {
+  const details = detailsJson === '{}' ? '' : ` ${detailsJson}`
+  const cells = [timeOf(atMs), who, what + details, account ?? '', target ?? ''].map((text) =>
+    printable(text),
+  )
+  return [...cells, printable(outcome ?? 'unknown: in progress, or interrupted', MAX_OUTCOME_LENGTH)]
+}

@@ -1,0 +1,75 @@
+/** The options of the commands that perform admin actions, from the declarations of the actions. */
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
+import type { AnyAction, Described } from '../../admin/action.ts'
+import { config, type DefaultOptions, examples } from './shared-options.ts'
+
+/** @param parent the command that the first word of its name names; the program if it has one word */
+export function addActionCommand(parent: Command, action: AnyAction): void {
+  if (!action.command) return
+  const { name, description, arguments: args = {}, options = {}, required, help } = action.command
+  const command = parent.command(name.split(' ').at(-1) ?? name).description(description)
+  for (const [field, described] of Object.entries(args)) {
+    command.addArgument(argumentOf(described, schemaOf(action, field)))
+  }
+  const added = Object.entries(options).map(([field, described]) => {
+    const option = optionOf(described, schemaOf(action, field))
+    command.addOption(required?.includes(field) ? option.makeOptionMandatory() : option)
+    return [field, option.attributeName()] as const
+  })
+  command.option('--json', 'print a JSON object').addOption(config())
+  if (help !== undefined) command.addHelpText('after', help)
+  command.addHelpText('after', examples(...action.command.examples))
+  command.action(async () => {
+    const given = command.opts<DefaultOptions & Readonly<Record<string, unknown>>>()
+    const values = [
+      ...Object.keys(args).map((field, at) => [field, command.processedArgs[at]] as const),
+      ...added.map(([field, attribute]) => [field, given[attribute]] as const),
+    ]
+    const input = Object.fromEntries(values.filter(([, value]) => value !== undefined))
+    await (await import('../run-action.ts')).runAction(action, input, given)
+  })
+}
+
+/** The keywords of a field's schema that decide how its text is read. */
+interface FieldSchema {
+  readonly type?: string
+  readonly enum?: readonly string[]
+  readonly anyOf?: readonly unknown[]
+  readonly maximum?: number
+}
+
+/** Undefined for a field of another action that the command can perform, and for one of the command itself. */
+function schemaOf({ fields }: AnyAction, field: string): FieldSchema | undefined {
+  return (fields.properties as Readonly<Record<string, FieldSchema>>)[field]
+}
+
+function argumentOf([form, help]: Described, schema: FieldSchema | undefined): Argument {
+  const argument = new Argument(form, help)
+  return schema?.enum ? argument.choices(schema.enum) : argument
+}
+
+function optionOf([flags, help]: Described, schema: FieldSchema | undefined): Option {
+  const option = new Option(flags, help)
+  if (schema?.enum) return option.choices(schema.enum)
+  if (schema?.anyOf) return option.argParser(readCap)
+  if (schema?.type === 'number') return option.argParser(positiveUpTo(schema.maximum ?? 0))
+  return option
+}
+
+/** Reads a cap: a number, `none` or `tier`. */
+function readCap(text: string): number | 'none' | 'tier' {
+  if (text === 'none' || text === 'tier') return text
+  const cap = Number(text)
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(cap)) {
+    throw new InvalidArgumentError('It must be a whole number of at least 0, none, or tier.')
+  }
+  return cap
+}
+
+function positiveUpTo(most: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text)
+    if (number > 0 && number <= most) return number
+    throw new InvalidArgumentError(`It must be a positive number of at most ${most}.`)
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * Performs an admin action as a command: directly on the database, whether or not servers are running, and with an entry in the
+ * audit log.
+ */
+import { randomBytes } from 'node:crypto'
+import { hostname, userInfo } from 'node:os'
+import { createInterface } from 'node:readline/promises'
+import { findAccount } from '../admin/account-view.ts'
+import { type AnyAction, type AnyInput, SUBJECTS } from '../admin/action.ts'
+import { AuditLog } from '../admin/audit-log.ts'
+import type { DeletionProgress } from '../admin/delete-account.ts'
+import { Refusal, refusals } from '../admin/refusals.ts'
+import { type Clock, systemClock } from '../clock.ts'
+import { jobIdMaker } from '../job/job-id.ts'
+import { CommandError } from './command-error.ts'
+import { printError, printLine } from './output.ts'
+import { withOperatorStore } from './with-operator-store.ts'
+
+export interface ActionOptions {
+  readonly json?: true
+  readonly config?: string
+  readonly yes?: true
+}
+
+/** @param given the arguments and options of its command, by field */
+export async function runAction(
+  declared: AnyAction,
+  given: AnyInput,
+  { json, config, yes }: ActionOptions,
+): Promise<void> {
+  const action = declared.command?.choose?.(given) ?? declared
+  if (typeof action === 'string') throw new CommandError(action)
+  const input = inputOf(action, given)
+  assertNone(action.check?.(input))
+  if (action.command?.confirms) await confirm(String(input.account), yes === true, config)
+  const result = await perform(action, input, config)
+  assertNone(result instanceof Refusal ? result : action.shortfall?.(input, result))
+  const printed = action.print?.(result, input)
+  if (printed) printLine(json ? JSON.stringify(printed.json, null, 2) : printed.text)
+}
+
+function assertNone(refusal: Refusal | null | undefined): void {
+  if (refusal) throw new CommandError(refusal.message)
+}
+
+/** The subject and the fields of the action. */
+function inputOf({ about, fields }: AnyAction, given: AnyInput): AnyInput {
+  const names = Object.keys(fields.properties as object)
+  const values = Object.entries(given).filter(([name]) => names.includes(name))
+  if (about === null) return Object.fromEntries(values)
+  const { field, read, unknown } = SUBJECTS[about]
+  const text = String(given[field])
+  const subject = read(text)
+  if (subject === null) throw new CommandError(unknown(text).message)
+  return { [field]: subject, ...Object.fromEntries(values) }
+}
+
+/** Unlike the server's clock, its timers keep the process alive, because nothing else does while a command waits. */
+const clock: Clock = {
+  ...systemClock,
+  after(ms, callback) {
+    const timer = setTimeout(callback, ms)
+    return () => clearTimeout(timer)
+  },
+}
+
+function perform(action: AnyAction, input: AnyInput, config: string | undefined): Promise<unknown> {
+  const who = operatorName(process.env)
+  const makeId = jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex'))
+  const expiry = async () => {
+    const { loadRetentionMs } = await import('../config/load.ts')
+    return { nowMs: clock.nowMs(), retentionMs: loadRetentionMs(process.env, config) }
+  }
+  return withOperatorStore(config, (store) =>
+    new AuditLog(store, clock, makeId).perform(who, action, input, {
+      store,
+      clock,
+      expiry,
+      onProgress: progressPrinter(),
+    }),
+  )
+}
+
+const MAX_CHARACTERS = 64
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
+
+/**
+ * Who runs a command, as the audit log records it: for example `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name if
+ * several people share one user.
+ */
+function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
+  const name = given ? given.trim() : userName()
+  if ([...name].length > MAX_CHARACTERS || name === '' || CONTROLS.test(name)) {
+    throw new CommandError(
+      `PARLEY_OPERATOR: must be 1 to ${MAX_CHARACTERS} characters, without control characters.`,
+    )
+  }
+  return `${name}@${hostname()} (command line)`
+}
+
+function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    // The user has no name, which is common in containers.
+    return `user ${process.getuid?.() ?? 'unknown'}`
+  }
+}
+
+async function confirm(name: string, isConfirmed: boolean, config: string | undefined): Promise<void> {
+  const account = await withOperatorStore(config, (store) => findAccount(store, name, clock.nowMs()))
+  assertNone(account === null ? refusals.noSuchAccount(name) : null)
+  if (isConfirmed) return
+  if (!process.stdin.isTTY) {
+    throw new CommandError(
+      `Deleting account ${name} needs confirmation, and there is no terminal. Pass --yes to delete it without being asked.`,
+    )
+  }
+  printError(`This permanently deletes account ${name} with its keys, jobs, secrets and usage.`)
+  const lines = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    const typed = await new Promise<string>((resolve) => {
+      // Ctrl-C and Ctrl-D close the input without an answer.
+      lines.once('close', () => resolve(''))
+      void lines.question('Type the name of the account to confirm: ').then(resolve)
+    })
+    if (typed.trim() !== name) throw new CommandError(`The name does not match ${name}. Nothing was deleted.`)
+  } finally {
+    lines.close()
+  }
+}
+
+const STEPS: Readonly<Record<DeletionProgress['step'], string>> = {
+  waiting: 'Waiting until every node applies the change …',
+  cancelling: 'Cancelling its jobs …',
+  deleting: 'Deleting its jobs …',
+  scrubbing: 'Scrubbing the database; other writes wait …',
+}
+const EVERY_MS = 1000
+
+/** Prints a line for each step, and one a second while jobs are deleted. */
+function progressPrinter(): (progress: DeletionProgress) => void {
+  let shown: DeletionProgress['step'] | null = null
+  let shownMs = 0
+  return ({ step, deleted }) => {
+    const nowMs = performance.now()
+    if (step === shown && nowMs < shownMs + EVERY_MS) return
+    printError(step === shown ? `${STEPS[step]} ${deleted}` : STEPS[step])
+    shown = step
+    shownMs = nowMs
+  }
+}

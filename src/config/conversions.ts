@@ -1,0 +1,43 @@
+/** Converts settings to what the rest of the program uses: tiers, thresholds of models, and where callbacks may be sent. */
+
+import type { Tier, TierName } from '../job/tier.ts'
+import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
+import type { Settings, TierSettings } from './settings.ts'
+
+export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
+  const settingsByName: Readonly<Record<TierName, TierSettings>> = tiers
+  const allModels = Object.keys(models)
+  return Object.entries(settingsByName).map(([name, tier]) => ({
+    name,
+    models: new Set(tier.models === 'all' ? allModels : tier.models),
+    maxBatchJobs: tier.max_batch_jobs,
+    readsPerMinute: tier.reads_per_minute,
+    createsPerMinute: tier.creates_per_minute,
+    maxInputTokens: tier.max_input_tokens,
+    maxOutputTokens: tier.max_output_tokens,
+    weight: tier.weight,
+    maxMonthlyJobs: tier.max_monthly_jobs,
+    maxMonthlyTokens: tier.max_monthly_tokens,
+    maxOpenJobs: tier.max_open_jobs,
+    maxStoredBytes: tier.max_stored_bytes,
+  }))
+}
+
+/**
+ * For each public model the number of input tokens above which the exact count decides which model is used; infinite if it
+ * decides nothing. Admission counts tokens exactly only above it.
+ */
+export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, number> {
+  return new Map(
+    Object.entries(models).map(([name, { auto = [] }]) => {
+      const sizes = auto.flatMap(({ up_to_tokens }) => up_to_tokens ?? [])
+      return [name, Math.min(...sizes)]
+    }),
+  )
+}
+
+/** The list of networks is valid: it was checked with the configuration. */
+export function addressRulesOf({ callbacks }: Settings): AddressRules {
+  const read = readNetworks(callbacks.allow_networks)
+  return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }
+}

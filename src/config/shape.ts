@@ -1,0 +1,175 @@
+/**
+ * Checks the types and ranges of the settings, and which of them exist, against their table: it understands the keywords that the
+ * table uses, and reports every problem. Ajv would need a fifth of a second to compile the table.
+ */
+import type { Schema } from '../typed-schema.ts'
+import { isObject, type JsonObject } from './json-object.ts'
+import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
+import { didYouMean } from './unknown-names.ts'
+
+export interface ShapeFindings {
+  /** One sentence each, which starts with the path of the setting. */
+  readonly problems: readonly string[]
+  /** The settings with a valid value in place of each wrong one, so that the others can be checked further. */
+  readonly usable: Settings
+  /** Whether a further problem may only follow from one of these. */
+  readonly follows: (problem: string) => boolean
+}
+
+/** The settings whose entries the operator names, and which refer to each other. */
+const NAMED: ReadonlySet<string> = new Set(['upstreams', 'models', 'tiers'])
+
+export function checkShape(settings: Settings): ShapeFindings {
+  const problems = new Set<string>()
+  const wrong = new Set<string>()
+  const usable: Record<string, unknown> = { ...settings }
+  for (const { names, problem } of shapeProblems(settingsSchema, settings)) {
+    const meant = problem === UNKNOWN ? didYouMean(names.at(-1) ?? '', siblingsOf(names)) : ''
+    problems.add(`${names.join('.') || 'the configuration'}: ${problem}${meant}`)
+    replaceWrong(usable, names)
+    const [section = '', entry] = names
+    if (entry === undefined && NAMED.has(section)) for (const one of NAMED) wrong.add(one)
+    else wrong.add(names.slice(0, 2).join('.'))
+  }
+  return {
+    problems: [...problems],
+    usable: usable as Settings,
+    follows: (problem) =>
+      [...wrong].some((path) => /^[.:]/.test(problem.slice(path.length)) && problem.startsWith(path)),
+  }
+}
+
+function replaceWrong(settings: Record<string, unknown>, [section = '', entry]: readonly string[]): void {
+  const defaults: unknown = Object.hasOwn(DEFAULTS, section) ? DEFAULTS[section as keyof Settings] : undefined
+  const current = settings[section]
+  if (entry === undefined || !isObject(current)) settings[section] = defaults
+  else settings[section] = { ...current, [entry]: placeholder(section, entry, defaults) }
+  if (section === 'tiers' && entry !== undefined && isObject(defaults) && !Object.hasOwn(defaults, entry)) {
+    settings[section] = Object.fromEntries(
+      Object.entries(settings[section] as object).filter(([name]) => name !== entry),
+    )
+  }
+}
+
+function placeholder(section: string, entry: string, defaults: unknown): unknown {
+  if (section === 'upstreams') return { ...UPSTREAM_DEFAULTS, api_key_env: null }
+  // Others may refer to it, so it has targets.
+  if (section === 'models') return { targets: [] }
+  return isObject(defaults) ? defaults[entry] : undefined
+}
+
+interface SchemaNode {
+  readonly properties?: Readonly<Record<string, SchemaNode>>
+  readonly patternProperties?: Readonly<Record<string, SchemaNode>>
+  readonly items?: SchemaNode
+}
+
+/** The settings that exist where an unknown one is. */
+function siblingsOf(names: readonly string[]): readonly string[] {
+  let node: SchemaNode | undefined = settingsSchema as SchemaNode
+  for (const name of names.slice(0, -1)) {
+    node = node?.properties?.[name] ?? Object.values(node?.patternProperties ?? {})[0] ?? node?.items
+  }
+  return Object.keys(node?.properties ?? {})
+}
+
+interface Rules {
+  readonly type?: string
+  readonly const?: unknown
+  readonly anyOf?: readonly Rules[]
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly exclusiveMinimum?: number
+  readonly minLength?: number
+  readonly minItems?: number
+  readonly items?: Rules
+  readonly required?: readonly string[]
+  readonly properties?: Readonly<Record<string, Rules>>
+  readonly patternProperties?: Readonly<Record<string, Rules>>
+  readonly additionalProperties?: false
+}
+
+interface ShapeProblem {
+  /** Of the setting and of what contains it, outermost first. A name may contain dots. */
+  readonly names: readonly string[]
+  /** Such as `must be integer`. */
+  readonly problem: string
+}
+
+const UNKNOWN = 'unknown setting'
+
+/** Empty if the value satisfies the schema. */
+export function shapeProblems(schema: Schema, value: unknown): readonly ShapeProblem[] {
+  return problemsAt([], schema as Rules, value)
+}
+
+function problemsAt(names: readonly string[], rules: Rules, value: unknown): readonly ShapeProblem[] {
+  const named = (problem: string): ShapeProblem => ({ names, problem })
+  if (rules.anyOf) return noneOf(names, rules.anyOf, value)
+  if (rules.type !== undefined && !hasType(rules.type, value)) return [named(`must be ${rules.type}`)]
+  if ('const' in rules && value !== rules.const) return [named(`must be ${JSON.stringify(rules.const)}`)]
+  if (typeof value === 'number') return numberProblems(rules, value).map(named)
+  if (typeof value === 'string') {
+    return value.length < (rules.minLength ?? 0)
+      ? [named(`must not have fewer than ${rules.minLength} characters`)]
+      : []
+  }
+  if (Array.isArray(value)) {
+    const few =
+      value.length < (rules.minItems ?? 0) ? [named(`must not have fewer than ${rules.minItems} items`)] : []
+    const { items } = rules
+    return items
+      ? [...few, ...value.flatMap((item, at) => problemsAt([...names, String(at)], items, item))]
+      : few
+  }
+  return isObject(value) ? objectProblems(names, rules, value) : []
+}
+
+function hasType(type: string, value: unknown): boolean {
+  if (type === 'null') return value === null
+  if (type === 'array') return Array.isArray(value)
+  if (type === 'object') return isObject(value)
+  if (type === 'integer') return Number.isInteger(value)
+  // As JSON, which has no infinite numbers.
+  return typeof value === type && (type !== 'number' || Number.isFinite(value))
+}
+
+/** What each alternative requires of the value, unless it satisfies one. */
+function noneOf(names: readonly string[], anyOf: readonly Rules[], value: unknown): readonly ShapeProblem[] {
+  const problems: ShapeProblem[] = []
+  for (const one of anyOf) {
+    const found = problemsAt(names, one, value)
+    if (found.length === 0) return []
+    problems.push(...found)
+  }
+  return problems
+}
+
+function numberProblems({ minimum, maximum, exclusiveMinimum }: Rules, value: number): string[] {
+  return [
+    ...(minimum !== undefined && value < minimum ? [`must be >= ${minimum}`] : []),
+    ...(maximum !== undefined && value > maximum ? [`must be <= ${maximum}`] : []),
+    ...(exclusiveMinimum !== undefined && value <= exclusiveMinimum ? [`must be > ${exclusiveMinimum}`] : []),
+  ]
+}
+
+function objectProblems(
+  names: readonly string[],
+  { required = [], properties = {}, patternProperties = {}, additionalProperties }: Rules,
+  value: JsonObject,
+): readonly ShapeProblem[] {
+  const missing = required
+    .filter((name) => !Object.hasOwn(value, name))
+    .map((name) => ({ names: [...names, name], problem: 'is required' }))
+  const patterns = Object.entries(patternProperties).map(
+    ([pattern, rules]) => [new RegExp(pattern, 'u'), rules] as const,
+  )
+  const inner = Object.entries(value).flatMap(([name, member]) => {
+    const own = Object.hasOwn(properties, name) ? properties[name] : undefined
+    const applying = own ? [own] : patterns.flatMap(([pattern, rules]) => (pattern.test(name) ? [rules] : []))
+    const at = [...names, name]
+    if (applying.length === 0 && additionalProperties === false) return [{ names: at, problem: UNKNOWN }]
+    return applying.flatMap((rules) => problemsAt(at, rules, member))
+  })
+  return [...missing, ...inner]
+}

@@ -1,0 +1,218 @@
+/** The routes of admin actions, from their declarations. */
+import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
+import {
+  type ActionRoute,
+  type ActionTools,
+  type AnyAction,
+  type AnyInput,
+  SUBJECTS,
+} from '../../admin/action.ts'
+import { Refusal, type RefusalReason } from '../../admin/refusals.ts'
+import { type Schema, Type } from '../../typed-schema.ts'
+import { sendData } from '../envelope.ts'
+import {
+  accountStillUsed,
+  callbackInProgress,
+  type HttpError,
+  invalid,
+  jobEnded,
+  jobNotEnded,
+  noSuchAccount,
+  noSuchCallback,
+  noSuchJob,
+  noSuchKey,
+  notScrubbed,
+  otherTier,
+} from '../errors.ts'
+import { fillMissingBody, isBodyRequired } from '../json-body.ts'
+import { addressOf } from '../network-of.ts'
+import { isObject, type JsonObject, mapValues } from '../openapi/components.ts'
+import { jobIdParam } from '../openapi/job-schemas.ts'
+import { success } from '../openapi/schemas.ts'
+import { type AdminOptions, adminErrors } from './admin-context.ts'
+
+export const EXAMPLE_KEY_ID = 'key_3f9a1c0de54b7a1c'
+
+/** The parameter of the path that names the subject. */
+export const SUBJECT_PARAMS = {
+  account: Type.Object({ name: Type.String({ description: 'The account.', examples: ['acme'] }) }),
+  job: jobIdParam,
+  callback: jobIdParam,
+  key: Type.Object({
+    keyId: Type.String({ description: 'The key ID, not the key.', examples: [EXAMPLE_KEY_ID] }),
+  }),
+} as const
+
+/** The names of subjects in the server's log. */
+const LOG_FIELDS = { account: 'account', jobId: 'job_id', keyId: 'key_id' } as const
+
+export function actionRoutes(
+  app: FastifyInstance,
+  options: AdminOptions,
+  actions: readonly AnyAction[],
+): void {
+  for (const action of actions) if (action.route) actionRoute(app, options, action, action.route)
+}
+
+function actionRoute(
+  app: FastifyInstance,
+  { store, clock, expiry, auditLog, onCancelled, onAction }: AdminOptions,
+  action: AnyAction,
+  route: ActionRoute<unknown, unknown>,
+): void {
+  const { method, path, checkBody } = route
+  const fields = route.takesFields === false ? null : fieldsOf(action)
+  const inQuery = method === 'delete'
+  const tools: ActionTools = { store, clock, expiry, onProgress: () => void onCancelled() }
+  app.route({
+    method,
+    url: path,
+    schema: schemaOf(action, route, fields),
+    preValidation: (request, reply, done) => {
+      const wrong = checkBody?.(request.body) ?? null
+      if (wrong !== null) return done(invalid(wrong))
+      if (fields && !inQuery && !isBodyRequired(fields)) return fillMissingBody(request, reply, done)
+      done()
+    },
+    handler: async (request, reply) => {
+      const subject = subjectOf(action, request)
+      const given = inQuery ? flagsIn(fields, request.query) : fields && request.body
+      const input: AnyInput = { ...(given as object | null), ...subject }
+      const wrong = action.check?.(input)
+      if (wrong) throw errorOf(wrong)
+      const result = await auditLog.perform(auditName(request), action, input, tools)
+      if (result instanceof Refusal) throw errorOf(result)
+      if (action.cancels) await onCancelled(subject.jobId)
+      if (subject.jobId !== undefined) request.jobIds = [subject.jobId]
+      const named = Object.entries(LOG_FIELDS).flatMap(([field, name]) =>
+        field in subject ? [[name, input[field]] as const] : [],
+      )
+      onAction({
+        what: action.whatOf?.(input) ?? action.what,
+        details: { ...Object.fromEntries(named), ...action.log?.(input, result) },
+        requestId: request.id,
+        from: addressOf(request),
+        operator: operatorOf(request),
+      })
+      const shortfall = action.shortfall?.(input, result)
+      if (shortfall) throw errorOf(shortfall)
+      const { message = route.success, data } = route.answer(result, input)
+      const dataJson = typeof data === 'string' ? data : JSON.stringify(data)
+      return sendData(reply, route.status ?? 200, message, dataJson)
+    },
+  })
+}
+
+function schemaOf(
+  { about }: AnyAction,
+  route: ActionRoute<unknown, unknown>,
+  fields: JsonObject | null,
+): FastifySchema {
+  const { method, operationId, summary, description, status = 200, data, conflicts } = route
+  const statuses = [
+    400,
+    ...(about === null ? [] : [404]),
+    ...(conflicts ? [409] : []),
+    ...(method === 'get' ? [] : [413, 415]),
+  ]
+  return {
+    operationId,
+    summary,
+    description,
+    headers: operatorHeader,
+    ...(about && { params: SUBJECT_PARAMS[about] }),
+    ...(fields && (method === 'delete' ? { querystring: queryOf(fields) } : { body: fields })),
+    response: { [status]: success(route.success, data), ...adminErrors(...statuses) },
+  }
+}
+
+/** Null if the action has none. */
+function fieldsOf({ fields }: AnyAction): (JsonObject & { readonly properties: JsonObject }) | null {
+  const { properties } = fields
+  return isObject(properties) && Object.keys(properties).length > 0 ? { ...fields, properties } : null
+}
+
+/** In a query, a Boolean field is `true` if it is absent. */
+function queryOf({ properties, required: _required, ...schema }: JsonObject): JsonObject {
+  const flag = ({ description }: Schema) => Type.Optional(Type.Enum(['true', 'false'], { description }))
+  return { ...schema, properties: mapValues(properties as JsonObject, (field) => flag(field as Schema)) }
+}
+
+function flagsIn(fields: JsonObject | null, query: unknown): JsonObject {
+  const given = query as JsonObject
+  const names = Object.keys((fields?.properties ?? {}) as JsonObject)
+  return Object.fromEntries(names.map((name) => [name, given[name] !== 'false']))
+}
+
+/** The subject that the path names, by its field. */
+function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<Record<string, string>> {
+  if (about === null) return {}
+  const { field, read, unknown } = SUBJECTS[about]
+  const [text = ''] = Object.values(params as Readonly<Record<string, string>>)
+  const subject = read(text)
+  if (subject === null) throw errorOf(unknown(text))
+  return { [field]: subject }
+}
+
+/** The operator's name in requests. All operators share one token, so only this header distinguishes them. */
+const HEADER = 'x-parley-operator'
+const MAX_CHARACTERS = 64
+/** Characters that would move a terminal's cursor, change the writing direction or end a line. */
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
+
+/** The request header of every route that writes to the audit log. */
+const operatorHeader = Type.Object({
+  [HEADER]: Type.Optional(
+    Type.String({
+      description: `The name of the operator, for the audit log: 1 to ${MAX_CHARACTERS} characters, without control characters. The name is not verified, because all operators share one token.`,
+      examples: ['alice'],
+    }),
+  ),
+})
+
+/** Returns null if the request has no such header. Throws 400 for a name that is not valid. */
+function operatorOf(request: FastifyRequest): string | null {
+  const given = request.headers[HEADER]
+  if (given === undefined) return null
+  const name = textOf(String(given)).trim()
+  if ([...name].length > MAX_CHARACTERS || name === '' || CONTROLS.test(name)) {
+    throw invalid(`${HEADER}: must be 1 to ${MAX_CHARACTERS} characters, without control characters`)
+  }
+  return name
+}
+
+/** Decodes a header, which commands send as UTF-8 and browsers as Latin-1. */
+function textOf(bytes: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes, 'latin1'))
+  } catch {
+    return bytes
+  }
+}
+
+/** Who sent the request, as the audit log records it. */
+function auditName(request: FastifyRequest): string {
+  return `${operatorOf(request) ?? 'admin token'} from ${addressOf(request)} (admin API)`
+}
+
+const ERRORS: {
+  readonly [Kind in RefusalReason['kind']]: (reason: Extract<RefusalReason, { kind: Kind }>) => HttpError
+} = {
+  'no such account': noSuchAccount,
+  'no such job': noSuchJob,
+  'no such callback': noSuchCallback,
+  'no such key': noSuchKey,
+  'invalid account name': ({ rule }) => invalid(`account: ${rule}`),
+  'tier required': () => invalid('tier: is required for a new account'),
+  'other tier': ({ account, tier }) => otherTier(account, tier),
+  'account still used': ({ jobs }) => accountStillUsed(jobs),
+  'job ended': jobEnded,
+  'job not ended': jobNotEnded,
+  'callback in progress': callbackInProgress,
+  'not scrubbed': ({ why }) => notScrubbed(why),
+}
+
+function errorOf({ reason }: Refusal): HttpError {
+  const error = ERRORS[reason.kind] as (reason: RefusalReason) => HttpError
+  return error(reason)
+}

@@ -1,0 +1,89 @@
+/**
+ * Routes that return the current state of the node and its database, and its settings, and stream metric samples as server-sent
+ * events. Clients that do not read the stream are disconnected.
+ */
+import { Readable } from 'node:stream'
+import type { FastifyInstance } from 'fastify'
+import { effectiveSettings, type MetricFeed, overview } from '../../admin/overview.ts'
+import { Type } from '../../typed-schema.ts'
+import { tooManyListeners } from '../load-shedding/unavailable.ts'
+import { type AdminOptions, adminErrors } from './admin-context.ts'
+import { readRoute } from './read-routes.ts'
+
+export function overviewRoute(app: FastifyInstance, { overview: read, samples }: AdminOptions): void {
+  readRoute(app, '/overview', {
+    operationId: 'getOverview',
+    summary: 'Show the current state of the service',
+    description:
+      'Waiting jobs, assigned jobs and callbacks are counted in the whole database. Everything else describes this node.',
+    success: 'The current state and recent metric samples.',
+    data: overview,
+    read: async () => {
+      const now = JSON.stringify(await read())
+      return ['The current state.', `${now.slice(0, -1)},"points":[${samples.kept.join(',')}]}`]
+    },
+  })
+}
+
+/** The settings cannot be changed here. */
+export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminOptions): void {
+  readRoute(app, '/settings', {
+    operationId: 'getSettings',
+    summary: 'Show the effective settings, without secrets',
+    description: 'Passwords and keys in URLs are masked, and the keys of upstreams are omitted.',
+    success: 'The settings.',
+    data: effectiveSettings,
+    read: async () => ['The effective settings.', settingsJson],
+  })
+}
+
+/** Unread bytes that are buffered per client, in addition to the kernel's buffers: a few minutes of samples. */
+const MAX_BUFFERED_BYTES = 65_536
+
+export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: AdminOptions): void {
+  app.get(
+    '/events',
+    {
+      // A HEAD request would wait forever, because the response never ends.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'streamEvents',
+        summary: 'Stream metric samples as server-sent events',
+        description:
+          'Sends a `point` event every 2 seconds. Its data is a metric sample, as in the overview. Lines that start with a colon keep the connection alive.',
+        response: {
+          200: {
+            description: 'An endless stream of events.',
+            content: { 'text/event-stream': { schema: Type.String() } },
+          },
+          ...adminErrors(),
+        },
+      },
+    },
+    (request, reply) =>
+      reply
+        .header('content-type', 'text/event-stream; charset=utf-8')
+        // Proxies buffer responses. This header turns buffering off in nginx.
+        .header('x-accel-buffering', 'no')
+        .header('connection', 'close')
+        .send(streamOf(samples, () => onSlowClient(request.id))),
+  )
+}
+
+function streamOf(samples: MetricFeed, onSlowClient: () => void): Readable {
+  const stream = new Readable({ read: () => {} })
+  const unsubscribe = samples.listen({
+    send: (event) => {
+      if (stream.readableLength <= MAX_BUFFERED_BYTES) stream.push(event)
+      else {
+        stream.destroy()
+        onSlowClient()
+      }
+    },
+    end: () => stream.push(null),
+  })
+  if (!unsubscribe) throw tooManyListeners()
+  stream.on('close', unsubscribe)
+  stream.push(': points follow\n\n')
+  return stream
+}

@@ -1,0 +1,331 @@
+/** Routes that list and show jobs, callbacks, accounts, keys, usage and the audit log. */
+import type { FastifyInstance } from 'fastify'
+import { ACCOUNT_NAME } from '../../accounts/account-name.ts'
+import {
+  account,
+  accountList,
+  accountView,
+  findAccount,
+  keyList,
+  keyView,
+  usageList,
+  usageRowView,
+} from '../../admin/account-view.ts'
+import { KEY_ID } from '../../admin/action.ts'
+import { auditList, auditListView } from '../../admin/audit-entry.ts'
+import {
+  accountName,
+  callbackState,
+  defined,
+  jobStatus,
+  LIMIT,
+  limit,
+  modelName,
+  strict,
+} from '../../admin/fields.ts'
+import {
+  callbackDetails,
+  callbackDetailsView,
+  callbackList,
+  callbackView,
+  jobDetails,
+  jobDetailsView,
+  jobList,
+  jobSummaryView,
+} from '../../admin/job-view.ts'
+import { readJobId } from '../../job/job-id.ts'
+import { isMonth } from '../../job/month.ts'
+import { MODEL_NAME } from '../../job/request.ts'
+import { MAX_SCANNED } from '../../store/pagination.ts'
+import type { UsageKey } from '../../store/usage-store.ts'
+import { type Schema, type Static, Type } from '../../typed-schema.ts'
+import { sendData } from '../envelope.ts'
+import { invalid, noSuchAccount, noSuchCallback, noSuchJob } from '../errors.ts'
+import { EXAMPLE_JOB_ID } from '../openapi/examples.ts'
+import { success } from '../openapi/schemas.ts'
+import { EXAMPLE_KEY_ID, SUBJECT_PARAMS } from './action-routes.ts'
+import { type AdminOptions, adminErrors } from './admin-context.ts'
+
+interface Read<Params, Query> {
+  readonly operationId: string
+  readonly summary: string
+  readonly description: string
+  readonly params?: Params
+  readonly querystring?: Query
+  readonly success: string
+  readonly data: Schema
+  /** Returns the message and the data of the response, as a value or as JSON text. */
+  readonly read: (
+    request: ReadRequest<Params, Query>,
+  ) => Promise<readonly [message: string, data: object | string]>
+}
+
+interface ReadRequest<Params, Query> {
+  readonly params: Static<Params>
+  readonly query: Static<Query>
+  /** For the server's log. */
+  readonly setJobId: (jobId: string) => void
+}
+
+export function readRoute<Params extends Schema, Query extends Schema>(
+  app: FastifyInstance,
+  path: string,
+  { read, success: description, data, ...schema }: Read<Params, Query>,
+): void {
+  const statuses = [...(schema.querystring ? [400] : []), ...(schema.params ? [404] : [])]
+  app.get(
+    path,
+    { schema: { ...schema, response: { 200: success(description, data), ...adminErrors(...statuses) } } },
+    async (request, reply) => {
+      const [message, found] = await read({
+        params: request.params as Static<Params>,
+        query: request.query as Static<Query>,
+        setJobId: (jobId) => {
+          request.jobIds = [jobId]
+        },
+      })
+      return sendData(reply, 200, message, typeof found === 'string' ? found : JSON.stringify(found))
+    },
+  )
+}
+
+/** The query of a list. */
+const filter = <P extends Readonly<Record<string, Schema>>>(fields: P) =>
+  Type.Object({ ...fields, limit }, strict)
+
+const before = (description: string, example = EXAMPLE_JOB_ID) =>
+  Type.Optional(Type.String({ description, examples: [example] }))
+
+/** @param what names the ID in the error message */
+function idBefore(text: string | undefined, what: string): string | undefined {
+  const id = text === undefined ? undefined : readJobId(text)
+  if (id === null) throw invalid(`before: must be ${what}`)
+  return id
+}
+
+export function jobRoutes(app: FastifyInstance, { store, expiry, waitingRoute }: AdminOptions): void {
+  const time = (description: string, example: number) =>
+    Type.Optional(Type.Number({ minimum: 0, description, examples: [example] }))
+  readRoute(app, '/jobs', {
+    operationId: 'listJobs',
+    summary: 'Search jobs',
+    description: `Newest first. One search examines at most ${MAX_SCANNED} jobs and reports where it stopped.`,
+    querystring: filter({
+      account: Type.Optional(accountName),
+      status: Type.Optional(jobStatus),
+      model: Type.Optional(modelName),
+      from: time('Created at this Unix time (seconds) or later.', 1795219200),
+      to: time('Created before this Unix time (seconds).', 1795305600),
+      before: before('Only jobs before this ID: the `next` of the previous page.'),
+    }),
+    success: 'A page of jobs.',
+    data: jobList,
+    read: async ({ query: { account, status, model, from, to, ...query } }) => {
+      const beforeJobId = idBefore(query.before, 'a job ID')
+      const { jobs, complete, next } = await store.searchJobs({
+        ...defined({ account, status, model, beforeJobId }),
+        ...(from !== undefined && { fromMs: from * 1000 }),
+        ...(to !== undefined && { toMs: to * 1000 }),
+        limit: query.limit ?? LIMIT.default,
+        expiry: expiry(),
+      })
+      return [`${jobs.length} jobs.`, { jobs: jobs.map(jobSummaryView), more: next !== null, complete, next }]
+    },
+  })
+  readRoute(app, '/jobs/:jobId', {
+    operationId: 'getJob',
+    summary: 'Show a job without its contents',
+    description: 'Shows its timeline, its callback, and the model servers it is waiting for.',
+    params: SUBJECT_PARAMS.job,
+    success: 'The job.',
+    data: jobDetails,
+    read: async ({ params, setJobId }) => {
+      const jobId = readJobId(params.jobId)
+      const found = jobId === null ? null : await store.findJob(jobId, expiry())
+      if (jobId === null || !found) throw noSuchJob()
+      setJobId(jobId)
+      const callback = found.callback === null ? null : await store.findCallback(jobId)
+      return ['The job.', jobDetailsView(found, callback, waitingRoute)]
+    },
+  })
+}
+
+export function callbackRoutes(app: FastifyInstance, { store }: AdminOptions): void {
+  readRoute(app, '/callbacks', {
+    operationId: 'listCallbacks',
+    summary: 'List callbacks, newest job first',
+    description: `One search examines at most ${MAX_SCANNED} callbacks and reports where it stopped.`,
+    querystring: filter({
+      state: Type.Optional(callbackState),
+      account: Type.Optional(accountName),
+      before: before('Only callbacks of jobs before this ID: the `next` of the previous page.'),
+    }),
+    success: 'A page of callbacks.',
+    data: callbackList,
+    read: async ({ query: { state, account, ...query } }) => {
+      const beforeJobId = idBefore(query.before, 'a job ID')
+      const { items, complete, next } = await store.searchCallbacks({
+        ...defined({ state, account, beforeJobId }),
+        limit: query.limit ?? LIMIT.default,
+      })
+      return [
+        `${items.length} callbacks.`,
+        { callbacks: items.map(callbackView), more: next !== null, complete, next },
+      ]
+    },
+  })
+  readRoute(app, '/callbacks/:jobId', {
+    operationId: 'getCallback',
+    summary: 'Show a callback with all of its attempts',
+    description:
+      'Lists the time, status, duration, error and first 1 KiB of the response of each attempt. The values of the callback headers are never shown.',
+    params: SUBJECT_PARAMS.callback,
+    success: 'The callback.',
+    data: callbackDetails,
+    read: async ({ params, setJobId }) => {
+      const jobId = readJobId(params.jobId)
+      const found = jobId === null ? null : await store.findCallback(jobId)
+      if (!found) throw noSuchCallback()
+      setJobId(found.jobId)
+      return ['The callback.', callbackDetailsView(found)]
+    },
+  })
+}
+
+/** Reads one row more than the page has, which shows whether there are more. */
+async function pageOf<T>(
+  given: { readonly limit?: number },
+  read: (limit: number) => Promise<readonly T[]>,
+): Promise<{ readonly rows: readonly T[]; readonly more: boolean }> {
+  const most = given.limit ?? LIMIT.default
+  const found = await read(most + 1)
+  return { rows: found.slice(0, most), more: found.length > most }
+}
+
+export function accountsRoute(app: FastifyInstance, { store, clock }: AdminOptions): void {
+  readRoute(app, '/accounts', {
+    operationId: 'listAccounts',
+    summary: 'List accounts, by name',
+    description:
+      'Shows how many keys each account has, its caps and quotas, and how much of its quotas it uses.',
+    querystring: filter({
+      after: Type.Optional(
+        Type.String({
+          pattern: ACCOUNT_NAME.source,
+          description: 'Only accounts after this name.',
+          examples: ['acme'],
+        }),
+      ),
+    }),
+    success: 'A page of accounts.',
+    data: accountList,
+    read: async ({ query: { after, ...query } }) => {
+      const nowMs = clock.nowMs()
+      const { rows, more } = await pageOf(query, (limit) =>
+        store.listAccounts({ ...defined({ after }), limit, nowMs }),
+      )
+      return [`${rows.length} accounts.`, { accounts: rows.map(accountView), more }]
+    },
+  })
+}
+
+export function accountRoute(app: FastifyInstance, { store, clock }: AdminOptions): void {
+  readRoute(app, '/accounts/:name', {
+    operationId: 'getAccount',
+    summary: 'Show an account',
+    description: 'Shows how many keys it has, its caps and quotas, and how much of its quotas it uses.',
+    params: SUBJECT_PARAMS.account,
+    success: 'The account.',
+    data: account,
+    read: async ({ params: { name } }) => {
+      const found = ACCOUNT_NAME.test(name) ? await findAccount(store, name, clock.nowMs()) : null
+      if (!found) throw noSuchAccount()
+      return ['The account.', accountView(found)]
+    },
+  })
+}
+
+export function keysRoute(app: FastifyInstance, { store }: AdminOptions): void {
+  readRoute(app, '/keys', {
+    operationId: 'listKeys',
+    summary: 'List keys, newest first',
+    description: 'Includes revoked and expired keys. The keys themselves are not stored.',
+    querystring: filter({
+      account: Type.Optional(accountName),
+      before: Type.Optional(
+        Type.String({
+          pattern: KEY_ID.source,
+          description: 'Only keys created before the key with this ID: the `next` of the previous page.',
+          examples: [EXAMPLE_KEY_ID],
+        }),
+      ),
+    }),
+    success: 'A page of keys.',
+    data: keyList,
+    read: async ({ query: { account, before, ...query } }) => {
+      const { rows, more } = await pageOf(query, (limit) =>
+        store.searchKeys({ ...defined({ account, beforeKeyId: before }), limit }),
+      )
+      return [`${rows.length} keys.`, { keys: rows.map(keyView), more }]
+    },
+  })
+}
+
+export function usageRoute(app: FastifyInstance, { store }: AdminOptions): void {
+  readRoute(app, '/usage', {
+    operationId: 'listUsage',
+    summary: 'List usage by account, month and model',
+    description: 'Each job counts when it finishes, in the current month (UTC).',
+    querystring: filter({
+      account: Type.Optional(accountName),
+      month: Type.Optional(
+        Type.String({ description: 'A month in UTC, as YYYY-MM.', examples: ['2026-11'] }),
+      ),
+      after: before('The `next` of the previous page.', '2026-11/acme/gpt-5-mini'),
+    }),
+    success: 'A page of usage records.',
+    data: usageList,
+    read: async ({ query: { account, month, after, ...query } }) => {
+      if (month !== undefined && !isMonth(month)) throw invalid('month: must be YYYY-MM')
+      const from = after === undefined ? undefined : readUsageKey(after)
+      const { rows, more } = await pageOf(query, (limit) =>
+        store.listUsage({ ...defined({ account, month, after: from }), limit }),
+      )
+      const last = rows.at(-1)
+      const next = more && last ? `${last.month}/${last.account}/${last.model}` : null
+      return [`${rows.length} records.`, { usage: rows.map(usageRowView), more, next }]
+    },
+  })
+}
+
+const USAGE_KEY = /^([^/]*)\/([^/]*)\/(.*)$/
+const MODEL = new RegExp(MODEL_NAME)
+
+/** The model comes last, because its name can contain slashes. */
+function readUsageKey(text: string): UsageKey {
+  const [, month = '', account = '', model = ''] = USAGE_KEY.exec(text) ?? []
+  if (isMonth(month) && ACCOUNT_NAME.test(account) && MODEL.test(model)) return { month, account, model }
+  throw invalid('after: must be the `next` of a page')
+}
+
+export function auditRoute(app: FastifyInstance, { store }: AdminOptions): void {
+  readRoute(app, '/audit', {
+    operationId: 'listAuditLog',
+    summary: 'List the audit log, newest first',
+    description:
+      'Who did what to which job, key or account, and with what result: through this API, the dashboard or the command line.',
+    querystring: filter({
+      account: Type.Optional(accountName),
+      before: before('Only entries before this ID: the `next` of the previous page.'),
+    }),
+    success: 'A page of audit log entries.',
+    data: auditList,
+    read: async ({ query: { account, ...query } }) => {
+      const beforeEntryId = idBefore(query.before, 'the ID of an audit log entry')
+      const { rows, more } = await pageOf(query, (limit) =>
+        store.listAuditEntries({ ...defined({ account, beforeEntryId }), limit }),
+      )
+      return [`${rows.length} entries.`, auditListView(rows, more)]
+    },
+  })
+}
