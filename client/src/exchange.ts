@@ -12,6 +12,7 @@ import {
   TimeoutError,
   UnexpectedResponseError,
 } from './errors.ts'
+import type { Include } from './job.ts'
 import type { Logger } from './logger.ts'
 import { errorOf, excerpt } from './response-error.ts'
 
@@ -43,6 +44,8 @@ export interface CallOptions {
   readonly requestTimeout?: number | undefined
   /** Called with each response, for example to log it or to read its headers (`x-cache`). */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
+  /** For calls that return jobs: what else to return of them. */
+  readonly include?: readonly Include[] | undefined
 }
 
 export interface ExchangeParts {
@@ -167,14 +170,14 @@ export class Exchange {
 
   /** One try. The timeout includes reading the whole response. */
   async #fetch(call: Call): Promise<{ readonly response: Response; readonly text: string }> {
-    const { method, path, body, idempotencyKey, extraSeconds = 0, signal } = call
+    const { method, body, idempotencyKey, extraSeconds = 0, signal } = call
     const { baseUrl, apiKey, headers, fetch } = this.#parts
     const seconds = extraSeconds + (call.requestTimeout ?? this.#parts.requestTimeout)
     const failure = { idempotencyKey: idempotencyKey ?? undefined }
     const timeoutError = () => new TimeoutError(`${baseUrl} did not respond within ${seconds} s`, failure)
     return withTimeout(seconds, timeoutError, this.clock, signal, async (abortSignal) => {
       try {
-        const response = await fetch(baseUrl + path, {
+        const response = await fetch(baseUrl + withInclude(call), {
           method,
           headers: mergedHeaders(headers, call.headers, {
             accept: 'application/json',
@@ -225,4 +228,9 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const { cause } = error
   return cause instanceof Error && cause.message !== '' ? cause.message : error.message
+}
+
+function withInclude({ path, include = [] }: Call): string {
+  if (include.length === 0) return path
+  return `${path}${path.includes('?') ? '&' : '?'}include=${include.join()}`
 }

@@ -42,11 +42,30 @@ export type JsonSchema = ({ readonly [keyword: string]: unknown } & NotOfALibrar
 
 export type ResponseFormat<T = unknown> = TextFormat | SchemaFormat<T> | JsonFormat
 
+/** How the model writes its answer. */
+export interface Options {
+  /** 0 to 2. Above 1, answers vary more; 0 varies least. */
+  readonly temperature?: number
+  /** Above 0, at most 1. */
+  readonly top_p?: number
+  /** Maximum tokens of the answer. A text that reaches it is cut there; JSON that is cut fails the job. */
+  readonly max_tokens?: number
+  /** The answer ends before any of these texts: up to 4. */
+  readonly stop?: string | readonly string[]
+  readonly seed?: number
+  /** -2 to 2. */
+  readonly presence_penalty?: number
+  /** -2 to 2. */
+  readonly frequency_penalty?: number
+  readonly reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh'
+}
+
 export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly model: Model
   /** The conversation, in order. At least one message has the role `user`. */
   readonly messages: readonly Message[]
   readonly response_format: F
+  readonly options?: Options
   /** Seconds that the answer is cached for identical later jobs: 180 to 3600, 300 if absent. */
   readonly message_cache_ttl?: number
 }
@@ -70,12 +89,36 @@ export interface CallbackRequest {
   readonly callback_headers?: Readonly<Record<string, string>>
   /** Returned unchanged in the callback. */
   readonly callback_payload?: object
+  readonly include?: readonly Include[]
 }
+
+/** What a job used. Null until it has finished. */
+export interface JobUsage {
+  /** The model that answered, as its server names it; null if none did, or for a cached response. */
+  readonly model: string | null
+  /** As the model server counted them, over all calls. */
+  readonly input_tokens: number
+  /** Those of them that the model server had cached. */
+  readonly cached_input_tokens: number
+  readonly output_tokens: number
+  /** Calls to model servers, including failed ones. */
+  readonly calls: number
+  readonly cache_hit: boolean
+  /** Whether the model corrected an answer in the wrong format. */
+  readonly repaired: boolean
+  /** `length` if the answer was cut at a length limit; null without an answer. */
+  readonly finish_reason: 'stop' | 'length' | null
+}
+
+/** What a response or a callback may contain beyond the job's state and answer. */
+export type Include = 'usage'
 
 interface JobBase {
   readonly job_id: string
   /** Unix time in seconds. */
   readonly created_at: number
+  /** Present if it was asked for with `include`. */
+  readonly usage?: JobUsage | null
 }
 
 export interface OpenJob extends JobBase {
@@ -214,7 +257,11 @@ export interface Me {
   readonly limits: {
     readonly max_batch_jobs: number
     readonly reads_per_minute: number
+    /** Jobs; null for no limit. Absent from servers up to version 0.3. */
+    readonly creates_per_minute?: number | null
     readonly max_input_tokens: number
+    /** Of one answer; null for no limit. Absent from servers up to version 0.3. */
+    readonly max_output_tokens?: number | null
     /** Jobs of the account per calendar month (UTC), including queued and running jobs; null for no limit. */
     readonly max_monthly_jobs: number | null
     /** Tokens per calendar month, input and output together; null for no limit. */

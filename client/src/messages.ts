@@ -233,8 +233,8 @@ function pathOf(jobId: string): string {
 }
 
 function callOptionsOf(options: CallOptions): CallOptions {
-  const { signal, headers, maxRetries, requestTimeout, onAnswer } = options
-  return { signal, headers, maxRetries, requestTimeout, onAnswer }
+  const { signal, headers, maxRetries, requestTimeout, onAnswer, include } = options
+  return { signal, headers, maxRetries, requestTimeout, onAnswer, include }
 }
 
 /** Returns the job if it is completed; throws `JobFailedError` if it failed. */

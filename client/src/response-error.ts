@@ -29,6 +29,9 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   503: ServiceUnavailableError,
 }
 
+/** How other servers respond to paths that they do not have. Parley's own responses have `success: false`. */
+const WITHOUT_ROUTE: ReadonlySet<number> = new Set([400, 404, 405])
+
 /** How much of an unexpected response, for example a proxy's error page, is quoted in a message. */
 const MAX_EXCERPT_LENGTH = 200
 
@@ -37,8 +40,15 @@ const MAX_EXCERPT_LENGTH = 200
  * @param text the unchanged response
  */
 export function errorOf(status: number, body: unknown, text: string, fields: ErrorFields): ParleyError {
+  const error = body as
+    | { readonly success?: unknown; readonly message?: unknown; readonly details?: unknown }
+    | null
+    | undefined
+  if (WITHOUT_ROUTE.has(status) && error?.success !== false) {
+    const message = `the server responded with HTTP ${status} and is not a Parley server: ${excerpt(text)}`
+    return new UnexpectedResponseError(message, fields)
+  }
   const Class = BY_STATUS[status] ?? (status >= 500 ? ServerError : UnexpectedResponseError)
-  const error = body as { readonly message?: unknown; readonly details?: unknown } | null | undefined
   if (typeof error?.message !== 'string') {
     return new Class(
       `the server responded with HTTP ${status} and without a message from Parley: ${excerpt(text)}`,

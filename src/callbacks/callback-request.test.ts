@@ -19,6 +19,7 @@ function bodyOf(over: Partial<SignableBody> = {}): SignableBody {
       createdAtMs: 5500,
       contentJson: '{"a":1}',
       errorJson: null,
+      usageJson: null,
     },
     secrets: { current: makeSecret(), previous: null },
     ...over,

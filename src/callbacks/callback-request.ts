@@ -14,7 +14,7 @@ export interface SignableBody extends CallbackBody {
 
 /** The payload is sent as the text that was stored. */
 export function callbackRequest({ callback, view, secrets }: SignableBody, nowMs: number): PostRequest {
-  const body = `${jobRecordJson(view).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
+  const body = `${jobRecordJson(view, callback.include).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
   const timestampS = Math.floor(nowMs / 1000)
   return {
     url: callback.url,

@@ -5,37 +5,36 @@
 import type { FastifyRequest } from 'fastify'
 import { hashKey, isWellFormedKey } from '../accounts/key.ts'
 import type { Clock } from '../clock.ts'
-import type { Tier, Tiers } from '../job/tier.ts'
+import type { Tiers } from '../job/tier.ts'
 import { LookupCache, singleFlight } from '../lookup-cache.ts'
-import { type Caps, capsOf } from '../queue/monthly-caps.ts'
-import { type QuotaLimits, quotasOf } from '../queue/quotas.ts'
+import type { JobOwner } from '../queue/job-creator.ts'
+import { capsOf } from '../queue/monthly-caps.ts'
+import { quotasOf } from '../queue/quotas.ts'
 import type { AccountStore } from '../store/account-store.ts'
 import { AddressLimit } from './address-limit.ts'
-import { tooManyUnknownKeys } from './errors.ts'
+import { type KeyProblem, tooManyUnknownKeys } from './errors.ts'
 import { addressOf } from './network-of.ts'
 
 const FRESH_MS = 2000
 /** Keys whose callers are remembered. */
 const MAX_KEYS = 20_000
 
-export interface Caller {
-  readonly account: string
+export interface Caller extends JobOwner {
   readonly keyId: string
-  readonly tier: Tier
-  /** A suspended account cannot create jobs. It can still read them. */
-  readonly suspended: boolean
-  /** Null if nothing is capped. */
-  readonly caps: Caps | null
-  /** Null if nothing is limited. */
-  readonly quotas: QuotaLimits | null
 }
 
 export interface Authentication {
   /**
-   * The caller of the request's key; null without a key, and for a key that is unknown, revoked or expired. Rejects with 429
-   * for an unknown key from an address that has sent too many of them.
+   * The caller of the request's key, or what is wrong with the key. Rejects with 429 for an unknown key from an address that has sent
+   * too many of them.
    */
-  callerOf(request: Pick<FastifyRequest, 'headers' | 'ip'>): Caller | null | Promise<Caller | null>
+  callerOf(
+    request: Pick<FastifyRequest, 'headers' | 'ip'>,
+  ): Caller | KeyProblem | Promise<Caller | KeyProblem>
+}
+
+export function isCaller(found: Caller | KeyProblem): found is Caller {
+  return typeof found !== 'string'
 }
 
 export interface AuthenticationOptions {
@@ -52,10 +51,11 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
   const unknownKeys = new AddressLimit(clock, maxUnknownKeys)
   const knownKeys = new KnownKeys(store, clock)
 
-  async function findCaller(key: string): Promise<Caller | null> {
+  async function findCaller(key: string): Promise<Caller | KeyProblem> {
     const record = await store.findKey(hashKey(key))
-    if (!record || record.revokedAtMs !== null) return null
-    if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) return null
+    if (!record) return 'unknown'
+    if (record.revokedAtMs !== null) return 'revoked'
+    if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) return 'expired'
     const { account, id: keyId } = record
     const tier = tiers.of(record.tier)
     const suspended = record.suspendedAtMs !== null
@@ -68,19 +68,24 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     freshMs: FRESH_MS,
     maxEntries: MAX_KEYS,
     // A text that cannot be a key is neither looked up nor remembered.
-    lookUp: (key) => (isWellFormedKey(key) ? findCaller(key) : null),
+    lookUp: (key) => (isWellFormedKey(key) ? findCaller(key) : 'unknown'),
   })
 
-  async function countUnknown(found: Promise<Caller | null>, address: string): Promise<Caller | null> {
+  async function countUnknown(
+    found: Promise<Caller | KeyProblem>,
+    address: string,
+  ): Promise<Caller | KeyProblem> {
     const caller = await found
-    if (caller === null) unknownKeys.count(address)
+    if (!isCaller(caller)) unknownKeys.count(address)
     return caller
   }
 
   /** Only existing keys are looked up, so one caller cannot lock out the others at its address. */
-  async function getFromLimited(key: string, waitMs: number): Promise<Caller | null> {
-    if (!isWellFormedKey(key)) return null
-    if (cache.peek(key) || (await knownKeys.has(hashKey(key)))) return cache.get(key)
+  async function getFromLimited(key: string, waitMs: number): Promise<Caller | KeyProblem> {
+    if (!isWellFormedKey(key)) return 'unknown'
+    const before = cache.peek(key)
+    if ((before !== undefined && isCaller(before)) || (await knownKeys.has(hashKey(key))))
+      return cache.get(key)
     onRejected()
     throw tooManyUnknownKeys(maxUnknownKeys, Math.ceil(waitMs / 1000))
   }
@@ -88,9 +93,9 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
   return {
     callerOf: (request) => {
       const key = request.headers['x-api-key']
-      if (typeof key !== 'string') return null
+      if (typeof key !== 'string' || key === '') return 'missing'
       const known = cache.fresh(key)
-      if (known) return known
+      if (typeof known === 'object') return known
       const address = addressOf(request)
       const waitMs = unknownKeys.waitMs(address)
       if (waitMs > 0) return getFromLimited(key, waitMs)

@@ -3,6 +3,7 @@
  * preflights are answered. The admin API is never open to other origins.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { SIMULATED_HEADER } from '../job/simulated-header.ts'
 import { IGNORED_HEADER } from './ignored-header.ts'
 
 const METHODS = 'GET, POST, DELETE'
@@ -23,6 +24,7 @@ const REQUEST_HEADERS = [
 const EXPOSED_HEADERS = [
   'x-request-id',
   'x-cache',
+  SIMULATED_HEADER,
   IGNORED_HEADER,
   'location',
   'allow',

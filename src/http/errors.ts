@@ -2,7 +2,7 @@
  * Every error that a caller can get: status, message and, where they help, details (SPEC §2.6 and §7). The errors of an
  * overloaded server, 503 with Retry-After, are in `load-shedding/unavailable.ts`. Anything else is an internal error.
  */
-import type { AdmissionError } from '../queue/admission.ts'
+import type { AdmissionError } from '../queue/job-creator.ts'
 import type { CapReached } from '../queue/monthly-caps.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
 
@@ -22,9 +22,23 @@ export class HttpError extends Error {
 
 const INVALID = 'Invalid parameters.'
 
-/** SPEC §5: the same text for a missing key and for a wrong one, on every route. */
-export const keyRequired = () =>
-  new HttpError(401, 'API key is required.', 'Supply a valid API key in the x-api-key header.')
+/** Why a request has no caller: what is wrong with its key. */
+export type KeyProblem = 'missing' | 'unknown' | 'revoked' | 'expired'
+
+const KEY_PROBLEMS: Readonly<Record<KeyProblem, string>> = {
+  missing: 'The request has no API key.',
+  unknown: 'The API key does not exist.',
+  revoked: 'The API key has been revoked.',
+  expired: 'The API key has expired.',
+}
+
+/** SPEC §5: on every route, the same but for the last sentence. */
+export const keyRequired = (problem: KeyProblem) =>
+  new HttpError(
+    401,
+    'API key is required.',
+    `Supply a valid API key in the x-api-key header. ${KEY_PROBLEMS[problem]}`,
+  )
 
 /** Only for an unknown key: an existing key is never rejected because of its address. */
 export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
@@ -149,7 +163,7 @@ const TIER_WORDS: Readonly<Record<string, string>> = {
   user_max: 'max user (user_max)',
 }
 
-export const accountSuspended = (account: string) =>
+const accountSuspended = (account: string) =>
   new HttpError(
     403,
     `Account ${account} is suspended: it can read its jobs, but cannot create new ones.`,
@@ -202,8 +216,19 @@ export const clientGone = () =>
 
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
+/** During an upgrade: a node that does not know the field could run the job. */
+const unknownToANode = (field: string) =>
+  new HttpError(
+    503,
+    'A node of an earlier version is still running.',
+    `${field}: that node would ignore it. Nothing was created. Try again when all nodes have been upgraded.`,
+    5,
+  )
+
 export function admissionError(error: AdmissionError): HttpError {
   switch (error.kind) {
+    case 'suspended':
+      return accountSuspended(error.account)
     case 'invalid': {
       const { element, field, rule } = error
       return invalid(`${element === null ? '' : `jobs[${element}].`}${field}: ${rule}`)
@@ -217,6 +242,15 @@ export function admissionError(error: AdmissionError): HttpError {
       return capReached(error)
     case 'quota':
       return quotaReached(error)
+    case 'create rate': {
+      const retryAfterS = Math.ceil(error.leftMs / 1000)
+      return new HttpError(
+        429,
+        'Rate limit exceeded.',
+        `This account may create at most ${error.limit} jobs per minute (tiers.*.creates_per_minute). Try again in ${retryAfterS} s.`,
+        retryAfterS,
+      )
+    }
     case 'too many tokens': {
       const { tier, limit, count } = error
       const has = count.certainty === 'exact' ? `${count.tokens}` : `${count.certainty} ${count.tokens}`
@@ -225,6 +259,14 @@ export function admissionError(error: AdmissionError): HttpError {
         `Input too large: tier ${tier} allows ${limit} input tokens, but this job has ${has}.`,
       )
     }
+    case 'too many output tokens':
+      return new HttpError(
+        403,
+        `Output too large: tier ${error.tier} allows ${error.limit} tokens of an answer.`,
+        `options.max_tokens: must be at most ${error.limit}.`,
+      )
+    case 'unknown to a node':
+      return unknownToANode(error.field)
   }
 }
 

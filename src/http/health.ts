@@ -1,6 +1,6 @@
 /** GET /healthz, /readyz and /metrics: whether the process is alive, whether it can accept jobs, and its metrics. */
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
+import { Type } from '../typed-schema.ts'
 import { sendData, sendError } from './envelope.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
 import { errors, success } from './openapi/schemas.ts'

@@ -1,19 +1,73 @@
 /** GET /api/v1/messages: the caller's own jobs, newest first, without their contents; or the jobs with the given IDs. */
+
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import Type, { type Static } from 'typebox'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
+import { type Include, usageView } from '../job/job-record.ts'
 import { Counts } from '../sharing/counts.ts'
+import { CALLBACK_STATES } from '../store/callback-store.ts'
 import type { JobPage, JobSearch, JobSummary } from '../store/job-search-store.ts'
 import type { Store } from '../store/store.ts'
+import { type Static, Type } from '../typed-schema.ts'
 import { sendData } from './envelope.ts'
 import { invalid, tooManyLists } from './errors.ts'
-import { waitParameter } from './job-awaiter.ts'
-import type { JobReader } from './job-reader.ts'
-import { EXAMPLE_JOB_ID } from './openapi/examples.ts'
-import { jobsAnswer } from './openapi/list-schemas.ts'
-import { errors } from './openapi/schemas.ts'
-import { convertQueryNumbers } from './query-numbers.ts'
-import { MAX_IDS, type ReadMany } from './read-many.ts'
+import { EXAMPLE_JOB_ID, exampleResponses } from './openapi/examples.ts'
+import { includeParameter, job, jobId, jobStatus, usage } from './openapi/job-schemas.ts'
+import { errors, RATE_HEADERS, success, WAIT_AFTER } from './openapi/schemas.ts'
+import { convertQuery } from './query.ts'
+import { type JobReader, MAX_IDS, type ReadMany, waitParameter } from './read-jobs.ts'
+
+const listedJob = Type.Object(
+  {
+    status: jobStatus,
+    job_id: jobId,
+    created_at: Type.Integer({ description: 'When the job was accepted (Unix seconds).' }),
+    ended_at: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'When the job finished (Unix seconds); null until then.',
+    }),
+    model: Type.String({ description: 'The requested model.' }),
+    error_code: Type.Union([Type.String(), Type.Null()], {
+      description: 'The `code` of the error; null unless the job has failed.',
+    }),
+    callback: Type.Union([Type.Enum([...CALLBACK_STATES]), Type.Null()], {
+      description: 'The state of the callback; null if the job has no callback, and until the job finishes.',
+    }),
+    usage: Type.Optional(usage),
+  },
+  { title: 'JobSummary', description: 'A job without its contents.' },
+)
+
+const jobPage = Type.Object(
+  {
+    jobs: Type.Array(listedJob, { description: 'Newest first.' }),
+    next: Type.Union([Type.String(), Type.Null()], {
+      description:
+        'Pass this value as `after` to get the next page. Null only on the last page, however short a page is.',
+    }),
+  },
+  { title: 'JobPage', description: 'The response without `ids`.' },
+)
+
+const jobsById = Type.Object(
+  {
+    jobs: Type.Array(job, { description: 'In the order of the IDs.' }),
+    not_found: Type.Array(jobId, {
+      description: 'IDs of jobs that do not exist, have expired, or belong to another account.',
+    }),
+    more: Type.Array(jobId, {
+      description: 'IDs of jobs that did not fit into the response; request them again.',
+    }),
+  },
+  { title: 'JobsById', description: 'The response with `ids`.' },
+)
+
+const jobsAnswer = success(
+  'A page of the list, or the jobs with the requested IDs.',
+  Type.Union([jobPage, jobsById]),
+  {
+    headers: { ...RATE_HEADERS, ...WAIT_AFTER },
+    examples: exampleResponses.jobs,
+  },
+)
 
 export interface ListJobsRoute {
   readonly store: Pick<Store, 'searchJobs'>
@@ -55,6 +109,7 @@ const query = Type.Object(
         examples: [[EXAMPLE_JOB_ID, '019a5d3e-8f43-7001-9a1c-2f54b7a1c0de']],
       }),
     ),
+    include: includeParameter,
     wait: waitParameter,
     wait_for: Type.Optional(
       Type.Enum(['all', 'any'], {
@@ -94,16 +149,16 @@ export function listJobsRoute(app: FastifyInstance, { store, reader, readMany }:
     '/api/v1/messages',
     {
       config: { limitReads: (request) => !asksForIds(request) },
-      preValidation: [splitIds, convertQueryNumbers],
+      preValidation: convertQuery,
       schema,
     },
     async (request, reply) => {
-      const { limit, after, status, ids, wait, wait_for: until } = request.query
+      const { limit, after, status, ids, wait, wait_for: until, include = [] } = request.query
       if (ids !== undefined) {
         if (limit !== undefined || after !== undefined || status !== undefined) {
           throw invalid('ids: cannot be combined with limit, after or status')
         }
-        return readMany(request, reply, { ids, waitS: wait ?? 0, until: until ?? 'all' })
+        return readMany(request, reply, { ids, waitS: wait ?? 0, until: until ?? 'all', include })
       }
       if (wait !== undefined || until !== undefined) throw invalid('wait: needs ids')
       const beforeJobId = after === undefined ? null : readJobId(after)
@@ -115,7 +170,10 @@ export function listJobsRoute(app: FastifyInstance, { store, reader, readMany }:
         ...(status !== undefined && { status }),
         ...(beforeJobId !== null && { beforeJobId }),
       })
-      const data = { jobs: page.jobs.map(jobSummary), next: cursorOf(page, beforeJobId) }
+      const data = {
+        jobs: page.jobs.map((job) => jobSummary(job, include)),
+        next: cursorOf(page, beforeJobId),
+      }
       const message = page.jobs.length === 1 ? '1 job.' : `${page.jobs.length} jobs.`
       return sendData(reply, 200, message, JSON.stringify(data))
     },
@@ -126,18 +184,8 @@ function asksForIds({ query: given }: FastifyRequest): boolean {
   return typeof given === 'object' && given !== null && 'ids' in given
 }
 
-/** Commas separate the ids; a parameter that is repeated is joined. */
-function splitIds(
-  { query: given }: FastifyRequest<{ Querystring: Query }>,
-  _reply: unknown,
-  done: () => void,
-) {
-  const { ids } = given
-  if (ids !== undefined) given.ids = [ids].flat().flatMap((text) => text.split(','))
-  done()
-}
-
-function jobSummary({ id, status, model, createdAtMs, settledAtMs, errorCode, callback }: JobSummary) {
+function jobSummary(job: JobSummary, include: readonly Include[]) {
+  const { id, status, model, createdAtMs, settledAtMs, errorCode, callback, usage } = job
   return {
     status,
     job_id: id,
@@ -146,6 +194,7 @@ function jobSummary({ id, status, model, createdAtMs, settledAtMs, errorCode, ca
     model,
     error_code: errorCode,
     callback,
+    ...(include.includes('usage') && { usage: usage && usageView(status, usage) }),
   }
 }
 

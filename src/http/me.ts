@@ -1,18 +1,18 @@
 /** GET /api/v1/me: the caller's tier and limits, and how much of them is left. */
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
-import { sumOf, usageView } from '../admin/usage-view.ts'
+import { sumOf, usageSums, usageView } from '../admin/account-view.ts'
 import type { Clock } from '../clock.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/field-bounds.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
+import type { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { UsageStore } from '../store/usage-store.ts'
+import { Type } from '../typed-schema.ts'
 import { sendData } from './envelope.ts'
-import { errors, success, usageSums } from './openapi/schemas.ts'
-import type { ReadCounter } from './read-rate-limit.ts'
+import { errors, success } from './openapi/schemas.ts'
 
 export interface MeRoute {
   readonly models: readonly string[]
-  readonly readCounter: ReadCounter
+  readonly readCounter: MinuteCounter
   readonly store: Pick<UsageStore, 'listUsage' | 'quotaUse'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionSeconds: number
@@ -37,7 +37,9 @@ const me = Type.Object({
   limits: Type.Object({
     max_batch_jobs: integer,
     reads_per_minute: integer,
+    creates_per_minute: quota('Jobs that may be created per minute'),
     max_input_tokens: integer,
+    max_output_tokens: quota('Tokens of one answer'),
     max_monthly_jobs: monthlyCap('Jobs, including open ones,'),
     max_monthly_tokens: monthlyCap('Input and output tokens'),
     max_open_jobs: quota('Jobs that may be queued or running at the same time'),
@@ -97,7 +99,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         options.store.listUsage({ account, month, limit: MOST_MODELS }),
         options.store.quotaUse(account),
       ])
-      const { reads, leftMs } = options.readCounter.peek(keyId)
+      const { count: reads, leftMs } = options.readCounter.peek(keyId)
       const data = {
         account,
         key_id: keyId,
@@ -106,7 +108,9 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         limits: {
           max_batch_jobs: tier.maxBatchJobs,
           reads_per_minute: tier.readsPerMinute,
+          creates_per_minute: tier.createsPerMinute,
           max_input_tokens: tier.maxInputTokens,
+          max_output_tokens: tier.maxOutputTokens,
           max_monthly_jobs: caps?.jobs?.limit ?? null,
           max_monthly_tokens: caps?.tokens?.limit ?? null,
           max_open_jobs: quotas?.openJobs?.limit ?? null,
@@ -127,7 +131,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         usage: {
           month,
           resets_at: monthEndsMs(nowMs) / 1000,
-          ...usageView(sumOf(used)),
+          ...sumOf(used.map(usageView)),
           models: used.map((record) => ({ model: record.model, ...usageView(record) })),
         },
       }

@@ -1,24 +1,27 @@
-/** SPEC §4.3: a single create that waits for its answer. */
+/** SPEC §4.3: a single create that waits for its answer. SPEC §4.1: creates several jobs in one request, all of them or none. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { wholeMs } from '../clock.ts'
+import { batchLengthProblem } from '../job/batch-limit.ts'
 import type { PartLimits } from '../job/create-body.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
 import { jobRecordJson } from '../job/job-record.ts'
-import { type SingleCreate, singleCreate } from '../job/request.ts'
-import type { PendingResponse, PendingResponses, WaitEnd } from '../queue/pending-responses.ts'
-import { earlierJobIds, elementsOf, type JobCreator } from './create-jobs.ts'
+import { type BatchElement, batchElement, type SingleCreate, singleCreate } from '../job/request.ts'
+import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
+import { type Static, Type } from '../typed-schema.ts'
+import { type CreateRequests, earlierJobIds, elementsOf } from './create-jobs.ts'
 import { READ_AFTER_S, sendData } from './envelope.ts'
 import { IGNORED_HEADER, ignoredHeader } from './ignored-header.ts'
-import { hasEnded, type JobReader } from './job-reader.ts'
+import { lengthError } from './json-body.ts'
 import type { LargeAnswers } from './large-answers.ts'
 import { exampleBodies } from './openapi/examples.ts'
+import { includeParameter } from './openapi/job-schemas.ts'
 import { answers, errors, idempotencyHeader } from './openapi/schemas.ts'
-import { STATUS_MESSAGES } from './read-job.ts'
+import { convertQuery } from './query.ts'
+import { type JobReader, STATUS_MESSAGES } from './read-jobs.ts'
 import type { RequestBodies } from './request-bodies.ts'
 
 export interface MessageRoutes {
-  readonly creator: JobCreator
-  readonly pendingResponses: PendingResponses
+  readonly requests: CreateRequests
   readonly reader: JobReader
   readonly bodyBytes: number
   readonly bodies: RequestBodies
@@ -26,7 +29,14 @@ export interface MessageRoutes {
   readonly limits: PartLimits
 }
 
-type CreateRequest = FastifyRequest<{ Body: SingleCreate }>
+type CreateRequest = FastifyRequest<Create>
+interface Create {
+  Body: SingleCreate
+  Querystring: Static<typeof query>
+}
+
+/** Others are ignored, as they always were. */
+const query = Type.Object({ include: includeParameter })
 
 const createSchema = {
   operationId: 'createMessage',
@@ -36,6 +46,7 @@ const createSchema = {
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   headers: idempotencyHeader,
+  querystring: query,
   body: { ...singleCreate, examples: exampleBodies.singles },
   response: {
     200: answers.ended,
@@ -48,12 +59,13 @@ const STILL_PROCESSED = 'The job was created and is still being processed. Read 
 const NOT_SENT_NOW = 'The job has finished, but its result cannot be sent now. Read it by its ID.'
 
 export function messageRoutes(app: FastifyInstance, options: MessageRoutes): void {
-  app.post<{ Body: SingleCreate }>(
+  app.post<Create>(
     '/api/v1/messages',
     {
       bodyLimit: options.bodyBytes,
       config: { create: 'single' },
       attachValidation: true,
+      preValidation: convertQuery,
       schema: createSchema,
     },
     // Resolves without a value where possible: the reply is a thenable, so a promise that resolves with it would also wait
@@ -87,26 +99,20 @@ interface Created {
 async function create(
   request: CreateRequest,
   reply: FastifyReply,
-  { creator, pendingResponses, limits }: MessageRoutes,
+  { requests, limits }: MessageRoutes,
 ): Promise<Created> {
   const elements = elementsOf(request, limits)
-  const admitted = await creator.admit(request, elements, true)
+  const admitted = await requests.admit(request, elements, true)
   const [job] = admitted.jobs
   if (!job) throw new Error('no job was admitted')
   const [element] = elements
-  const pending = pendingResponses.add(job.id, job.account, wholeMs(element?.timeoutS ?? TIMEOUT_S.default))
-  try {
-    const accepted = await creator.accept(admitted, pending !== null)
-    const earlierIds = accepted.kind === 'accepted' ? null : earlierJobIds(accepted)
-    const ignored = element?.ignored ? ignoredHeader(elements) : null
-    if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
-    if (earlierIds === null) return { jobId: job.id, pending, repeated: false }
-    pending?.leave()
-    return { jobId: earlierIds[0] ?? job.id, pending: null, repeated: true }
-  } catch (error) {
-    pending?.leave()
-    throw error
-  }
+  const result = await requests.creator.accept(admitted, wholeMs(element?.timeoutS ?? TIMEOUT_S.default))
+  const earlierIds = result.kind === 'accepted' ? null : earlierJobIds(result)
+  const ignored = element?.ignored ? ignoredHeader(elements) : null
+  if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
+  return result.kind === 'accepted'
+    ? { jobId: job.id, pending: result.pending, repeated: false }
+    : { jobId: earlierIds?.[0] ?? job.id, pending: null, repeated: true }
 }
 
 /** The wait ends if the caller hangs up; the job continues and can be read. */
@@ -117,32 +123,25 @@ function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promis
   return pending.ended
 }
 
-/** A repeated request waits for the earlier job like for a new one, and gets the answer at once if the job has finished. */
 async function endOfRepeated(
   request: CreateRequest,
   reply: FastifyReply,
   jobId: string,
-  options: MessageRoutes,
+  { requests, reader, limits }: MessageRoutes,
 ): Promise<WaitEnd> {
-  const [element] = elementsOf(request, options.limits)
+  const [element] = elementsOf(request, limits)
+  const { account } = request.caller
   const timeoutMs = wholeMs(element?.timeoutS ?? TIMEOUT_S.default)
-  const pending = options.pendingResponses.add(jobId, request.caller.account, timeoutMs)
-  const record = await options.reader.read(request, jobId).catch((error: unknown) => {
-    pending?.leave()
-    throw error
-  })
-  if (record && !hasEnded(record)) {
-    return pending === null ? { kind: 'timeout' } : endOf(pending, reply)
-  }
-  pending?.leave()
-  return record ? { kind: 'settled', record, cacheHit: false } : { kind: 'vanished' }
+  const read = () => reader.read(request, jobId)
+  const wait = await requests.creator.awaitEarlier(jobId, account, timeoutMs, read)
+  return 'ended' in wait ? endOf(wait, reply) : wait
 }
 
 /** SPEC §4.3: a job that vanished during the wait is created again, and the caller gets the new ID for polling. */
-async function createAgain(request: CreateRequest, { creator, limits }: MessageRoutes): Promise<string> {
-  const admitted = await creator.admit(request, elementsOf(request, limits), true)
-  const earlierIds = earlierJobIds(await creator.accept(admitted, false))
-  const jobId = earlierIds?.[0] ?? admitted.jobs[0]?.id
+async function createAgain(request: CreateRequest, { requests, limits }: MessageRoutes): Promise<string> {
+  const admitted = await requests.admit(request, elementsOf(request, limits), true)
+  const result = await requests.creator.accept(admitted, null)
+  const [jobId] = result.kind === 'accepted' ? admitted.jobs.map(({ id }) => id) : earlierJobIds(result)
   if (jobId === undefined) throw new Error('no job was admitted')
   request.jobIds = [jobId]
   return jobId
@@ -155,7 +154,7 @@ function sendEnded(
   { record, cacheHit }: Extract<WaitEnd, { kind: 'settled' }>,
   { answers }: MessageRoutes,
 ): FastifyReply | undefined {
-  const json = jobRecordJson(record)
+  const json = jobRecordJson(record, request.query.include)
   // The job has finished and was paid for. An account whose clients read slowly can read it later.
   if (!answers.mayHold(request, json.length)) {
     sendTimedOut(reply, record.id, NOT_SENT_NOW)
@@ -169,4 +168,49 @@ function sendEnded(
 function sendTimedOut(reply: FastifyReply, jobId: string, message = STILL_PROCESSED): FastifyReply {
   reply.header('location', `/api/v1/messages/${jobId}`).header('retry-after', READ_AFTER_S)
   return sendData(reply, 202, message, `{"status":"timeout","job_id":"${jobId}"}`)
+}
+
+interface BatchRoutes {
+  readonly requests: CreateRequests
+  readonly bodyBytes: number
+  readonly limits: PartLimits
+}
+
+export function batchRoutes(app: FastifyInstance, { requests, bodyBytes, limits }: BatchRoutes): void {
+  app.post<{ Body: BatchElement[] }>(
+    '/api/v1/messages/batches',
+    {
+      bodyLimit: bodyBytes,
+      config: { create: 'batch' },
+      preValidation: (request, _reply, done) => {
+        const { largeBody, body, caller } = request
+        const problem = largeBody === null ? batchLengthProblem(body, caller.tier.maxBatchJobs) : null
+        done(problem === null ? undefined : lengthError(problem, request))
+      },
+      attachValidation: true,
+      schema: {
+        operationId: 'createBatch',
+        summary: 'Create several jobs',
+        description:
+          'Creates all of the jobs or none. The jobs run asynchronously: read each one by its ID, or give it a `callback`. `timeout` is only for single creates.',
+        tags: ['Jobs'],
+        security: [{ apiKey: [] }],
+        headers: idempotencyHeader,
+        body: Type.Array(batchElement, { title: 'CreateBatchRequest', examples: exampleBodies.batches }),
+        response: { 202: answers.jobIds, ...errors(400, 401, 403, 413, 415, 429, 500, 503) },
+      },
+    },
+    async (request, reply) => {
+      const elements = elementsOf(request, limits)
+      const admitted = await requests.admit(request, elements, false)
+      const result = await requests.creator.accept(admitted, null)
+      const ids = result.kind === 'accepted' ? admitted.jobs.map(({ id }) => id) : earlierJobIds(result)
+      request.jobIds = ids
+      const ignored = ignoredHeader(elements)
+      if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
+      reply.header('retry-after', READ_AFTER_S)
+      const message = ids.length === 1 ? '1 job is enqueued.' : `${ids.length} jobs are enqueued.`
+      return sendData(reply, 202, message, JSON.stringify({ job_ids: ids }))
+    },
+  )
 }

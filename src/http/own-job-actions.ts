@@ -1,19 +1,20 @@
 /** Callers' actions on their own jobs: cancel and delete. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import Type, { type Static } from 'typebox'
 import type { Clock } from '../clock.ts'
 import { isCancelledError } from '../job/cancelled.ts'
 import { readJobId } from '../job/job-id.ts'
 import { jobRecordJson } from '../job/job-record.ts'
+import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { Store } from '../store/store.ts'
-import type { CountHeldInput } from './count-held-input.ts'
+import { countConversation } from '../tokens/token-counter.ts'
+import { type Static, Type } from '../typed-schema.ts'
 import { sendData } from './envelope.ts'
-import { callbackOwed, jobEnded, jobNotEnded, noSuchJob, tooManyActions } from './errors.ts'
-import type { JobReader } from './job-reader.ts'
+import { callbackOwed, HttpError, jobEnded, jobNotEnded, noSuchJob, tooManyActions } from './errors.ts'
+import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import { exampleResponses } from './openapi/examples.ts'
 import { failedJob, jobId, jobIdParam } from './openapi/job-schemas.ts'
 import { errors, success } from './openapi/schemas.ts'
-import { ReadCounter } from './read-rate-limit.ts'
+import type { JobReader } from './read-jobs.ts'
 
 export type OwnAction = 'cancel' | 'delete'
 
@@ -140,11 +141,41 @@ function idOf({ params }: FastifyRequest<JobParam>): string {
 
 /** Counts the actions of each key per minute. Rejects those over the limit before anything else is done. */
 function limiter(action: OwnAction, { clock, limits }: OwnJobActionRoutes) {
-  const counter = new ReadCounter(clock)
+  const counter = new MinuteCounter(clock)
   const limit = limits[action]
   return (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {
-    const { reads, leftMs } = counter.add(request.caller.keyId)
+    const { count, leftMs } = counter.add(request.caller.keyId)
     const seconds = Math.ceil(leftMs / 1000)
-    done(reads > limit ? tooManyActions(action, limit, `limits.${action}s_per_minute`, seconds) : undefined)
+    done(count > limit ? tooManyActions(action, limit, `limits.${action}s_per_minute`, seconds) : undefined)
+  }
+}
+
+/** Longer conversations were counted when the job was created, unless their tier's limit is higher than this. */
+const COUNTED_BYTES = 1024 * 1024
+/** The longest time that a cancel waits for the threads. */
+const COUNT_MS = 5_000
+
+type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>
+
+/**
+ * Counts what a cancelled call used: the tokens of the messages and of the chat format. Null if no node holds the job, or if it could not be counted soon: a
+ * cancel must not fail because the threads are busy.
+ */
+export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
+  return async (request, jobId) => {
+    const messagesJson = await store.heldMessages(request.caller.account, jobId, COUNTED_BYTES)
+    if (messagesJson === null) return null
+    const conversation = { messagesJson, messages: 1, tokensAtMost: Buffer.byteLength(messagesJson) }
+    try {
+      const count = await cpu.use(request, COUNT_MS, (run) =>
+        countConversation(conversation, Number.MAX_SAFE_INTEGER, (jsonTexts, enough) =>
+          run('count tokens', { jsonTexts, enough }),
+        ),
+      )
+      return count.tokens
+    } catch (error) {
+      if (error instanceof HttpError) return null
+      throw error
+    }
   }
 }

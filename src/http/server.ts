@@ -7,11 +7,10 @@ import fastify, {
   type FastifyRequest,
   type FastifyServerOptions,
 } from 'fastify'
+import { SIMULATED_HEADER } from '../job/simulated-header.ts'
 import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
-import type { Authentication } from './authentication.ts'
-import { answerBrokenRequest } from './broken-requests.ts'
+import { type Authentication, isCaller } from './authentication.ts'
 import { Cors } from './cors.ts'
-import { LONGEST_PARAMETER } from './declared-routes.ts'
 import { sendError } from './envelope.ts'
 import {
   HttpError,
@@ -29,14 +28,16 @@ import { unavailable } from './load-shedding/unavailable.ts'
 import type { PipelinedRequests } from './pipelined-requests.ts'
 import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'
+import { answerBrokenRequest, answerUnrouted, LONGEST_PARAMETER, shortPath } from './unrouted-requests.ts'
 import './request-context.ts'
-import { trustedProxies } from './trusted-proxies.ts'
+import { trustedProxies } from './network-of.ts'
 import type { UnreadBodies } from './unread-bodies.ts'
-import { answerUnrouted, shortPath } from './unrouted-requests.ts'
 import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
   readonly authentication: Authentication
+  /** Whether the simulator answers, which responses to callers then state. */
+  readonly simulated: boolean
   readonly corsOrigins: readonly string[]
   readonly trustProxy: boolean | string
   /** How large bodies of create requests are read, and how deep any body may nest. */
@@ -50,7 +51,9 @@ export interface ServerOptions {
   readonly pipelined: PipelinedRequests
   /** Limits the server's connections before they are read. */
   readonly guard: (server: Server) => void
-  /** Aborted when the server stops: connections are then closed after their response. */
+  /** Aborted when the shutdown begins: responses then ask clients to open a new connection, which may reach another node. */
+  readonly leaving: AbortSignal
+  /** Aborted when the server stops listening: connections are then closed after their response. */
   readonly stopping: AbortSignal
   /** Counts a request whose response was sent; `log` gets its line. Both name the route, never the URL as sent. */
   readonly metrics: { requestCompleted(method: string, route: string, status: number, ms: number): void }
@@ -65,9 +68,12 @@ const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 const CONNECTIONS_CHECK_MS = 1000
 /** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
 const KEEP_ALIVE_MS = 75_000
+/** In memory, a header takes far more than its text, and 16 KiB of text can be 2,000 headers. */
+const MAX_HEADERS = 200
 
 export function createServer(options: ServerOptions): FastifyInstance {
-  const { authentication, bodies, answers, rejections, unread, pipelined, stopping, onError } = options
+  const { authentication, bodies, answers, rejections, unread, pipelined, leaving, stopping, onError } =
+    options
   const cors = new Cors(options.corsOrigins)
   const app = fastify({
     logger: false,
@@ -98,6 +104,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     },
     frameworkErrors: (_error, request, reply) => void answerBadUrl(request, reply, cors, options),
   })
+  app.server.maxHeadersCount = MAX_HEADERS
   app.decorateRequest('route')
   app.decorateRequest('caller')
   app.decorateRequest('jobIds', null)
@@ -110,7 +117,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   const answer404 = answerUnrouted(app, cors)
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
-    if (stopping.aborted) reply.header('connection', 'close')
+    if (leaving.aborted) reply.header('connection', 'close')
     const route = request.routeOptions
     request.route = route
     if (cors.enabled && route.config.cors !== false && !request.is404) cors.allow(request, reply)
@@ -121,13 +128,14 @@ export function createServer(options: ServerOptions): FastifyInstance {
     else {
       // Caches must store neither conversations and answers, nor the fact that a job does not exist.
       if (request.method === 'GET') reply.header('cache-control', 'no-store')
+      if (options.simulated) reply.header(SIMULATED_HEADER, 'true')
       // SPEC §5: every endpoint requires a key, before anything else is checked.
       const caller = authentication.callerOf(request)
-      if (caller === null) done(keyRequired())
+      if (typeof caller === 'string') done(keyRequired(caller))
       else if (caller instanceof Promise) {
         caller.then((found) => {
-          if (found !== null) request.caller = found
-          done(found === null ? keyRequired() : undefined)
+          if (isCaller(found)) request.caller = found
+          done(isCaller(found) ? undefined : keyRequired(found))
         }, done)
       } else {
         request.caller = caller
@@ -179,6 +187,7 @@ let requests = 0
  * The caller's own ID if it is valid. Otherwise a generated ID, with one half for the process and one for the request,
  * because a random number per request would cost far more.
  */
+
 function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
   const given = headers['x-request-id']
   if (typeof given === 'string' && REQUEST_ID.test(given)) return given
@@ -229,7 +238,8 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   if (error instanceof HttpError) return error
   if (error instanceof StoreUnavailable) return unavailable()
   // The key was deleted with its account.
-  if (error instanceof UnknownAccount) return keyRequired()
+  // Its keys were deleted with it.
+  if (error instanceof UnknownAccount) return keyRequired('unknown')
   if ('validation' in error && Array.isArray(error.validation)) {
     return invalid(validationError(error.validation[0]))
   }
@@ -280,7 +290,7 @@ async function answerBadUrl(
   }
   try {
     const caller = await options.authentication.callerOf(request)
-    reject(request, reply, caller ? noSuchJob() : keyRequired(), options)
+    reject(request, reply, isCaller(caller) ? noSuchJob() : keyRequired(caller), options)
   } catch (error) {
     reject(request, reply, httpErrorOf(error as Error, request), options)
   }

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Pieces } from './pieces.ts'
+import { Pieces } from './large-answers.ts'
 
 const compress = promisify(gzip)
 /** Files up to this size are not compressed: they fit into one packet. */

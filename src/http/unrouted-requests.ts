@@ -1,18 +1,20 @@
 /**
  * Responds to requests that have no route before anything of their body is read: 404 for an unknown path, 405 with Allow for
  * an unsupported method of a known one (RFC 9110 §15.5.6), and the responses to OPTIONS and preflights. They need no key,
- * because there is nothing to protect.
+ * because there is nothing to protect. Responds also to requests that could not be read: malformed, too slow, with too large
+ * headers, or behind too many others.
  */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Socket } from 'node:net'
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { type Cors, isPreflight } from './cors.ts'
-import { DeclaredRoutes } from './declared-routes.ts'
-import { sendError } from './envelope.ts'
+import { JSON_TYPE, sendError } from './envelope.ts'
 import { methodNotAllowed, noSuchRoute } from './errors.ts'
+import { TOO_MANY_WAIT } from './pipelined-requests.ts'
 
 /** Longer paths are truncated in error details. */
 const LONGEST_PATH = 100
 
-export type OnRequest = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
+type OnRequest = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
 /**
  * Call this before the routes are declared, so that it sees all of them. Returns the handler for requests without a route.
@@ -48,4 +50,108 @@ export function shortPath(url: string): string {
 
 function pathOf(url: string): string {
   return url.split('?', 1)[0] ?? ''
+}
+
+/** As in the router: a longer part of a path does not match a parameter. */
+export const LONGEST_PARAMETER = 8192
+
+interface Declared {
+  /** The parts of the pattern between slashes. */
+  readonly parts: readonly string[]
+  readonly method: string
+  /** Hooks of a plugin may still change its config. */
+  readonly route: RouteOptions
+}
+
+interface PathMethods {
+  /** For the Allow header, such as `GET, HEAD, OPTIONS`. */
+  readonly allow: string
+  readonly methods: ReadonlySet<string>
+  /** False if pages of other origins can never call the path. */
+  readonly cors: boolean
+}
+
+/** Which methods a path supports, and whether pages of other origins may call it. */
+class DeclaredRoutes {
+  readonly #routes: Declared[] = []
+
+  /** Collects every route that is declared after this. */
+  watch(app: FastifyInstance): void {
+    app.addHook('onRoute', (route: RouteOptions) => {
+      const parts = route.url.split('/')
+      for (const method of [route.method].flat()) this.#routes.push({ parts, method, route })
+    })
+  }
+
+  /** Null for an unknown path. Use this only for requests without a route, because it looks at every route. */
+  methodsOf(path: string): PathMethods | null {
+    const parts = path.split('/')
+    const found = this.#routes.filter((declared) => matches(declared.parts, parts))
+    if (found.length === 0) return null
+    const methods = new Set([...found.map(({ method }) => method).sort(), 'OPTIONS'])
+    return {
+      allow: [...methods].join(', '),
+      methods,
+      cors: found.every(({ route }) => route.config?.cors !== false),
+    }
+  }
+}
+
+function matches(pattern: readonly string[], parts: readonly string[]): boolean {
+  const isOpen = pattern.at(-1) === '*'
+  if (isOpen ? parts.length < pattern.length : parts.length !== pattern.length) return false
+  return pattern.every((part, at) => {
+    const given = parts[at] ?? ''
+    if (part.startsWith(':')) return given !== '' && given.length <= LONGEST_PARAMETER
+    return part === given || part === '*'
+  })
+}
+
+/** How long a client has to read the response. */
+const LINGER_MS = 1000
+const RETRY_S = 5
+
+/** Returns the status of the response; null if none could be sent. */
+export function answerBrokenRequest(
+  error: Error & { code?: string },
+  socket: Socket,
+  id: string,
+): number | null {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy()
+    return null
+  }
+  const [status, reason, message] = brokenBy(error.code)
+  const body = JSON.stringify({ success: false, message })
+  const head = [
+    `HTTP/1.1 ${status} ${reason}`,
+    `x-request-id: ${id}`,
+    `content-type: ${JSON_TYPE}`,
+    `content-length: ${body.length}`,
+    ...(status === 503 ? [`retry-after: ${RETRY_S}`] : []),
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+  // If the socket were destroyed right away, unread bytes would reset the connection before the client has read the response.
+  // A client that keeps sending must not keep it open either.
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  socket.once('close', () => clearTimeout(timer))
+  return status
+}
+
+function brokenBy(code: string | undefined): [status: number, reason: string, message: string] {
+  switch (code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return [408, 'Request Timeout', 'The request did not arrive in time.']
+    case 'HPE_HEADER_OVERFLOW':
+      return [431, 'Request Header Fields Too Large', 'The request headers are too large.']
+    case TOO_MANY_WAIT:
+      return [
+        503,
+        'Service Unavailable',
+        'Too many requests wait on this connection. Read responses before you send more.',
+      ]
+    default:
+      return [400, 'Bad Request', 'The request is not valid HTTP.']
+  }
 }

@@ -1,7 +1,5 @@
 /** From a model's text to `response_content`: parses JSON answers and checks them against the caller's schema. */
-import { checkAnswer } from '../json-schema/check-answer.ts'
-import { infiniteNumberError } from '../json-schema/finite-numbers.ts'
-import { StepBudget } from '../json-schema/step-budget.ts'
+import { checkAnswer, infiniteNumberError, StepBudget } from 'parley-json-schema'
 import { type ReadJson, readJson } from '../json-text/read-json.ts'
 import type { RawText } from './job.ts'
 import { acceptedSchema } from './read-schemas.ts'

@@ -4,11 +4,12 @@
  * threads is expensive.
  */
 import { hash } from 'node:crypto'
-import type { IgnoredKeywords } from '../json-schema/answer-schema.ts'
+import type { IgnoredKeywords } from 'parley-json-schema'
 import { type CutTexts, cutMembers, cutMembersOfEach, type WantedMembers } from '../json-text/cut-members.ts'
 import { parseExactly } from '../json-text/read-json.ts'
 import { FINGERPRINT_DIGITS } from './fingerprint.ts'
 import type { Callback, Message, SchemaObject } from './job.ts'
+import type { JobOptions } from './options.ts'
 import { acceptedSchema, readSchemaText } from './read-schemas.ts'
 import type { BatchElement, SingleCreate } from './request.ts'
 import { formatParts, TEXT_JSON } from './response-format.ts'
@@ -25,6 +26,7 @@ export interface CreateElement {
   /** An upper bound of the input's tokens. */
   readonly tokensAtMost: number
   readonly responseFormatJson: string
+  readonly options: JobOptions | null
   /** As the caller wrote them; undefined for the default. */
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
@@ -91,7 +93,7 @@ function createElement(
   parts: PartTexts,
   limits: PartLimits,
 ): CreateElement {
-  const { model, messages, response_format, message_cache_ttl, timeout, callback } = object
+  const { model, messages, response_format, options, message_cache_ttl, timeout, callback } = object
   const isText = response_format.format === 'text'
   const responseFormatJson = isText ? TEXT_JSON : JSON.stringify(response_format)
   const isWhole = isText && parts === NO_PARTS
@@ -103,6 +105,7 @@ function createElement(
     messages: messages.length,
     tokensAtMost: tokensAtMost(messages),
     responseFormatJson,
+    options: options ?? null,
     cacheTtlS: message_cache_ttl,
     timeoutS: timeout,
     callback: callback === undefined ? null : callbackOf(callback, parts.payload),
@@ -112,10 +115,11 @@ function createElement(
 }
 
 function callbackOf(
-  { callback_url, callback_headers = {} }: NonNullable<BatchElement['callback']>,
+  { callback_url, callback_headers = {}, include = [] }: NonNullable<BatchElement['callback']>,
   payload: string | null,
 ): Callback {
-  return { url: callback_url, headers: callback_headers, payloadJson: payload ?? '{}' }
+  const callback = { url: callback_url, headers: callback_headers, payloadJson: payload ?? '{}' }
+  return include.length === 0 ? callback : { ...callback, include: [...new Set(include)] }
 }
 
 function partProblem(

@@ -8,7 +8,7 @@ export const FINGERPRINT_DIGITS = 22
 const LONG = 16_384
 
 /**
- * Equal exactly for jobs of the same account with the same model, response_format and messages: 128 bits of SHA-256 in
+ * Equal exactly for jobs of the same account with the same model, response_format, options and messages: 128 bits of SHA-256 in
  * base64url. The length of each part comes before it, so that different parts never join into the same text.
  */
 export function jobFingerprint({

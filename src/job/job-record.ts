@@ -2,7 +2,7 @@
  * A job as its account may read it (SPEC §2.5). Result and error are JSON text, so that stored results are sent without
  * being parsed.
  */
-import type { Status } from './job.ts'
+import type { Status, Usage } from './job.ts'
 
 export interface JobRecord {
   readonly id: string
@@ -10,11 +10,53 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
+  /** Its `Usage`; null until it has finished. */
+  readonly usageJson: string | null
 }
 
+/** What a response or a callback says of a job beyond the specification, if its caller asks for it. */
+export const INCLUDES = ['usage'] as const
+export type Include = (typeof INCLUDES)[number]
+
 /** The `data` object of a read, as JSON text. */
-export function jobRecordJson({ id, status, createdAtMs, contentJson, errorJson }: JobRecord): string {
+export function jobRecordJson(record: JobRecord, include: readonly Include[] = []): string {
+  const { id, status, createdAtMs, contentJson, errorJson } = record
   const result = contentJson === null ? 'null' : `{"response_content":${contentJson}}`
   const createdAt = Math.floor(createdAtMs / 1000)
-  return `{"status":"${status}","job_id":"${id}","created_at":${createdAt},"result":${result},"error":${errorJson ?? 'null'}}`
+  const json = `{"status":"${status}","job_id":"${id}","created_at":${createdAt},"result":${result},"error":${errorJson ?? 'null'}`
+  return include.includes('usage') ? `${json},"usage":${usageViewJson(record)}}` : `${json}}`
+}
+
+/** What a job used, as its caller sees it. Without the name of the upstream, which is the operators' own. */
+export interface UsageView {
+  readonly model: string | null
+  readonly input_tokens: number
+  readonly cached_input_tokens: number
+  readonly output_tokens: number
+  readonly calls: number
+  readonly cache_hit: boolean
+  readonly repaired: boolean
+  readonly finish_reason: 'stop' | 'length' | null
+}
+
+export function usageView(status: Status, usage: Usage): UsageView {
+  const { target, input_tokens, cached_input_tokens = 0, output_tokens, calls, cache_hit, repaired } = usage
+  return {
+    model: target === null ? null : target.slice(target.indexOf('/') + 1),
+    input_tokens,
+    cached_input_tokens,
+    output_tokens,
+    calls,
+    cache_hit,
+    repaired,
+    finish_reason: usage.finish_reason ?? (status === 'completed' ? 'stop' : null),
+  }
+}
+
+function usageViewJson({ status, usageJson }: JobRecord): string {
+  return usageJson === null ? 'null' : JSON.stringify(usageView(status, JSON.parse(usageJson)))
+}
+
+export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {
+  return status === 'completed' || status === 'failed'
 }

@@ -32,11 +32,13 @@
  * - **settle**: store the outcome, once and for all, together with the callback that is owed.
  * - **release**: return a claimed job to the queue without an outcome, because the node drains, or the job waits for a model server.
  * - **route**: the targets that a job may be sent to, in order. While none of them is available the job **waits for a model
- *   server**: it is queued, and claims pass over its route.
+ *   server**: it is queued, and its route is not claimed from.
+ * - **lane**: the queued jobs of one account on one route.
  * - **patience**: how long a job may wait for model servers in all before it fails.
  * - **rescue**: return the jobs of a dead node to the queue; each one's **crash count** grows (`deaths` in tables). A crash is
  *   **reverted** if its node was only paused and comes back, and **confirmed** once the node has been absent for long.
- * - **poison candidate**: a job whose crash count is high, so it may be what kills its node.
+ * - **suspect**: a job with a crash count above 0: it may be what killed its node. Its **start** is recorded before it runs, and from
+ *   then on only a crash after a recorded start counts.
  * - **cancel**: its caller or an operator settles a job early: it fails with `cancelled`.
  * - **cached response**: the answer of a completed job, used for identical jobs until it expires (`kept_answers` in tables).
  * - **pending response**: an open HTTP request that waits for its job (`waiters` in metrics and settings).
@@ -78,11 +80,13 @@ export interface Callback {
   readonly url: string
   readonly headers: { readonly [name: string]: string }
   readonly payloadJson: string
+  /** What else the body contains of the job (`job-record.ts`); absent for nothing. */
+  readonly include?: readonly 'usage'[]
 }
 
 /** How a callback is stored: the URL comes first, so that it is found without reading the payload. */
-export function callbackText({ url, headers, payloadJson }: Callback): string {
-  return JSON.stringify({ url, headers, payloadJson })
+export function callbackText({ url, headers, payloadJson, include }: Callback): string {
+  return JSON.stringify({ url, headers, payloadJson, include })
 }
 
 /** A job with everything that its execution needs. */
@@ -99,7 +103,7 @@ export interface Job {
    * conversation: it would take many times the memory of the text, and parsing it blocks the event loop.
    */
   readonly messagesJson: string
-  /** `response_format` as JSON text; `response-format.ts` finds the schema in it. */
+  /** `response_format` as JSON text, with the options of the job in it; `response-format.ts` takes it apart. */
   readonly responseFormatJson: string
   /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. */
   readonly cacheTtlMs: number
@@ -114,8 +118,10 @@ export interface Job {
 export interface ClaimedJob extends Job {
   /** 1 for the first claim of this job, and one more for each later one. */
   readonly attempt: number
-  /** How often a node crashed while it held this job. At `jobs.max_attempts` the job fails without another execution. */
+  /** How many crashes of nodes count against this job: while it was held, and from the second on only while it ran. */
   readonly crashCount: number
+  /** Whether no other job of the node counted in the last of them. */
+  readonly crashedAlone: boolean
   /** The usage and errors of earlier runs (`queue/earlier-runs.ts`); absent unless one had to wait for a model server. */
   readonly earlierJson?: string
 }
@@ -173,6 +179,10 @@ export interface Usage {
   /** Tokens as the upstream counted them, summed over all calls. */
   readonly input_tokens: number
   readonly output_tokens: number
+  /** Those of the input tokens that the upstream had cached; absent if none were. */
+  readonly cached_input_tokens?: number
+  /** Present if the answer was cut at a length limit. Versions up to 0.3 did not store it. */
+  readonly finish_reason?: 'length'
   /** Calls to upstreams, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean

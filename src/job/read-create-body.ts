@@ -4,8 +4,8 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
-import Type from 'typebox'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
+import { Type } from '../typed-schema.ts'
 import { batchLengthProblem, type LengthProblem } from './batch-limit.ts'
 import type { CreateElement, PartLimits } from './create-body.ts'
 import { bodyFingerprint, type CreateBody, createElements } from './create-body.ts'

@@ -2,9 +2,7 @@
  * Callers' schemas, each read once while it is in use: a caller's jobs often share one, and reading it takes longer than
  * checking a short answer. They are looked up by their text, because a stored job contains nothing else.
  */
-import type { AnswerSchema } from '../json-schema/answer-schema.ts'
-import { type ReadSchemaResult, readSchema } from '../json-schema/read-schema.ts'
-import { meetsStrictRules } from '../json-schema/strict-rules.ts'
+import { type AnswerSchema, meetsStrictRules, type ReadSchemaResult, readSchema } from 'parley-json-schema'
 import type { SchemaObject } from './job.ts'
 
 /** Maximum characters of all remembered schemas. Their parsed form takes about twenty times as much memory. */

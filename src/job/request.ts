@@ -1,7 +1,9 @@
 /** The schema of the job creation object (SPEC §2.1 to §2.4), which also documents it. */
-import Type, { type Static } from 'typebox'
+import { type Static, Type } from '../typed-schema.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from './field-bounds.ts'
 import { ROLES } from './job.ts'
+import { INCLUDES } from './job-record.ts'
+import { jobOptions } from './options.ts'
 
 /** The pattern of public model names. */
 export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
@@ -41,7 +43,7 @@ const callback = Type.Object(
       description: 'The http or https URL that receives a POST when the job finishes.',
     }),
     callback_headers: Type.Optional(
-      Type.Record(Type.String(), Type.String(), { description: 'Additional headers for that POST.' }),
+      Type.Record(Type.String(), { description: 'Additional headers for that POST.' }),
     ),
     callback_payload: Type.Optional(
       Type.Object(
@@ -52,6 +54,12 @@ const callback = Type.Object(
             'Sent back unchanged in the POST; `{}` by default. At most 64 KiB (limits.callback_payload_bytes).',
         },
       ),
+    ),
+    include: Type.Optional(
+      Type.Array(Type.Enum([...INCLUDES]), {
+        maxItems: 16,
+        description: 'What else the POST contains of the job: `usage`, as in reads with `?include=usage`.',
+      }),
     ),
   },
   {
@@ -75,6 +83,7 @@ const common = {
   messages: Type.Array(message, {
     description: 'The conversation, in order. At least one message must have the role `user`.',
   }),
+  options: Type.Optional(jobOptions),
 }
 
 /** The body of a single create. */

@@ -1,4 +1,6 @@
 /** The parts of a stored `response_format`, taken out of its JSON text without parsing the schema in it. */
+import { stringEnd } from '../json-text/scan-json.ts'
+import { type JobOptions, OPTION_NAMES } from './options.ts'
 
 export type FormatParts =
   | { readonly kind: 'text' }
@@ -16,8 +18,10 @@ const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
-/** @param json as `JSON.stringify` writes an accepted `response_format` */
-export function formatParts(json: string): FormatParts {
+/** @param storedJson as `withOptions` writes an accepted `response_format` */
+export function formatParts(storedJson: string): FormatParts {
+  if (storedJson === TEXT_JSON) return TEXT
+  const json = splitOptions(storedJson).formatJson
   if (json === TEXT_JSON) return TEXT
   if (json.startsWith(BEFORE_SCHEMA)) {
     return { kind: 'schema', schemaJson: json.slice(BEFORE_SCHEMA.length, -1) }
@@ -26,4 +30,35 @@ export function formatParts(json: string): FormatParts {
     return { kind: 'schema', schemaJson: json.slice(SCHEMA_FIRST.length, -AFTER_SCHEMA.length) }
   }
   return ANY_JSON
+}
+
+/**
+ * A `response_format` as jobs store it: with the options, if there are any, before its other members, in their order. So
+ * whatever keeps, counts, compares or copies the one text does so with both.
+ * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
+ */
+export function withOptions(formatJson: string, options: JobOptions): string {
+  const given = OPTION_NAMES.filter((name) => options[name] !== undefined && !isEmpty(options[name]))
+  if (given.length === 0) return formatJson
+  const optionsJson = JSON.stringify(Object.fromEntries(given.map((name) => [name, options[name]])))
+  return `${BEFORE}${optionsJson},${formatJson.slice(1)}`
+}
+
+const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
+
+const BEFORE = '{"options":'
+
+/** The two parts of a stored `response_format`; `optionsJson` is null if the job has no options. */
+export function splitOptions(storedJson: string): {
+  readonly optionsJson: string | null
+  readonly formatJson: string
+} {
+  if (!storedJson.startsWith(BEFORE)) return { optionsJson: null, formatJson: storedJson }
+  let end = BEFORE.length
+  while (storedJson[end] !== '}') end = (storedJson[end] === '"' ? stringEnd(storedJson, end + 1) : end) + 1
+  return {
+    optionsJson: storedJson.slice(BEFORE.length, end + 1),
+    // After the comma that follows the options.
+    formatJson: `{${storedJson.slice(end + 2)}`,
+  }
 }

@@ -11,7 +11,11 @@ export interface Tier {
   readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
+  /** Jobs that an account may create, on each node; null for no limit. */
+  readonly createsPerMinute: number | null
   readonly maxInputTokens: number
+  /** Of one answer; null for no limit. */
+  readonly maxOutputTokens: number | null
   /** Share of the slots while jobs are queued. */
   readonly weight: number
   /** Jobs, and input and output tokens, of an account in a month; null for no cap. */
@@ -28,7 +32,9 @@ const NO_TIER: Tier = {
   models: new Set(),
   maxBatchJobs: 1,
   readsPerMinute: 1,
+  createsPerMinute: null,
   maxInputTokens: 1,
+  maxOutputTokens: 1,
   weight: 1,
   maxMonthlyJobs: null,
   maxMonthlyTokens: null,
@@ -51,8 +57,9 @@ export class Tiers {
    * How far a queued job of the tier moves its account's next turn: with twice the weight, half as far.
    *
    * This is start-time fair queueing, and both stores implement it (`store/sqlite/fair-order.ts`,
-   * `store/postgres/fair-order.ts`): a job that is queued takes as its **turn** the later of the queue's turn (that of the job
-   * claimed last) and its account's next turn, and moves the latter on by its step. Claims take the least turn first. So an
+   * `store/postgres/fair-order.ts`): a job that is queued takes as its **turn** the latest of its route's turn (that of the
+   * job claimed last), the turn at the head of the route, and one step after the last queued job of its account there. Claims of a
+   * route take the least turn first. So an
    * account with a hundred thousand queued jobs delays only its own, and a claim stays one index scan.
    */
   readonly stepOf = (name: string): number => Math.max(1, Math.round(1000 / this.of(name).weight))

@@ -7,8 +7,7 @@ import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import { Counts } from '../../sharing/counts.ts'
 import { JSON_TYPE } from '../envelope.ts'
-import { networkOf } from '../network-of.ts'
-import { addressesIn, networksOf } from '../trusted-proxies.ts'
+import { addressesIn, networkOf, networksOf } from '../network-of.ts'
 
 /** Named after the setting in `limits`. */
 export type ConnectionLimit = 'connections' | 'connections_per_address'

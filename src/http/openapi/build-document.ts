@@ -1,8 +1,49 @@
-/** Builds an OpenAPI 3.1 document from the declared routes, using the same schemas that validate their requests. */
+/**
+ * Builds an OpenAPI 3.1 document from the declared routes that have an `operationId`, using the same schemas that validate their
+ * requests, and from the callback (SPEC §6), which is a webhook there.
+ */
+import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify'
+import { Type } from '../../typed-schema.ts'
 import { isBodyRequired } from '../json-body.ts'
 import { Components, isObject, type JsonObject, mapValues } from './components.ts'
-import type { DeclaredOperation } from './declared-operations.ts'
+import { EXAMPLE_JOB_ID, exampleCallbacks } from './examples.ts'
+import { callbackEvent } from './job-schemas.ts'
 import { errors, REQUEST_ID } from './schemas.ts'
+
+declare module 'fastify' {
+  interface FastifySchema {
+    /** The name of the route in generated clients, unique among all routes; a route without one is not documented. */
+    operationId?: string
+    /** One line, without a full stop. */
+    summary?: string
+    description?: string
+    tags?: readonly string[]
+    /** The security schemes of the route; empty if it needs no key. */
+    security?: readonly Readonly<Record<string, readonly string[]>>[]
+  }
+}
+
+export interface DeclaredOperation {
+  /** In lower case, as in the documents. */
+  readonly method: string
+  /** With `{name}` for parameters. */
+  readonly path: string
+  readonly schema: FastifySchema
+}
+
+/** Collects every route that is declared after this. The returned function lists them as the last hook left them. */
+export function declaredOperations(app: FastifyInstance): () => DeclaredOperation[] {
+  const routes: RouteOptions[] = []
+  app.addHook('onRoute', (route: RouteOptions) => void routes.push(route))
+  return () =>
+    routes.flatMap(({ method, url, schema }) => {
+      if (schema?.operationId === undefined) return []
+      // The HEAD method that Fastify adds to each GET is not documented.
+      const methods = [method].flat().filter((one) => one !== 'HEAD')
+      const path = url.replaceAll(/:(\w+)/g, '{$1}')
+      return methods.map((one) => ({ method: one.toLowerCase(), path, schema }))
+    })
+}
 
 export interface DocumentOptions {
   readonly title: string
@@ -122,4 +163,49 @@ function media(schema: JsonObject, examples: unknown, components: Components): J
 
 function sorted(parts: Readonly<Record<string, JsonObject>>): JsonObject {
   return Object.fromEntries(Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+const SIGNED = 'docs/callbacks.md explains how to verify it.'
+
+const headers = Type.Object({
+  'webhook-id': Type.String({
+    format: 'uuid',
+    description: 'The job ID. It is the same in each attempt.',
+    examples: [EXAMPLE_JOB_ID],
+  }),
+  'webhook-timestamp': Type.String({
+    pattern: '^[0-9]+$',
+    description: 'When this attempt was signed (Unix seconds).',
+    examples: ['1795232760'],
+  }),
+  'webhook-signature': Type.String({
+    description: `One or more signatures according to Standard Webhooks, separated by spaces. ${SIGNED}`,
+    examples: ['v1,Jm9yIGV4YW1wbGUgb25seSwgbm90IGEgc2lnbmF0dXJl'],
+  }),
+})
+
+const received = (description: string) => ({ description, content: {} })
+
+/** The request that a receiver gets (SPEC §6). */
+export const jobEndedWebhook: DeclaredOperation = {
+  method: 'post',
+  path: '',
+  schema: {
+    operationId: 'jobEnded',
+    summary: 'A job with a callback has finished',
+    description:
+      'Sent to `callback_url` with your `callback_headers` when the job finishes, and retried until you respond with a 2xx status. Expect duplicates.',
+    tags: ['Jobs'],
+    security: [],
+    headers,
+    body: { ...callbackEvent, examples: exampleCallbacks },
+    response: {
+      '2XX': received('The callback is delivered. Parley does not read the response body.'),
+      410: received('The receiver is gone. The callback fails permanently.'),
+      '4XX': received('The callback is retried later. After 429, not before the time in your `Retry-After`.'),
+      '5XX': received(
+        'The callback is retried later. After 502, 503 and 504, not before the time in your `Retry-After`.',
+      ),
+    },
+  },
 }

@@ -1,5 +1,80 @@
-/** Builds the page that shows the documents in a separate thread, so that no request waits for it; see docs-page.ts. */
-import { parentPort } from 'node:worker_threads'
-import { makeDocsPage } from './docs-page-files.ts'
+/**
+ * The page that shows the OpenAPI documents, with its script and its content security policy, built from the package that
+ * renders it. Runs on a thread of its own, so that no request waits for it; see routes.ts.
+ */
 
+import { createHash } from 'node:crypto'
+import { parentPort } from 'node:worker_threads'
+import fastify, { type FastifyInstance } from 'fastify'
+import { createStaticFile, type StaticFile } from '../static-file.ts'
+
+export const PREFIX = '/docs'
+/** The page and its script. */
+export const PAGE = `${PREFIX}/`
+export const SCRIPT = `${PREFIX}/js/scalar.js`
+
+export interface DocsPage {
+  readonly page: StaticFile
+  readonly policy: string
+  readonly script: StaticFile
+}
+
+/** The package serves its files from its own server, which does not listen. */
+async function makeDocsPage(): Promise<DocsPage> {
+  const server = await renderer()
+  const [page, script] = await Promise.all([server.inject(PAGE), server.inject(SCRIPT)])
+  await server.close()
+  const typeOf = ({ headers }: typeof page) => String(headers['content-type'])
+  return {
+    page: await createStaticFile(typeOf(page), page.rawPayload),
+    policy: policyFor(page.payload),
+    script: await createStaticFile(typeOf(script), script.rawPayload),
+  }
+}
+
+async function renderer(): Promise<FastifyInstance> {
+  const { default: apiReference } = await import('@scalar/fastify-api-reference')
+  const page = fastify()
+  await page.register(apiReference, {
+    routePrefix: PREFIX,
+    configuration: {
+      sources: [
+        { title: 'API', slug: 'api', url: '/openapi.json', default: true },
+        { title: 'Admin API', slug: 'admin', url: '/admin/api/openapi.json' },
+      ],
+      withDefaultFonts: false,
+      telemetry: false,
+      hideClientButton: true,
+      persistAuth: false,
+      pageTitle: 'Parley: API reference',
+      authentication: { preferredSecurityScheme: 'apiKey' },
+      // These would send data to its maker's own services.
+      agent: { disabled: true },
+      mcp: { disabled: true },
+      showDeveloperTools: 'never',
+    },
+  })
+  return page
+}
+
+/** The page contains an inline script, which is allowed by its hash, and creates its styles at run time. */
+function policyFor(html: string): string {
+  const inline = [...html.matchAll(/<script(?![^>]*\bsrc=)[^>]*>([\s\S]*?)<\/script>/g)]
+  const hashes = inline.map(
+    ([, script = '']) => `'sha256-${createHash('sha256').update(script).digest('base64')}'`,
+  )
+  return [
+    "default-src 'none'",
+    `script-src 'self' ${hashes.join(' ')}`,
+    "style-src 'self' 'unsafe-inline'",
+    "connect-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ')
+}
+
+// The main thread, which imports the paths, has no port.
 parentPort?.postMessage(await makeDocsPage())

@@ -41,18 +41,6 @@ const withCallback: BatchElement = {
 export const exampleBodies = {
   singles: [text, { ...json, timeout: 60 }],
   batches: [[text, withCallback]],
-  tiers: [{ tier: 'user_pro' }],
-  rotations: [{}, { rotate: true }],
-  keys: [
-    { account: 'acme', tier: 'user_pro' },
-    { account: 'acme', tier: 'user_pro', expires_days: 90 },
-  ],
-  replays: [{}, { account: 'acme' }],
-  cancels: [{}, { running: true }],
-  caps: [
-    { max_monthly_jobs: 10_000, max_monthly_tokens: 'tier' },
-    { max_monthly_jobs: 'none', max_monthly_tokens: 5_000_000, max_open_jobs: 500, max_stored_bytes: 'tier' },
-  ],
 } as const
 
 const success = (message: string, data: object) => ({ success: true, message, data })

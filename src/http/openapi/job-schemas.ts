@@ -1,5 +1,6 @@
 /** Schemas of a job as its account reads it (SPEC §2.5): one for each status, and their unions. */
-import Type, { type TSchema } from 'typebox'
+import { INCLUDES } from '../../job/job-record.ts'
+import { type Schema, Type } from '../../typed-schema.ts'
 import { EXAMPLE_JOB_ID } from './examples.ts'
 
 export const jobId = Type.String({
@@ -16,23 +17,27 @@ export const jobIdParam = Type.Object({
 })
 
 /** A union whose schemas differ in their literal `status`; each has a title. */
-export function byStatus(title: string, description: string, schemas: Readonly<Record<string, TSchema>>) {
+export function byStatus(
+  title: string,
+  description: string,
+  schemas: Readonly<Record<string, Schema>>,
+): Schema {
   const mapping = Object.entries(schemas).map(([status, schema]) => [
     status,
     `#/components/schemas/${'title' in schema ? schema.title : ''}`,
   ])
-  return Type.Unsafe({
+  return {
     title,
     description,
     oneOf: Object.values(schemas),
     discriminator: { propertyName: 'status', mapping: Object.fromEntries(mapping) },
-  })
+  }
 }
 
 const createdAt = Type.Integer({ description: 'When the job was accepted (Unix seconds).' })
 const none = Type.Null()
 
-export const jobError = Type.Object(
+const jobError = Type.Object(
   {
     code: Type.Enum(
       [
@@ -79,12 +84,48 @@ const jobResult = Type.Object(
   { title: 'JobResult', description: "The model's answer." },
 )
 
+/** The query parameter; `convertQuery` takes the list apart. */
+export const includeParameter = Type.Optional(
+  Type.Array(Type.Enum([...INCLUDES]), {
+    description: 'What else to return of each job: `usage`. Commas separate several values.',
+    examples: [['usage']],
+  }),
+)
+
+export const usage = Type.Union(
+  [
+    Type.Object(
+      {
+        model: Type.Union([Type.String(), Type.Null()], {
+          description:
+            'The model that answered, as its server names it; null if none did, or for a cached response.',
+        }),
+        input_tokens: Type.Integer({ description: 'As the model server counted them, over all calls.' }),
+        cached_input_tokens: Type.Integer({ description: 'Those of them that the model server had cached.' }),
+        output_tokens: Type.Integer(),
+        calls: Type.Integer({ description: 'Calls to model servers, including failed ones.' }),
+        cache_hit: Type.Boolean({
+          description: 'Whether the answer is a cached response of an identical job.',
+        }),
+        repaired: Type.Boolean({ description: 'Whether the model corrected an answer in the wrong format.' }),
+        finish_reason: Type.Union([Type.Enum(['stop', 'length']), Type.Null()], {
+          description: '`length` if the answer was cut at a length limit; null without an answer.',
+        }),
+      },
+      { title: 'JobUsage' },
+    ),
+    Type.Null(),
+  ],
+  { description: 'What the job used; null until it has finished. Only with `include=usage`.' },
+)
+
 const open = (status: string) => ({
   status: Type.Literal(status),
   job_id: jobId,
   created_at: createdAt,
   result: none,
   error: none,
+  usage: Type.Optional(usage),
 })
 
 const completed = {
@@ -93,6 +134,7 @@ const completed = {
   created_at: createdAt,
   result: jobResult,
   error: none,
+  usage: Type.Optional(usage),
 }
 
 const failed = {
@@ -101,6 +143,7 @@ const failed = {
   created_at: createdAt,
   result: none,
   error: jobError,
+  usage: Type.Optional(usage),
 }
 
 const pendingJob = Type.Object(open('pending'), { title: 'PendingJob', description: 'The job is queued.' })

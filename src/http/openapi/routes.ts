@@ -1,16 +1,23 @@
 /**
  * The two OpenAPI documents, generated from the routes themselves, and GET /docs, a page that shows them. `/openapi.json` is
  * for callers, `/admin/api/openapi.json` for operators. Both are public, because they contain nothing that is not in the
- * source code.
+ * source code. A thread builds the page at the first request: the package that renders it contains megabytes of script, and loading
+ * it would block the event loop for more than 100 ms.
  */
+import { Worker } from 'node:worker_threads'
 import type { FastifyInstance } from 'fastify'
-import { JSON_TYPE } from '../envelope.ts'
+import { moduleURL } from '../../module-url.ts'
 import '../request-context.ts'
+import { JSON_TYPE } from '../envelope.ts'
 import { createStaticFile, type StaticFile, sendStaticFile } from '../static-file.ts'
-import { buildDocument, type DocumentOptions } from './build-document.ts'
-import { type DeclaredOperation, declaredOperations } from './declared-operations.ts'
-import { serveDocsPage } from './docs-page.ts'
-import { jobEndedWebhook } from './webhooks.ts'
+import {
+  buildDocument,
+  type DeclaredOperation,
+  type DocumentOptions,
+  declaredOperations,
+  jobEndedWebhook,
+} from './build-document.ts'
+import { type DocsPage, PAGE, PREFIX, SCRIPT } from './docs-page-thread.ts'
 
 /** The routes below this path are for callers, who have an API key. */
 const CALLERS = '/api/'
@@ -76,4 +83,46 @@ function serveDocument(app: FastifyInstance, path: string, options: () => Docume
     file ??= createStaticFile(JSON_TYPE, Buffer.from(JSON.stringify(buildDocument(options()))))
     return sendStaticFile(request, reply, await file)
   })
+}
+
+function serveDocsPage(app: FastifyInstance): void {
+  const options = { config: { public: true } }
+  let page: Promise<DocsPage> | null = null
+  // After a failure, the next request tries again.
+  const load = () => {
+    page ??= makeInThread().catch((error: unknown) => {
+      page = null
+      throw error
+    })
+    return page
+  }
+  app.get(PREFIX, options, (_request, reply) => reply.redirect(PAGE))
+  app.get(PAGE, options, async (request, reply) => {
+    const { page, policy } = await load()
+    return sendStaticFile(request, reply.header('content-security-policy', policy), page)
+  })
+  app.get(SCRIPT, options, async (request, reply) => sendStaticFile(request, reply, (await load()).script))
+}
+
+function makeInThread(): Promise<DocsPage> {
+  return new Promise((resolve, reject) => {
+    // Node warns that stripping types is experimental. Operators cannot act on that, so it stays out of the log.
+    const worker = new Worker(moduleURL('./docs-page-thread.ts', import.meta.url), {
+      execArgv: ['--disable-warning=ExperimentalWarning'],
+    })
+    worker.once('message', (made: DocsPage) => {
+      resolve({ ...made, page: withBuffers(made.page), script: withBuffers(made.script) })
+    })
+    worker.once('error', reject)
+    worker.once('exit', (code) => reject(new Error(`the thread that builds /docs exited with code ${code}`)))
+  })
+}
+
+/** Buffers become plain arrays of bytes between threads. */
+function withBuffers({ body, gzipped, ...file }: StaticFile): StaticFile {
+  return { ...file, body: bufferOf(body), gzipped: gzipped && bufferOf(gzipped) }
+}
+
+function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, length)
 }

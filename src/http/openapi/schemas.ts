@@ -1,5 +1,7 @@
 /** Responses as the OpenAPI documents describe them (SPEC §2.6, §7). The responses themselves are written as text. */
-import Type, { type TSchema } from 'typebox'
+
+import { SIMULATED_HEADER } from '../../job/simulated-header.ts'
+import { type Schema, Type } from '../../typed-schema.ts'
 import {
   HttpError,
   internalError,
@@ -28,12 +30,12 @@ const error = Type.Object(
 
 interface More {
   /** Headers in addition to the standard ones. */
-  readonly headers?: Record<string, TSchema>
+  readonly headers?: Record<string, Schema>
   /** Complete bodies. */
   readonly examples?: readonly object[]
 }
 
-export function success(description: string, data: TSchema, { headers = {}, examples = [] }: More = {}) {
+export function success(description: string, data: Schema, { headers = {}, examples = [] }: More = {}) {
   const body = Type.Object({
     success: Type.Literal(true),
     message: Type.String({ description: 'A message for people.' }),
@@ -67,6 +69,9 @@ export const WAIT_AFTER = {
     'Seconds to wait before you ask again. Present only if the server did not wait as long as `wait` requests, because too many requests are waiting or the server is shutting down.',
   ),
 }
+const SIMULATED = {
+  [SIMULATED_HEADER]: header('`true` while the simulator answers instead of models; otherwise absent.'),
+}
 const ALLOW = { allow: header('The methods that the path supports, such as `GET, HEAD, OPTIONS`.') }
 
 /** The request header that makes both kinds of create safe to repeat. */
@@ -84,29 +89,30 @@ export const answers = {
   ended: success('The job finished within the wait: it completed or failed.', endedJob, {
     headers: {
       ...IGNORED,
+      ...SIMULATED,
       'x-cache': header('`hit` if the job was completed from the cached response of an identical job.'),
     },
     examples: exampleResponses.ended,
   }),
   read: success('The job.', job, {
-    headers: { ...RATE_HEADERS, ...WAIT_AFTER },
+    headers: { ...RATE_HEADERS, ...WAIT_AFTER, ...SIMULATED },
     examples: exampleResponses.read,
   }),
   timedOut: success('The job was created and is still being processed. Read it by its ID.', timedOut, {
-    headers: { ...IGNORED, ...READ_AFTER, location: header('The path of the job.') },
+    headers: { ...IGNORED, ...SIMULATED, ...READ_AFTER, location: header('The path of the job.') },
     examples: exampleResponses.timedOut,
   }),
   jobIds: success('All jobs are enqueued. The response has one ID per job, in order.', createdBatch, {
-    headers: { ...IGNORED, ...READ_AFTER },
+    headers: { ...IGNORED, ...SIMULATED, ...READ_AFTER },
     examples: exampleResponses.jobIds,
   }),
 } as const
 
-export interface ErrorResponse {
+interface ErrorResponse {
   /** Under `components.responses`. */
   readonly name: string
   readonly description: string
-  readonly headers?: Record<string, TSchema>
+  readonly headers?: Record<string, Schema>
   readonly example: HttpError
 }
 
@@ -119,7 +125,11 @@ export const ERRORS: ErrorResponses = {
     description: 'The parameters are invalid, or the request is not valid HTTP.',
     example: invalid('messages: must contain at least one message whose role is user'),
   },
-  401: { name: 'Unauthorized', description: 'The API key is missing or invalid.', example: keyRequired() },
+  401: {
+    name: 'Unauthorized',
+    description: 'The API key is missing or invalid.',
+    example: keyRequired('missing'),
+  },
   403: {
     name: 'Forbidden',
     description: 'The tier, a quota, a cap or a suspension forbids the request.',
@@ -186,16 +196,4 @@ export function errorResponses(known: ErrorResponses, statuses: readonly number[
 
 function bodyOf({ message, details }: HttpError): object {
   return { success: false, message, ...(details !== undefined && { details }) }
-}
-
-const sum = (description: string) => Type.Integer({ minimum: 0, description })
-
-/** Usage, as in every response that reports it. */
-export const usageSums = {
-  jobs: sum('Finished jobs, including failed ones.'),
-  failed_jobs: sum('Jobs that failed.'),
-  cache_hits: sum('Jobs that were completed from a cached response instead of a call.'),
-  calls: sum('Calls to model servers.'),
-  input_tokens: sum('As counted by the model servers.'),
-  output_tokens: sum('As counted by the model servers.'),
 }

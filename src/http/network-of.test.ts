@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { trustedProxies } from './trusted-proxies.ts'
+import { trustedProxies } from './network-of.ts'
 
 test('the peers in the networks are proxies, IPv4 in the form of IPv6 too, and what is not an address never is', () => {
   const trusts = trustedProxies('10.0.0.0/8, 192.0.2.7,2001:db8::/32')

@@ -1,0 +1,315 @@
+/** Reads one job (SPEC §4.2) or several, at once or as soon as they have finished, on this node or another. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { type Clock, wholeMs } from '../clock.ts'
+import { type JobsToAwait, type JobWait, type JobWaitEnd, waitForJobs } from '../queue/job-wait.ts'
+import type { PendingResponses } from '../queue/pending-responses.ts'
+import type { ReadJob, Store } from '../store/store.ts'
+import { type Static, Type } from '../typed-schema.ts'
+import './request-context.ts'
+import { readJobId } from '../job/job-id.ts'
+import { hasEnded, type Include, type JobRecord, jobRecordJson } from '../job/job-record.ts'
+import type { Expiry } from '../store/expiry.ts'
+import { sendData } from './envelope.ts'
+import { invalid, noSuchJob } from './errors.ts'
+import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
+import { includeParameter, jobIdParam } from './openapi/job-schemas.ts'
+import { answers, errors } from './openapi/schemas.ts'
+import { convertQuery } from './query.ts'
+
+/** The longest wait of a read, in seconds: as long as that of a single create (SPEC §2.1). */
+const MAX_WAIT_S = 120
+/** The `wait` parameter of reads. */
+export const waitParameter = Type.Optional(
+  Type.Number({
+    minimum: 0,
+    maximum: MAX_WAIT_S,
+    default: 0,
+    examples: [60],
+    description:
+      'How many seconds to wait for the job to finish before the current state is returned. The response has Retry-After if the server did not wait that long because too many requests are waiting or because it is shutting down.',
+  }),
+)
+/** When to ask again, in seconds, after a wait that was impossible or cut short. */
+const RETRY_AFTER_S = '2'
+
+interface JobAwaiterOptions {
+  readonly pendingResponses: Pick<PendingResponses, 'add'>
+  readonly store: Pick<Store, 'announceWaits'>
+  /** Whether this node runs the job, so that no other node will finish it. */
+  readonly isRunning: (jobId: string) => boolean
+}
+
+interface AwaitedJobs extends Pick<JobsToAwait, 'jobIds' | 'until'> {
+  readonly waitS: number
+  /** Reads the jobs again, because jobs that finished before the wait started would otherwise go unnoticed. */
+  readonly haveEnded: () => Promise<boolean>
+}
+
+/** The part of a request that a wait needs. */
+interface AwaitingRequest {
+  readonly caller: { readonly account: string }
+}
+
+/** The part of a reply that a wait needs: the connection of its client, and a header. */
+export interface AwaitedReply {
+  readonly raw: { on(event: 'close', listener: () => void): unknown }
+  readonly request: { readonly raw: { readonly socket: { readonly destroyed: boolean } } }
+  header(name: string, value: string): unknown
+}
+
+/** Lets requests wait until jobs have finished, on this node or another. */
+export class JobAwaiter {
+  readonly #options: JobAwaiterOptions
+
+  constructor(options: JobAwaiterOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Resolves when the jobs have finished, the time is over, or the client is gone. Resolves with true, possibly at once, if
+   * the server cannot wait (as long): unless the jobs have finished, the response then has Retry-After (`askAgainLater`).
+   */
+  async wait(request: AwaitingRequest, reply: AwaitedReply, awaited: AwaitedJobs): Promise<boolean> {
+    const { jobIds, until, waitS } = awaited
+    const { account } = request.caller
+    const { pendingResponses } = this.#options
+    const wait = waitForJobs(pendingResponses, { account, jobIds, ms: wholeMs(waitS), until })
+    if (wait === null) return true
+    const {
+      raw,
+      request: {
+        raw: { socket },
+      },
+    } = reply
+    // Ends the wait if the client hangs up.
+    raw.on('close', wait.leave)
+    if (socket.destroyed) wait.leave()
+    try {
+      if ((await this.#endOf(wait, awaited)) !== 'stopping') return false
+      reply.header('connection', 'close')
+      return true
+    } finally {
+      wait.leave()
+    }
+  }
+
+  async #endOf(wait: JobWait, { jobIds, haveEnded }: AwaitedJobs): Promise<JobWaitEnd> {
+    const { store, isRunning } = this.#options
+    const announced = store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
+    // If the database does not respond, nobody waits longer than requested.
+    const end = await Promise.race([announced.then(() => null), wait.ended])
+    if (end !== null) return end
+    return (await haveEnded()) ? 'ended' : wait.ended
+  }
+}
+
+/** Adds Retry-After to the response of a wait that was impossible or cut short. */
+function askAgainLater(reply: FastifyReply): void {
+  reply.header('retry-after', RETRY_AFTER_S)
+}
+
+interface JobReaderOptions {
+  readonly store: Pick<Store, 'read'>
+  readonly clock: Pick<Clock, 'nowMs'>
+  readonly retentionMs: number
+  readonly answers: Pick<LargeAnswers, 'reserve'>
+}
+
+/** Large results are loaded only after their bytes are counted. */
+export class JobReader {
+  readonly #options: JobReaderOptions
+
+  constructor(options: JobReaderOptions) {
+    this.#options = options
+  }
+
+  expiry(): Expiry {
+    return { nowMs: this.#options.clock.nowMs(), retentionMs: this.#options.retentionMs }
+  }
+
+  /**
+   * The job as the caller may see it; null if it does not exist. Throws an error if the result is too large to be sent now.
+   */
+  async read(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
+    const { store, answers } = this.#options
+    const { account } = request.caller
+    const expiry = this.expiry()
+    const record = await store.read(account, jobId, expiry, LARGE_ANSWER)
+    if (!record || record.omittedBytes === 0) return record
+    await answers.reserve(request, record.omittedBytes)
+    return store.read(account, jobId, expiry)
+  }
+
+  /**
+   * The same for each of several jobs, including results and errors that are so small that even all of them together need not
+   * be counted.
+   */
+  states({ caller }: FastifyRequest, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
+    const expiry = this.expiry()
+    const small = Math.floor(LARGE_ANSWER / jobIds.length)
+    return Promise.all(jobIds.map((jobId) => this.#options.store.read(caller.account, jobId, expiry, small)))
+  }
+
+  /** Loads the results and errors that their states omit, in order. Throws like `read`. */
+  async load(request: FastifyRequest, states: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
+    const { store, answers } = this.#options
+    const { account } = request.caller
+    const bytes = states.reduce((sum, { omittedBytes }) => sum + omittedBytes, 0)
+    if (bytes > LARGE_ANSWER) await answers.reserve(request, bytes)
+    const expiry = this.expiry()
+    return Promise.all(
+      states.map((state) => (state.omittedBytes === 0 ? state : store.read(account, state.id, expiry))),
+    )
+  }
+}
+
+export interface ReadJobRoute {
+  readonly reader: JobReader
+  readonly awaiter: JobAwaiter
+}
+
+export const STATUS_MESSAGES = {
+  pending: 'The job is queued.',
+  assigned: 'The job is being processed.',
+  completed: 'The job is completed.',
+  failed: 'The job has failed.',
+} as const
+
+const query = Type.Object({ wait: waitParameter, include: includeParameter })
+
+const schema = {
+  operationId: 'getMessage',
+  summary: 'Read a job',
+  description:
+    'Returns the current state of the job; with `wait`, as soon as the job has finished. Either way, this counts as one read.',
+  tags: ['Jobs'],
+  security: [{ apiKey: [] }],
+  params: jobIdParam,
+  querystring: query,
+  response: { 200: answers.read, ...errors(400, 401, 404, 429, 500, 503) },
+}
+
+export function readJobRoute(app: FastifyInstance, { reader, awaiter }: ReadJobRoute): void {
+  app.get<{ Params: { jobId: string }; Querystring: Static<typeof query> }>(
+    '/api/v1/messages/:jobId',
+    { config: { limitReads: true }, preValidation: convertQuery, schema },
+    async (request, reply) => {
+      const jobId = readJobId(request.params.jobId)
+      const { wait = 0, include } = request.query
+      if (jobId === null) throw noSuchJob()
+      let record = await reader.read(request, jobId)
+      if (!record) throw noSuchJob()
+      request.jobIds = [jobId]
+      if (wait > 0 && !hasEnded(record)) {
+        const haveEnded = async () => {
+          const [state] = await reader.states(request, [jobId])
+          return !state || hasEnded(state)
+        }
+        const wasCut = await awaiter.wait(request, reply, {
+          jobIds: [jobId],
+          until: 'all',
+          waitS: wait,
+          haveEnded,
+        })
+        record = await reader.read(request, jobId)
+        if (!record) throw noSuchJob()
+        if (wasCut && !hasEnded(record)) askAgainLater(reply)
+      }
+      return sendData(reply, 200, STATUS_MESSAGES[record.status], jobRecordJson(record, include))
+    },
+  )
+}
+
+export const MAX_IDS = 100
+/** Maximum bytes of the objects in one response; the first is sent regardless of its size. */
+const MAX_BYTES = 8 * 1024 * 1024
+/** An upper bound of what an object contains in addition to its result or error. */
+const OBJECT_BYTES = 512
+
+interface JobsToRead {
+  /** As the caller sent them. */
+  readonly ids: readonly string[]
+  readonly waitS: number
+  readonly until: 'any' | 'all'
+  readonly include: readonly Include[]
+}
+
+export type ReadMany = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  jobs: JobsToRead,
+) => Promise<FastifyReply>
+
+export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany {
+  return async (request, reply, { ids, waitS, until, include }) => {
+    const jobIds = readIds(ids)
+    const states = await reader.states(request, jobIds)
+    if (waitS > 0 && !areOver(states, until)) {
+      const open = jobIds.filter((_, index) => isOpen(states[index]))
+      const haveEnded = async () => areOver(await reader.states(request, open), until)
+      const wasCut = await awaiter.wait(request, reply, { jobIds: open, until, waitS, haveEnded })
+      // Jobs that had finished before the wait have not changed since.
+      const now = (await reader.states(request, open)).values()
+      for (const [index, state] of states.entries())
+        if (isOpen(state)) states[index] = now.next().value ?? null
+      if (wasCut && !areOver(states, until)) askAgainLater(reply)
+    }
+    return sendJobs(request, reply, jobIds, states, include)
+  }
+
+  async function sendJobs(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    jobIds: readonly string[],
+    states: readonly (ReadJob | null)[],
+    include: readonly Include[],
+  ): Promise<FastifyReply> {
+    const found = states.filter((state) => state !== null)
+    const { fitting, more } = fit(found)
+    const records = await reader.load(request, fitting)
+    // A job may have expired or been deleted since its state was read.
+    const gone = new Set(fitting.filter((_, index) => !records[index]).map(({ id }) => id))
+    const notFound = jobIds.filter((jobId, index) => states[index] === null || gone.has(jobId))
+    const jobs = records.filter((record) => record !== null)
+    request.jobIds = jobs.map(({ id }) => id)
+    const json = `{"jobs":[${jobs.map((job) => jobRecordJson(job, include)).join(',')}],"not_found":${JSON.stringify(notFound)},"more":${JSON.stringify(more)}}`
+    const ended = found.filter(hasEnded).length
+    return sendData(reply, 200, `${ended} of ${jobIds.length} jobs have finished.`, json)
+  }
+}
+
+/** Without duplicates, in the order given. */
+function readIds(ids: readonly string[]): string[] {
+  const jobIds = ids.map((text, index) => {
+    const jobId = readJobId(text)
+    if (jobId === null) throw invalid(`ids[${index}]: is not a job ID`)
+    return jobId
+  })
+  return [...new Set(jobIds)]
+}
+
+function isOpen(state: ReadJob | null | undefined): boolean {
+  return state !== null && state !== undefined && !hasEnded(state)
+}
+
+/** Whether a wait for these jobs is over. A job that does not exist (any longer) counts as finished. */
+function areOver(states: readonly (ReadJob | null)[], until: 'any' | 'all'): boolean {
+  return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
+}
+
+/** The jobs that fit into one response, and the IDs of the others. */
+function fit(states: readonly ReadJob[]): { fitting: ReadJob[]; more: string[] } {
+  const fitting: ReadJob[] = []
+  const more: string[] = []
+  let bytes = 0
+  for (const state of states) {
+    const { contentJson, errorJson, omittedBytes } = state
+    const size = OBJECT_BYTES + omittedBytes + Buffer.byteLength(contentJson ?? errorJson ?? '')
+    if (fitting.length > 0 && bytes + size > MAX_BYTES) more.push(state.id)
+    else {
+      fitting.push(state)
+      bytes += size
+    }
+  }
+  return { fitting, more }
+}

@@ -1,0 +1,70 @@
+/** The options of a job: how the model writes its answer. All of them may be absent; then nothing is sent for them. */
+import { type Static, Type } from '../typed-schema.ts'
+
+const MAX_STOP = { items: 4, length: 256 } as const
+
+const stopText = Type.String({ minLength: 1, maxLength: MAX_STOP.length })
+const penalty = (about: string) =>
+  Type.Optional(
+    Type.Number({ minimum: -2, maximum: 2, description: `Above 0, the model repeats ${about} less.` }),
+  )
+
+export const jobOptions = Type.Object(
+  {
+    temperature: Type.Optional(
+      Type.Number({ minimum: 0, maximum: 2, description: 'Above 1, answers vary more; 0 varies least.' }),
+    ),
+    top_p: Type.Optional(
+      Type.Number({
+        exclusiveMinimum: 0,
+        maximum: 1,
+        description: 'The model chooses among the likeliest tokens with this probability in total.',
+      }),
+    ),
+    max_tokens: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: Number.MAX_SAFE_INTEGER,
+        description:
+          'Maximum tokens of the answer. A text that reaches it is cut there; an answer in JSON that is cut fails with `validation_error`. Sent as `max_completion_tokens` to servers that want that name.',
+      }),
+    ),
+    stop: Type.Optional(
+      Type.Union([stopText, Type.Array(stopText, { maxItems: MAX_STOP.items })], {
+        description: 'The answer ends before any of these texts.',
+      }),
+    ),
+    seed: Type.Optional(
+      Type.Integer({
+        minimum: -Number.MAX_SAFE_INTEGER,
+        maximum: Number.MAX_SAFE_INTEGER,
+        description: 'Servers that support it answer equal requests with equal seeds alike.',
+      }),
+    ),
+    presence_penalty: penalty('what it has already mentioned'),
+    frequency_penalty: penalty('what it has already said often'),
+    reasoning_effort: Type.Optional(
+      Type.Enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh'], {
+        description: 'How much a reasoning model thinks before it answers.',
+      }),
+    ),
+  },
+  {
+    additionalProperties: false,
+    title: 'Options',
+    description:
+      'How the model writes its answer. A job whose option the model server rejects fails with an error that names it.',
+  },
+)
+
+export type JobOptions = Static<typeof jobOptions>
+
+/** In the order in which they are stored. */
+export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
+
+/** The option of the job that the message of a model server names first; null if it names none. */
+export function namedOption(optionsJson: string, message: string): string | null {
+  const words = message.match(/\w+/g)?.map((word) => (word === 'max_completion_tokens' ? 'max_tokens' : word))
+  const options: JobOptions = JSON.parse(optionsJson)
+  return words?.find((word) => Object.hasOwn(options, word)) ?? null
+}
