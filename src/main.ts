@@ -4,14 +4,10 @@
  * the time to start, and runs the command line.
  */
 import module from 'node:module'
-import { setFlagsFromString } from 'node:v8'
 import { nodeProblem } from './node-version.ts'
 
 const problem = nodeProblem(process.versions.node)
 if (problem === null) {
-  // V8 would create some objects of each request in the old generation, because others from the same place once lived long, and
-  // these keep all that they refer to alive until the next full collection (docs/performance.md).
-  setFlagsFromString('--no-allocation-site-pretenuring')
   module.enableCompileCache()
   const { runCommandLine } = await import('./cli/program.ts')
   process.exitCode = await runCommandLine(process.argv.slice(2))

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { clientProgram, program, ROOT, sourcesIn } from '../test/support/project-sources.ts'
+import { clientProgram, program, ROOT, schemasProgram, sourcesIn } from '../test/support/project-sources.ts'
 import { identifiersIn, type SourceText, splitSource } from '../test/support/source-text.ts'
+import { SOURCE_FOLDERS } from '../test/support/test-files.ts'
 
 /**
  * Words and sequences of words that no identifier and no file name may contain. The glossary in job.ts and the standard terms of
@@ -34,8 +35,6 @@ const RETIRED_NAMES = [
   'interventions',
   'kept answer',
   'kept answers',
-  'lane',
-  'lanes',
   'lingering',
   'notices',
   'postpone',
@@ -47,8 +46,6 @@ const RETIRED_NAMES = [
   'say',
   'stepping',
   'storing',
-  'suspect',
-  'suspects',
   'sweeper',
   'tally',
   'told',
@@ -65,12 +62,12 @@ const RELEASED_NAMES: readonly {
 }[] = [
   {
     names: ['acts'],
-    in: /^(src\/http\/admin\/audit-log|src\/dashboard\/page\/contract|src\/dashboard\/page\/audit\/audit-page|test\/(http|browser|process)\/)/,
+    in: /^(src\/admin\/audit-entry|src\/dashboard\/page\/audit\/audit-page|test\/(http|browser|process)\/)/,
     because: 'the field of /admin/api/audit',
   },
   {
     names: ['deaths', 'under_way', 'waiters', 'trouble'],
-    in: /^(src\/admin\/(job-view|callback-view|overview|metric-sample)|src\/http\/admin\/(jobs|shapes|overview)|src\/telemetry\/overview|src\/dashboard\/page\/|test\/)/,
+    in: /^(src\/admin\/(job-view|overview)|src\/telemetry\/metric-samples|src\/dashboard\/page\/|test\/)/,
     because: 'fields of /admin/api',
   },
   { names: ['kept_answers'], in: /^(src\/cli\/copy|test\/)/, because: 'the field of parley copy --json' },
@@ -90,14 +87,14 @@ const RELEASED_NAMES: readonly {
     because: 'metrics',
   },
   {
-    names: ['lane', 'callback_lane', 'deaths', 'under_way'],
+    names: ['callback_lane', 'deaths', 'under_way'],
     in: /^src\/(store|telemetry)\//,
     because: 'columns that row readers map, and a label of metrics',
   },
 ]
 
 test('no identifier and no file name is a retired one', () => {
-  const files = ['src', 'client/src', 'test', 'bench', 'scripts']
+  const files = [...SOURCE_FOLDERS, 'test', 'bench', 'scripts']
     .flatMap((folder) =>
       sourcesIn(join(ROOT, folder)).map(({ path, text }) => ({ path: `${folder}/${path}`, text })),
     )
@@ -131,7 +128,6 @@ const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = 
   [/\breclaim(?:s|ed|ing)?\b/, 'rescue'],
   [/\bdeaths?\b/, 'crash, crash count'],
   [/\bcouriers?\b/, 'callback dispatcher'],
-  [/\blanes?\b/, 'delivery queue'],
   [/\bin doubt\b/, 'unknown outcome'],
   [/\b(?:an?|the|each|every|refused) acts?\b/, 'admin action, audit entry'],
   [/\bholdings\b/, 'database summary'],
@@ -145,8 +141,8 @@ const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = 
 
 /** Released names in SQL and in other strings, where they look like prose. */
 const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; readonly because: string }[] = [
-  { words: /\b(?:deaths|lane)\b/g, in: /^src\/store\//, because: 'columns' },
-  { words: /\b(?:lane|waiters)\b/g, in: /^src\/telemetry\//, because: 'a label and a part of metric names' },
+  { words: /\bdeaths\b/g, in: /^src\/store\//, because: 'columns' },
+  { words: /\bwaiters\b/g, in: /^src\/telemetry\//, because: 'a part of metric names' },
   { words: /.+/gs, in: /^src\/store\/\w+\/migrations/, because: 'the text of released migrations stays' },
 ]
 
@@ -158,6 +154,7 @@ test('no document, message or comment uses a retired phrase', () => {
   const files = [
     ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
     ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
+    ...schemasProgram.map(({ path, text }) => ({ path: `json-schema/src/${path}`, text })),
   ].map(({ path, text }) => {
     const released = RELEASED_WORDS.filter(({ in: where }) => where.test(path))
     const withoutReleased = (prose: string) =>
@@ -285,6 +282,7 @@ test('no comment and no message in the code uses a phrase that sounds translated
   const files = [
     ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
     ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
+    ...schemasProgram.map(({ path, text }) => ({ path: `json-schema/src/${path}`, text })),
   ].filter(({ path }) => !/migrations|standard-schema/.test(path))
   const wrong = files.flatMap(({ path, text }) =>
     proseIn(text).flatMap((prose) => {
@@ -311,7 +309,7 @@ const proseBySource = new Map<string, SourceText['prose']>()
 
 /** Every Markdown file that we wrote. */
 function markdownFiles(): readonly string[] {
-  return ['.', '.github', 'client', 'docs', 'examples', 'examples/two-nodes']
+  return ['.', '.github', 'client', 'docs', 'examples', 'examples/two-nodes', 'json-schema']
     .filter((folder) => existsSync(join(ROOT, folder)))
     .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
     .filter((path) => path.endsWith('.md'))

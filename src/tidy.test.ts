@@ -1,15 +1,16 @@
 /** What style can be held by a test: which folder imports which, and what stands in one place only. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import {
-  CLIENT,
   client,
   clientProgram,
   program,
   ROOT,
   type Source,
+  schemas,
+  schemasProgram,
   sources,
 } from '../test/support/project-sources.ts'
 import { settingsJsonSchema, settingsPage } from './config/document.ts'
@@ -24,47 +25,35 @@ const FOR_ALL = [
   'module-url.ts',
   'polling-loop.ts',
   'transient-map.ts',
+  'typed-schema.ts',
   'version.ts',
-]
-
-/** What json-schema/ offers to other folders; the rest of it is its own. */
-const JSON_SCHEMA = [
-  'json-schema/answer-schema.ts',
-  'json-schema/check-answer.ts',
-  'json-schema/finite-numbers.ts',
-  'json-schema/make-example.ts',
-  'json-schema/limits.ts',
-  'json-schema/read-schema.ts',
-  'json-schema/step-budget.ts',
-  'json-schema/strict-rules.ts',
 ]
 
 /** What each folder may import besides itself. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  'json-schema': [],
   'json-text': [],
-  job: ['json-text', ...JSON_SCHEMA],
+  job: ['json-text', 'parley-json-schema'],
   net: [],
   sharing: ['job'],
   tokens: ['job', 'json-text'],
   'cpu-pool': ['job', 'sharing', 'tokens', 'upstreams/read-completion.ts'],
   // Its page shows what the server's own check of a schema says; of `admin` it takes types only (test/browser/serving.test.ts).
-  dashboard: ['job', ...JSON_SCHEMA, 'admin'],
+  dashboard: ['job', 'parley-json-schema', 'admin'],
   config: ['job', 'net'],
   store: ['job'],
   upstreams: [
     'job',
     'json-text',
     'sharing',
-    ...JSON_SCHEMA,
+    'parley-json-schema',
     'config/settings.ts',
     'config/upstream-access.ts',
   ],
   accounts: ['job/tier.ts', 'net/signature.ts', 'store/account-store.ts'],
-  admin: ['accounts/issue-key.ts', 'job', 'store'],
+  admin: ['accounts/account-name.ts', 'accounts/issue-key.ts', 'job', 'store'],
   queue: [
     'job',
-    ...JSON_SCHEMA,
+    'parley-json-schema',
     'net',
     'sharing',
     'cpu-pool',
@@ -92,8 +81,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'admin',
     'dashboard/page.ts',
     'job',
-    ...JSON_SCHEMA,
-    'net/signature.ts',
+    'parley-json-schema',
     'queue',
     'cpu-pool',
     'tokens',
@@ -110,8 +98,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   telemetry: [
     'config/log-level.ts',
-    'admin/metric-sample.ts',
-    'admin/metric-feed.ts',
     'admin/overview.ts',
     'cpu-pool',
     'job',
@@ -172,17 +158,32 @@ test('commands speak to servers through what the client offers, and nothing else
   assert.deepEqual(wrong, [])
 })
 
-test('the client imports nothing but its own files: no dependency, nothing of the server, nothing of Node', () => {
-  const imported = /\b(?:from|import|require)\b ?\(? ?['"`]([^'"`]+)/g
-  const wrong = clientProgram.flatMap(({ path, text }) =>
-    [...withoutComments(text).matchAll(imported)]
-      .map(([, target = '']) => target)
-      .filter((target) => !/^\.\/[a-z-]+\.ts$/.test(target))
+for (const [folder, files] of [
+  ['client', clientProgram],
+  ['json-schema', schemasProgram],
+] as const) {
+  test(`${folder}/ imports nothing but its own files: no dependency, nothing of the server, nothing of Node`, () => {
+    const imported = /(?<!\.)\b(?:from|import|require)\b ?\(? ?['"`]([^'"`]+)/g
+    const own = new Set(files.map(({ path }) => path))
+    const wrong = files.flatMap(({ path, text }) =>
+      [...withoutComments(text).matchAll(imported)]
+        .map(([, target = '']) => target)
+        .filter((target) => !target.startsWith('.') || !own.has(join(dirname(path), target)))
+        .map((target) => `${path} imports ${target}`),
+    )
+    assert.deepEqual(wrong, [])
+    const manifest = JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8'))
+    assert.deepEqual([manifest.dependencies, manifest.peerDependencies], [undefined, undefined])
+  })
+}
+
+test('json-schema/ is imported by its name only', () => {
+  const wrong = sources.flatMap(({ path, imports }) =>
+    imports
+      .filter((target) => target.startsWith('../json-schema/'))
       .map((target) => `${path} imports ${target}`),
   )
   assert.deepEqual(wrong, [])
-  const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(CLIENT, '../package.json'), 'utf8'))
-  assert.deepEqual([dependencies, peerDependencies], [undefined, undefined])
 })
 
 function withoutComments(text: string): string {
@@ -190,7 +191,7 @@ function withoutComments(text: string): string {
 }
 
 test('no file imports itself by way of others', () => {
-  for (const folder of [sources, client]) assertNoCircle(folder)
+  for (const folder of [sources, client, schemas]) assertNoCircle(folder)
 })
 
 function assertNoCircle(folder: readonly Source[]): void {
@@ -212,6 +213,7 @@ test('no file is left unused', () => {
   }
   assert.deepEqual(unused(sources, program, ['main.ts']), [])
   assert.deepEqual(unused(clientProgram, clientProgram, ['index.ts']), [])
+  assert.deepEqual(unused(schemasProgram, schemasProgram, ['index.ts']), [])
 })
 
 test('modules that are found by their address have the ending that they have in the package', () => {
@@ -241,7 +243,7 @@ test('the environment is read by commands, who hand it to config/load.ts', () =>
 })
 
 test('every file of the program says its job first', () => {
-  const wrong = [...program, ...clientProgram].filter(
+  const wrong = [...program, ...clientProgram, ...schemasProgram].filter(
     ({ text }) => !text.replace(/^#!.*\n/, '').startsWith('/**'),
   )
   assert.deepEqual(
@@ -251,7 +253,7 @@ test('every file of the program says its job first', () => {
 })
 
 test('names say what things are', () => {
-  const wrong = [...sources, ...client].filter(
+  const wrong = [...sources, ...client, ...schemas].filter(
     ({ path }) => /utils|helpers|manager|types\.ts/.test(path) || /[A-Z_]/.test(path),
   )
   assert.deepEqual(

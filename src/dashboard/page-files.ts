@@ -11,7 +11,7 @@ import { gzipSync } from 'node:zlib'
 import { moduleURL } from '../module-url.ts'
 
 export interface PageFile {
-  /** Relative to the base URL of the files, for example `dashboard/page/main.js`. */
+  /** Relative to the base URL of the files, for example `src/dashboard/page/main.js`. */
   readonly path: string
   readonly type: string
   readonly body: Uint8Array
@@ -25,8 +25,8 @@ export interface Page {
   readonly files: readonly PageFile[]
 }
 
-/** `src/`, or the folder that it was built to. */
-const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
+/** The folder of `src/` and `json-schema/`: that of the project, or the one that they were built to. */
+const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const SCRIPT = 'text/javascript; charset=utf-8'
 const STYLE = 'text/css; charset=utf-8'
 
@@ -38,6 +38,9 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   'htm/preact': 'htm/preact',
   uplot: 'uplot/dist/uPlot.esm.js',
 }
+
+/** In a clone, a workspace that the modules import by its name. */
+const SCHEMAS = 'parley-json-schema'
 
 /** The parts of `style.css`, in order: of rules with equal specificity the later one applies. */
 const STYLES = [
@@ -76,7 +79,7 @@ export function makePage(base: string): Page {
 }
 
 function styleOf(name: string): string {
-  return readFileSync(resolve(ROOT, `dashboard/page/styles/${name}.css`), 'utf8')
+  return readFileSync(resolve(ROOT, `src/dashboard/page/styles/${name}.css`), 'utf8')
 }
 
 interface SourceFile {
@@ -106,8 +109,8 @@ function modulesFrom(entry: string): SourceFile[] {
 }
 
 function targetOf(name: string, from: string): { readonly file: string; readonly path: string } {
-  if (name.startsWith('.')) {
-    const file = resolve(dirname(from), name)
+  if (name.startsWith('.') || name === SCHEMAS) {
+    const file = name === SCHEMAS ? installed(name) : resolve(dirname(from), name)
     return { file, path: pathOf(file) }
   }
   const library = LIBRARIES[name]
@@ -119,7 +122,7 @@ function installed(name: string): string {
   return fileURLToPath(import.meta.resolve(name))
 }
 
-/** URLs mirror the paths below `src/`, so that stack traces of browsers point to the source file. */
+/** URLs mirror the paths of the project, so that stack traces of browsers point to the source file. */
 function pathOf(file: string): string {
   return relative(ROOT, file).replaceAll(sep, '/').replace(/\.ts$/, '.js')
 }

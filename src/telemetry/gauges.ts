@@ -1,20 +1,21 @@
 /**
  * Gauges that are read from the running parts at each scrape. If the database does not respond, only the gauges that come
- * from it are missing, and `parley_ready` is 0.
+ * from it are missing, and `parley_ready` is 0. No scrape waits for long.
  */
+
+import { statfs } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../clock.ts'
 import type { CpuPoolState } from '../cpu-pool/cpu-pool.ts'
-import type { HeldBack } from '../queue/claim-plan.ts'
+import { singleFlight } from '../lookup-cache.ts'
+import type { HeldBack } from '../queue/scheduler.ts'
 import { type ByteBudget, SHARE_NAMES } from '../sharing/byte-budget.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { Trouble } from '../upstreams/model-server.ts'
-import type { UpstreamState } from '../upstreams/upstream-state.ts'
-import { ageSeconds } from './age.ts'
-import type { Disk } from './disk.ts'
-import { withTimeout } from './with-timeout.ts'
+import type { UpstreamState } from '../upstreams/targets.ts'
 
 export interface Gauges {
   /** Rejects when a job could not be accepted now. */
@@ -24,6 +25,8 @@ export interface Gauges {
   callbacksInProgress(): Readonly<Record<DeliveryQueueName, number>>
   running(): number
   heldBack(): readonly HeldBack[]
+  /** Jobs whose node crashed: how many wait for their turn, and how many run here. */
+  suspects(): { readonly queued: number; readonly running: number }
   pendingResponses(): number
   memory(): ByteBudget
   /** Open connections. */
@@ -76,6 +79,9 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   const heldBack =
     'Accounts whose queued jobs are held back on this node, by reason, while jobs of other accounts start.'
   add('accounts_held_back', heldBack, (set) => setHeldBack(gauges.heldBack(), set), ['reason'])
+  const suspects =
+    'Suspects: jobs that were running when a node crashed, queued (by the last count) or running on this node. They run in small groups.'
+  add('suspect_jobs', suspects, (set) => setSuspects(gauges.suspects(), set), ['state'])
   add('waiters', 'Pending responses: single creates that are waiting on this node.', (set) =>
     set(gauges.pendingResponses()),
   )
@@ -140,6 +146,11 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   const heap = 'Heap limit of the process. It crashes if it needs more.'
   add('heap_limit_bytes', heap, (set) => set(getHeapStatistics().heap_size_limit))
+}
+
+function setSuspects({ queued, running }: ReturnType<Gauges['suspects']>, set: SetValue): void {
+  set(queued, { state: 'queued' })
+  set(running, { state: 'running' })
 }
 
 function setHeldBack(accounts: readonly HeldBack[], set: SetValue): void {
@@ -223,4 +234,40 @@ function gaugeAdder(registry: Registry) {
 
 function readIf<Found>(found: Found | null, read: (found: Found) => number): number | null {
   return found === null ? null : read(found)
+}
+
+/** How long something has been waiting, in seconds; zero if nothing is waiting. */
+export function ageSeconds(sinceMs: number | null, nowMs: number): number {
+  return sinceMs === null ? 0 : Math.max(0, nowMs - sinceMs) / 1000
+}
+
+interface Disk {
+  /** The space that an unprivileged process can use. */
+  readonly freeBytes: number
+  readonly sizeBytes: number
+}
+
+/** The disk that a file is on. */
+export async function diskOf(file: string): Promise<Disk> {
+  const { bsize, bavail, blocks } = await statfs(dirname(file))
+  return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize }
+}
+
+/** Below the 10 s after which Prometheus abandons a scrape. */
+export const TIMEOUT_MS = 5000
+
+/**
+ * Resolves with null when `ask` fails or takes longer than TIMEOUT_MS. Concurrent calls share one result, so that each scrape
+ * asks once, and something that hangs is not asked repeatedly.
+ */
+export function withTimeout<Found>(clock: Clock, ask: () => Promise<Found>): () => Promise<Found | null> {
+  const answerOf = singleFlight(() => ask().catch(() => null))
+  return () =>
+    new Promise((resolve) => {
+      const cancel = clock.after(TIMEOUT_MS, () => resolve(null))
+      void answerOf().then((found) => {
+        cancel()
+        resolve(found)
+      })
+    })
 }

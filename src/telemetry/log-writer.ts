@@ -1,6 +1,7 @@
 /**
  * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, as on a full disk, are kept and
- * retried; above a limit lines are lost, and a line reports how many. The log must never stop the server.
+ * retried; above a limit lines are lost, and a line reports how many. The log must never stop the server. Also formats a line
+ * where the logging library is not loaded.
  */
 import { write, writeSync } from 'node:fs'
 
@@ -85,4 +86,12 @@ export class LogWriter {
       else if (this.#unsent.length > 0) this.#writeLater()
     })
   }
+}
+
+/** The library's numbers for its levels. */
+const LEVELS = { warn: 40, error: 50 } as const
+
+/** As the logging library formats it. */
+export function logLine(level: keyof typeof LEVELS, fields: object, message: string): string {
+  return `${JSON.stringify({ level: LEVELS[level], time: new Date().toISOString(), ...fields, msg: message })}\n`
 }

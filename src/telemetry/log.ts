@@ -5,8 +5,7 @@
 import { pino } from 'pino'
 import type { LogLevel } from '../config/log-level.ts'
 import { StoreUnavailable } from '../store/store.ts'
-import { logLine } from './log-line.ts'
-import { LogWriter } from './log-writer.ts'
+import { LogWriter, logLine } from './log-writer.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 

@@ -1,17 +1,17 @@
 /**
  * Takes a metric sample every two seconds from what the metrics count already, keeps the samples of the last minutes, and
  * sends each to all listeners. A sample is serialized once, regardless of the number of listeners.
+ * And builds the overview of the admin API from the gauges of the node and the counts of its database.
  */
 
-import type { MetricFeed, MetricListener } from '../admin/metric-feed.ts'
-import type { MetricSample } from '../admin/metric-sample.ts'
+import type { CurrentState, MetricFeed, MetricListener, MetricSample, Upstream } from '../admin/overview.ts'
 import type { Clock } from '../clock.ts'
 import { singleFlight } from '../lookup-cache.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
-import { ageSeconds } from './age.ts'
-import type { Gauges } from './gauges.ts'
+import type { TargetState } from '../upstreams/targets.ts'
+import { ageSeconds, type Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 
 export const SAMPLE_MS = 2000
@@ -118,4 +118,72 @@ export class MetricSamples implements MetricFeed {
       // The last depths become stale.
     }
   }
+}
+
+interface OverviewParts {
+  readonly about: Pick<CurrentState, 'version' | 'node' | 'role' | 'simulated' | 'started_at'>
+  readonly gauges: Pick<
+    Gauges,
+    | 'running'
+    | 'suspects'
+    | 'connections'
+    | 'busy'
+    | 'heldBack'
+    | 'pendingResponses'
+    | 'callbacksInProgress'
+    | 'upstreams'
+  >
+  readonly depth: Depth
+  readonly callbacks: CallbackDepth
+  readonly nowMs: number
+}
+
+export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewParts): CurrentState {
+  return {
+    ...about,
+    now: nowMs / 1000,
+    threads: [{ connections: gauges.connections(), busy: gauges.busy() }],
+    jobs: {
+      waiting: depth.waiting,
+      assigned: depth.assigned,
+      oldest_age_seconds: ageSeconds(depth.oldestCreatedAtMs, nowMs),
+      running: gauges.running(),
+      waiters: gauges.pendingResponses(),
+      suspects: gauges.suspects(),
+    },
+    callbacks: {
+      owed: callbacks.owed,
+      failed: callbacks.failed,
+      late_seconds: ageSeconds(callbacks.earliestDueMs, nowMs),
+      under_way: gauges.callbacksInProgress(),
+    },
+    held_back: [...gauges.heldBack()],
+    upstreams: gauges
+      .upstreams()
+      .map(({ name, running, waiting, limit, maxConcurrency, openUntilMs, targets }) => ({
+        name,
+        running,
+        waiting,
+        concurrency_limit: limit,
+        max_concurrency: maxConcurrency,
+        skipped_until: openUntilMs === null ? null : openUntilMs / 1000,
+        rejected_roles: rejectedRoles(targets),
+        unavailable: unavailableOf(targets),
+        limited_accounts: Math.max(0, ...targets.map(({ limitedAccounts }) => limitedAccounts)),
+      })),
+  }
+}
+
+function unavailableOf(targets: readonly TargetState[]): Upstream['unavailable'] {
+  return targets.flatMap(({ model, unavailable }) => {
+    if (unavailable === null) return []
+    const { kind: reason, status, message } = unavailable.trouble
+    return [{ model, since: unavailable.sinceMs / 1000, reason, status, message }]
+  })
+}
+
+function rejectedRoles(targets: readonly TargetState[]): Upstream['rejected_roles'] {
+  return targets.flatMap(({ model, learnedRoles: learned }) =>
+    learned === null ? [] : [{ model, rejects: learned.rejects, until: learned.untilMs / 1000 }],
+  )
 }

@@ -5,11 +5,10 @@ import type { ClaimedJob } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/execution-result.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
-import type { CallEvent } from '../upstreams/router.ts'
-import { MetricCounter, MetricHistogram, Percentiles } from './counters.ts'
+import type { CallEvent } from '../upstreams/call-target.ts'
+import { MetricCounter, MetricHistogram, Percentiles, type SampleDeltas, sampleDeltas } from './counters.ts'
 import { type Gauges, registerGauges } from './gauges.ts'
 import { addRuntimeMetrics } from './runtime-metrics.ts'
-import { type SampleDeltas, sampleDeltas } from './sample-deltas.ts'
 
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
@@ -189,7 +188,11 @@ export class Metrics {
     this.#waits.add(ms)
   }
 
-  settled({ model }: ClaimedJob, { outcome, usage, receipt }: ExecutionResult, runMs: number): void {
+  settled(
+    { model }: Pick<ClaimedJob, 'model'>,
+    { outcome, usage, receipt }: Omit<ExecutionResult, 'cache'>,
+    runMs: number,
+  ): void {
     this.#jobs.add(1, model, outcome.status === 'completed' ? 'completed' : outcome.error.code)
     this.#run.observe(runMs / 1000, model)
     this.#runs.add(runMs)

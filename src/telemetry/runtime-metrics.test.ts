@@ -1,9 +1,10 @@
 /** The metrics of the runtime keep the names that Node programs have for them. */
 import assert from 'node:assert/strict'
+import type { EventLoopUtilization } from 'node:perf_hooks'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Registry } from 'prom-client'
-import { addRuntimeMetrics } from './runtime-metrics.ts'
+import { addRuntimeMetrics, busyMeter } from './runtime-metrics.ts'
 
 const HELD_MS = 400
 
@@ -37,4 +38,14 @@ test('all the names of prom-client are there, once', async () => {
     names?.sort(),
     statistics.map((of) => `# TYPE nodejs_eventloop_lag_${of}seconds gauge`).sort(),
   )
+})
+
+test('the first figure is the part since the event loop started', () => {
+  const since = { idle: 30, active: 10, utilization: 0.25 }
+  // As of Node: one argument is compared with the present.
+  const meter = {
+    eventLoopUtilization: (now?: EventLoopUtilization, last?: EventLoopUtilization) =>
+      now !== undefined && last === undefined ? { idle: -1, active: 0.5, utilization: -1 } : since,
+  }
+  assert.equal(busyMeter(meter)(), 0.25)
 })

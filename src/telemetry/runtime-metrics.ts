@@ -1,9 +1,9 @@
 /**
  * The metrics of the runtime, under the names that Node programs have for them. The lag of the event loop is measured here, ten times
  * a second: prom-client sets a hundred timers a second for it, which cost an idle server more CPU time than everything else. How
- * late a timer is at some moment is distributed in the same way, however many moments are looked at.
+ * late a timer is at some moment is distributed in the same way, however many moments are looked at. And how busy an event loop is.
  */
-import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { type EventLoopUtilization, monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client'
 
@@ -66,5 +66,32 @@ class TimerDelays {
     }
     between.reset()
     return found
+  }
+}
+
+/** For how long a figure is repeated: otherwise, the second of two readers would get that of the moment between them. */
+const LEAST_MS = 1000
+
+interface LoopMeter {
+  eventLoopUtilization(one?: EventLoopUtilization, other?: EventLoopUtilization): EventLoopUtilization
+}
+
+/**
+ * Returns a function that measures the part of the time, from 0 to 1, in which the event loop was busy since the last
+ * measurement, at least a second ago.
+ */
+export function busyMeter(meter: LoopMeter): () => number {
+  let last: EventLoopUtilization | undefined
+  let lastMs = Number.NEGATIVE_INFINITY
+  let busy = 0
+  return () => {
+    const nowMs = performance.now()
+    if (nowMs - lastMs < LEAST_MS) return busy
+    const now = meter.eventLoopUtilization()
+    // Without a last one, Node would compare `now` with a moment later, which can give a negative figure.
+    busy = last === undefined ? now.utilization : meter.eventLoopUtilization(now, last).utilization
+    last = now
+    lastMs = nowMs
+    return busy
   }
 }

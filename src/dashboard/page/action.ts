@@ -1,6 +1,8 @@
 /** Runs an admin action: tracks whether it is in progress, and announces its result. */
+import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { announce } from './parts/announce.ts'
+import { Confirm, type ConfirmProps } from './parts/dialog.ts'
 import { apiError } from './resource.ts'
 
 export interface Action {
@@ -27,4 +29,26 @@ export function useAction(work: () => Promise<string>, onEnd: (isDone: boolean) 
     onEnd(isDone)
   }
   return { busy, run }
+}
+
+export interface ConfirmedActionProps
+  extends Pick<ConfirmProps, 'title' | 'children' | 'action' | 'back' | 'danger'> {
+  /** On the button that opens the dialog. */
+  readonly label: string
+  /** Its label for assistive technology, if the same label occurs several times. */
+  readonly name?: string
+  /** As for `useAction`. */
+  readonly work: () => Promise<string>
+  readonly onEnd: (isDone: boolean) => void
+}
+
+/** A button that runs an action after the operator confirmed it in a dialog, which explains it. */
+export function ConfirmedAction({ label, name, work, onEnd, ...dialog }: ConfirmedActionProps) {
+  const [asking, setAsking] = useState(false)
+  const { busy, run } = useAction(work, (isDone) => {
+    setAsking(false)
+    onEnd(isDone)
+  })
+  return html`<button type="button" class="button" aria-label=${name} onClick=${() => setAsking(true)}>${label}</button>
+    ${asking && html`<${Confirm} ...${dialog} busy=${busy} onConfirm=${run} onClose=${() => setAsking(false)} />`}`
 }

@@ -91,3 +91,8 @@ function keepDigits(_key: string, value: unknown, context?: { readonly source?: 
   if (typeof value !== 'number' || context?.source === undefined || !rawJSON) return value
   return String(value) === context.source ? value : rawJSON(context.source)
 }
+
+/** Formats `response_content`: text unchanged, JSON indented. */
+export function contentText(content: unknown): string {
+  return typeof content === 'string' ? content : JSON.stringify(content, null, 2)
+}

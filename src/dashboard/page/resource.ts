@@ -13,37 +13,46 @@ export interface Resource<T> {
 
 /** @param path below `/admin/api`; null loads nothing. When it changes, the data of the old path is dropped. */
 export function useResource<T>(path: string | null): Resource<T> {
-  const [read, setRead] = useState<{ path: string | null; data: T | null; error: ApiError | null }>({
-    path,
+  return useLoaded<T>(path, (signal) => admin<T>(path ?? '', { signal }))
+}
+
+/**
+ * @param of names what is loaded; null loads nothing. When it changes, the data of before is dropped.
+ * @param extent when only this changes, the data of before stays available while `load` runs again
+ */
+export function useLoaded<T>(
+  of: string | null,
+  load: (signal: AbortSignal) => Promise<T>,
+  extent: unknown = null,
+): Resource<T> {
+  const [read, setRead] = useState<{ of: string | null; data: T | null; error: ApiError | null }>({
+    of,
     data: null,
     error: null,
   })
-  const [loading, setLoading] = useState(path !== null)
+  const [loading, setLoading] = useState(of !== null)
   const [reloads, setReloads] = useState(0)
   useEffect(() => {
-    if (path === null) return
-    const { signal, abort } = abortable()
+    if (of === null) return
+    const ending = new AbortController()
+    const { signal } = ending
     setLoading(true)
-    admin<T>(path, { signal }).then(
+    load(signal).then(
       (data) => {
         if (signal.aborted) return
-        setRead({ path, data, error: null })
+        setRead({ of, data, error: null })
         setLoading(false)
       },
       (error: unknown) => {
         if (signal.aborted) return
-        setRead((before) => ({
-          path,
-          data: before.path === path ? before.data : null,
-          error: apiError(error),
-        }))
+        setRead((before) => ({ of, data: before.of === of ? before.data : null, error: apiError(error) }))
         setLoading(false)
       },
     )
-    return abort
-  }, [path, reloads])
+    return () => ending.abort()
+  }, [of, extent, reloads])
   const reload = useCallback(() => setReloads((count) => count + 1), [])
-  const isCurrent = read.path === path
+  const isCurrent = read.of === of
   return { data: isCurrent ? read.data : null, error: isCurrent ? read.error : null, loading, reload }
 }
 
@@ -71,9 +80,4 @@ export function useReloadOnChange(reload: () => void, active: boolean, everyMs =
 /** Converts anything that was thrown to an `ApiError`. */
 export function apiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError(0, String(error))
-}
-
-function abortable(): { readonly signal: AbortSignal; readonly abort: () => void } {
-  const controller = new AbortController()
-  return { signal: controller.signal, abort: () => controller.abort() }
 }

@@ -11,19 +11,21 @@ import { PageTitle } from '../parts/page-title.ts'
 import { Panel } from '../parts/panel.ts'
 import { Empty, StateOf } from '../parts/state-of.ts'
 import { Time } from '../parts/time.ts'
+import { useResource } from '../resource.ts'
 import { address } from '../router.ts'
 import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
 import { reasonText } from './held-back.ts'
 import { KeysPanel, useKeys } from './keys-panel.ts'
-import { Moderation } from './moderation.ts'
+import { Moderation, TierSelect } from './moderation.ts'
 import { NewKeyDialog } from './new-key.ts'
 import { SecretButton } from './secret.ts'
-import { TierSelect } from './tier.ts'
-import { useAccount } from './use-account.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {
-  const { account, error, reload } = useAccount(name)
+  const resource = useResource<Account>(`/accounts/${encodeURIComponent(name)}`)
+  // Data that was loaded before the account was deleted must not stay on the page.
+  const isGone = resource.error?.status === 404
+  const account = isGone ? null : resource.data
   return html`<p class="back-link"><a href=${address(['accounts'])}><${Icon} name="back" />Accounts</a></p>
     <${PageTitle} title=${name} tab=${`Account ${name}`}>
       ${account && html`<${Badge} state=${account.suspended_at === null ? 'active' : 'suspended'} />`}
@@ -32,12 +34,12 @@ export function AccountPage({ name }: { readonly name: string }) {
       <a class="button" href=${address(['audit'], { account: name })}>Audit log</a>
     <//>
     ${
-      account === null
+      isGone
         ? html`<${Empty} title="Account not found"><p>It never existed, or it was deleted. Deletions are recorded in the audit log.
           <a href=${address(['accounts'])}>All accounts</a></p><//>`
-        : html`<${StateOf} of=${{ data: account ?? null, error, loading: account === undefined, reload }} what="the account" />`
+        : html`<${StateOf} of=${resource} what="the account" />`
     }
-    ${account && html`<${Details} account=${account} onChange=${reload} />`}`
+    ${account && html`<${Details} account=${account} onChange=${resource.reload} />`}`
 }
 
 interface DetailsProps {

@@ -1,15 +1,19 @@
 /** The page of all accounts and keys. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
-import type { AccountList } from '../contract.ts'
+import type { Account, AccountList } from '../contract.ts'
+import { Badge } from '../parts/badge.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { PagesOf } from '../parts/pages-of.ts'
 import { Panel } from '../parts/panel.ts'
 import { Empty, StateOf } from '../parts/state-of.ts'
+import { Time } from '../parts/time.ts'
 import { useResource } from '../resource.ts'
-import { AccountTable } from './account-table.ts'
+import { address } from '../router.ts'
 import { KeysPanel, useKeys } from './keys-panel.ts'
+import { TierSelect } from './moderation.ts'
 import { NewKeyDialog } from './new-key.ts'
+import { SecretButton } from './secret.ts'
 
 const PAGE_SIZE = '100'
 
@@ -43,4 +47,48 @@ export function AccountsPage() {
       }
     <//>
     <${KeysPanel} keys=${keys} title="Keys" onChange=${reload} />`
+}
+
+/** The most frequent actions are in the list: set the tier, show the signing secret. The page of an account has the others. */
+interface AccountTableProps {
+  readonly accounts: readonly Account[]
+  readonly onChange: () => void
+}
+
+function AccountTable({ accounts, onChange }: AccountTableProps) {
+  return html`<table class="list">
+      <caption class="visually-hidden">Accounts</caption>
+      <thead>
+        <tr>
+          <th scope="col">Account</th>
+          <th scope="col" class="wide">State</th>
+          <th scope="col">Tier</th>
+          <th scope="col" class="number wide">Keys</th>
+          <th scope="col" class="wide">Secret rotated</th>
+          <th scope="col"><span class="visually-hidden">Actions</span></th>
+        </tr>
+      </thead>
+      <tbody>
+        ${accounts.map(
+          ({ name, tier, keys, active_keys, secret_rotated_at, suspended_at }) => html`<tr key=${name}>
+          <th scope="row">
+            <a class="breaks" href=${address(['accounts', name])}>${name}</a>
+            ${suspended_at !== null && html`<span class="narrow-only"><${Badge} state="suspended" /></span>`}
+          </th>
+          <td class="wide">${
+            suspended_at === null
+              ? html`<${Badge} state="active" />`
+              : html`<${Badge} state="suspended" /> <span class="muted"><${Time} at=${suspended_at} /></span>`
+          }</td>
+          <td><${TierSelect} name=${name} tier=${tier} onChange=${onChange} /></td>
+          <td class="number wide">${active_keys} <span class="muted">of ${keys}</span></td>
+          <td class="wide">${secret_rotated_at === null ? html`<span class="muted">never</span>` : html`<${Time} at=${secret_rotated_at} />`}</td>
+          <td class="actions">
+            <a class="button wide" href=${address(['jobs'], { account: name })} aria-label=${`Jobs of ${name}`}>Jobs</a>
+            <${SecretButton} account=${name} onChange=${onChange} />
+          </td>
+        </tr>`,
+        )}
+      </tbody>
+    </table>`
 }

@@ -3,8 +3,7 @@ import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
 import { admin } from '../api.ts'
-import type { Account, EffectiveSettings } from '../contract.ts'
-import type { Cap, Caps, UsageList } from '../contract-usage.ts'
+import type { Account, Cap, Caps, EffectiveSettings, UsageList } from '../contract.ts'
 import { counted, exact } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
@@ -65,12 +64,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
 }
 
 function eachCap<T>(pick: (cap: CapName) => T): Record<CapName, T> {
-  return {
-    max_monthly_jobs: pick('max_monthly_jobs'),
-    max_monthly_tokens: pick('max_monthly_tokens'),
-    max_open_jobs: pick('max_open_jobs'),
-    max_stored_bytes: pick('max_stored_bytes'),
-  }
+  return Object.fromEntries(NAMES.map((cap) => [cap, pick(cap)])) as Record<CapName, T>
 }
 
 interface CapFieldProps {

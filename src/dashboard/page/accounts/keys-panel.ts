@@ -1,13 +1,18 @@
-/** The keys of one account or of all accounts, newest first. */
+/** The keys of one account or of all accounts, newest first, including revoked and expired ones. Keys themselves are not stored. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import type { KeyList } from '../contract.ts'
+import { ConfirmedAction } from '../action.ts'
+import { admin } from '../api.ts'
+import type { Key, KeyList } from '../contract.ts'
+import { day } from '../format.ts'
+import { serverNow } from '../live.ts'
+import { Badge } from '../parts/badge.ts'
 import { PagesOf } from '../parts/pages-of.ts'
 import { Panel } from '../parts/panel.ts'
 import { Empty, StateOf } from '../parts/state-of.ts'
+import { Time } from '../parts/time.ts'
 import { type Resource, useResource } from '../resource.ts'
-import { KeyTable } from './key-table.ts'
 
 const PAGE_SIZE = '100'
 
@@ -45,4 +50,59 @@ export function KeysPanel({ keys, title, actions, onChange }: KeysPanelProps) {
     ${data && data.keys.length > 0 && html`<${KeyTable} keys=${data.keys} onChange=${onChange} />`}
     ${data && html`<${PagesOf} isFirst=${isFirst} more=${data.more} onNewest=${() => onPage('')} onOlder=${() => onPage(data.keys.at(-1)?.id ?? '')} />`}
   <//>`
+}
+
+interface KeyTableProps {
+  readonly keys: readonly Key[]
+  readonly onChange: () => void
+}
+
+function KeyTable({ keys, onChange }: KeyTableProps) {
+  return html`<table class="list">
+      <caption class="visually-hidden">Keys</caption>
+      <thead>
+        <tr>
+          <th scope="col">Key ID</th>
+          <th scope="col" class="wide">Account</th>
+          <th scope="col" class="wide">Created</th>
+          <th scope="col">State</th>
+          <th scope="col"><span class="visually-hidden">Actions</span></th>
+        </tr>
+      </thead>
+      <tbody>
+        ${keys.map(
+          (key) => html`<tr key=${key.id}>
+          <th scope="row"><code class="breaks">${key.id}</code><span class="narrow-only muted">${key.account}</span></th>
+          <td class="wide">${key.account}</td>
+          <td class="wide"><${Time} at=${key.created_at} /></td>
+          <td>${stateOf(key)}</td>
+          <td class="actions">${isActive(key) && html`<${RevokeKey} shown=${key} onChange=${onChange} />`}</td>
+        </tr>`,
+        )}
+      </tbody>
+    </table>`
+}
+
+function RevokeKey({ shown, onChange }: { readonly shown: Key; readonly onChange: () => void }) {
+  const { id, account } = shown
+  const revoke = async () => {
+    await admin(`/keys/${encodeURIComponent(id)}/revoke`, { body: {} })
+    return 'The key was revoked. Every node rejects it within a few seconds.'
+  }
+  return html`<${ConfirmedAction} label="Revoke…" name=${`Revoke ${id}`} title="Revoke this key?" action="Revoke" danger work=${revoke} onEnd=${onChange}>
+    <p><code class="breaks">${id}</code> of the account <strong>${account}</strong> stops working permanently. The
+    account's jobs continue, and its other keys can read them.</p>
+  <//>`
+}
+
+function isActive({ revoked_at, expires_at }: Key): boolean {
+  return revoked_at === null && (expires_at === null || expires_at > serverNow())
+}
+
+function stateOf(key: Key) {
+  if (key.revoked_at !== null)
+    return html`<${Badge} state="revoked" /> <span class="muted wide">${day(key.revoked_at)}</span>`
+  if (!isActive(key))
+    return html`<${Badge} state="expired" /> <span class="muted wide">${day(key.expires_at ?? 0)}</span>`
+  return html`<${Badge} state="active" />${key.expires_at !== null && html` <span class="muted">until ${day(key.expires_at)}</span>`}`
 }

@@ -1,12 +1,14 @@
-/** Suspends and resumes an account, and cancels its jobs. */
+/** Sets the tier of an account, suspends and resumes it, and cancels its jobs. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
-import { useAction } from '../action.ts'
+import { ConfirmedAction, useAction } from '../action.ts'
 import { admin } from '../api.ts'
-import type { Account } from '../contract.ts'
+import { type Account, TIERS } from '../contract.ts'
 import { counted } from '../format.ts'
-import { Confirm } from '../parts/dialog.ts'
+import { announce } from '../parts/announce.ts'
+import { Select } from '../parts/field.ts'
 import { Panel } from '../parts/panel.ts'
+import { apiError } from '../resource.ts'
 
 export interface ModerationProps {
   readonly account: Account
@@ -32,25 +34,14 @@ export function Moderation(props: ModerationProps) {
 }
 
 function Suspend({ account: { name }, onChange }: ModerationProps) {
-  const [asking, setAsking] = useState(false)
-  const suspend = useAction(
-    async () => {
-      await admin(`/accounts/${encodeURIComponent(name)}/suspend`, { body: {} })
-      return `${name} is suspended.`
-    },
-    () => {
-      setAsking(false)
-      onChange()
-    },
-  )
-  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Suspend account…</button>
-    ${
-      asking &&
-      html`<${Confirm} title=${`Suspend ${name}?`} action="Suspend account" danger busy=${suspend.busy} onConfirm=${suspend.run} onClose=${() => setAsking(false)}>
-        <p>New jobs of the account are rejected with 403 within a few seconds, and the response explains why. Its jobs can still be read.</p>
-        <p>Accepted jobs and their callbacks continue unless you cancel them separately. To lift the suspension, use <em>Resume account</em>.</p>
-      <//>`
-    }`
+  const suspend = async () => {
+    await admin(`/accounts/${encodeURIComponent(name)}/suspend`, { body: {} })
+    return `${name} is suspended.`
+  }
+  return html`<${ConfirmedAction} label="Suspend account…" title=${`Suspend ${name}?`} action="Suspend account" danger work=${suspend} onEnd=${onChange}>
+    <p>New jobs of the account are rejected with 403 within a few seconds, and the response explains why. Its jobs can still be read.</p>
+    <p>Accepted jobs and their callbacks continue unless you cancel them separately. To lift the suspension, use <em>Resume account</em>.</p>
+  <//>`
 }
 
 function Resume({ account: { name }, onChange }: ModerationProps) {
@@ -62,28 +53,36 @@ function Resume({ account: { name }, onChange }: ModerationProps) {
 }
 
 function CancelJobs({ account: { name }, onChange }: ModerationProps) {
-  const [asking, setAsking] = useState(false)
   const [running, setRunning] = useState(false)
-  const cancel = useAction(
-    async () => {
-      const path = `/accounts/${encodeURIComponent(name)}/cancel-jobs`
-      const { cancelled } = await admin<{ cancelled: number }>(path, { body: { running } })
-      return `${counted(cancelled, 'job')} ${cancelled === 1 ? 'was' : 'were'} cancelled.`
-    },
-    () => {
-      setAsking(false)
-      onChange()
-    },
-  )
-  return html`<button type="button" class="button" onClick=${() => setAsking(true)}>Cancel jobs…</button>
-    ${
-      asking &&
-      html`<${Confirm} title=${`Cancel jobs of ${name}?`} action="Cancel jobs" back="Keep jobs" danger busy=${cancel.busy} onConfirm=${cancel.run}
-        onClose=${() => setAsking(false)}>
-        <p>The jobs fail permanently with the code <code>cancelled</code>. Waiting requests are answered, and callbacks are sent. Jobs that are created later are not affected; to prevent new jobs, suspend the account first.</p>
-        <label class="check"><input type="checkbox" checked=${running}
-          onChange=${(event: Event) => setRunning((event.target as HTMLInputElement).checked)} />
-          <span>Also cancel running jobs: their calls to models are aborted</span></label>
-      <//>`
-    }`
+  const cancel = async () => {
+    const path = `/accounts/${encodeURIComponent(name)}/cancel-jobs`
+    const { cancelled } = await admin<{ cancelled: number }>(path, { body: { running } })
+    return `${counted(cancelled, 'job')} ${cancelled === 1 ? 'was' : 'were'} cancelled.`
+  }
+  return html`<${ConfirmedAction} label="Cancel jobs…" title=${`Cancel jobs of ${name}?`} action="Cancel jobs" back="Keep jobs" danger work=${cancel} onEnd=${onChange}>
+    <p>The jobs fail permanently with the code <code>cancelled</code>. Waiting requests are answered, and callbacks are sent. Jobs that are created later are not affected; to prevent new jobs, suspend the account first.</p>
+    <label class="check"><input type="checkbox" checked=${running}
+      onChange=${(event: Event) => setRunning((event.target as HTMLInputElement).checked)} />
+      <span>Also cancel running jobs: their calls to models are aborted</span></label>
+  <//>`
+}
+
+interface TierSelectProps {
+  readonly name: string
+  readonly tier: string
+  readonly onChange: () => void
+}
+
+export function TierSelect({ name, tier, onChange }: TierSelectProps) {
+  const setTier = async (to: string) => {
+    try {
+      await admin(`/accounts/${encodeURIComponent(name)}/tier`, { body: { tier: to } })
+      announce(`The account ${name} now has the tier ${to}.`)
+    } catch (error) {
+      announce(apiError(error).words, true)
+    }
+    onChange()
+  }
+  return html`<${Select} label=${`Tier of ${name}`} hideLabel value=${tier} options=${TIERS.map((one) => [one, one])}
+    onChange=${(to: string) => void setTier(to)} />`
 }

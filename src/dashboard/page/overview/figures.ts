@@ -68,7 +68,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Queued',
       value: count(waiting),
-      note: waiting === 0 ? 'the queue is empty' : `oldest: ${duration(oldest * 1000)}`,
+      note: queueNote(waiting, oldest, overview.jobs.suspects),
       href: address(['jobs'], { status: 'pending' }),
     },
     {
@@ -99,4 +99,10 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
       ...(failedCallbacks > 0 && { tone: 'bad' as const }),
     },
   ]
+}
+
+/** Jobs whose node crashed wait for their turn even if slots are free, so the reader must know of them. */
+function queueNote(waiting: number, oldestSeconds: number, { queued }: Overview['jobs']['suspects']): string {
+  if (queued > 0) return `${count(queued)} run in small groups: their node crashed`
+  return waiting === 0 ? 'the queue is empty' : `oldest: ${duration(oldestSeconds * 1000)}`
 }

@@ -18,7 +18,7 @@ export interface UpstreamsProps {
 
 export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
   return html`<${Panel} title="Upstreams" wide>
-    ${simulated && html`<p class="hint">No model is configured, so the built-in simulator answers every job.</p>`}
+    ${simulated && html`<p class="hint">The built-in simulator answers every job, so the answers are not those of a model.</p>`}
     <table>
       <thead>
         <tr>
@@ -51,8 +51,16 @@ const REJECTED = {
 } as const
 
 function Row({ upstream, points, name }: RowProps) {
-  const { running, waiting, concurrency_limit, max_concurrency, skipped_until, rejected_roles, unavailable } =
-    upstream
+  const {
+    running,
+    waiting,
+    concurrency_limit,
+    max_concurrency,
+    skipped_until,
+    rejected_roles,
+    unavailable,
+    limited_accounts,
+  } = upstream
   const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
   const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
   const calls = ok + trouble
@@ -62,6 +70,7 @@ function Row({ upstream, points, name }: RowProps) {
       ${name}
       ${rejected_roles.map(({ model, rejects, until }) => html`<div key=${model} class="hint">${model} rejects ${REJECTED[rejects]}. Until ${timeOfDay(until)} they are sent in user messages.</div>`)}
       ${unavailable.map(({ model, since, message }) => html`<div key=${model} class="hint">Jobs wait for ${model} since ${timeOfDay(since)}: ${message}</div>`)}
+      ${limited_accounts > 0 && html`<div class="hint">${limited_accounts} ${limited_accounts === 1 ? 'account waits' : 'accounts wait'} because of failures of their own calls.</div>`}
     </th>
     <td>
       ${isSkipped ? html`<${Badge} state="skipped" word=${`skipped until ${timeOfDay(skipped_until)}`} />` : html`<${Badge} state="healthy" />`}

@@ -1,8 +1,7 @@
 /** Shows the jobs that the playground sent: their statuses and their answers. */
 import { html } from 'htm/preact'
 import type { Status } from '../contract.ts'
-import { duration } from '../format.ts'
-import { contentText } from '../jobs/content-text.ts'
+import { contentText, duration } from '../format.ts'
 import { CodeBlock } from '../parts/code-block.ts'
 import { Panel } from '../parts/panel.ts'
 import { address } from '../router.ts'

@@ -1,8 +1,6 @@
 /** Checks a schema with the same code that the server uses. */
 
-import type { IgnoredKeywords } from '../../../json-schema/answer-schema.ts'
-import { readSchema } from '../../../json-schema/read-schema.ts'
-import { meetsStrictRules } from '../../../json-schema/strict-rules.ts'
+import { type IgnoredKeywords, meetsStrictRules, readSchema } from 'parley-json-schema'
 
 export interface SchemaVerdict {
   readonly kind: 'none' | 'fault' | 'good'

@@ -1,8 +1,8 @@
 /** Loads usage in large steps, because totals of an incomplete list would be misleading. */
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
-import type { UsageList, UsageRow } from '../contract-usage.ts'
-import { apiError } from '../resource.ts'
+import type { UsageList, UsageRow } from '../contract.ts'
+import { useLoaded } from '../resource.ts'
 
 export interface UsageFilters {
   readonly account: string
@@ -26,43 +26,18 @@ const STEP_ROWS = 1000
 
 /** When the filters change, the data of the old filters is dropped. A reload keeps the data until it has finished. */
 export function useUsage(filters: UsageFilters): UsageRead {
-  const { account, month } = filters
-  const of = `${account}\n${month}`
+  const of = `${filters.account}\n${filters.month}`
   const [most, setMost] = useState({ of, rows: STEP_ROWS })
   const rowsWanted = most.of === of ? most.rows : STEP_ROWS
-  const [read, setRead] = useState<Pick<UsageRead, 'rows' | 'next' | 'error'> & { readonly of: string }>({
-    of,
-    ...NOTHING,
-  })
-  const [reloads, setReloads] = useState(0)
-  useEffect(() => {
-    const ending = new AbortController()
-    const { signal } = ending
-    readRows({ account, month }, rowsWanted, signal).then(
-      (found) => {
-        if (!signal.aborted) setRead({ of, ...found, error: null })
-      },
-      (problem: unknown) => {
-        if (signal.aborted) return
-        setRead((before) => ({
-          ...(before.of === of ? before : { of, ...NOTHING }),
-          error: apiError(problem),
-        }))
-      },
-    )
-    return () => ending.abort()
-  }, [of, rowsWanted, reloads])
-  const { rows, next, error } = read.of === of ? read : NOTHING
+  const { data, error, reload } = useLoaded(of, (signal) => readRows(filters, rowsWanted, signal), rowsWanted)
   return {
-    rows,
-    next,
+    rows: data?.rows ?? null,
+    next: data?.next ?? null,
     error,
-    reload: () => setReloads((count) => count + 1),
+    reload,
     loadMore: () => setMost({ of, rows: rowsWanted + STEP_ROWS }),
   }
 }
-
-const NOTHING = { rows: null, next: null, error: null }
 
 async function readRows({ account, month }: UsageFilters, most: number, signal: AbortSignal) {
   const rows: UsageRow[] = []

@@ -1,18 +1,13 @@
 /** Sums usage rows, and formats months. */
-import type { UsageRow, UsageSums } from '../contract-usage.ts'
+import type { UsageRow, UsageSums } from '../contract.ts'
 
 const monthAndYear = new Intl.DateTimeFormat('en-GB', { month: 'long', year: 'numeric', timeZone: 'UTC' })
 
+export const SUMS = ['jobs', 'failed_jobs', 'cache_hits', 'calls', 'input_tokens', 'output_tokens'] as const
+
 export function sumOf(rows: readonly UsageSums[]): UsageSums {
-  const total = (read: (row: UsageSums) => number) => rows.reduce((sum, row) => sum + read(row), 0)
-  return {
-    jobs: total(({ jobs }) => jobs),
-    failed_jobs: total(({ failed_jobs }) => failed_jobs),
-    cache_hits: total(({ cache_hits }) => cache_hits),
-    calls: total(({ calls }) => calls),
-    input_tokens: total(({ input_tokens }) => input_tokens),
-    output_tokens: total(({ output_tokens }) => output_tokens),
-  }
+  const sums = SUMS.map((name) => [name, rows.reduce((all, row) => all + row[name], 0)])
+  return Object.fromEntries(sums) as UsageSums
 }
 
 export interface Group<T> {

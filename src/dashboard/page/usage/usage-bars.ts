@@ -1,7 +1,7 @@
 /** A bar chart of one month: tokens or jobs, by account or model. Names and values are shown as text. */
 import { html } from 'htm/preact'
 import { useId, useState } from 'preact/hooks'
-import type { UsageRow, UsageSums } from '../contract-usage.ts'
+import type { UsageRow, UsageSums } from '../contract.ts'
 import { exact } from '../format.ts'
 import { type Group, groupsBy, monthName, sumOf } from './sums.ts'
 

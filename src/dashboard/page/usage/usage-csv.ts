@@ -1,20 +1,11 @@
 /** Exports the usage that the page shows as a CSV file. The browser creates the file. */
 import { html } from 'htm/preact'
-import type { UsageRow } from '../contract-usage.ts'
+import type { UsageRow } from '../contract.ts'
 import { Icon } from '../parts/icon.ts'
 import type { UsageFilters } from './read-usage.ts'
+import { SUMS } from './sums.ts'
 
-const COLUMNS = [
-  'month',
-  'account',
-  'model',
-  'jobs',
-  'failed_jobs',
-  'cache_hits',
-  'calls',
-  'input_tokens',
-  'output_tokens',
-] as const
+const COLUMNS = ['month', 'account', 'model', ...SUMS] as const
 
 export function csvOf(rows: readonly UsageRow[]): string {
   const lines = rows.map((row) => COLUMNS.map((name) => cell(row[name])))

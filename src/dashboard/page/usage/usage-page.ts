@@ -1,6 +1,8 @@
-/** The page of usage by month, account and model. The filters are part of the URL. */
+/** The page of usage: each month with its totals, then a row per account and model. The filters are part of the URL. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
+import type { UsageRow, UsageSums } from '../contract.ts'
+import { exact } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
@@ -8,10 +10,9 @@ import { Empty, StateOf } from '../parts/state-of.ts'
 import { useReloadOnChange } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 import { type UsageFilters, useUsage } from './read-usage.ts'
-import { groupsBy, monthName, monthsUpTo } from './sums.ts'
+import { type Group, groupsBy, monthName, monthsUpTo } from './sums.ts'
 import { UsageBars } from './usage-bars.ts'
 import { CsvButton } from './usage-csv.ts'
-import { UsageTable } from './usage-table.ts'
 
 /** The number of months in the filter. The URL can name an older month. */
 const MONTHS = 24
@@ -77,4 +78,54 @@ function monthsAnd(chosen: string): (readonly [string, string])[] {
   const months = monthsUpTo(serverNow(), MONTHS)
   const all = chosen === '' || months.includes(chosen) ? months : [...months, chosen]
   return all.map((month) => [month, monthName(month)])
+}
+
+interface UsageTableProps {
+  readonly months: readonly Group<UsageRow>[]
+  /** The last month, if it is not completely loaded; otherwise null. */
+  readonly cut: string | null
+}
+
+function UsageTable({ months, cut }: UsageTableProps) {
+  return html`<table class="list usage-table">
+    <caption class="visually-hidden">Usage by month, account and model, newest month first</caption>
+    <thead>
+      <tr>
+        <th scope="col">Account</th>
+        <th scope="col" class="wide">Model</th>
+        <th scope="col" class="number">Jobs</th>
+        <th scope="col" class="number wide">Failed</th>
+        <th scope="col" class="number wide">Cache hits</th>
+        <th scope="col" class="number wide">Calls</th>
+        <th scope="col" class="number">Input tokens</th>
+        <th scope="col" class="number">Output tokens</th>
+      </tr>
+    </thead>
+    ${months.map(
+      ({ name, rows, sums }) => html`<tbody key=${name}>
+      <tr class="month">
+        <th scope="rowgroup">${monthName(name)}<span class="month-total">${name === cut ? 'total so far' : 'total'}</span></th>
+        <td class="wide"></td>
+        <${Cells} sums=${sums} />
+      </tr>
+      ${rows.map(
+        (row) => html`<tr key=${`${row.account} ${row.model}`}>
+        <th scope="row"><a class="breaks" href=${address(['accounts', row.account])}>${row.account}</a>
+          <span class="narrow-only muted breaks">${row.model}</span></th>
+        <td class="wide">${row.model}</td>
+        <${Cells} sums=${row} />
+      </tr>`,
+      )}
+    </tbody>`,
+    )}
+  </table>`
+}
+
+function Cells({ sums }: { readonly sums: UsageSums }) {
+  return html`<td class="number">${exact(sums.jobs)}</td>
+    <td class="number wide">${exact(sums.failed_jobs)}</td>
+    <td class="number wide">${exact(sums.cache_hits)}</td>
+    <td class="number wide">${exact(sums.calls)}</td>
+    <td class="number">${exact(sums.input_tokens)}</td>
+    <td class="number">${exact(sums.output_tokens)}</td>`
 }

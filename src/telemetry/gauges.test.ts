@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { TIMEOUT_MS, withTimeout } from './with-timeout.ts'
+import { TIMEOUT_MS, withTimeout } from './gauges.ts'
 
 test('an answer is shared by concurrent calls, and the next call asks again', async () => {
   const clock = new FakeClock()
