@@ -86,7 +86,7 @@ function assignments(text: string): Record<string, string> {
 }
 
 test('the image starts what the package starts, in the place that its variables name', () => {
-  const { settings } = configured(imageEnvironment)
+  const { settings } = configured({ ...imageEnvironment, OPENAI_API_KEY: 'sk-x' })
   assert.deepEqual([settings.host, String(settings.port)], ['0.0.0.0', instruction('EXPOSE')])
   const [, ...args] = JSON.parse(instruction('ENTRYPOINT')) as string[]
   assert.equal(args.at(-1), `/opt/parley/${manifest.bin.parley}`)
@@ -140,6 +140,11 @@ test('compose provides Postgres, a token, a port, and time to stop', () => {
   const { POSTGRES_USER: user, POSTGRES_DB: database } = postgres.environment
   assert.equal(settings.database, `postgres://${user}:c0ffee@postgres/${database}`)
   assert.deepEqual([adminToken, access.get('openai')?.apiKey, simulated], ['token', 'sk-x', false])
+  const { PARLEY_SIMULATOR: simulator = '' } = parley.environment
+  assert.deepEqual(
+    [interpolated(simulator, {}), interpolated(simulator, { PARLEY_SIMULATOR: 'true' })],
+    ['false', 'true'],
+  )
   assert.throws(() => interpolated(parley.environment.DATABASE_URL ?? '', {}), /POSTGRES_PASSWORD/)
   assert.equal(parley.ports[0]?.split(':').at(-1), instruction('EXPOSE'))
   assert.ok(Number.parseInt(parley.stop_grace_period, 10) > DEFAULTS.jobs.drain_seconds)

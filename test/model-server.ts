@@ -133,6 +133,13 @@ export const reply = {
     (request, response, server) => {
       stalled(server).push(() => then(request, response, server))
     },
+  /** Answers with `then`, after as long as a model takes. */
+  after:
+    (ms: number, then: Reply = reply.echo()): Reply =>
+    (request, response, server) => {
+      const timer = setTimeout(() => then(request, response, server), ms)
+      response.once('close', () => clearTimeout(timer))
+    },
   /** Sends the headers of an answer and then a space every millisecond, forever: valid JSON if it ever ended. */
   drip: (): Reply => (_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' })

@@ -106,6 +106,8 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     PORT: '0',
     PARLEY_ADMIN_TOKEN: ADMIN_TOKEN,
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
+    // By itself, the simulator answers only on SQLite.
+    ...(isSimulated(options) && { PARLEY_SIMULATOR: 'true' }),
     // Tests expect calls to be made at once, whatever is known about the server.
     ...(options.upstream && !options.findsConcurrency && { OPENAI_MAX_CONCURRENCY: '256' }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
@@ -123,6 +125,11 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
   const url = await service.listen()
   t.after(() => service.stop())
   return parleyAt({ url, folder, database, log }, service)
+}
+
+function isSimulated({ upstream, settings = {}, env = {} }: ParleyOptions): boolean {
+  const configures = ['OPENAI_API_KEY', 'OPENAI_BASE_URL', 'OPENAI_MODEL'].some((name) => env[name])
+  return upstream === undefined && settings.upstreams === undefined && !configures
 }
 
 export async function temporaryFolder(t: Lifetime): Promise<string> {

@@ -4,9 +4,12 @@
  */
 
 import pg from 'pg'
-import { CLAIM } from '../../src/store/postgres/claim-statements.ts'
+import { WALK } from '../../src/store/postgres/claim-statements.ts'
 import { connectionSettings } from '../../src/store/postgres/database.ts'
+import { FRONT } from '../../src/store/route-places.ts'
+import { WALK_ROWS } from '../../src/store/store.ts'
 import type { Postgres } from '../harness/postgres.ts'
+import { ROUTE } from './queue-store.ts'
 
 interface PlanNode {
   readonly 'Node Type': string
@@ -48,9 +51,7 @@ export async function claimPlans(
   const client = new pg.Client(connectionSettings(postgres.url(database), null))
   await client.connect()
   try {
-    await client.query(
-      `prepare claim (text, bigint, bigint, integer, bigint, bigint, bigint, bigint, integer) as ${CLAIM.text}`,
-    )
+    await client.query(`prepare claim as ${WALK.text}`)
     const { rows } = await client.query<{ turn: string }>(
       'select coalesce(min(turn), 0) as turn from open_jobs where turn is not null',
     )
@@ -60,7 +61,8 @@ export async function claimPlans(
       await client.query(`set plan_cache_mode = ${MODES[values]}`)
       await client.query('begin')
       const explained = await client.query<{ 'QUERY PLAN': [{ Plan: PlanNode; 'Execution Time': number }] }>(
-        `explain (analyze, buffers, format json) execute claim('bench', ${turn}, ${limit}, 2, 1, 0, 8192, 1000000, 3)`,
+        `explain (analyze, buffers, format json) execute claim(
+          'bench', ${limit}, 0, '${ROUTE}', ${turn}, '${FRONT.id}', ${limit + WALK_ROWS}, '{}', '{}')`,
       )
       await client.query('rollback')
       const [first] = explained.rows[0]?.['QUERY PLAN'] ?? []

@@ -1,5 +1,5 @@
 /** One drain of a stored backlog: from the model's first answer until the last result is durable. */
-import { reserveOf } from '../../src/queue/capacity.ts'
+import { reserveOf } from '../../src/queue/scheduler.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import type { PostgresWork } from '../harness/postgres.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'

@@ -5,7 +5,7 @@
 import { DatabaseSync } from 'node:sqlite'
 import { requestBytes } from '../../src/store/stored-bytes.ts'
 import type { Postgres } from '../harness/postgres.ts'
-import { ACCOUNTS, BATCH, QueueStore, STEPS } from './queue-store.ts'
+import { ACCOUNTS, BATCH, QueueStore, ROUTE, STEPS } from './queue-store.ts'
 
 /** Job IDs of one millisecond: so many have the next 12 bits. */
 const IDS_PER_MS = 4096
@@ -37,7 +37,6 @@ export async function fillSqlite(path: string, jobs: number, content: string): P
   for (const { name } of indexes) db.exec(`drop index ${String(name)}`)
   db.prepare(SQLITE_JOBS).run(jobs, Date.now() - Math.ceil(jobs / IDS_PER_MS), content.length)
   db.prepare(SQLITE_REQUESTS).run(messagesOf(content), RESPONSE_FORMAT)
-  db.exec(SQLITE_TURNS)
   db.prepare(SQLITE_QUOTAS).run(requestBytes(messagesOf(content), RESPONSE_FORMAT, null))
   for (const { sql } of indexes) db.exec(String(sql))
   db.exec('commit; pragma journal_mode = wal')
@@ -47,10 +46,10 @@ export async function fillSqlite(path: string, jobs: number, content: string): P
 const SQLITE_JOBS = `
   with recursive numbers(i) as (select 0 union all select i + 1 from numbers where i + 1 < ?1)
   insert into jobs (id, seq, account, tier, model, status, turn, attempt, deaths, cache_ttl_s, input_tokens, has_callback,
-    created_at_ms)
+    created_at_ms, route)
   select
     substr(ms, 1, 8) || '-' || substr(ms, 9) || printf('-7%03x-8', i % ${IDS_PER_MS}) || substr(random, 1, 3) || '-' || substr(random, 4),
-    i + 1, 'account-' || (${ACCOUNT}), 'user_max', 'gpt-5-mini', 'pending', ${TURN}, 0, 0, 300, ?3, 0, at_ms
+    i + 1, 'account-' || (${ACCOUNT}), 'user_max', 'gpt-5-mini', 'pending', ${TURN}, 0, 0, 300, ?3, 0, at_ms, '${ROUTE}'
   from (
     select i, ?2 + i / ${IDS_PER_MS} as at_ms, printf('%012x', ?2 + i / ${IDS_PER_MS}) as ms,
       substr(lower(hex(randomblob(8))), 2) as random
@@ -58,11 +57,6 @@ const SQLITE_JOBS = `
   )`
 const SQLITE_REQUESTS = `
   insert into requests (seq, messages, response_format) select seq, ?, ? from jobs`
-const SQLITE_TURNS = `
-  insert into turns (account, next_turn)
-  select account, max(turn) + case replace(account, 'account-', '') % ${STEPS.length}
-    ${STEPS.map((step, at) => `when ${at} then ${step}`).join(' ')} end
-  from jobs group by account`
 const SQLITE_QUOTAS = `
   insert into quota_sums (account, open_jobs, stored_bytes) select account, count(*), count(*) * ? from jobs group by account`
 
@@ -95,8 +89,8 @@ const POSTGRES_JOBS = `
   insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format)
   select id, account, 'user_max', 'gpt-5-mini', 300, $1, at_ms, $2, $3 from numbered order by i`
 const POSTGRES_OPEN_JOBS = `
-  insert into open_jobs (id, account, has_callback, turn, attempt, deaths, bytes)
-  select id, account, false, ${TURN}, 0, 0, $1 from numbered order by i`
+  insert into open_jobs (id, account, has_callback, turn, attempt, deaths, bytes, route)
+  select id, account, false, ${TURN}, 0, 0, $1, '${ROUTE}' from numbered order by i`
 const POSTGRES_QUOTAS = `
   insert into quota_deltas (account, hour, open_jobs, open_bytes, ended_bytes)
   select account, hour_of_job(id), count(*), count(*) * $1::bigint, 0 from numbered group by 1, 2`

@@ -1,5 +1,5 @@
 /** One round of waiting requests: hold many on a side, measure its memory, release them, and time each answer. */
-import { reserveOf } from '../../src/queue/capacity.ts'
+import { reserveOf } from '../../src/queue/scheduler.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
 import { type Rig, runLoad } from '../harness/load-run.ts'

@@ -74,7 +74,7 @@ async function accept(store: Store, { callback, view }: CallbackBody): Promise<v
     cache: null,
     nowMs: Date.now(),
   }
-  const newJob = { job, handedOff: true, step: 0, awaited: false }
+  const newJob = { job, handedOff: true, step: 0, awaited: false, route: '' }
   await store.accept({ node: settlement.node, jobs: [newJob], idempotency: null, nowMs: settlement.nowMs })
   await store.settle(settlement)
 }

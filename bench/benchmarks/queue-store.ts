@@ -2,17 +2,18 @@
 import { randomBytes } from 'node:crypto'
 import { issueKey } from '../../src/accounts/issue-key.ts'
 import { systemClock } from '../../src/clock.ts'
-import type { ClaimedJob } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
-import type { NewJob, Store } from '../../src/store/store.ts'
+import type { Claimed, NewJob, Store } from '../../src/store/store.ts'
 
 const NODE = 'bench'
 /** The defaults of the settings. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-const POISON_CANDIDATES = { crashCount: 2, limit: 1, maxCrashCount: 3 }
+/** All jobs have one. */
+export const ROUTE = 'bench/gpt-5-mini'
+const WALK = { of: 'route', route: ROUTE, exceptAccounts: [], exceptJobs: [], keepsPlace: false } as const
 export const ACCOUNTS = 100
 export const BATCH = 30
 /** Batches being written to the store at once. */
@@ -84,8 +85,7 @@ export class QueueStore {
     const took: number[] = []
     for (let time = 0; time < times; time++) {
       const startedMs = performance.now()
-      const claimed = (await this.#store.claim(NODE, jobs, Date.now(), { candidates: POISON_CANDIDATES }))
-        .jobs
+      const claimed = (await this.#store.claim(NODE, jobs, Date.now(), WALK)).jobs
       took.push(performance.now() - startedMs)
       if (claimed.length !== jobs) throw new Error(`a claim of ${jobs} jobs gave ${claimed.length}`)
       await Promise.all(claimed.map((job) => this.#settle(job)))
@@ -123,10 +123,11 @@ export class QueueStore {
       createdAtMs: Date.now(),
       inputTokens: content.length,
     }
-    return { job, handedOff: false, awaited: false, step: STEPS[account % STEPS.length] ?? STEPS[0] }
+    const step = STEPS[account % STEPS.length] ?? STEPS[0]
+    return { job, handedOff: false, awaited: false, route: ROUTE, step }
   }
 
-  async #settle({ id, attempt }: ClaimedJob): Promise<void> {
+  async #settle({ id, attempt }: Claimed['jobs'][number]): Promise<void> {
     const settled = await this.#store.settle({
       jobId: id,
       node: NODE,

@@ -34,6 +34,7 @@ export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions):
       createdAtMs: nowMs,
       contentJson: JSON.stringify(text),
       errorJson: null,
+      usageJson: null,
     },
     secrets,
   })

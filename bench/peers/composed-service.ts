@@ -99,6 +99,7 @@ async function deliver({ data }: QueuedJob<OwedCallback>): Promise<{ status: num
         createdAtMs,
         contentJson: JSON.stringify(data.content),
         errorJson: null,
+        usageJson: null,
       },
       secrets,
     },

@@ -39,7 +39,7 @@ async function confirm(page: Page, action: string) {
 test("an account's link opens its page, and that of an unknown account reports that it does not exist", async (t) => {
   await parley.key('user_pro', 'a')
   await parley.key('user_go', 'acme')
-  const page = await visit(t, browser, parley, '/dashboard/accounts')
+  const page = await visit(t, browser, parley, '/dashboard/accounts', { expected: /404/ })
   await page.getByRole('link', { name: 'acme', exact: true }).click()
   await page.getByRole('heading', { name: 'acme', level: 1 }).waitFor()
   assert.equal(await page.getByLabel('Tier of acme').inputValue(), 'user_go')

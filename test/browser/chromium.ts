@@ -1,15 +1,15 @@
 /**
  * A headless Chromium from the npm package `@sparticuz/chromium`: nothing needs to be downloaded or installed. It is
- * unpacked once per user and version into the temporary folder.
+ * unpacked once per version into the caches of the clone.
  */
 import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
-import { tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inflate } from '@sparticuz/chromium'
 import { type Browser, chromium } from 'playwright-core'
+import { CLONE } from '../support/test-files.ts'
 
 const PACKED = join(dirname(fileURLToPath(import.meta.resolve('@sparticuz/chromium'))), '../bin')
 
@@ -43,10 +43,10 @@ export async function launchChromium(): Promise<Browser> {
 
 /** Several test files may unpack at the same time: each unpacks into its own folder, and the first to finish renames it. */
 async function unpacked(): Promise<string> {
-  const home = join(tmpdir(), `parley-chromium-${version()}-${userInfo().uid}`)
+  const home = join(CLONE, `node_modules/.cache/chromium-${version()}`)
   if (existsSync(home)) return home
   const own = `${home}-${randomBytes(6).toString('hex')}`
-  await mkdir(own, { mode: 0o700 })
+  await mkdir(own, { recursive: true, mode: 0o700 })
   try {
     await inflateInto(own)
     await writeFile(join(own, 'fonts/fonts.conf'), fontsAt(home))

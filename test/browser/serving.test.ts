@@ -44,10 +44,10 @@ test('every file that it refers to exists, may be cached forever, and is compres
 })
 
 test('it imports from the server only what runs in browsers, and from the admin API only types', () => {
-  const folders = [...page.text.matchAll(/"\/dashboard\/files\/[^/"]+\/([^/"]+)\/[^"]+"/g)].map(
+  const folders = [...page.text.matchAll(/"\/dashboard\/files\/[^/"]+\/((?:src\/)?[^/"]+)\/[^"]+"/g)].map(
     (found) => found[1],
   )
-  assert.deepEqual([...new Set(folders)].sort(), ['dashboard', 'json-schema', 'lib'])
+  assert.deepEqual([...new Set(folders)].sort(), ['json-schema', 'lib', 'src/dashboard'])
 })
 
 test('every style sheet of the source is in the one that is served', async () => {

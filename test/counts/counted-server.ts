@@ -128,12 +128,15 @@ let allocatedBefore = 0
 let countsFunctions = false
 
 async function begin({ functions, inProgress }: Begin): Promise<void> {
-  countsFunctions = functions
   before = await threads.quiet(inProgress)
-  if (functions) {
+  // Starting and stopping walk the whole heap, so they are done once for many repetitions.
+  if (functions && !countsFunctions) {
     await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
-    await inspector.post('Profiler.takePreciseCoverage')
+  } else if (!functions && countsFunctions) {
+    await inspector.post('Profiler.stopPreciseCoverage')
   }
+  countsFunctions = functions
+  if (functions) await inspector.post('Profiler.takePreciseCoverage')
   allocatedBefore = allocated()
 }
 
@@ -143,7 +146,6 @@ async function end({ inProgress }: End): Promise<Work> {
   let functions: readonly string[] = []
   if (countsFunctions) {
     functions = called((await inspector.post('Profiler.takePreciseCoverage')).result)
-    await inspector.post('Profiler.stopPreciseCoverage')
   }
   return {
     statements: after.statements - before.statements,

@@ -31,10 +31,11 @@ export interface Counted extends Counts {
 
 /** The time of the server, which stands still. */
 export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
-/** Repetitions until the lazily compiled parts of a path are compiled, which allocates. */
+/** Jobs until the lazily compiled parts of a path are compiled, which allocates. */
 const WARM_UP = 20
 /** Work that a node does once a second disturbs some repetitions, so the minimum counts. */
 const COUNTED = 15
+const COUNTED_BATCHES = 8
 /** Allocation is measured over this many repetitions in a row, this many times. */
 const IN_A_ROW = 60
 const ROWS = 2
@@ -62,7 +63,9 @@ interface Operation {
   readonly end?: () => Promise<unknown>
   /** Requests that stay in progress throughout; none if absent. */
   readonly inProgress?: number
-  /** `IN_A_ROW` if absent. */
+  /** For operations of many jobs. `WARM_UP`, `COUNTED` and `IN_A_ROW` if absent. */
+  readonly warmUp?: number
+  readonly counted?: number
   readonly inARow?: number
   readonly after?: () => Promise<void>
 }
@@ -124,11 +127,14 @@ export class Counting {
     return new Counting(server, ready, { models, receiver })
   }
 
-  /** By name. */
-  async all(): Promise<Readonly<Record<string, Counted>>> {
+  /**
+   * By name.
+   * @param countsBytes otherwise allocation is 0
+   */
+  async all(countsBytes = true): Promise<Readonly<Record<string, Counted>>> {
     const counts: Record<string, Counted> = {}
     for (const [name, operation] of Object.entries(this.#operations())) {
-      counts[name] = await this.#count(operation)
+      counts[name] = await this.#count(operation, countsBytes ? ROWS : 0)
     }
     return counts
   }
@@ -139,7 +145,9 @@ export class Counting {
       one: (number) => this.#batch(number, key()),
       end: async () => this.#models.release(),
       inProgress: BATCH,
-      inARow: 6,
+      warmUp: 2,
+      counted: COUNTED_BATCHES,
+      inARow: 4,
       after: async () => this.#unstall(),
     })
     return {
@@ -164,8 +172,10 @@ export class Counting {
     }
   }
 
-  async #count({ before, one, end, inProgress = 0, inARow = IN_A_ROW, after }: Operation): Promise<Counted> {
-    const total = WARM_UP + COUNTED + ROWS * inARow
+  async #count(operation: Operation, rowCount: number): Promise<Counted> {
+    const { before, one, end, inProgress = 0, after } = operation
+    const { warmUp = WARM_UP, counted = COUNTED, inARow = IN_A_ROW } = operation
+    const total = warmUp + counted + rowCount * inARow
     await before?.(total)
     const numbers = count(this.#from)
     this.#from += total
@@ -176,14 +186,14 @@ export class Counting {
       }
     }
     const stays = end ? 0 : inProgress
-    await this.#workOf(false, [stays, stays], () => whole(WARM_UP))
+    await this.#workOf(false, [stays, stays], () => whole(warmUp))
     const works: Work[] = []
-    for (let round = 0; round < COUNTED; round++) {
+    for (let round = 0; round < counted; round++) {
       works.push(await this.#workOf(true, [stays, inProgress], () => one(numbers.next().value)))
       await end?.()
     }
     const rows: Work[] = []
-    for (let row = 0; row < ROWS; row++) {
+    for (let row = 0; row < rowCount; row++) {
       rows.push(await this.#workOf(false, [stays, stays], () => whole(inARow)))
     }
     await after?.()
@@ -198,7 +208,10 @@ export class Counting {
         functions: names,
       }),
       // The minimum, because compiling code for the first time allocates, too.
-      kilobytes: Math.round(Math.min(...rows.map(({ allocatedBytes }) => allocatedBytes)) / inARow / 1000),
+      kilobytes:
+        rows.length === 0
+          ? 0
+          : Math.round(Math.min(...rows.map(({ allocatedBytes }) => allocatedBytes)) / inARow / 1000),
       names,
       samples: works.map(withFiles),
     }

@@ -10,7 +10,7 @@ import { LONG } from '../support/long-form.ts'
 
 const ROUNDS = LONG ? 150 : 3
 /** Most of a round is spent waiting for the pauses between calls. */
-const ROUNDS_AT_ONCE = LONG ? 10 : 1
+const ROUNDS_AT_ONCE = LONG ? 10 : ROUNDS
 /** After ten wrong tokens within a minute the admin API rejects the address for a while, whatever its token. */
 const WRONG_TOKENS = 8
 /** Each round makes about 20 of them. */

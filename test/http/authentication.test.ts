@@ -20,9 +20,17 @@ const REFUSAL = {
   details: 'Supply a valid API key in the x-api-key header.',
 }
 
-function unauthorised(answer: Answer): void {
+type Problem = keyof typeof PROBLEMS
+const PROBLEMS = {
+  missing: 'The request has no API key.',
+  unknown: 'The API key does not exist.',
+  revoked: 'The API key has been revoked.',
+  expired: 'The API key has expired.',
+}
+
+function unauthorised(answer: Answer, problem: Problem = 'unknown'): void {
   refused(answer, 401)
-  assert.deepEqual(answer.body, REFUSAL)
+  assert.deepEqual(answer.body, { ...REFUSAL, details: `${REFUSAL.details} ${PROBLEMS[problem]}` })
 }
 
 /** A key with its last character changed: the checksum is wrong. */
@@ -52,7 +60,7 @@ onEachStore(() => {
     )
   })
 
-  test('5.2 401 in the same words for every missing or invalid key, on every route', async (t) => {
+  test('5.2 401 for every missing or invalid key, on every route, in the same words but for what is wrong with it', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key()
     const wrong: Record<string, string | undefined> = {
@@ -79,15 +87,16 @@ onEachStore(() => {
         parley.request(`${MESSAGES}/${randomUUID()}?drop_callback=x`, { method: 'DELETE', headers }),
         parley.get(ME, undefined, headers),
       ])
-      for (const answer of answers) assert.doesNotThrow(() => unauthorised(answer), name)
+      const problem = given ? 'unknown' : 'missing'
+      for (const answer of answers) assert.doesNotThrow(() => unauthorised(answer, problem), name)
     }
   })
 
   test('5.1 the key is taken from x-api-key alone', async (t) => {
     const { parley } = await startStage(t)
     const key = await parley.key()
-    unauthorised(await parley.get(ME, undefined, { authorization: `Bearer ${key}` }))
-    unauthorised(await parley.get(`${ME}?x-api-key=${key}&api_key=${key}`))
+    unauthorised(await parley.get(ME, undefined, { authorization: `Bearer ${key}` }), 'missing')
+    unauthorised(await parley.get(`${ME}?x-api-key=${key}&api_key=${key}`), 'missing')
     granted(await parley.get(ME, undefined, { 'X-API-Key': key }), 200)
   })
 
@@ -106,8 +115,8 @@ onEachStore(() => {
     const id = (await parley.post(MESSAGES, job(), key)).body.data.job_id
     assert.equal(await parley.store.revokeKey(keyId, clock.nowMs()), 'revoked')
     clock.advance(5000)
-    unauthorised(await parley.get(ME, key))
-    unauthorised(await parley.post(MESSAGES, job(), key))
+    unauthorised(await parley.get(ME, key), 'revoked')
+    unauthorised(await parley.post(MESSAGES, job(), key), 'revoked')
     completed(await parley.get(`${MESSAGES}/${id}`, other))
   })
 
@@ -123,7 +132,7 @@ onEachStore(() => {
     clock.skip(DAY_MS - 1)
     granted(await parley.get(ME, issued.key), 200)
     clock.advance(5000)
-    unauthorised(await parley.get(ME, issued.key))
+    unauthorised(await parley.get(ME, issued.key), 'expired')
   })
 
   test('5.2 a key that was refused before it was made works within 5 seconds', async (t) => {
@@ -168,7 +177,7 @@ onEachStore(() => {
     const wrong = { messages: [] }
     const dear = { model: 'gpt-5' }
 
-    unauthorised(await parley.post(BATCHES, `[${large}`))
+    unauthorised(await parley.post(BATCHES, `[${large}`), 'missing')
     refused(await parley.post(BATCHES, `[${large}`, key), 413)
     assert.equal(refused(await parley.post(BATCHES, '[', key), 400).message, 'The body is not valid JSON.')
     const three = [job({ ...wrong, ...dear }), job(long), 7]
@@ -183,7 +192,7 @@ onEachStore(() => {
       /^Insufficient permissions/,
     )
 
-    unauthorised(await parley.post(MESSAGES, large))
+    unauthorised(await parley.post(MESSAGES, large), 'missing')
     refused(await parley.post(MESSAGES, large, key), 413)
     assert.equal(refused(await parley.post(MESSAGES, '{', key), 400).message, 'The body is not valid JSON.')
     invalid(await parley.post(MESSAGES, job({ ...dear, ...wrong }), key), /^messages: /)

@@ -71,7 +71,7 @@ onAnyStore(async () => {
       ['POST', '/docs/', 'GET, HEAD, OPTIONS'],
       ['DELETE', '/openapi.json', 'GET, HEAD, OPTIONS'],
       ['GET', '/admin/api/jobs/x/cancel', 'POST, OPTIONS'],
-      ['PUT', '/admin/api/accounts/x', 'DELETE, OPTIONS'],
+      ['PUT', '/admin/api/accounts/x', 'DELETE, GET, HEAD, OPTIONS'],
       ['HEAD', '/admin/api/events', 'GET, OPTIONS'],
       ['PUT', '/dashboard/jobs/x', 'GET, HEAD, OPTIONS'],
     ] as const) {
@@ -309,6 +309,15 @@ onAnyStore(async () => {
     }
     const one = 'GET /healthz HTTP/1.1\r\nhost: a\r\nx-host: b\r\nhos: c\r\nconnection: close\r\n\r\n'
     assert.equal((await talk(parley, one)).status, 200)
+  })
+
+  test('7 431 for more than 200 headers', async () => {
+    const headers = (count: number) => Array.from({ length: count }, (_, at) => `x-${at}: a\r\n`).join('')
+    const get = (count: number) =>
+      talk(parley, `GET /healthz HTTP/1.1\r\n${headers(count - 2)}host: a\r\nconnection: close\r\n\r\n`)
+    assert.equal((await get(200)).status, 200)
+    assert.equal(refused(await get(201), 431).message, 'The request headers are too large.')
+    assert.equal(refused(await get(900), 431).message, 'The request headers are too large.')
   })
 
   test('7 431 for headers that are too large', async () => {

@@ -126,6 +126,7 @@ onAnyStore(async () => {
       'post /admin/api/callbacks/{jobId}/replay': write('replayCallback', '404 409 '),
       'post /admin/api/callbacks/replay-failed': write('replayFailedCallbacks'),
       'get /admin/api/accounts': read('listAccounts'),
+      'get /admin/api/accounts/{name}': read('getAccount', '404 '),
       'post /admin/api/accounts/{name}/tier': write('setAccountTier', '404 '),
       'post /admin/api/accounts/{name}/secret': write('getAccountSecret', '404 '),
       'post /admin/api/accounts/{name}/suspend': write('suspendAccount', '404 '),

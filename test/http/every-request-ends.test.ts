@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import fc from 'fast-check'
-import { readSchema } from '../../src/json-schema/read-schema.ts'
+import { readSchema } from 'parley-json-schema'
 import { reply, type Script, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, type Parley, startParley } from '../parley.ts'

@@ -44,8 +44,8 @@ onEachStore(() => {
       await models.received(3 + done)
     }
     const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
-    // On shared queues, a new account's turn comes right after the job at the head, which was there first.
-    const next = parley.store.shared ? ['crowd 11', 'single'] : ['single']
+    // A new account's turn comes right after the job at the head, which was there first.
+    const next = ['crowd 11', 'single']
     for (const [index] of next.entries()) {
       answerNext()
       await models.received(12 + index)

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { TIMEOUT_MS } from '../../src/telemetry/with-timeout.ts'
+import { TIMEOUT_MS } from '../../src/telemetry/gauges.ts'
 import { VERSION } from '../../src/version.ts'
 import { onEachStore } from '../on-each-store.ts'
 import type { LogLine, Parley } from '../parley.ts'

@@ -29,7 +29,9 @@ onEachStore(() => {
       limits: {
         max_batch_jobs: 2,
         reads_per_minute: 5,
+        creates_per_minute: null,
         max_input_tokens: 16_000,
+        max_output_tokens: null,
         max_monthly_jobs: null,
         max_monthly_tokens: null,
         max_open_jobs: 1000,

@@ -35,6 +35,31 @@ onEachStore(() => {
     })
   }
 
+  test('creates_per_minute: 429 with Retry-After for further jobs of the account, but not for a repeated request', async (t) => {
+    const { parley, clock } = await startStage(t, {
+      settings: { tiers: { user_go: { creates_per_minute: 3, reads_per_minute: 1000 } } },
+    })
+    const [key, other] = [await parley.key('user_go', 'busy'), await parley.key('user_go', 'busy')]
+    const once = { 'idempotency-key': 'once' }
+    const [first, second, third, fourth] = [saying('1'), saying('2'), saying('3'), saying('4')]
+    const kept = completed(await parley.post(MESSAGES, first, key, once))
+    granted(await parley.post(`${MESSAGES}/batches`, [second, third], other), 202)
+    const answer = await parley.post(MESSAGES, fourth, other)
+    assert.equal(answer.headers.get('retry-after'), '60')
+    const { message, details } = refused(answer, 429)
+    assert.equal(message, 'Rate limit exceeded.')
+    assert.match(
+      details ?? '',
+      /at most 3 jobs per minute \(tiers\.\*\.creates_per_minute\)\. Try again in 60 s/,
+    )
+    assert.equal(completed(await parley.post(MESSAGES, first, key, once)), kept)
+    completed(await parley.post(MESSAGES, fourth, await parley.key('user_go', 'another')))
+    clock.advance(60_000)
+    completed(await parley.post(MESSAGES, fourth, key))
+    const me = granted(await parley.get('/api/v1/me', key), 200)
+    assert.equal(me.limits.creates_per_minute, 3)
+  })
+
   test('8 403 for more input tokens than the tier allows names tier, limit and count', async (t) => {
     const text = 'The quick brown fox jumps over the lazy dog. '.repeat(20).trim()
     const limit = tokensOf(text)

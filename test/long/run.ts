@@ -5,10 +5,9 @@
  *     npm run test:long -- --report /tmp/kills.md test/process/kills.test.ts
  */
 import { spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { CLONE, TESTS } from '../support/test-files.ts'
 
-const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 /** The timeout of a file as well as of a test; tests that need a different one set it. */
 const TIMEOUT_MS = 2 * 3600_000
 
@@ -16,8 +15,7 @@ const { values, positionals } = parseArgs({
   options: { report: { type: 'string', default: 'test-report.md' } },
   allowPositionals: true,
 })
-const files =
-  positionals.length > 0 ? positionals : ['src/**/*.test.ts', 'client/src/**/*.test.ts', 'test/**/*.test.ts']
+const files = positionals.length > 0 ? positionals : TESTS
 const child = spawn(
   process.execPath,
   [

@@ -1,6 +1,5 @@
 /** The answer of a well-behaved model: an example of the schema that it was given, an object for JSON, otherwise an echo. */
-import { makeExample } from '../../src/json-schema/make-example.ts'
-import { readSchema } from '../../src/json-schema/read-schema.ts'
+import { makeExample, readSchema } from 'parley-json-schema'
 import { type ChatRequest, chatCompletion, echoOf, type Reply, reply } from '../model-server.ts'
 import type { ChatMessage } from './chat-templates.ts'
 

@@ -60,7 +60,7 @@ test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
 })
 
 test(`${CUTS} connections cut before the answer to a statement: nothing is lost, nothing twice`, {
-  timeout,
+  timeout: timeout * 4,
 }, async (t) => {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)

@@ -30,6 +30,8 @@ export interface FleetOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   /** The database of a separate cluster; one in the shared cluster if absent. */
   readonly databaseUrl?: string
+  /** The source file of another clone's program, which creates the database and runs the nodes. */
+  readonly main?: string
 }
 
 /** Leases of these tests; with PARLEY_LONG=1, the default of a real node. */
@@ -44,11 +46,13 @@ export async function startFleet(t: Lifetime, options: FleetOptions): Promise<Fl
     jobs: { lease_seconds: LEASE_S, concurrency: 16, max_attempts: 1000, ...options.jobs },
   }
   const place = await installation(t, { upstream: options.upstream, settings, databaseUrl })
-  const { stdout, stderr } = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
+  const program: ProgramOptions = options.main === undefined ? {} : { main: options.main }
+  const createKey = ['keys', 'create', '--account', 'acme', '--tier', 'user_max']
+  const { stdout, stderr } = await place.parley(createKey, program)
   assert.match(stdout, /^prl_/, stderr)
   const fleet = new Fleet(place, databaseUrl, stdout.trim())
   // All at once: they migrate the same empty database.
-  await Promise.all(Array.from({ length: options.nodes }, () => fleet.add()))
+  await Promise.all(Array.from({ length: options.nodes }, () => fleet.add(program)))
   return fleet
 }
 

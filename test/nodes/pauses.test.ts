@@ -55,11 +55,16 @@ async function start(
 }
 
 /** Creates a batch at this node, which runs it by hand-off. */
-async function hold(fleet: Fleet, node: Server, models: ModelServerForTests): Promise<readonly string[]> {
+async function hold(
+  fleet: Fleet,
+  node: Server,
+  models: ModelServerForTests,
+  jobs = JOBS,
+): Promise<readonly string[]> {
   const called = models.requests.length
-  const contents = Array.from({ length: JOBS }, (_, index) => `job ${called + index}`)
+  const contents = Array.from({ length: jobs }, (_, index) => `job ${called + index}`)
   const { body } = await fleet.caller(node).batch(contents)
-  await models.received(called + JOBS)
+  await models.received(called + jobs)
   return body.data?.job_ids ?? []
 }
 
@@ -90,8 +95,8 @@ test(`jobs whose node is stopped for three leases, ${PAUSES} times: none fails, 
     const since = await databaseTime(fleet)
     held.kill('SIGSTOP')
     await threeLeases(t, fleet, since)
-    // The other node has rescued all of them, and calls the model for them.
-    const taken = `select count(*) = ${JOBS} from open_jobs where node = $1`
+    // The other node has rescued all of them, and calls the model for the first: that one seems to have crashed its node.
+    const taken = 'select count(*) > 0 from open_jobs where node = $1'
     await fleet.until(t.signal, taken, [await nodeName(free)])
     held.kill('SIGCONT')
     await fleet.until(t.signal, 'select not exists (select 1 from open_jobs where deaths > 0)')
@@ -99,12 +104,12 @@ test(`jobs whose node is stopped for three leases, ${PAUSES} times: none fails, 
   }
   await finish(t, fleet, models)
   const [{ attempts, crashes } = {}] = await fleet.rows(
-    'select min(attempt)::int as attempts, sum(deaths)::int as crashes from outcomes where id = any($1::uuid[])',
+    'select sum(attempt)::int as attempts, sum(deaths)::int as crashes from outcomes where id = any($1::uuid[])',
     [ids],
   )
-  assert.ok(Number(attempts) > PAUSES, 'each pause cost each job a claim')
+  assert.ok(Number(attempts) >= JOBS + PAUSES, 'each pause cost a claim')
   assert.equal(crashes, 0)
-  t.diagnostic(`${JOBS} jobs, ${PAUSES} pauses of three leases, each job claimed ${attempts} times or more`)
+  t.diagnostic(`${JOBS} jobs, ${PAUSES} pauses of three leases, ${attempts} claims`)
 })
 
 test('a job that may crash once does not fail while its node is paused, and fails when the node is gone', {
@@ -118,9 +123,10 @@ test('a job that may crash once does not fail while its node is paused, and fail
   holder.kill('SIGCONT')
   await finish(t, fleet, models)
   models.script = () => reply.stall()
-  const ids = await hold(fleet, holder, models)
+  // Alone, so that it is known what crashed the node.
+  const ids = await hold(fleet, holder, models, 1)
   await holder.crash()
-  await fleet.until(t.signal, `select count(*) = ${JOBS} from crashes`)
+  await fleet.until(t.signal, 'select count(*) = 1 from crashes')
   const [{ counted } = {}] = await fleet.rows('select min(counted_at)::text as counted from crashes')
   await fleet.until(t.signal, 'select count(*) > 0 from outcomes where id = any($1::uuid[])', [ids])
   const [{ waited } = {}] = await fleet.rows(
@@ -143,7 +149,7 @@ test('a node that is cut off from the database past its lease: no crash count re
   const first = { env: { DATABASE_URL: proxy.url } }
   const { models, fleet, holder, other } = await start(t, { first, databaseUrl })
   proxy.shut()
-  const taken = `select count(*) = ${JOBS} from open_jobs where deaths = 1 and node = $1`
+  const taken = 'select count(*) > 0 from open_jobs where deaths = 1 and node = $1'
   await fleet.until(t.signal, taken, [await nodeName(other)])
   proxy.open()
   await fleet.until(t.signal, 'select not exists (select 1 from open_jobs where deaths > 0)')
@@ -185,9 +191,8 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
     line,
     /^{"level":50,"time":"[^"]+","node":"\w+","msg":"the event loop has not reported for .*"}$/,
   )
-  await fleet.until(t.signal, `select count(*) = ${JOBS} from open_jobs where node = $1`, [
-    await nodeName(other),
-  ])
+  // One of them runs: it seems to have crashed its node.
+  await fleet.until(t.signal, 'select count(*) > 0 from open_jobs where node = $1', [await nodeName(other)])
   const seconds = (performance.now() - blockedMs) / 1000
   assert.ok(seconds < HANG_S + MOVED_WITHIN_S, `it took ${seconds} s`)
   await finish(t, fleet, models)

@@ -5,7 +5,8 @@ import { type ModelServerForTests, reply, startModelServer } from '../model-serv
 import { freshDatabase } from '../postgres/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
-import { type Ended, type Installation, installation, type Server } from './server-process.ts'
+import { type RunCommand, startCommands } from './many-commands.ts'
+import { type Ended, installation, type Server } from './server-process.ts'
 
 const timeout = 60_000
 const ADMIN_TOKEN = 'admin-token-for-tests'
@@ -14,8 +15,13 @@ const KNOWN_WITHIN_MS = 5000
 /** By then the call of a cancelled job has ended. */
 const ENDED_WITHIN_MS = 1000
 
+/** Its commands run in one process. */
+interface Commands {
+  readonly parley: RunCommand
+}
+
 interface Shared {
-  readonly place: Installation
+  readonly place: Commands
   readonly models: ModelServerForTests
   readonly server: Server
 }
@@ -37,7 +43,7 @@ async function start(databaseUrl?: string): Promise<Shared> {
     { upstream: models.baseUrl, ...(databaseUrl && { databaseUrl }) },
   )
   const server = await place.start({ env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN } })
-  return { place, models, server }
+  return { place: { parley: await startCommands({ after }, place) }, models, server }
 }
 
 let accounts = 0
@@ -50,13 +56,13 @@ async function withAccount(shared: Shared): Promise<Place> {
   return { ...shared, account, caller: server.caller(made.stdout.trim()), called: models.requests.length }
 }
 
-const run = async (place: Installation, ...args: string[]): Promise<Ended> => {
+const run = async (place: Commands, ...args: string[]): Promise<Ended> => {
   const ended = await place.parley(args)
   assert.equal(ended.code, 0, `${args.join(' ')}: ${ended.stderr}`)
   return ended
 }
 
-const json = async (place: Installation, ...args: string[]) =>
+const json = async (place: Commands, ...args: string[]) =>
   JSON.parse((await run(place, ...args, '--json')).stdout)
 
 function within(ask: () => Promise<Reply>, accept: (reply: Reply) => boolean): Promise<Reply> {

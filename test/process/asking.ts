@@ -9,7 +9,8 @@
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { TestContext } from 'node:test'
+import type { Lifetime } from '../parley.ts'
+import { type RunCommand, startCommands } from './many-commands.ts'
 import {
   type Ended,
   type Installation,
@@ -26,6 +27,8 @@ export interface Asking {
   readonly key: string
   /** Runs `parley …` to its end, with address and key in its environment. */
   ask(args: readonly string[], options?: AskOptions): Promise<Ended>
+  /** The same in one process for all such commands: see many-commands.ts. */
+  readonly run: RunCommand
   /** The same, but returns the process, to be watched and ended midway. */
   begin(args: readonly string[], options?: AskOptions): Program
   /** Writes a file into the working directory of the commands. */
@@ -38,7 +41,7 @@ export interface AskOptions {
 }
 
 /** A server on a free port, and client commands for it. */
-export async function startAsking(t: TestContext, options: InstallationOptions = {}): Promise<Asking> {
+export async function startAsking(t: Lifetime, options: InstallationOptions = {}): Promise<Asking> {
   const place = await installation(t, options)
   const server = await place.start()
   const key = await server.firstKey()
@@ -49,11 +52,16 @@ export async function startAsking(t: TestContext, options: InstallationOptions =
     program.write(stdin ?? '')
     return program
   }
+  let commands: Promise<RunCommand> | undefined
   return {
     place,
     server,
     key,
     begin,
+    async run(args, { env } = {}) {
+      commands ??= startCommands(t, place)
+      return (await commands)(args, { env: { PARLEY_URL: server.url, PARLEY_API_KEY: key, ...env } })
+    },
     async ask(args, asked) {
       const program = begin(args, asked)
       const exit = await program.exited

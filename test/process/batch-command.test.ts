@@ -200,7 +200,7 @@ test('reads are spread so that the limit is not met, and a limit met anyway is w
 })
 
 test('user errors and rejected requests have their own exit codes', { timeout }, async (t) => {
-  const { ask, write, place } = await startAsking(t)
+  const { run, write, place } = await startAsking(t)
   await write('jobs.jsonl', jobLine('Hello'))
   await write('empty.jsonl', '\n\n')
   await write('damaged.jsonl', jobLine('Hello'))
@@ -222,7 +222,7 @@ test('user errors and rejected requests have their own exit codes', { timeout },
   ]
   await Promise.all(
     cases.map(async ({ args, code, says }) => {
-      const ended = await ask(args.split(' '))
+      const ended = await run(args.split(' '))
       assert.deepEqual([ended.code, ended.stdout], [code, ''], `${args}: ${ended.stderr}`)
       assert.match(ended.stderr, says, args)
       assert.doesNotMatch(ended.stderr, /^\s+at .+:\d+/m, args)

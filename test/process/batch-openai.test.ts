@@ -36,7 +36,15 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
   await write(
     'openai.jsonl',
     [
-      line('a', { max_tokens: 100, temperature: 0, n: 1, stream: false, user: 'me' }),
+      line('a', {
+        max_completion_tokens: 100,
+        temperature: 0,
+        seed: null,
+        top_k: 5,
+        n: 1,
+        stream: false,
+        user: 'me',
+      }),
       line('b', {
         response_format: {
           type: 'json_schema',
@@ -50,7 +58,7 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
   assert.equal(refused.code, 1)
   assert.match(
     refused.stderr,
-    /openai\.jsonl:1: body\.max_tokens: is not supported; pass --drop max_tokens to ignore it/,
+    /openai\.jsonl:1: body\.top_k: is not supported; pass --drop top_k to ignore it/,
   )
   const ended = await ask([
     'batch',
@@ -58,11 +66,14 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
     '--model',
     'gpt-4o-mini=gpt-5-mini',
     '--drop',
-    'max_tokens,temperature',
+    'top_k',
     '--format',
     'openai',
   ])
   assert.equal(ended.code, 0, ended.stderr)
+  const first = models.requests.find(({ body }) => body.max_tokens === 100)?.body
+  assert.equal(first?.temperature, 0)
+  assert.equal(first !== undefined && 'seed' in first, false)
   const asked = models.requests.find(({ body }) => body.response_format)?.body
   assert.equal(asked?.model, 'gpt-5-mini')
   assert.match(JSON.stringify(asked?.response_format), /"description":"a river"/)

@@ -13,7 +13,9 @@ import { jobsByContent } from './rows.ts'
 import type { Program } from './server-process.ts'
 
 const timeout = 120_000
-const LINES = LONG ? 5000 : 1500
+const LINES = LONG ? 5000 : 600
+/** Jobs of a run at the server. */
+const AT_ONCE = 80
 const OUT = 'jobs.jsonl.results.jsonl'
 const JOURNAL = `${OUT}.journal`
 
@@ -57,8 +59,8 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
   await asking.write('jobs.jsonl', linesOf(count).join('\n'))
   for (let kill = 0, called = 0; kill < 2; kill++) {
     // More than the server still had at the last kill, which continue there.
-    called += 250 + random.below(count * 0.15)
-    const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '200'])
+    called += AT_ONCE + 30 + random.below(count * 0.15)
+    const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', String(AT_ONCE)])
     await models.received(called)
     // A little later, because each event is the end of something.
     for (let turns = random.below(200); turns > 0; turns--)
@@ -88,8 +90,8 @@ test(
   (t) => killedTwice(t, LINES),
 )
 
-test('1500 lines, killed twice on the way (Postgres)', { timeout }, async (t) =>
-  killedTwice(t, 1500, await freshDatabase(t)),
+test(`${LINES} lines, killed twice on the way (Postgres)`, { timeout }, async (t) =>
+  killedTwice(t, LINES, await freshDatabase(t)),
 )
 
 test('a batch whose response was lost is found again by its key', { timeout }, async (t) => {

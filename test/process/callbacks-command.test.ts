@@ -1,10 +1,11 @@
 /** `parley callbacks` while a server is running: listing callbacks and replaying them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import type { CallbackDetailsView, CallbackView } from '../../src/admin/callback-view.ts'
+import type { CallbackDetails, CallbackSummary } from '../../src/admin/job-view.ts'
 import { job } from '../parley.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { type Receiver, startReceiver } from '../receiver.ts'
+import { startCommands } from './many-commands.ts'
 import { type Ended, type Installation, installation } from './server-process.ts'
 
 const timeout = 60_000
@@ -38,9 +39,9 @@ function json<T>({ stdout, code, stderr }: Ended): T {
 }
 
 /** Repeats the command until the server has recorded the results of the attempts. */
-async function listed(place: Installation, state: string, count: number): Promise<CallbackView[]> {
+async function listed(place: Installation, state: string, count: number): Promise<CallbackSummary[]> {
   for (;;) {
-    const views = json<CallbackView[]>(await callbacks(place, 'list', '--state', state, '--json'))
+    const views = json<CallbackSummary[]>(await callbacks(place, 'list', '--state', state, '--json'))
     if (views.length === count) return views
   }
 }
@@ -50,7 +51,7 @@ async function replays(t: TestContext, databaseUrl?: string): Promise<void> {
   const failed = await listed(place, 'failed', 3)
   assert.deepEqual(failed.map(({ job_id }) => job_id).sort(), [...jobIds].sort())
   const [one = ''] = jobIds
-  const shown = json<CallbackDetailsView>(await callbacks(place, 'show', one, '--json'))
+  const shown = json<CallbackDetails>(await callbacks(place, 'show', one, '--json'))
   const { at, ms, ...attempt } = shown.log[0] ?? { at: 0, ms: 0 }
   assert.ok(Math.abs(at - Date.now() / 1000) < 60 && ms < 15_000)
   assert.deepEqual(attempt, { attempt: 1, status: 503, error: null, answer: 'busy\u001b[31m' })
@@ -62,7 +63,7 @@ async function replays(t: TestContext, databaseUrl?: string): Promise<void> {
   await sentAgain(place, receiver, [one], 'replay', one)
   await sentAgain(place, receiver, jobIds.slice(1), 'replay', '--all-failed')
   assert.equal((await listed(place, 'delivered', 3)).length, 3)
-  const history = json<CallbackDetailsView>(await callbacks(place, 'show', one, '--json'))
+  const history = json<CallbackDetails>(await callbacks(place, 'show', one, '--json'))
   assert.deepEqual(
     history.log.map(({ attempt: number, status }) => [number, status]),
     [
@@ -113,6 +114,8 @@ test('people get a table, no secrets, and nothing that a receiver could do to th
 
 test('mistakes are reported in a sentence, and change nothing', { timeout }, async (t) => {
   const place = await installation(t)
+  const run = await startCommands(t, place)
+  const callbacks = (...args: string[]) => run(['callbacks', ...args])
   const wrong: readonly [RegExp, ...string[]][] = [
     [/No callback found for job/, 'show', NO_JOB],
     [/No callback found for job/, 'replay', NO_JOB],
@@ -125,11 +128,11 @@ test('mistakes are reported in a sentence, and change nothing', { timeout }, asy
     [/--before: nonsense is not a job ID/, 'list', '--before', 'nonsense'],
   ]
   for (const [said, ...args] of wrong) {
-    const { code, stdout, stderr } = await callbacks(place, ...args)
+    const { code, stdout, stderr } = await callbacks(...args)
     assert.deepEqual([code, stdout], [1, ''], args.join(' '))
     assert.match(stderr, said)
   }
-  assert.deepEqual(json(await callbacks(place, 'list', '--json')), [])
-  assert.equal((await callbacks(place, 'list', '--failed')).stdout, 'No callback has failed.\n')
-  assert.match((await callbacks(place, 'replay', '--all-failed')).stdout, /^No callback has failed/)
+  assert.deepEqual(json(await callbacks('list', '--json')), [])
+  assert.equal((await callbacks('list', '--failed')).stdout, 'No callback has failed.\n')
+  assert.match((await callbacks('replay', '--all-failed')).stdout, /^No callback has failed/)
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import pg from 'pg'
+import { startModelServer } from '../model-server.ts'
 import { startCluster } from '../postgres/cluster.ts'
 import { freshDatabase, freshRealDatabase } from '../postgres/database.ts'
 import { installation } from './server-process.ts'
@@ -11,8 +12,11 @@ const timeout = 60_000
 test('a fit database passes, and no password is shown', { timeout }, async (t) => {
   const url = new URL(await freshDatabase(t))
   url.password = 'canary'
-  const place = await installation(t, { databaseUrl: url.href })
-  const { code, stdout } = await place.parley(['check'])
+  const upstream = await startModelServer()
+  t.after(() => upstream.close())
+  // With a model server, because check warns of the simulator.
+  const place = await installation(t, { databaseUrl: url.href, upstream: upstream.baseUrl })
+  const { code, stdout } = await place.parley(['check'], { env: { OPENAI_MODEL: 'a-model' } })
   assert.equal(code, 0, stdout)
   assert.match(stdout, /^ok +database: Postgres \d+\.\d+ at 127\.0\.0\.1/m)
   assert.ok(!/canary|^note|WRONG/m.test(stdout), stdout)

@@ -5,11 +5,14 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import test, { type TestContext } from 'node:test'
+import test, { after, type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
+import { startCommandsAnywhere } from './many-commands.ts'
 import { installation } from './server-process.ts'
 
 const timeout = 60_000
+
+const parley = startCommandsAnywhere({ after })
 
 /** Answers every request with the same status and body, and records the requests. */
 async function upstreamAnswering(t: TestContext, status: number, body = '{}') {
@@ -25,7 +28,7 @@ async function upstreamAnswering(t: TestContext, status: number, body = '{}') {
 
 test('without a configuration all is well, and the simulator is named', { timeout }, async (t) => {
   const place = await installation(t)
-  const { code, stdout, stderr } = await place.parley(['check'])
+  const { code, stdout, stderr } = await parley(place, ['check'])
   assert.deepEqual([code, stderr], [0, ''])
   assert.match(stdout, /simulator/)
   assert.match(stdout, /parley\.config\.json/, 'it says which file was read')
@@ -37,7 +40,7 @@ test('an upstream that answers passes, and is asked with its key', { timeout }, 
   t.after(() => upstream.close())
   const place = await installation(t, { upstream: upstream.baseUrl })
   const env = { OPENAI_API_KEY: 'sk-canary', OPENAI_MODEL: 'a-model' }
-  const { code, stdout } = await place.parley(['check'], { env })
+  const { code, stdout } = await parley(place, ['check'], { env })
   assert.equal(code, 0, stdout)
   const asked = upstream.requests.map(({ method, path, headers }) => [method, path, headers.authorization])
   const authorization = 'Bearer sk-canary'
@@ -57,7 +60,7 @@ for (const [status, says] of [
 ] as const) {
   test(`an upstream that answers ${status} is wrong`, { timeout }, async (t) => {
     const place = await installation(t, { upstream: (await upstreamAnswering(t, status)).url })
-    const { code, stdout } = await place.parley(['check'], { env: key })
+    const { code, stdout } = await parley(place, ['check'], { env: key })
     assert.equal(code, 1)
     assert.match(stdout, says)
     assert.match(stdout, /^ok +database/m, 'the rest is checked all the same')
@@ -68,7 +71,7 @@ test('a server that answers 200 to everything, without models or completions, is
   timeout,
 }, async (t) => {
   const place = await installation(t, { upstream: (await upstreamAnswering(t, 200)).url })
-  const { code, stdout } = await place.parley(['check'], { env: key })
+  const { code, stdout } = await parley(place, ['check'], { env: key })
   assert.equal(code, 1)
   assert.match(
     stdout,
@@ -78,7 +81,7 @@ test('a server that answers 200 to everything, without models or completions, is
 
 test('--json has the fields of 0.2.0, and what to change', { timeout }, async (t) => {
   const place = await installation(t, { upstream: 'http://127.0.0.1:1/v1' })
-  const { code, stdout } = await place.parley(['check', '--json'])
+  const { code, stdout } = await parley(place, ['check', '--json'])
   assert.equal(code, 1)
   const findings = JSON.parse(stdout) as {
     ok: boolean
@@ -99,7 +102,7 @@ test('--calls says that it pays, checks each target, and prints what it finds', 
   t.after(() => upstream.close())
   upstream.script = ({ body }) => (body.response_format ? reply.json({ river: 'Amur' }) : undefined)
   const place = await installation(t, { upstream: upstream.baseUrl })
-  const { code, stdout } = await place.parley(['check', '--calls'], { env: { OPENAI_MODEL: 'a-model' } })
+  const { code, stdout } = await parley(place, ['check', '--calls'], { env: { OPENAI_MODEL: 'a-model' } })
   assert.equal(code, 0, stdout)
   assert.match(stdout, /^ok +calls: makes 5 paid calls to each of 1 target$/m)
   assert.match(stdout, /^ok +target openai\/a-model: answers in \d+ ms/m)
@@ -109,7 +112,7 @@ test('--calls says that it pays, checks each target, and prints what it finds', 
 test('an upstream that cannot be reached is wrong', { timeout }, async (t) => {
   // Nothing can ever listen on port 1 of this address.
   const place = await installation(t, { upstream: 'http://127.0.0.1:1/v1' })
-  const { code, stdout } = await place.parley(['check'])
+  const { code, stdout } = await parley(place, ['check'])
   assert.equal(code, 1)
   assert.match(stdout, /WRONG upstream openai: cannot be reached: .*ECONNREFUSED/)
 })
@@ -141,7 +144,7 @@ const wrong: readonly { why: string; settings: object; env?: Record<string, stri
 for (const { why, settings, env, says } of wrong) {
   test(`check and serve report ${why}, with its path`, { timeout }, async (t) => {
     const place = await installation(t, { settings: settings as Record<string, unknown> })
-    const checked = await place.parley(['check'], { ...(env && { env }) })
+    const checked = await parley(place, ['check'], { ...(env && { env }) })
     assert.equal(checked.code, 1)
     assert.match(checked.stdout, says)
     assert.match(checked.stdout, /^WRONG configuration/m)
@@ -154,7 +157,22 @@ for (const { why, settings, env, says } of wrong) {
 test('check passes next to a running server', { timeout }, async (t) => {
   const place = await installation(t)
   const server = await place.start()
-  const { code, stdout } = await place.parley(['check'])
+  const { code, stdout } = await parley(place, ['check'])
   assert.equal(code, 0, stdout)
   assert.equal((await server.caller(await server.firstKey()).single('Hello')).status, 200)
+})
+
+test('a shutdown that may take longer than supervisors wait is a warning', { timeout }, async (t) => {
+  const place = await installation(t, {
+    settings: { shutdown: { listen_seconds: 8 }, jobs: { drain_seconds: 20 } },
+  })
+  const { code, stdout } = await parley(place, ['check'])
+  assert.equal(code, 0, stdout)
+  assert.match(
+    stdout,
+    /^note +configuration: a shutdown can take 31 s .*\n +To do: .*terminationGracePeriodSeconds/m,
+  )
+  await place.configure({ shutdown: { listen_seconds: 7 }, jobs: { drain_seconds: 20 } })
+  const fits = await parley(place, ['check'])
+  assert.ok(!fits.stdout.includes('a shutdown can take'), fits.stdout)
 })

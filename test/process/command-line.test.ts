@@ -3,9 +3,10 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import test from 'node:test'
+import test, { after } from 'node:test'
 import { eventually } from '../support/eventually.ts'
 import type { Caller, Reply } from './caller.ts'
+import { startCommands } from './many-commands.ts'
 import { type Ended, type Installation, installation } from './server-process.ts'
 
 const timeout = 60_000
@@ -54,14 +55,19 @@ test('keys list --json is an array of keys with times in Unix seconds', { timeou
   assert.match(table.stdout, /ada +user_go .*revoked/)
 })
 
-test('a key revoked next to a running server stops within 5 seconds', { timeout }, async (t) => {
-  const place = await installation(t)
-  const server = await place.start()
+/** Of the tests of what a command changes next to a running server. It is started with `--threads`, which has no effect. */
+const shared = installation({ after }).then(async (place) => ({
+  place,
+  server: await place.start({ args: ['--threads', '2'] }),
+}))
+
+test('a key revoked next to a running server stops within 5 seconds', { timeout }, async () => {
+  const { place, server } = await shared
   const kept = server.caller(await server.firstKey())
-  const made = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
+  const made = await place.parley(['keys', 'create', '--account', 'eva', '--tier', 'user_go'])
   const revoked = server.caller(made.stdout.trim())
   assert.equal((await revoked.read(NO_JOB)).status, 404, 'the new key works at once')
-  const id = (await listed(place)).find(({ account }) => account === 'ada')?.id ?? ''
+  const id = (await listed(place)).find(({ account }) => account === 'eva')?.id ?? ''
 
   const command = await place.parley(['keys', 'revoke', id])
   assert.deepEqual([command.code, command.stderr], [0, ''])
@@ -71,15 +77,14 @@ test('a key revoked next to a running server stops within 5 seconds', { timeout 
   assert.equal((await place.parley(['keys', 'revoke', id])).code, 0, 'revoking again is no error')
 })
 
-test('a key ends when --expires says so', { timeout }, async (t) => {
-  const place = await installation(t)
-  const server = await place.start()
+test('a key ends when --expires says so', { timeout }, async () => {
+  const { place, server } = await shared
   const days = String(2 / 86_400)
   const made = await place.parley([
     'keys',
     'create',
     '--account',
-    'ada',
+    'bob',
     '--tier',
     'user_go',
     '--expires',
@@ -90,9 +95,8 @@ test('a key ends when --expires says so', { timeout }, async (t) => {
   await readUntil(caller, ({ status }) => status === 401)
 })
 
-test('accounts tier takes effect on a running server', { timeout }, async (t) => {
-  const place = await installation(t)
-  const server = await place.start()
+test('accounts tier takes effect on a running server', { timeout }, async () => {
+  const { place, server } = await shared
   const made = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_free'])
   const caller = server.caller(made.stdout.trim())
   const three = ['one', 'two', 'three']
@@ -106,9 +110,9 @@ test('accounts tier takes effect on a running server', { timeout }, async (t) =>
 })
 
 test('accounts secret prints the secret alone; --rotate makes another', { timeout }, async (t) => {
-  const place = await installation(t)
-  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
-  const secret = (...more: string[]) => place.parley(['accounts', 'secret', 'ada', ...more])
+  const run = await startCommands(t, await installation(t))
+  await run(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
+  const secret = (...more: string[]) => run(['accounts', 'secret', 'ada', ...more])
   const first = await secret()
   assert.deepEqual([first.code, first.stderr], [0, ''])
   assert.match(first.stdout, /^whsec_[A-Za-z0-9+/]{32,}={0,2}\n$/)
@@ -179,9 +183,9 @@ const COMMANDS = [
 ].flatMap((names) => names.split(','))
 
 test('every command has examples in its help', { timeout }, async (t) => {
-  const place = await installation(t)
+  const run = await startCommands(t, await installation(t))
   for (const command of COMMANDS) {
-    const { code, stdout } = await place.parley([...command.split(' '), '--help'])
+    const { code, stdout } = await run([...command.split(' '), '--help'])
     assert.equal(code, 0)
     // The command's name repeated, after the one in the usage line.
     assert.ok(stdout.split(`parley ${command}`).length > 2, `${command}: ${stdout}`)
@@ -190,8 +194,9 @@ test('every command has examples in its help', { timeout }, async (t) => {
 
 test('--json prints what operators are shown', { timeout }, async (t) => {
   const place = await installation(t)
+  const run = await startCommands(t, place)
   const said = async (...args: string[]) => {
-    const { code, stdout, stderr } = await place.parley([...args, '--json'])
+    const { code, stdout, stderr } = await run([...args, '--json'])
     assert.deepEqual([code, stderr], [0, ''], args.join(' '))
     return JSON.parse(stdout)
   }
@@ -285,9 +290,8 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'keys list', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
 ]
 
-test('serve --threads has no effect, and the log says what to do instead', { timeout }, async (t) => {
-  const place = await installation(t)
-  const server = await place.start({ args: ['--threads', '2'] })
+test('serve --threads has no effect, and the log says what to do instead', { timeout }, async () => {
+  const { server } = await shared
   const [line] = await server.program.logged(/.*setting threads has no effect.*/)
   assert.match(line, /run several nodes on one Postgres/)
   const { threads, level } = JSON.parse(line)
@@ -297,9 +301,11 @@ test('serve --threads has no effect, and the log says what to do instead', { tim
 test('mistakes are reported on standard error, with the remedy and exit code 1', { timeout }, async (t) => {
   const place = await installation(t)
   await place.parley(['keys', 'create', '--account', 'eve', '--tier', 'user_free'])
+  refusedWith(await place.parley(['servve']), /unknown command/, 'in a process of its own')
+  const run = await startCommands(t, place)
   for (const { args, env, says } of mistakes) {
     await t.test(args + (env ? ` (${JSON.stringify(env)})` : ''), async () => {
-      refusedWith(await place.parley(args.split(' '), { ...(env && { env }) }), says, args)
+      refusedWith(await run(args.split(' '), { ...(env && { env }) }), says, args)
     })
   }
 })

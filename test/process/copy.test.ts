@@ -48,7 +48,7 @@ test('a server moves to Postgres with its keys, jobs, answers and repeatable req
   assert.match(moved.stdout, /DATABASE_URL set to the new database/)
   assert.ok(!moved.stdout.includes(PASSWORD))
 
-  const server = await place.start({ env: { DATABASE_URL: url.href } })
+  const server = await place.start({ env: { DATABASE_URL: url.href, PARLEY_SIMULATOR: 'true' } })
   const after = server.caller(key)
   for (const read of reads) {
     const id = idsOf(read)[0] ?? ''

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile, stat } from 'node:fs/promises'
+import { chmod, readFile, realpath, stat } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import type { Body } from './caller.ts'
@@ -62,6 +63,40 @@ test('the first start creates an admin token that only its owner can read, and t
     for (const secret of [token, 'of-my-own']) assert.ok(!(program.stdout + program.stderr).includes(secret))
   }
   assert.ok(!third.program.stdout.includes('admin token'), 'it says nothing of a file that it does not use')
+})
+
+test('the lock of the database is for its owner only, also one of an earlier version', {
+  timeout,
+  skip: process.platform === 'win32',
+}, async (t) => {
+  const place = await installation(t)
+  const lock = `${place.database}.lock`
+  const modeAfterStart = async () => {
+    const server = await place.start()
+    const { mode } = await stat(lock)
+    await server.stop()
+    return mode & 0o777
+  }
+  assert.equal(await modeAfterStart(), 0o600)
+  await chmod(lock, 0o644)
+  assert.equal(await modeAfterStart(), 0o600)
+})
+
+test('a start that creates a folder other than the default logs its full path, once', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  const pattern = /"level":40,.*created the folder of the database/g
+  const logged = async (url: string) => {
+    const server = await place.start({ env: { DATABASE_URL: url } })
+    await server.stop()
+    return server.program.stderr.split('\n').filter((line) => line.match(pattern))
+  }
+  const [line = '', ...others] = await logged('sqlite:typo/inside/parley.db')
+  assert.deepEqual(others, [])
+  assert.equal(JSON.parse(line).folder, join(await realpath(place.folder), 'typo/inside'))
+  assert.deepEqual(await logged('sqlite:typo/inside/parley.db'), [])
+  assert.deepEqual(await logged('sqlite:./data/parley.db'), [])
 })
 
 test('at LOG_LEVEL silent it still says where it listens and what the key is, and logs nothing', {

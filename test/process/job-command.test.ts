@@ -13,7 +13,7 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
     script: ({ body }) => (/wait/.test(JSON.stringify(body)) ? reply.stall() : undefined),
   })
   t.after(() => models.close())
-  const { ask, begin, server, key } = await startAsking(t, {
+  const { ask, run, begin, server, key } = await startAsking(t, {
     upstream: models.baseUrl,
     ...(databaseUrl !== undefined && { databaseUrl }),
   })
@@ -43,7 +43,7 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   assert.equal((await ask(['job', slow, '--wait'])).stdout, 'echo: wait for me\n')
 
   const listed = async (...args: string[]) => {
-    const { code, stdout } = await ask(['jobs', 'list', '--json', ...args])
+    const { code, stdout } = await run(['jobs', 'list', '--json', ...args])
     assert.equal(code, 0)
     return (JSON.parse(stdout) as { job_id: string; status: string }[]).map(({ job_id, status }) => [
       job_id,
@@ -56,36 +56,36 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   ])
   assert.deepEqual(await listed('--limit', '1'), [[quick, 'completed']])
   assert.deepEqual(await listed('--status', 'failed'), [])
-  const table = await ask(['jobs', 'list'])
+  const table = await run(['jobs', 'list'])
   assert.match(
     table.stdout,
     new RegExp(`^JOB ID .*\\n${quick}  completed  gpt-5-mini .*\\n${slow}  completed `),
   )
-  const late = await ask(['job', quick, '--cancel'])
+  const late = await run(['job', quick, '--cancel'])
   assert.deepEqual([late.code, late.stdout], [1, ''])
   assert.match(late.stderr, /The job has already finished/)
   const again = await server.caller(key).batch(['wait again'])
   const [third = ''] = again.body.data?.job_ids ?? []
-  assert.equal((await ask(['job', third, '--delete'])).code, 1)
-  const cancelled = await ask(['job', third, '--cancel'])
+  assert.equal((await run(['job', third, '--delete'])).code, 1)
+  const cancelled = await run(['job', third, '--cancel'])
   assert.deepEqual([cancelled.code, cancelled.stdout], [0, ''])
   assert.match(cancelled.stderr, /is cancelled/)
-  assert.equal(JSON.parse((await ask(['job', third, '--cancel', '--json'])).stdout).error.code, 'cancelled')
-  assert.equal((await ask(['job', third])).code, 2)
-  assert.deepEqual(JSON.parse((await ask(['job', third, '--delete', '--json'])).stdout), {
+  assert.equal(JSON.parse((await run(['job', third, '--cancel', '--json'])).stdout).error.code, 'cancelled')
+  assert.equal((await run(['job', third])).code, 2)
+  assert.deepEqual(JSON.parse((await run(['job', third, '--delete', '--json'])).stdout), {
     job_id: third,
     deleted: true,
   })
-  assert.equal((await ask(['job', third, '--delete'])).code, 1)
+  assert.equal((await run(['job', third, '--delete'])).code, 1)
 
-  const none = await ask(['job', NO_JOB])
+  const none = await run(['job', NO_JOB])
   assert.deepEqual([none.code, none.stdout], [1, ''])
   assert.match(none.stderr, /does not exist or has expired/)
-  const misused = await ask(['job', slow, '--timeout', '5'])
+  const misused = await run(['job', slow, '--timeout', '5'])
   assert.deepEqual([misused.code, misused.stderr], [1, '--timeout can only be used with --wait.\n'])
-  assert.match((await ask(['job', slow, '--drop-callback'])).stderr, /can only be used with --delete/)
-  assert.match((await ask(['job', slow, '--cancel', '--wait'])).stderr, /cannot be used with option '--wait'/)
-  const logged = await ask(['job', slow], { env: { PARLEY_LOG: 'debug' } })
+  assert.match((await run(['job', slow, '--drop-callback'])).stderr, /can only be used with --delete/)
+  assert.match((await run(['job', slow, '--cancel', '--wait'])).stderr, /cannot be used with option '--wait'/)
+  const logged = await run(['job', slow], { env: { PARLEY_LOG: 'debug' } })
   assert.equal(logged.stdout, 'echo: wait for me\n')
   assert.match(logged.stderr, /^parley: GET \/api\/v1\/messages\/.*: 200 in \d+ ms\n$/)
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { makeSecret } from '../../src/net/signature.ts'
 import { type Callback, post, signedCallback, startListener } from './listener.ts'
+import { startCommands } from './many-commands.ts'
 import { installation } from './server-process.ts'
 
 const timeout = 60_000
@@ -213,12 +214,10 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
 ]
 
 test('mistakes are reported on standard error, with exit code 1', { timeout }, async (t) => {
-  const place = await installation(t)
+  const run = await startCommands(t, await installation(t))
   for (const { args, env, says } of mistakes) {
     await t.test(args + (env ? ` (${JSON.stringify(env)})` : ''), async () => {
-      const ended = await place.parley(['listen', ...args.split(' ').filter(Boolean)], {
-        ...(env && { env }),
-      })
+      const ended = await run(['listen', ...args.split(' ').filter(Boolean)], { ...(env && { env }) })
       assert.deepEqual([ended.code, ended.stdout], [1, ''])
       assert.match(ended.stderr, says)
       assert.ok(!/^\s+at .+:\d+/m.test(ended.stderr), ended.stderr)

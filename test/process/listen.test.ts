@@ -6,22 +6,39 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import test, { type TestContext } from 'node:test'
+import test, { after, type TestContext } from 'node:test'
 import pg from 'pg'
+import type { Lifetime } from '../parley.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import type { Caller } from './caller.ts'
 import { post, signedCallback, startListener } from './listener.ts'
-import { installation } from './server-process.ts'
+import { type Installation, installation, type Server } from './server-process.ts'
 
 const timeout = 60_000
 const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 0, 0, 0] } }
 
-/** A server that may call loopback, with an account besides `default`. */
-async function serverWith(t: TestContext, databaseUrl?: string) {
+interface Place {
+  readonly place: Installation
+  readonly server: Server
+}
+
+async function start(t: Lifetime, databaseUrl?: string): Promise<Place> {
   const place = await installation(t, { settings, ...(databaseUrl && { databaseUrl }) })
-  const made = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
-  const server = await place.start()
-  return { place, caller: server.caller(made.stdout.trim()) }
+  // With an account besides `default`, the first start makes none.
+  await place.parley(['keys', 'create', '--account', 'first', '--tier', 'user_go'])
+  return { place, server: await place.start() }
+}
+
+/** Of the tests on SQLite. */
+const shared = start({ after })
+let accounts = 0
+
+/** A server that may call loopback, and an account for the test. */
+async function serverWith(t: TestContext, databaseUrl?: string) {
+  const { place, server } = await (databaseUrl === undefined ? shared : start(t, databaseUrl))
+  const account = `ada${accounts++}`
+  const made = await place.parley(['keys', 'create', '--account', account, '--tier', 'user_go'])
+  return { place, account, caller: server.caller(made.stdout.trim()) }
 }
 
 /** Creates a job of one message with this callback; resolves with its ID. */
@@ -38,11 +55,11 @@ async function send(caller: Caller, url: string, content = 'Hello', payload: obj
 }
 
 test('a callback of the server is verified and printed for people', { timeout }, async (t) => {
-  const { place, caller } = await serverWith(t)
-  const { url, program } = await startListener(place, ['--account', 'ada'])
+  const { place, account, caller } = await serverWith(t)
+  const { url, program } = await startListener(place, ['--account', account])
   assert.match(program.stdout, /"callback_url": "http:\/\/127\.0\.0\.1:\d+\/hook"/)
   assert.match(program.stdout, /"allow_networks": \["127\.0\.0\.0\/8"\]/)
-  assert.match(program.stdout, /^Verifying with the secret of account ada in sqlite:/m)
+  assert.match(program.stdout, new RegExp(`^Verifying with the secret of account ${account} in sqlite:`, 'm'))
   const id = await send(caller, url, `Hello ${'x'.repeat(1000)}`, { order: 'ü' })
   const [said] = await program.line(/^\d\d:\d\d:\d\d {2}verified: job .*\n(?: {10}.*\n)+/m)
   assert.match(said, new RegExp(`verified: job ${id} completed\n`))
@@ -61,8 +78,8 @@ test('a callback of the server is verified and printed for people', { timeout },
 test('--json prints each callback whole on a line of its own, numbers to the last digit', {
   timeout,
 }, async (t) => {
-  const { place, caller } = await serverWith(t)
-  const { url, program } = await startListener(place, ['--account', 'ada', '--json'])
+  const { place, account, caller } = await serverWith(t)
+  const { url, program } = await startListener(place, ['--account', account, '--json'])
   const before = Date.now() / 1000
   const id = await send(caller, url)
   const [line] = await program.line(/^\{.*\}\n/)
@@ -80,7 +97,7 @@ test('--json prints each callback whole on a line of its own, numbers to the las
   assert.deepEqual([callback.job_id, callback.status], [id, 'completed'])
   assert.match(callback.result.response_content, /simulated/)
 
-  const secret = (await place.parley(['accounts', 'secret', 'ada'])).stdout.trim()
+  const secret = (await place.parley(['accounts', 'secret', account])).stdout.trim()
   const long = 'x'.repeat(5000)
   const body = `{\r\n  "job_id": "a", "result": "${long}",\n "callback_payload": {"n": 12345678901234567890, "h": 1e400}\n}`
   assert.equal(await post(url, signedCallback(secret, { body })), 200)
@@ -92,8 +109,8 @@ test('--json prints each callback whole on a line of its own, numbers to the las
 })
 
 test('--fail-first makes the server retry, which is reported as a duplicate', { timeout }, async (t) => {
-  const { place, caller } = await serverWith(t)
-  const { url, program } = await startListener(place, ['--account', 'ada', '--json', '--fail-first', '2'])
+  const { place, account, caller } = await serverWith(t)
+  const { url, program } = await startListener(place, ['--account', account, '--json', '--fail-first', '2'])
   const id = await send(caller, url)
   await program.line(/(?:\{.*\}\n){3}/)
   const lines = program.stdout.trim().split('\n')
@@ -108,17 +125,17 @@ test('--fail-first makes the server retry, which is reported as a duplicate', { 
       [id, true, 200, 3, true],
     ],
   )
-  const people = await startListener(place, ['--account', 'ada', '--status', '503', '--fail-first', '1'])
+  const people = await startListener(place, ['--account', account, '--status', '503', '--fail-first', '1'])
   await send(caller, people.url)
   await people.program.line(/duplicate +this webhook-id was received once before\n(?: .*\n)* +answered +200/)
   assert.match(people.program.stdout, /answered +503/)
 })
 
 test('while a secret is rotated the old and the new one verify', { timeout }, async (t) => {
-  const { place, caller } = await serverWith(t)
-  const old = (await place.parley(['accounts', 'secret', 'ada'])).stdout.trim()
-  const sinceBefore = await startListener(place, ['--account', 'ada'])
-  const rotated = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
+  const { place, account, caller } = await serverWith(t)
+  const old = (await place.parley(['accounts', 'secret', account])).stdout.trim()
+  const sinceBefore = await startListener(place, ['--account', account])
+  const rotated = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
   assert.notEqual(rotated, old)
   const others = await Promise.all([
     startListener(place, ['--secret', old]),
@@ -129,8 +146,8 @@ test('while a secret is rotated the old and the new one verify', { timeout }, as
     await program.line(new RegExp(`  verified: job ${id}`))
   }
   // It requests the secret again when no known one verifies, so it learns of a rotation.
-  const recent = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
-  const newest = (await place.parley(['accounts', 'secret', 'ada', '--rotate'])).stdout.trim()
+  const recent = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
+  const newest = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
   const answers = [newest, recent, old].map((secret) => post(sinceBefore.url, signedCallback(secret)))
   assert.deepEqual(await Promise.all(answers), [200, 200, 401])
 })
@@ -211,8 +228,8 @@ test('on Postgres the account is looked up as well, and nothing is made', { time
   await client.end()
   assert.deepEqual(rows, [])
 
-  const { place, caller } = await serverWith(t, databaseUrl)
-  const { url, program } = await startListener(place, ['--account', 'ada'])
+  const { place, account, caller } = await serverWith(t, databaseUrl)
+  const { url, program } = await startListener(place, ['--account', account])
   const id = await send(caller, url)
   await program.line(new RegExp(`  verified: job ${id}`))
 })

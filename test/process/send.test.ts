@@ -2,11 +2,17 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import test from 'node:test'
-import { reply, startModelServer } from '../model-server.ts'
+import test, { after, type TestContext } from 'node:test'
+import { reply, type Script, startModelServer } from '../model-server.ts'
 import { startAsking } from './asking.ts'
 
 const timeout = 60_000
+
+const models = await startModelServer()
+after(() => models.close())
+/** A server with a model server, and one with the simulator, each for several tests. */
+const shared = await startAsking({ after }, { upstream: models.baseUrl })
+const simulated = await startAsking({ after })
 const RIVER = {
   type: 'object',
   properties: { river: { type: 'string' } },
@@ -14,12 +20,18 @@ const RIVER = {
   additionalProperties: false,
 }
 
+/** Until the test ends. */
+function answers(t: TestContext, script: Script): void {
+  models.script = script
+  t.after(() => {
+    models.script = () => undefined
+  })
+}
+
 test('the text comes from arguments, a file or standard input, and the answer goes to standard output', {
   timeout,
-}, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
-  const { ask, write } = await startAsking(t, { upstream: models.baseUrl })
+}, async () => {
+  const { ask, write } = shared
   await write('question.txt', 'Which\nriver? ')
 
   const words = await ask(['send', '--model', 'gpt-5-mini', '--system', 'Be brief.', 'Hello', 'there'])
@@ -42,11 +54,9 @@ test('the text comes from arguments, a file or standard input, and the answer go
 })
 
 test('--schema and --json-format print JSON with every digit', { timeout }, async (t) => {
-  const models = await startModelServer({
-    script: () => reply.text('{ "river": "Amur", "length": 12345678901234567890 }'),
-  })
-  t.after(() => models.close())
-  const { ask, write } = await startAsking(t, { upstream: models.baseUrl })
+  answers(t, () => reply.text('{ "river": "Amur", "length": 12345678901234567890 }'))
+  const before = models.requests.length
+  const { ask, write } = shared
   await write('open.json', JSON.stringify({ ...RIVER, additionalProperties: true }))
   await write('river.json', JSON.stringify({ ...RIVER, require: ['river'] }))
   const printed = '{"river":"Amur","length":12345678901234567890}\n'
@@ -61,11 +71,11 @@ test('--schema and --json-format print JSON with every digit', { timeout }, asyn
   const bad = await ask(['send', '--schema', 'river.json', 'A river?'])
   assert.deepEqual([bad.code, bad.stdout], [1, ''])
   assert.match(bad.stderr, /^river\.json: schema\.require: is not a keyword; did you mean required\?/)
-  assert.equal(models.requests.length, 3)
+  assert.equal(models.requests.length - before, 3)
 })
 
-test('a job that fails ends with 2, and says why', { timeout }, async (t) => {
-  const { ask } = await startAsking(t)
+test('a job that fails ends with 2, and says why', { timeout }, async () => {
+  const { ask } = simulated
   const failed = await ask(['send', '[[fail content_policy_violation]]'])
   assert.deepEqual([failed.code, failed.stdout], [2, ''])
   assert.match(failed.stderr, /^Job \S+ failed: content_policy_violation: \S/)
@@ -74,20 +84,20 @@ test('a job that fails ends with 2, and says why', { timeout }, async (t) => {
 })
 
 test('--no-wait prints the ID at once, and `parley job` shows the rest', { timeout }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() })
-  t.after(() => models.close())
-  const { ask, begin } = await startAsking(t, { upstream: models.baseUrl })
-  const sent = await ask(['send', '--no-wait', 'Hello'])
+  answers(t, () => reply.stall())
+  const before = models.requests.length
+  const { ask, begin } = shared
+  const sent = await ask(['send', '--no-wait', 'Hello, later'])
   assert.deepEqual([sent.code, sent.stderr], [0, ''])
   const id = sent.stdout.trim()
-  await models.received(1)
+  await models.received(before + 1)
   const open = await ask(['job', id])
   assert.deepEqual([open.code, open.stdout], [5, ''])
   assert.match(open.stderr, /is assigned/)
   const waiting = begin(['job', id, '--wait'])
   models.release()
   assert.deepEqual(await waiting.exited, { code: 0, signal: null })
-  assert.equal(waiting.stdout, 'echo: Hello\n')
+  assert.equal(waiting.stdout, 'echo: Hello, later\n')
 })
 
 test('an answer that takes longer than the wait is waited for, and Ctrl-C says how', {
@@ -119,7 +129,7 @@ test('an answer that takes longer than the wait is waited for, and Ctrl-C says h
 })
 
 test('user errors and rejected requests have their own exit codes', { timeout }, async (t) => {
-  const { ask, place, write } = await startAsking(t)
+  const { run, place, write } = simulated
   await write('no-text', Buffer.from([0x61]).toString())
   const free = await place.parley(['keys', 'create', '--account', 'fred', '--tier', 'user_free'])
   const notParley = createServer((_request, response) => response.end('<html>It works!</html>'))
@@ -154,10 +164,30 @@ test('user errors and rejected requests have their own exit codes', { timeout },
   ]
   await Promise.all(
     cases.map(async ({ args, env, code, says }) => {
-      const ended = await ask(args.split(' '), { ...(env && { env }) })
+      const ended = await run(args.split(' '), { ...(env && { env }) })
       assert.deepEqual([ended.code, ended.stdout], [code, ''], `${args}: ${ended.stderr}`)
       assert.match(ended.stderr, says, args)
       assert.doesNotMatch(ended.stderr, /^\s+at .+:\d+/m, args)
     }),
   )
 })
+
+for (const [status, body] of [
+  [200, '<html>Welcome</html>'],
+  [404, '<html>Not Found</html>'],
+  [404, '{"message":"Not Found"}'],
+  [405, '{"detail":"Method Not Allowed"}'],
+  [501, '<html>Unsupported method</html>'],
+] as const) {
+  test(`a server that is not Parley and answers ${status} ${body} gives exit code 4`, {
+    timeout,
+  }, async (t) => {
+    const other = createServer((_request, response) => response.writeHead(status).end(body))
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+    t.after(() => other.close())
+    const { ask } = await startAsking(t)
+    const url = `http://127.0.0.1:${(other.address() as AddressInfo).port}`
+    const { code, stderr } = await ask(['send', '--url', url, 'Hello'])
+    assert.equal(code, 4, stderr)
+  })
+}

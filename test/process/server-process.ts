@@ -37,6 +37,8 @@ export interface ProgramOptions {
   readonly cwd?: string
   /** Arguments after `parley serve`. */
   readonly args?: readonly string[]
+  /** The source file of the program of another clone. */
+  readonly main?: string
 }
 
 export interface Exit {
@@ -62,14 +64,19 @@ export class Installation {
   readonly database: string
   readonly #databaseUrl: string
   readonly #upstream: string | undefined
+  readonly #simulator: { readonly PARLEY_SIMULATOR?: 'true' }
   readonly #programs: Program[] = []
   readonly #callers: Caller[] = []
 
-  constructor(folder: string, { upstream, databaseUrl }: InstallationOptions) {
+  constructor(folder: string, { upstream, databaseUrl, settings = {} }: InstallationOptions) {
     this.folder = folder
     this.database = join(folder, 'parley.db')
     this.#databaseUrl = databaseUrl ?? `sqlite:${this.database}`
     this.#upstream = upstream
+    // By itself, the simulator answers only on SQLite.
+    const isSimulated =
+      databaseUrl !== undefined && upstream === undefined && settings.upstreams === undefined
+    this.#simulator = isSimulated ? { PARLEY_SIMULATOR: 'true' } : {}
   }
 
   /** Writes `parley.config.json`, which programs started from now on find in their working directory. */
@@ -80,7 +87,8 @@ export class Installation {
 
   /** Starts a server and resolves when it listens. */
   async start(options: ProgramOptions = {}): Promise<Server> {
-    return this.startAs([process.execPath, MAIN, 'serve', ...(options.args ?? [])], options)
+    const { main = MAIN, args = [] } = options
+    return this.startAs([process.execPath, main, 'serve', ...args], options)
   }
 
   /** Starts a server with the test's own command, such as npm or strace. */
@@ -92,9 +100,22 @@ export class Installation {
 
   /** Runs `parley …` to its end. */
   async parley(args: readonly string[], options: ProgramOptions = {}): Promise<Ended> {
-    const program = this.spawn([process.execPath, MAIN, ...args], options)
+    const program = this.spawn([process.execPath, options.main ?? MAIN, ...args], options)
     const exit = await program.exited
     return { ...exit, stdout: program.stdout, stderr: program.stderr }
+  }
+
+  /** What every program of the installation gets. */
+  environment(more: ProgramOptions['env'] = {}): NodeJS.ProcessEnv {
+    return {
+      ...outerEnvironment(),
+      DATABASE_URL: this.#databaseUrl,
+      PORT: '0',
+      ...this.#simulator,
+      // Tests expect calls to be made at once, whatever is known about the server.
+      ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream, OPENAI_MAX_CONCURRENCY: '256' }),
+      ...more,
+    }
   }
 
   /** Runs in its own process group, so that processes started by the program can be ended with it. */
@@ -102,14 +123,7 @@ export class Installation {
     const child = spawn(command, args, {
       cwd: cwd ?? this.folder,
       detached: true,
-      env: {
-        ...outerEnvironment(),
-        DATABASE_URL: this.#databaseUrl,
-        PORT: '0',
-        // Tests expect calls to be made at once, whatever is known about the server.
-        ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream, OPENAI_MAX_CONCURRENCY: '256' }),
-        ...env,
-      },
+      env: this.environment(env),
     })
     const program = new Program(child)
     this.#programs.push(program)

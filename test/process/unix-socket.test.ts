@@ -30,7 +30,7 @@ test('HOST=unix:/path: the first line names it, the printed example works, a kil
   const place = await installation(t, { settings: { trust_proxy: '10.0.0.0/8' } })
   const path = join(place.folder, 'parley.sock')
   const start = () => {
-    const env = { HOST: `unix:${path}`, PARLEY_ADMIN_TOKEN: TOKEN }
+    const env = { HOST: `unix:${path}`, PARLEY_ADMIN_TOKEN: TOKEN, PARLEY_SIMULATOR: 'true' }
     return place.spawn([process.execPath, MAIN, 'serve'], { env })
   }
   const first = start()
@@ -57,7 +57,7 @@ test('HOST=unix:/path: the first line names it, the printed example works, a kil
   assert.equal(wrongKey.status, 401)
 
   const second = await place.parley(['serve'], {
-    env: { HOST: `unix:${path}`, DATABASE_URL: 'sqlite:other.db' },
+    env: { HOST: `unix:${path}`, DATABASE_URL: 'sqlite:other.db', PARLEY_SIMULATOR: 'true' },
   })
   assert.equal(second.code, 1)
   assert.match(second.stderr, /cannot listen on unix:.+parley\.sock: another program listens on /)

@@ -6,12 +6,13 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { chatCompletion, type Reply, startModelServer } from '../model-server.ts'
+import { LONG } from '../support/long-form.ts'
 import { allEnded, CrashRun } from './crash-run.ts'
 import { Random } from './random.ts'
 import { outcomes, usageSums } from './rows.ts'
 import { installation } from './server-process.ts'
 
-const KILLS = 10
+const KILLS = LONG ? 50 : 5
 const CONCURRENCY = 24
 
 /** What the model server counted for an answer. */
@@ -22,7 +23,7 @@ interface Counted {
 }
 
 test(`after ${KILLS} kills under load usage equals what the model server counted`, {
-  timeout: 120_000,
+  timeout: LONG ? 900_000 : 120_000,
 }, async (t) => {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)

@@ -11,7 +11,7 @@ const PROCESSES =
   /^test\/(process|nodes|long|upgrade|postgres|support)\/.*\.test\.ts$|^test\/process\/server-process\.ts$/
 /** These wait most of the time, mostly for leases to expire, or take longest of those with their own process. */
 const FIRST =
-  /^test\/(nodes|upgrade)\/|^test\/process\/(admin-actions|batch-resume|kills|usage-kills)\.test\.ts$/
+  /^test\/(nodes|upgrade)\/|^test\/process\/(admin-actions|batch-resume|kills|large-jobs|pipelining|server-package|usage-kills)\.test\.ts$/
 const BROWSER = /^test\/browser\//
 /** Uses of the whole process's memory, flags or environment. */
 const OWN_PROCESS = /\b(setFlagsFromString|memoryUsage|expose[-_]gc|residentMiB|process\.env\.?\S* = )/

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { enqueued } from '../http/expect.ts'
 import type { Stage } from '../http/stage.ts'
 import type { ModelServerForTests } from '../model-server.ts'
-import { job, type Parley } from '../parley.ts'
+import { type Answer, job, type Parley } from '../parley.ts'
 
 export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
@@ -11,6 +11,7 @@ export const STEP_MS = 250
 /** Shorter than a check may take. */
 export const LONG_STEP_MS = 3500
 const ROUND_TRIPS = 3
+const ROUND_TRIPS_OF_A_JOB = 24
 
 /** One slot, so that the jobs run one after the other. */
 export const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
@@ -21,11 +22,7 @@ export const numbered = (count: number) =>
   Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
 
 export async function createJobs(parley: Parley, key: string, count: number): Promise<string[]> {
-  const ids: string[] = []
-  for (const jobs of chunks(numbered(count), 30)) {
-    ids.push(...enqueued(await parley.post(BATCHES, jobs, key), jobs.length))
-  }
-  return ids
+  return await createBatches({ parley }, key, numbered(count))
 }
 
 function chunks<T>(all: readonly T[], size: number): T[][] {
@@ -100,4 +97,43 @@ export async function allComplete(
   const tookMs = await untilTrue(t, stage, allEnded(stage.parley, key, ids))
   assert.deepEqual(await statuses(stage.parley, key, ids), { completed: ids.length })
   return tookMs
+}
+
+export const withContent = (content: string, over: Readonly<Record<string, unknown>> = {}) =>
+  job({ messages: [{ role: 'user', content }], ...over })
+
+/**
+ * Creates a job, and advances time until its answer is there. More requests go through between steps than in `untilTrue`:
+ * creating, claiming, calling and storing follow one another, and the figure should count waits, not them.
+ */
+export async function createAndWait(
+  t: { signal: AbortSignal },
+  stage: Stage,
+  key: string,
+  body: ReturnType<typeof job>,
+): Promise<{ readonly answer: Answer; readonly ms: number }> {
+  let answer: Answer | null = null
+  void stage.parley.post(MESSAGES, body, key).then((got) => {
+    answer = got
+  })
+  const answered = () => answer !== null
+  const arrived = async () => {
+    for (let n = 0; n < ROUND_TRIPS_OF_A_JOB && !answered(); n++) await stage.parley.get('/readyz')
+    return answered()
+  }
+  const ms = await untilTrue(t, stage, arrived)
+  assert.ok(answer)
+  return { answer, ms }
+}
+
+export async function createBatches(
+  { parley }: Pick<Stage, 'parley'>,
+  key: string,
+  bodies: readonly ReturnType<typeof job>[],
+): Promise<string[]> {
+  const ids: string[] = []
+  for (const jobs of chunks(bodies, 30)) {
+    ids.push(...enqueued(await parley.post(BATCHES, jobs, key), jobs.length))
+  }
+  return ids
 }

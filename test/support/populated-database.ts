@@ -7,7 +7,14 @@ import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { type OpenOptions, openStore } from '../../src/store/open.ts'
 import type { Idempotency, Store } from '../../src/store/store.ts'
-import { claimOf, type JobFields, newJob, settlement, storeEnded } from '../store-contract/fixtures.ts'
+import {
+  claimNext,
+  claimOf,
+  type JobFields,
+  newJob,
+  settlement,
+  storeEnded,
+} from '../store-contract/fixtures.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -48,7 +55,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const accept = (store: Store, jobs: readonly Job[], step: number, idempotency: Idempotency | null = null) =>
     store.accept({
       node: 'first',
-      jobs: jobs.map((job) => ({ job, handedOff: false, step, awaited: false })),
+      jobs: jobs.map((job) => ({ job, handedOff: false, step, awaited: false, route: '' })),
       idempotency,
       nowMs: clock.ms,
     })
@@ -84,7 +91,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const expiredKey = { key: 'old', fingerprint: 'f', untilMs: clock.ms + DAY_MS }
   const early = jobOf('bob')
   await accept(first, [early], 1000, expiredKey)
-  const [claimed] = (await first.claim('first', 1, clock.ms)).jobs
+  const [claimed] = await claimNext(first, 'first', 1, clock.ms)
   if (claimed) await first.settle(settlement(claimOf(claimed), { node: 'first', nowMs: clock.ms }))
   expired.push(early.id)
 
@@ -116,7 +123,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
     for (const job of jobs) await accept(first, [job], 100 * (1 + random(10)))
   }
   // Some were started: released, held when a node crashed, or held now.
-  const begun = (await first.claim('first', 20, clock.ms)).jobs
+  const begun = await claimNext(first, 'first', 20, clock.ms)
   await first.release('first', begun.slice(0, 6).map(claimOf))
   const waits = { route: 'openai/m', earlierJson: '{"calls":3}', sinceMs: clock.ms, waitedMs: 5000 }
   await first.releaseWaiting(
@@ -126,7 +133,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   await first.close()
   await rescueFor(url, clock)
   const last = await openStore(url, options('last', clock))
-  const held = (await last.claim('last', 5, clock.ms)).jobs
+  const held = await claimNext(last, 'last', 5, clock.ms)
   const kept = { fingerprint: 'kept', untilMs: nowMs + HOUR_MS }
   const [recent] = held
   if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', cache: kept, nowMs: clock.ms }))

@@ -5,13 +5,14 @@ import { fileURLToPath } from 'node:url'
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const SRC = join(ROOT, 'src')
-export const CLIENT = join(ROOT, 'client/src')
+const CLIENT = join(ROOT, 'client/src')
+const SCHEMAS = join(ROOT, 'json-schema/src')
 
 export interface Source {
   /** Relative to its folder of sources, such as `job/job.ts`. */
   readonly path: string
   readonly text: string
-  /** The project files that it imports, relative to the same folder. */
+  /** The project files that it imports, relative to the same folder, and `parley-json-schema`, if it imports that. */
   readonly imports: readonly string[]
 }
 
@@ -22,8 +23,9 @@ export function sourcesIn(folder: string): readonly Source[] {
       .filter((path) => path.endsWith('.ts') && !path.includes('node_modules'))
       .map((path) => {
         const text = readFileSync(join(folder, path), 'utf8')
-        const imports = [...text.matchAll(/(?:from|import|URL)\(? ?'(\.[^']+)'/g)].map((found) =>
-          relative(folder, resolve(folder, dirname(path), found[1] ?? '')),
+        const imports = [...text.matchAll(/(?:from|import|URL)\(? ?'(\.[^']+|parley-json-schema)'/g)].map(
+          ([, target = '']) =>
+            target.startsWith('.') ? relative(folder, resolve(folder, dirname(path), target)) : target,
         )
         return { path, text, imports }
       })
@@ -32,6 +34,8 @@ export function sourcesIn(folder: string): readonly Source[] {
 
 export const sources = sourcesIn(SRC)
 export const client = sourcesIn(CLIENT)
+export const schemas = sourcesIn(SCHEMAS)
 const isTest = ({ path }: Source) => path.endsWith('.test.ts')
 export const program = sources.filter((source) => !isTest(source))
 export const clientProgram = client.filter((source) => !isTest(source))
+export const schemasProgram = schemas.filter((source) => !isTest(source))

@@ -1,6 +1,7 @@
 /**
  * `npm run test:quick`: the tests without Postgres, a browser, or the program as a separate process, and without compiled
- * clients, simulated hours, or thousands of random requests or histories. Tests that run on each store run on SQLite.
+ * clients, simulated hours, long outages, counts of what operations cost, or thousands of random requests or histories. Tests
+ * that run on each store run on SQLite.
  *
  *     npm run test:quick
  *     npm run test:quick -- --test-name-pattern=idempotency
@@ -15,11 +16,12 @@ import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
 import { text } from 'node:stream/consumers'
 import { compileCache } from './compile-cache.ts'
+import { temporaryFiles } from './temporary-files.ts'
 import { CLONE, reaches, testFiles } from './test-files.ts'
 
 /** A file takes longer if it is one of these, or imports one directly or indirectly. */
 const SLOW =
-  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|http\/(every-request-ends|memory)\.test\.ts$)/
+  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|counts\/counts\.test\.ts$|http\/(every-request-ends|memory|patience)\.test\.ts$)/
 
 const files = testFiles().filter((file) => !reaches(file, (path) => SLOW.test(path)))
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
@@ -27,6 +29,7 @@ const FILES = 'test/support/quick-process.ts'
 
 const options = process.argv.slice(2)
 const compiled = compileCache()
+const temporary = temporaryFiles()
 const waiting = [...files]
 
 /** Runs files in one process: a fixed part, or those that it requests. Resolves with its output once it has ended. */
@@ -37,7 +40,7 @@ async function run(part: readonly string[]): Promise<{ readonly code: number; re
   const child = spawn(process.execPath, all, {
     cwd: CLONE,
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-    env: { ...process.env, TEST_STORE: 'sqlite', NODE_COMPILE_CACHE: compiled },
+    env: { ...process.env, ...temporary.env, TEST_STORE: 'sqlite', NODE_COMPILE_CACHE: compiled },
   })
   child.on('message', () => child.send({ file: waiting.shift() ?? null }))
   const { stdout } = child
@@ -58,4 +61,5 @@ for (const { output } of results) {
 }
 const summary = [...totals].map(([name, count]) => `${name} ${count}`).join(', ')
 process.stdout.write(`\nIn all: ${summary}\n`)
+temporary.remove()
 process.exitCode = Math.max(...results.map(({ code }) => code))

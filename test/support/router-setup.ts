@@ -2,9 +2,10 @@
 import type { TestContext } from 'node:test'
 import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../../src/config/settings.ts'
 import { Stop } from '../../src/job/stop.ts'
+import type { CallEvent, FailedCall } from '../../src/upstreams/call-target.ts'
 import type { ModelRequest } from '../../src/upstreams/model-server.ts'
 import { OpenAiClient } from '../../src/upstreams/openai-client.ts'
-import { type CallEvent, type FailedCall, ModelRouter } from '../../src/upstreams/router.ts'
+import { ModelRouter } from '../../src/upstreams/router.ts'
 import type { RoutedTier } from '../../src/upstreams/targets.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
@@ -32,6 +33,8 @@ interface SetupOptions {
   readonly tiers?: readonly RoutedTier[]
   readonly random?: () => number
   readonly maxConcurrency?: number
+  /** Whether the limit of concurrent calls starts at the maximum and may fall, instead of never changing. */
+  readonly findsConcurrency?: boolean
   readonly onFailedCall?: (call: FailedCall) => void
   readonly isPatient?: boolean
   /** Settings per upstream, merged over the defaults. */
@@ -43,6 +46,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
   const clock = new FakeClock()
   const events: CallEvent[] = []
   const maxConcurrency = options.maxConcurrency ?? 16
+  const startConcurrency = options.findsConcurrency === true ? maxConcurrency : null
   const [a, b] = await Promise.all([startModelServer(), startModelServer()])
   if (options.a !== undefined) a.script = options.a
   if (options.b !== undefined) b.script = options.b
@@ -70,8 +74,8 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
   }
   const router = new ModelRouter({
     upstreams: new Map([
-      ['a', { server: server('a', a), maxConcurrency }],
-      ['b', { server: server('b', b), maxConcurrency }],
+      ['a', { server: server('a', a), maxConcurrency, startConcurrency }],
+      ['b', { server: server('b', b), maxConcurrency, startConcurrency }],
     ]),
     models,
     tiers: options.tiers ?? [{ name: TIER, models: new Set(Object.keys(models)), weight: 1 }],
@@ -88,7 +92,17 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
 export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): ModelRequest {
   const messagesJson = '[{"role":"user","content":"Hi"}]'
   const prompt = { account: 'acme', messagesJson, form: { kind: 'text' } } as const
-  return { jobId: 'job', tries: 0, account: 'acme', model, tier: TIER, inputTokens: 10, prompt, ...rest }
+  const account = rest.account ?? 'acme'
+  return {
+    jobId: 'job',
+    tries: 0,
+    account,
+    model,
+    tier: TIER,
+    inputTokens: 10,
+    prompt: { ...prompt, account },
+    ...rest,
+  }
 }
 
 /** Advances the clock past each pause of the router; returns the lengths of the pauses. */

@@ -5,9 +5,10 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import type { StopSignal } from '../../src/job/stop.ts'
-import type { AfterSettlement } from '../../src/queue/after-settlement.ts'
+import type { AfterSettlement, StoredResult } from '../../src/queue/after-settlement.ts'
 import { earlierRunsJson, NO_RUNS } from '../../src/queue/earlier-runs.ts'
 import { Enqueuer } from '../../src/queue/enqueue.ts'
+import type { ExecutionEvents } from '../../src/queue/execute.ts'
 import type { ExecutionResult } from '../../src/queue/execution-result.ts'
 import { Worker } from '../../src/queue/worker.ts'
 import { ByteShare } from '../../src/sharing/byte-budget.ts'
@@ -23,6 +24,7 @@ export const NODE = 'node-a'
 interface TestExecution {
   readonly job: ClaimedJob
   readonly signal: StopSignal
+  readonly events: ExecutionEvents
   end(contentJson?: string): void
   endReleased(): void
   /** Makes the job wait for a model server. */
@@ -74,7 +76,7 @@ export async function start(
     await rm(folder, { recursive: true, force: true })
   })
   const executions = new Seen<TestExecution>()
-  const settled = new Seen<[string, Settled, ExecutionResult]>()
+  const settled = new Seen<[string, Settled, StoredResult]>()
   const errors = new Seen<string>()
   const afterSettlement: AfterSettlement = (job, result, how) => settled.add([job.id, how, result])
   const worker = new Worker({
@@ -82,16 +84,22 @@ export async function start(
     node: NODE,
     clock,
     concurrency,
-    bytes: new ByteShare(maxJobBytes),
+    bytes: new ByteShare(maxJobBytes, true),
     runTimeoutMs: 600_000,
-    routes: { routeOf: () => '', limited: NO_LIMITS, watch: () => {} },
+    routes: {
+      routeOf: () => '',
+      ...NO_LIMITS,
+      room: () => Number.POSITIVE_INFINITY,
+      watch: () => {},
+    },
     patienceMs: 3_600_000,
     maxAttempts: 3,
-    execute: (job, signal) =>
+    execute: (job, signal, _cacheKey, events) =>
       new Promise((resolve, reject) => {
         executions.add({
           job,
           signal,
+          events: events ?? { arrived: () => {} },
           end: (contentJson = '"done"') => resolve(completed(contentJson)),
           endReleased: () => resolve(null),
           endWaiting: () => resolve({ outcome: null, wait: WAIT }),
@@ -105,6 +113,7 @@ export async function start(
       }),
     afterSettlement,
     metrics: { started: () => {} },
+    onSuspects: () => {},
     onError: (message) => errors.add(message),
   })
   const enqueuer = new Enqueuer({

@@ -4,7 +4,9 @@ import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
-export const TESTS: readonly string[] = ['src/**/*.test.ts', 'client/src/**/*.test.ts', 'test/**/*.test.ts']
+/** The folders of the program's sources, each with its tests. */
+export const SOURCE_FOLDERS: readonly string[] = ['src', 'client/src', 'json-schema/src']
+export const TESTS: readonly string[] = [...SOURCE_FOLDERS, 'test'].map((folder) => `${folder}/**/*.test.ts`)
 
 const IMPORT = /^(?:import|export) .*?from '(\.[^']+)'/gms
 

@@ -25,7 +25,7 @@ async function make(): Promise<{ file: string; population: Population }> {
 }
 
 export async function firstJob(source: Awaited<ReturnType<typeof openTransferSource>>) {
-  for await (const [job] of source.jobs()) if (job) return job
+  for await (const [job] of source.read('jobs', 0)) if (job) return job
   throw new Error('there is no job')
 }
 
@@ -103,15 +103,18 @@ export function change(path: string, sql: string): void {
   db.close()
 }
 
+/** The turn of a job in a copy, in SQL: one that a node held is at the head of its route. */
+export const TURN = `case when j.node is null then j.turn else coalesce(
+  (select min(q.turn) from jobs q where q.turn is not null and q.route = j.route), 0) end`
+
 /** SQL that selects the rows of jobs that a copy of the file should contain. */
-export function expected(path: string, { nowMs, retentionMs }: Population) {
-  const [line] = all(path, 'select turn from line')
-  return { turn: Number(line?.turn), nowMs, retentionMs }
+export function expected({ nowMs, retentionMs }: Population) {
+  return { nowMs, retentionMs }
 }
 
 /** The file's contents by job ID, without what is specific to a file or to a node. */
-export function rowsOf(path: string, only = { turn: 0, nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
-  const { turn, nowMs, retentionMs } = only
+export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
+  const { nowMs, retentionMs } = only
   const live = `(j.settled_at_ms is null or c.due_at_ms is not null
     or j.settled_at_ms + max(${retentionMs}, j.cache_ttl_s * 1000) > ${nowMs})`
   return {
@@ -119,11 +122,12 @@ export function rowsOf(path: string, only = { turn: 0, nowMs: 0, retentionMs: 0 
     keys: all(path, 'select * from keys order by id'),
     jobs: all(
       path,
-      `select j.id, j.account, j.tier, j.model, j.status, case when j.node is null then j.turn else ${turn} end as turn,
+      `select j.id, j.account, j.tier, j.model, j.status, ${TURN} as turn,
          j.attempt, j.deaths, case when j.settled_at_ms is null then null else j.claimed_at_ms end as claimed_at_ms,
          j.cache_ttl_s, j.input_tokens, j.has_callback, j.created_at_ms, j.settled_at_ms, r.messages, r.response_format, r.callback,
          o.content, o.error, o.usage, o.receipt,
-         c.job_id, c.account as owed_to, c.attempt as callback_attempt, c.due_at_ms, c.delivered_at_ms
+         c.job_id, c.account as owed_to, c.lane, c.attempt as callback_attempt, c.tries, c.owed_since_ms, c.due_at_ms,
+         c.delivered_at_ms, c.failed_at_ms, c.attempts
        from jobs j join requests r using (seq) left join outcomes o using (seq) left join callbacks c using (seq)
        where ${live} order by j.id`,
     ),

@@ -14,6 +14,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { groupsOf } from './groups.ts'
+import { temporaryFiles } from './temporary-files.ts'
 import { CLONE, TESTS, testFiles } from './test-files.ts'
 
 const RUN_FILES = new URL('run-files.ts', import.meta.url).href
@@ -42,13 +43,16 @@ const patterns = given.filter((one) => !one.startsWith('-'))
 const files = testFiles(patterns.length > 0 ? patterns : TESTS)
 if (files.length === 0) throw new Error(`There is no test file ${patterns.join(', ')}`)
 const folder = mkdtempSync(join(tmpdir(), 'parley-groups-'))
+const temporary = temporaryFiles()
 const runner = spawn(process.execPath, [...OPTIONS, ...options, ...writeEntries(folder, groupsOf(files))], {
   cwd: CLONE,
   stdio: 'inherit',
+  env: { ...process.env, ...temporary.env },
 })
-// An interrupt at the keyboard also reaches the runner: this process waits for it, and removes the folder.
+// An interrupt at the keyboard also reaches the runner: this process waits for it, and removes the folders.
 process.on('SIGINT', () => {})
 process.on('SIGTERM', () => runner.kill('SIGTERM'))
 const [code] = await once(runner, 'exit')
 rmSync(folder, { recursive: true, force: true })
+temporary.remove()
 process.exitCode = code ?? 1

@@ -33,37 +33,6 @@ onEachStore(async () => {
     })
   }
 
-  test('every route of the contract exists', () => {
-    const found = routes.map(({ method, path }) => `${method} ${path.slice(BASE.length)}`).sort()
-    assert.deepEqual(found, [
-      'DELETE /accounts/{name}',
-      'DELETE /jobs/{jobId}',
-      'GET /accounts',
-      'GET /audit',
-      'GET /callbacks',
-      'GET /callbacks/{jobId}',
-      'GET /events',
-      'GET /jobs',
-      'GET /jobs/{jobId}',
-      'GET /jobs/{jobId}/content',
-      'GET /keys',
-      'GET /overview',
-      'GET /settings',
-      'GET /usage',
-      'POST /accounts/{name}/cancel-jobs',
-      'POST /accounts/{name}/caps',
-      'POST /accounts/{name}/resume',
-      'POST /accounts/{name}/secret',
-      'POST /accounts/{name}/suspend',
-      'POST /accounts/{name}/tier',
-      'POST /callbacks/replay-failed',
-      'POST /callbacks/{jobId}/replay',
-      'POST /jobs/{jobId}/cancel',
-      'POST /keys',
-      'POST /keys/{keyId}/revoke',
-    ])
-  })
-
   test('401 with the same text without the token or with a wrong one, on every route, before anything else', async () => {
     const wrong: Record<string, string | undefined> = {
       missing: undefined,

@@ -67,7 +67,7 @@ onEachStore(async () => {
     const tell = async (body: unknown, details: string | RegExp) =>
       invalid(await admin.post('/keys', body), details)
     await tell({ tier: 'user_go' }, 'account: is required')
-    await tell({ account: 'acme' }, 'tier: is required')
+    await tell({ account: 'new' }, 'tier: is required for a new account')
     await tell({ account: 'a b', tier: 'user_go' }, /^account: letters, digits/)
     await tell({ account: 'acme', tier: 'user_gold' }, /^tier: must be one of user_free, /)
     await tell({ account: 'acme', tier: 'user_go', expires_days: 0 }, /^expires_days: must be > 0/)
@@ -123,6 +123,19 @@ onEachStore(async () => {
     assert.deepEqual(acts().at(-1), { what: 'set the tier of an account', account: 'acme', tier: 'user_pro' })
   })
 
+  test('one account is read by its name, however many sort before it', async () => {
+    const { accounts } = granted(await admin.get('/accounts'), 200)
+    const listed = accounts.find(({ name }: { name: string }) => name === 'acme')
+    assert.deepEqual(granted(await admin.get('/accounts/acme'), 200), listed)
+    const names = ['z', ...Array.from({ length: 60 }, (_, at) => `z${at + 10}`), 'zz']
+    await Promise.all(names.map((name) => parley.key('user_go', name)))
+    for (const name of ['z', 'z10', 'zz']) {
+      assert.equal(granted(await admin.get(`/accounts/${name}`), 200).name, name)
+    }
+    for (const name of ['nobody', 'zzz', 'ACME', '-', '%00', 'a%20b'])
+      refused(await admin.get(`/accounts/${name}`), 404)
+  })
+
   test('a signing secret is shown and rotated, and both are logged', async () => {
     const secret = async (body?: unknown) =>
       granted(await admin.post('/accounts/acme/secret', body), 200).secret
@@ -144,5 +157,13 @@ onEachStore(async () => {
       ['look at a secret', 'look at a secret', 'look at a secret', 'rotate a secret'],
     )
     assert.ok(!JSON.stringify(parley.log).includes('whsec_'))
+  })
+
+  test('a further key of an account needs no tier', async () => {
+    granted(await admin.post('/keys', { account: 'further', tier: 'user_pro' }), 201)
+    const { key, tier } = granted(await admin.post('/keys', { account: 'further' }), 201)
+    assert.equal(tier, 'user_pro')
+    assert.equal(granted(await parley.get(ME, key), 200).tier, 'user_pro')
+    assert.equal(acts().at(-1)?.tier, 'user_pro')
   })
 })

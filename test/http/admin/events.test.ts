@@ -3,11 +3,12 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import test, { type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import type { FakeClock } from '../../fake-clock.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { ADMIN_TOKEN, job, type Parley } from '../../parley.ts'
+import { ADMIN_TOKEN, job, type Parley, temporaryFolder } from '../../parley.ts'
 import { granted } from '../expect.ts'
 import { startStage } from '../stage.ts'
 import { adminOf, BASE } from './admin.ts'
@@ -25,7 +26,10 @@ interface Listener {
 }
 
 async function listen(t: TestContext, parley: Parley): Promise<Listener> {
-  const sent = request(`${parley.url}${BASE}/events`, {
+  const { protocol, hostname, port, pathname } = new URL(parley.url)
+  const sent = request({
+    ...(protocol === 'unix:' ? { socketPath: pathname } : { hostname, port }),
+    path: `${BASE}/events`,
     headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
     agent: false,
   })
@@ -97,10 +101,11 @@ onEachStore(() => {
   })
 
   test('a listener that does not read is disconnected', { timeout: 60_000 }, async (t) => {
-    const { parley, clock } = await startStage(t)
+    // The operating system buffers megabytes of a TCP connection, but little of a Unix socket.
+    const path = join(await temporaryFolder(t), 'socket')
+    const { parley, clock } = await startStage(t, { settings: { host: `unix:${path}` } })
     const reading = await listen(t, parley)
-    const { port, hostname } = new URL(parley.url)
-    const socket = connect(Number(port), hostname)
+    const socket = connect(path)
     t.after(() => socket.destroy())
     socket.pause()
     socket.write(`GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`)
@@ -108,7 +113,6 @@ onEachStore(() => {
     socket.on('error', () => {})
     const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
     const gone = () => parley.log.some(({ message }) => /client did not read/.test(message))
-    // The operating system buffers a few megabytes first.
     while (!gone()) {
       await makePoint(clock)
       t.signal.throwIfAborted()

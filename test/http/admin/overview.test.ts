@@ -34,7 +34,14 @@ onEachStore(() => {
       role: 'all',
       simulated: false,
       started_at: startedAt,
-      jobs: { waiting: 2, assigned: 1, oldest_age_seconds: 2, running: 1, waiters: 0 },
+      jobs: {
+        waiting: 2,
+        assigned: 1,
+        oldest_age_seconds: 2,
+        running: 1,
+        waiters: 0,
+        suspects: { queued: 0, running: 0 },
+      },
       callbacks: { owed: 0, failed: 0, late_seconds: 0, under_way: { first: 0, retry: 0 } },
       held_back: [],
     })
@@ -44,7 +51,8 @@ onEachStore(() => {
     assert.ok(Number.isInteger(connections) && connections > 0, `${connections} connections`)
     assert.ok(busy >= 0 && busy <= 1, `busy is ${busy}`)
     const load = { running: 1, waiting: 0, concurrency_limit: 256, max_concurrency: 256 }
-    const upstream = { name: 'openai', ...load, skipped_until: null, rejected_roles: [], unavailable: [] }
+    const health = { skipped_until: null, rejected_roles: [], unavailable: [], limited_accounts: 0 }
+    const upstream = { name: 'openai', ...load, ...health }
     assert.deepEqual(upstreams, [upstream])
     const [point, ...others] = points
     assert.deepEqual(others, [])

@@ -1,0 +1,63 @@
+/** Jobs of one account that a working model server fails: other accounts are answered as usual, and each job ends with its cause. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Received, type Reply, reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import {
+  allEnded,
+  createAndWait,
+  createBatches,
+  MESSAGES,
+  metric,
+  statuses,
+  untilTrue,
+  withContent,
+} from '../support/outage.ts'
+import { completed, failed } from './expect.ts'
+import { startStage } from './stage.ts'
+
+const CALL_TIMEOUT_MS = 2000
+const PATIENCE_MS = 60_000
+const ATTACKS = 300
+const CONCURRENCY = 256
+
+const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
+onEachStore(() => {
+  const attacks: readonly (readonly [name: string, answer: Reply, cause: RegExp])[] = [
+    ['403', reply.status(403), /403/],
+    ['500', reply.status(500), /500/],
+    ['a timeout', reply.stall(), /within 2 s/],
+    ['a reset', reply.reset(), /connection/],
+    ['503 with Retry-After', reply.status(503, { headers: { 'retry-after': '3600' } }), /503/],
+  ]
+  for (const [name, answer, cause] of attacks) {
+    test(`${ATTACKS} jobs of one account get ${name}, and another account is answered as usual`, async (t) => {
+      const upstreams = { openai: { api_key_env: null, call_timeout_seconds: CALL_TIMEOUT_MS / 1000 } }
+      const jobs = { patience_seconds: PATIENCE_MS / 1000 }
+      const stage = await startStage(t, { settings: { upstreams, jobs } })
+      const { parley, models } = stage
+      const [bad, good] = [await parley.key('user_max', 'bad'), await parley.key('user_max', 'good')]
+      models.script = (request) => (contentOf(request).startsWith('bad') ? answer : undefined)
+      const ids = await createBatches(
+        stage,
+        bad,
+        Array.from({ length: ATTACKS }, (_, n) => withContent(`bad ${n}`)),
+      )
+      let slowestMs = 0
+      for (let n = 0; n < 30; n++) {
+        const { answer: got, ms } = await createAndWait(t, stage, good, withContent(`good ${n}`))
+        completed(got)
+        slowestMs = Math.max(slowestMs, ms)
+        stage.clock.advance(500)
+      }
+      t.diagnostic(`the slowest answer came after ${slowestMs} ms`)
+      assert.ok(slowestMs <= CALL_TIMEOUT_MS + 500, `${slowestMs} ms`)
+      const limit = await metric(parley, 'parley_upstream_calls{upstream="openai",state="places"}')
+      assert.ok(limit >= 0.8 * CONCURRENCY, `the limit fell to ${limit}`)
+      await untilTrue(t, stage, allEnded(parley, bad, ids), 1000)
+      assert.deepEqual(await statuses(parley, bad, ids), { failed: ATTACKS })
+      const error = failed(await parley.get(`${MESSAGES}/${ids[0]}`, bad))
+      assert.match(`${error.message} ${error.upstream_status} ${error.upstream_message}`, cause)
+    })
+  }
+})

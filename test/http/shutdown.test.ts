@@ -1,0 +1,56 @@
+/** A shutdown behind a load balancer: `/readyz` first, the listener last. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { job } from '../parley.ts'
+import { type Stage, startStage } from './stage.ts'
+
+const MESSAGES = '/api/v1/messages'
+const LISTEN_MS = 5000
+
+onEachStore(() => {
+  test('for shutdown.listen_seconds, /readyz responds with 503 while requests are accepted and jobs run', async (t) => {
+    // Before the stop of the stage: if the test fails on the way, its server must still stop.
+    let stage: Stage | undefined
+    t.after(() => stage?.clock.advance(LISTEN_MS))
+    const settings = { shutdown: { listen_seconds: LISTEN_MS / 1000 } }
+    stage = await startStage(t, { settings })
+    const { parley, models, clock } = stage
+    const key = await parley.key()
+    assert.equal((await parley.get('/readyz')).status, 200)
+    const stopped = parley.stop()
+
+    const unready = await parley.get('/readyz')
+    assert.equal(unready.status, 503)
+    assert.equal(unready.headers.get('connection'), 'close')
+    assert.equal((await parley.get('/healthz')).status, 200)
+    const single = await parley.post(MESSAGES, job(), key)
+    assert.deepEqual([single.status, single.body.data.status], [200, 'completed'], single.text)
+    assert.equal(single.headers.get('connection'), 'close')
+    const batch = await parley.post(
+      `${MESSAGES}/batches`,
+      [job({ messages: [{ role: 'user', content: 'in a batch' }] })],
+      key,
+    )
+    const read = await parley.get(`${MESSAGES}/${batch.body.data.job_ids[0]}?wait=10`, key)
+    assert.equal(read.body.data.status, 'completed')
+
+    // The drain begins afterwards: a response that waits gets its 202 then, and nobody listens any more.
+    models.script = () => reply.stall()
+    const waiting = parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'stalls' }] }), key)
+    await models.received(3)
+    clock.advance(LISTEN_MS)
+    assert.equal((await waiting).status, 202)
+    await assert.rejects(parley.get('/readyz'))
+    models.release()
+    await stopped
+  })
+
+  test('without it, the listener closes at once', async (t) => {
+    const { parley } = await startStage(t)
+    const stopped = parley.stop()
+    await assert.rejects(parley.get('/readyz'))
+    await stopped
+  })
+})

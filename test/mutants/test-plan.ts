@@ -1,0 +1,89 @@
+/** Which tests can find a mistake in a file, in the order in which to run them: only those that load the file. */
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join, posix, sep } from 'node:path'
+import { SOURCE_FOLDERS } from '../support/test-files.ts'
+
+export interface Stage {
+  readonly name: 'nearest tests' | 'contract' | 'simulation' | 'service'
+  /** Paths relative to the root. */
+  readonly files: readonly string[]
+}
+
+const CONTRACT = /^src\/store\/(sqlite\/sqlite|postgres\/postgres)-store\.test\.ts$/
+/** These take minutes, and none of them is about one file. */
+const SLOW = /^test\/(browser|counts|generators|hostile|long|nodes|process|upgrade)\//
+const SIMULATION = 'test/simulation/simulation.test.ts'
+/** These use most of the service, over HTTP, in about a minute. */
+export const SERVICE: readonly string[] = [
+  'test/http/single-create.test.ts',
+  'test/http/batches.test.ts',
+  'test/http/reads.test.ts',
+  'test/http/waiting.test.ts',
+  'test/http/cancelling.test.ts',
+  'test/http/idempotency.test.ts',
+  'test/http/quotas.test.ts',
+  'test/http/caps.test.ts',
+  'test/http/fallbacks.test.ts',
+  'test/http/upstream-errors.test.ts',
+  'test/http/rejections.test.ts',
+  'test/http/length-limits.test.ts',
+  'test/http/listing.test.ts',
+  'test/http/own-jobs.test.ts',
+  'test/http/metrics.test.ts',
+  'test/http/callbacks.test.ts',
+  'test/callbacks.test.ts',
+  'test/client/creating.test.ts',
+  'test/client/polling.test.ts',
+  'test/client/retries.test.ts',
+]
+/** A static or dynamic import, or the address of a thread's module. Types are not loaded. */
+const IMPORT = /^(?:import|export) type .*|(?:from|import|URL)\(?\s*['"](\.[^'"]+|parley-json-schema)['"]/gm
+const SCHEMAS = 'json-schema/src/index.ts'
+
+export class TestPlan {
+  readonly #imports: ReadonlyMap<string, readonly string[]>
+  readonly #tests: readonly string[]
+
+  constructor(root: string) {
+    const patterns = [...SOURCE_FOLDERS, 'test'].map((folder) => `${folder}/**/*.ts`)
+    const files = globSync(patterns, { cwd: root, exclude: ['**/node_modules/**'] }).map((file) =>
+      file.replaceAll(sep, '/'),
+    )
+    this.#imports = new Map(
+      files.map((file) => [file, importsIn(readFileSync(join(root, file), 'utf8'), file)]),
+    )
+    this.#tests = files.filter((file) => file.endsWith('.test.ts')).toSorted()
+  }
+
+  /** Stages without a test that loads the file are left out. */
+  stagesFor(file: string): readonly Stage[] {
+    const loading = this.#tests.filter((test) => this.#reaches(test).has(file))
+    const isLater = (test: string) => CONTRACT.test(test) || test === SIMULATION || SERVICE.includes(test)
+    const own = file.replace(/\.ts$/, '.test.ts')
+    const importing = loading.filter((test) => this.#imports.get(test)?.includes(file))
+    const near = loading.filter((test) => dirname(test) === dirname(file))
+    const nearest = [...new Set([own, ...importing, ...near])].filter((test) => loading.includes(test))
+    const stages: readonly Stage[] = [
+      { name: 'nearest tests', files: nearest.filter((test) => !isLater(test) && !SLOW.test(test)) },
+      { name: 'contract', files: loading.filter((test) => CONTRACT.test(test)) },
+      { name: 'simulation', files: loading.filter((test) => test === SIMULATION) },
+      { name: 'service', files: SERVICE.filter((test) => loading.includes(test)) },
+    ]
+    return stages.filter(({ files }) => files.length > 0)
+  }
+
+  /** The files that a test loads, itself included. */
+  #reaches(test: string): ReadonlySet<string> {
+    const reached = new Set([test])
+    for (const file of reached) for (const target of this.#imports.get(file) ?? []) reached.add(target)
+    return reached
+  }
+}
+
+function importsIn(text: string, file: string): readonly string[] {
+  return [...text.matchAll(IMPORT)]
+    .map(([, target]) => target)
+    .filter((target) => target !== undefined)
+    .map((target) => (target.startsWith('.') ? posix.join(posix.dirname(file), target) : SCHEMAS))
+    .map((path) => (path.endsWith('.ts') ? path : `${path}.ts`))
+}

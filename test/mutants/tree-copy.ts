@@ -1,0 +1,118 @@
+/**
+ * A copy of the tree in which one file can be replaced. Its files are hard links, and its packages are links to those of the
+ * original, except for workspaces: a link to the original of a workspace would load the source without the mistake.
+ */
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+/** Not part of what tests read; packages are linked separately. */
+const LEFT_OUT = ['node_modules', '.git', 'dist', 'coverage', 'data']
+
+export class TreeCopy {
+  readonly root: string
+  /** For the temporary files of tests, which a killed test does not remove. Another folder after each run. */
+  temporary: string
+  readonly #original: string
+  readonly #folder: string
+  #runs = 0
+
+  constructor(original: string) {
+    this.#original = original
+    this.#folder = mkdtempSync(join(tmpdir(), 'parley-mutants-'))
+    // Postgres runs as another user if the tests run as root, and must reach its files below.
+    chmodSync(this.#folder, 0o711)
+    this.root = join(this.#folder, 'tree')
+    linkFolder(original, this.root)
+    linkPackages(join(original, 'node_modules'), join(this.root, 'node_modules'))
+    this.temporary = this.#makeTemporary()
+  }
+
+  /** Writes a new file, because writing to the link would change the original. */
+  replace(file: string, text: string): void {
+    rmSync(join(this.root, file))
+    writeFileSync(join(this.root, file), text)
+  }
+
+  restore(file: string): void {
+    rmSync(join(this.root, file))
+    link(join(this.#original, file), join(this.root, file))
+  }
+
+  /** Processes that were killed may still write to the earlier folder, so it is not used again. */
+  renewTemporary(): void {
+    const earlier = this.temporary
+    this.temporary = this.#makeTemporary()
+    removeFolder(earlier)
+  }
+
+  remove(): void {
+    removeFolder(this.#folder)
+  }
+
+  #makeTemporary(): string {
+    this.#runs += 1
+    const folder = join(this.#folder, `${this.#runs}`)
+    mkdirSync(folder)
+    chmodSync(folder, 0o1777)
+    return folder
+  }
+}
+
+/** A Postgres whose tests were killed is stopped by its watcher, and writes until then. */
+const STOPS_WITHIN_MS = 10_000
+
+function removeFolder(folder: string): void {
+  const untilMs = performance.now() + STOPS_WITHIN_MS
+  while (existsSync(folder) && performance.now() < untilMs) {
+    try {
+      rmSync(folder, { recursive: true, force: true })
+    } catch {
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100)
+    }
+  }
+}
+
+function linkFolder(from: string, to: string): void {
+  mkdirSync(to)
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
+    if (LEFT_OUT.includes(entry.name)) continue
+    const [source, target] = [join(from, entry.name), join(to, entry.name)]
+    if (entry.isDirectory()) linkFolder(source, target)
+    else if (entry.isFile()) link(source, target)
+  }
+}
+
+function link(source: string, target: string): void {
+  try {
+    linkSync(source, target)
+  } catch (error) {
+    if (!(error instanceof Error) || !('code' in error) || error.code !== 'EXDEV') throw error
+    // Temporary files may be on another file system.
+    copyFileSync(source, target)
+  }
+}
+
+function linkPackages(from: string, to: string): void {
+  const packages = realpathSync(from)
+  mkdirSync(to)
+  for (const entry of readdirSync(packages, { withFileTypes: true })) {
+    const source = join(packages, entry.name)
+    // Caches depend on the sources. The link of a workspace is relative, so the same link leads to the copy.
+    if (entry.name === '.cache') continue
+    symlinkSync(entry.isSymbolicLink() ? readlinkSync(source) : source, join(to, entry.name))
+  }
+}

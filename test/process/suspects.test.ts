@@ -1,0 +1,116 @@
+/** After crashes, jobs that were running do not fail for it, and run again soon; only the job that kills its process fails. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { type Received, reply, startModelServer } from '../model-server.ts'
+import { eventually } from '../support/eventually.ts'
+import { LONG } from '../support/long-form.ts'
+import { type Caller, idsOf, isFinal } from './caller.ts'
+import { installation, type Server } from './server-process.ts'
+
+const timeout = 600_000
+/** In the long form as many jobs and as much time as a busy installation has. */
+const [BATCHES, JOB_MS] = LONG ? [32, 10_000] : [4, 300]
+/** By the long form's promise: 256 jobs of 10 s are done five minutes after the last kill. */
+const WITHIN_MS = 300_000
+const BATCH = 8
+
+async function stage(t: TestContext, maxConcurrency: number, jobs = {}) {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const upstreams = { openai: { max_concurrency: maxConcurrency, api_key_env: null } }
+  const place = await installation(t, { upstream: models.baseUrl, settings: { upstreams, jobs } })
+  return { models, place }
+}
+
+const contents = (count: number) => Array.from({ length: count }, (_, index) => `job ${index}`)
+
+/** Stores the jobs in batches, which nobody waits for. */
+async function queue(server: Server, key: string, jobs: readonly string[]): Promise<string[]> {
+  const ids: string[] = []
+  for (let from = 0; from < jobs.length; from += BATCH) {
+    ids.push(...idsOf(await server.caller(key).batch(jobs.slice(from, from + BATCH))))
+  }
+  return ids
+}
+
+/** How the job ends. */
+async function end(caller: Caller, id: string) {
+  return (await eventually(() => caller.read(id), isFinal, { withinMs: WITHIN_MS })).body.data
+}
+
+test('jobs that ran while the process was killed twice complete soon after', { timeout }, async (t) => {
+  const { models, place } = await stage(t, 1000)
+  models.script = () => reply.after(JOB_MS, reply.text('done'))
+  let server = await place.start()
+  const key = await server.firstKey()
+  const ids = await queue(server, key, contents(BATCHES * BATCH))
+  for (let kills = 0; kills < 2; kills++) {
+    await models.received(models.requests.length + 1)
+    await server.crash()
+    server = await place.start()
+  }
+  const startedMs = performance.now()
+  const caller = server.caller(key)
+  for (const id of ids) assert.equal((await end(caller, id))?.status, 'completed')
+  const rounds = (performance.now() - startedMs) / JOB_MS
+  assert.ok(rounds < 30, `${rounds} times the time of a job`)
+})
+
+test('one that kills its process among them fails, and all others complete', { timeout }, async (t) => {
+  const { models, place } = await stage(t, 1000)
+  const isPoison = ({ text }: Received) => text.includes('poison')
+  let arrived = Promise.withResolvers<void>()
+  models.script = (request) => {
+    if (!isPoison(request)) return reply.after(JOB_MS, reply.text('done'))
+    arrived.resolve()
+    return () => {}
+  }
+  let server = await place.start()
+  const key = await server.firstKey()
+  const jobs = contents(BATCHES * BATCH)
+  jobs[jobs.length - 3] = 'poison'
+  const ids = await queue(server, key, jobs)
+  const poison = ids[jobs.indexOf('poison')] ?? ''
+  let crashes = 0
+  for (;;) {
+    const ended = await Promise.race([arrived.promise.then(() => null), end(server.caller(key), poison)])
+    if (ended !== null) break
+    arrived = Promise.withResolvers()
+    await server.crash()
+    crashes += 1
+    server = await place.start()
+  }
+  assert.ok(crashes >= 3 && crashes <= 8, `${crashes} crashes`)
+  const caller = server.caller(key)
+  const failed = await end(caller, poison)
+  assert.deepEqual([failed?.status, failed?.error?.code], ['failed', 'internal_error'])
+  for (const id of ids.filter((one) => one !== poison)) {
+    assert.equal((await end(caller, id))?.status, 'completed')
+  }
+})
+
+test('jobs that wait for a slot at a model server do not fail, however often the process is killed', {
+  timeout,
+}, async (t) => {
+  // As many as there are kills: a job that is called first by chance is killed at most four times before it is answered.
+  const { models, place } = await stage(t, 1, { max_attempts: 5 })
+  let answered = 0
+  models.script = ({ text }) => (Number(/job (\d+)/.exec(text)?.[1]) < answered ? undefined : reply.stall())
+  let server = await place.start()
+  const key = await server.firstKey()
+  const ids = await queue(server, key, contents(BATCH))
+  await models.received(1)
+  for (let kills = 1; kills <= 5; kills++) {
+    await server.crash()
+    // One that runs alone would fail at its fifth crash, so it is answered before that.
+    if (kills > 1) answered += 1
+    const before = models.requests.length
+    server = await place.start()
+    await models.received(before + 1)
+    if (answered > 0) await end(server.caller(key), ids[answered - 1] ?? '')
+  }
+  answered = BATCH
+  models.release()
+  const caller = server.caller(key)
+  for (const id of ids) assert.equal((await end(caller, id))?.status, 'completed')
+})
