@@ -16,6 +16,12 @@ mkdir -p "${FOLDER:-$here/run}"
 # Relative paths from here on, because the path of a Unix socket is limited to about 100 characters.
 cd "${FOLDER:-$here/run}"
 
+# On Postgres, the simulator answers only if PARLEY_SIMULATOR is true.
+if [ -z "${OPENAI_API_KEY:-}${OPENAI_BASE_URL:-}${OPENAI_MODEL:-}" ]; then
+  export PARLEY_SIMULATOR="${PARLEY_SIMULATOR:-true}"
+  echo 'No model is configured: the simulator answers. Set OPENAI_API_KEY to get answers of a model.'
+fi
+
 clone=$here/../..
 node() {
   # `exec`, so that the process ID is Parley's.
