@@ -87,10 +87,12 @@ async function fillAndRecover(
   const full = new Promise<void>((resolve) => {
     onFull = resolve
   })
-  const fill = async (name: string) => {
+  // A single create whose answer cannot be stored waits until there is space: if the disk is full for the answers of all
+  // callers at once, only those that send batches go on and see that it is full.
+  const fill = async (name: string, batchesOnly: boolean) => {
     for (let asked = 0; refused.length < REFUSALS; asked++) {
       const content = `${name}, request ${asked}: ${padding}`
-      const answer = await (asked % 2 === 0 ? caller.single(content) : caller.batch([content]))
+      const answer = await (batchesOnly || asked % 2 === 1 ? caller.batch([content]) : caller.single(content))
       if (answer.status === 503) {
         assertUnavailable(answer)
         refused.push(content)
@@ -101,8 +103,9 @@ async function fillAndRecover(
     }
     onFull()
   }
-  const filling = Promise.all(Array.from({ length: CALLERS }, (_, index) => fill(`caller ${index}`)))
-  // A single create whose answer cannot be stored keeps waiting until there is space.
+  const filling = Promise.all(
+    Array.from({ length: CALLERS }, (_, index) => fill(`caller ${index}`, index === 0)),
+  )
   await Promise.race([full, filling])
   // Its trial write is small, and may succeed a few more times.
   await eventually(
