@@ -57,8 +57,8 @@ function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
 
 /**
  * The settings without the defaults that depend on something missing: models with targets on a removed upstream, candidates
- * of `auto`, and models of tiers. @param openai whether the upstream `openai` counts as configured if the file does not
- * mention it
+ * of `auto`, and models of tiers.
+ * @param openai whether the upstream `openai` counts as configured if the file does not mention it
  */
 export function withoutUnusableDefaults(settings: Settings, given: JsonObject, openai: boolean): Settings {
   const { [OPENAI]: defaultUpstream, ...others } = settings.upstreams

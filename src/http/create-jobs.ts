@@ -105,8 +105,8 @@ export class CreateRequests {
 }
 
 /**
- * The IDs of the earlier request's jobs, for jobs that were not accepted because they repeat it. @throws the error of a key
- * that was used with a different request, or of a quota or cap that is reached
+ * The IDs of the earlier request's jobs, for jobs that were not accepted because they repeat it.
+ * @throws the error of a key that was used with a different request, or of a quota or cap that is reached
  */
 export function earlierJobIds(result: Exclude<Acceptance, { readonly kind: 'accepted' }>): readonly string[] {
   switch (result.kind) {

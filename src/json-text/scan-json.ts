@@ -18,8 +18,9 @@ const SPACE = 0x20
 const SHORT = 24
 
 /**
- * The index of the quote that ends a string. @param from just after the opening quote @returns the length of the text if
- * there is no closing quote, which no parser accepts
+ * The index of the quote that ends a string.
+ * @param from just after the opening quote
+ * @returns the length of the text if there is no closing quote, which no parser accepts
  */
 export function stringEnd(text: string, from: number): number {
   const soon = Math.min(from + SHORT, text.length)

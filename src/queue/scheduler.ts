@@ -82,8 +82,8 @@ export class Scheduler {
   }
 
   /**
-   * Takes a place for a job that is about to be accepted; null if it has to be queued. @param awaited whether a caller waits for
-   * it: such a job may wait in memory for its model server
+   * Takes a place for a job that is about to be accepted; null if it has to be queued.
+   * @param awaited whether a caller waits for it: such a job may wait in memory for its model server
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job

@@ -115,8 +115,9 @@ export class Worker {
   }
 
   /**
-   * Takes places for the first of the jobs that are about to be accepted; none while jobs of their route are queued. Each place
-   * is used by `execute`, or freed. @param awaited whether a caller waits for them
+   * Takes places for the first of the jobs that are about to be accepted; none while jobs of their route are queued. Each
+   * place is used by `execute`, or freed.
+   * @param awaited whether a caller waits for them
    */
   reserve(jobs: readonly Job[], awaited: boolean): Place[] {
     const places: Place[] = []

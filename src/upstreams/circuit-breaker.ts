@@ -126,9 +126,10 @@ export class CircuitBreaker {
   }
 
   /**
-   * A call has failed. Returns whether this opened the breaker. Calls that were in progress when it became unavailable fail one
-   * after the other; they change nothing but the end of Retry-After.
-   * @param retryAfterMs the delay that the target asked for, already bounded by the caller @param trouble why the call failed
+   * A call has failed. Returns whether this opened the breaker. Calls that were in progress when it became unavailable fail
+   * one after the other; they change nothing but the end of Retry-After.
+   * @param retryAfterMs the delay that the target asked for, already bounded by the caller
+   * @param trouble why the call failed
    */
   failed(jobId: string, retryAfterMs: number | null, trouble: Trouble): boolean {
     this.remember(jobId)

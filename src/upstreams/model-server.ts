@@ -108,8 +108,9 @@ export interface ModelServer {
   /** The upstream's name in the configuration. */
   readonly name: string
   /**
-   * Makes one call. Never rejects because of the network or the server. @param model the model's name on this server @param
-   * format the result of `requestFormat` or `otherFormat` for the model and the prompt
+   * Makes one call. Never rejects because of the network or the server.
+   * @param model the model's name on this server
+   * @param format the result of `requestFormat` or `otherFormat` for the model and the prompt
    * @param signal aborts the call at once
    */
   ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply>

@@ -68,8 +68,8 @@ export function routeLimits(candidates: Iterable<Candidates>): RouteLimits {
 }
 
 /**
- * Null if one of the targets can be called as often as anybody wants. @param account null for all accounts; null too if the
- * account can call one of the targets as others can
+ * Null if one of the targets can be called as often as anybody wants.
+ * @param account null for all accounts; null too if the account can call one of the targets as others can
  */
 function limitOf(targets: readonly Target[], account: string | null): RouteLimit | null {
   const failedJobs = new Set<string>()
