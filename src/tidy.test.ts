@@ -13,6 +13,7 @@ import {
   schemasProgram,
   sources,
 } from '../test/support/project-sources.ts'
+import { limitsPage } from './app/limits.ts'
 import { settingsJsonSchema, settingsPage } from './config/document.ts'
 
 /** The folder of a path; a file in `src/` itself stands for itself. */
@@ -273,5 +274,6 @@ test('the README shows how to run Parley and how to test it', () => {
 
 test('the documents made from the code are up to date (npm run docs)', () => {
   assert.equal(readFileSync(join(ROOT, 'docs/settings.md'), 'utf8'), settingsPage())
+  assert.equal(readFileSync(join(ROOT, 'docs/limits.md'), 'utf8'), limitsPage())
   assert.equal(readFileSync(join(ROOT, 'parley.schema.json'), 'utf8'), settingsJsonSchema())
 })

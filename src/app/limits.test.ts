@@ -1,0 +1,51 @@
+/** The page of limits against the settings, the documents and itself. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import test from 'node:test'
+import { DEFAULTS } from '../config/settings.ts'
+import { defaultOf, LIMITS } from './limits.ts'
+
+const limits = Object.values(LIMITS).flat()
+
+/** Settings with a number that limit nothing: addresses, sizes of pools, shares, and times of the server itself. */
+const NO_LIMITS = [
+  'port',
+  'postgres.connections',
+  'tiers.NAME.weight',
+  'jobs.lease_seconds',
+  'jobs.hang_seconds',
+  'jobs.drain_seconds',
+  'shutdown.listen_seconds',
+  'cpu.threads',
+]
+
+test('each setting with a number is on the page of limits, or is known to limit nothing', () => {
+  const listed = limits.flatMap(({ setting }) => setting ?? [])
+  assert.deepEqual(new Set([...listed, ...NO_LIMITS]), new Set(numbersOf(DEFAULTS)))
+})
+
+test('each limit has a default and either a setting or a fixed value', () => {
+  for (const { name, setting, fixed } of limits) {
+    assert.equal((setting === undefined) !== (fixed === undefined), true, name)
+    if (setting !== undefined) assert.notEqual(defaultOf(setting), undefined, name)
+  }
+})
+
+test('each metric of a limit is described in the operations guide', () => {
+  const guide = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8')
+  for (const { metric } of limits) if (metric !== undefined) assert.ok(guide.includes(metric), metric)
+})
+
+/** The paths of settings whose default is a number, a list of numbers, or null: with it, there is no number by default. */
+function numbersOf(value: unknown, path = ''): string[] {
+  if (value === null || typeof value === 'number') return [path]
+  if (Array.isArray(value))
+    return value.every((entry) => typeof entry === 'number') && value.length > 0 ? [path] : []
+  if (typeof value !== 'object') return []
+  const generic = path === 'tiers' || path === 'upstreams'
+  return Object.entries(value)
+    .filter(
+      ([name]) => !(path.startsWith('upstreams.') && ['api_key_env', 'ca_file', 'roles'].includes(name)),
+    )
+    .flatMap(([name, entry]) => numbersOf(entry, path === '' ? name : `${path}.${generic ? 'NAME' : name}`))
+}

@@ -1,0 +1,256 @@
+/**
+ * Every limit of a server, on one page: what it limits, for whom, where it is set, what happens beyond it, and the metric
+ * that counts it. `docs/limits.md` is generated from this table, and tests compare it with the settings and the metrics.
+ */
+import { DEFAULTS } from '../config/settings.ts'
+import { MAX_IDS } from '../http/read-jobs.ts'
+import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../net/callback-headers.ts'
+import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../net/exchange.ts'
+import { MAX_SCANNED } from '../store/pagination.ts'
+import { MAX_LISTENERS } from '../telemetry/metric-samples.ts'
+import { MAX_ANSWER_BYTES } from '../upstreams/openai-client.ts'
+
+export interface Limit {
+  readonly name: string
+  /** The setting's path, with `tiers.NAME` and `upstreams.NAME` for those of every tier and upstream. */
+  readonly setting?: string
+  /** Of a limit that no setting changes. */
+  readonly fixed?: string
+  /** What one account, or one of whatever the section is about, gets beyond it. */
+  readonly beyond: string
+  readonly metric?: string
+}
+
+/** Whom a limit counts for, in the order in which a request meets them. */
+export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
+  'A connection': [
+    { name: 'time for the headers', setting: 'limits.header_timeout_seconds', beyond: '408, closed' },
+    { name: 'time for the request', setting: 'limits.request_timeout_seconds', beyond: '408, closed' },
+    {
+      name: 'time without reading a response',
+      setting: 'limits.stalled_write_seconds',
+      beyond: 'closed',
+      metric: 'parley_connections_stalled_total',
+    },
+    { name: 'size of the headers', fixed: '16 KiB, 200 headers', beyond: '431, closed' },
+  ],
+  'An address (IPv6: one /64)': [
+    {
+      name: 'connections',
+      setting: 'limits.connections_per_address',
+      beyond: '503, closed',
+      metric: 'parley_connections_rejected_total',
+    },
+    {
+      name: 'unknown API keys per minute',
+      setting: 'limits.unknown_keys_per_minute',
+      beyond: '429',
+      metric: 'parley_unknown_key_rejections_total',
+    },
+    {
+      name: 'rejected requests per second',
+      setting: 'limits.rejections_per_second',
+      beyond: 'delayed by up to 10 s',
+      metric: 'parley_rejections_delayed_total',
+    },
+    { name: 'wrong admin tokens per minute', fixed: '10', beyond: '429' },
+  ],
+  'An API key, on each node': [
+    { name: 'reads per minute', setting: 'tiers.NAME.reads_per_minute', beyond: '429' },
+    { name: 'jobs cancelled per minute', setting: 'limits.cancels_per_minute', beyond: '429' },
+    { name: 'jobs deleted per minute', setting: 'limits.deletes_per_minute', beyond: '429' },
+  ],
+  'A request': [
+    { name: 'body of a single create, bytes', setting: 'limits.body_bytes', beyond: '413' },
+    { name: 'body of a batch, bytes', setting: 'limits.batch_body_bytes', beyond: '413' },
+    { name: 'nesting of JSON', setting: 'limits.json_depth', beyond: '400' },
+    { name: 'jobs in a batch', setting: 'tiers.NAME.max_batch_jobs', beyond: '403' },
+    { name: 'jobs read by one request', fixed: String(MAX_IDS), beyond: '400' },
+    { name: 'time of a wait', fixed: '120 s', beyond: '202, or the current state' },
+  ],
+  'A job': [
+    { name: 'schema, bytes', setting: 'limits.schema_bytes', beyond: '400' },
+    { name: 'callback payload, bytes', setting: 'limits.callback_payload_bytes', beyond: '400' },
+    {
+      name: 'callback headers',
+      fixed: `${MAX_HEADERS}, ${MAX_HEADERS_BYTES} bytes`,
+      beyond: '400',
+    },
+    { name: 'input tokens', setting: 'tiers.NAME.max_input_tokens', beyond: '403' },
+    { name: 'output tokens', setting: 'tiers.NAME.max_output_tokens', beyond: '403' },
+    { name: 'time of one run', setting: 'jobs.run_timeout_seconds', beyond: 'fails with `timeout`' },
+    { name: 'wait for model servers', setting: 'jobs.patience_seconds', beyond: 'fails with `model_error`' },
+    {
+      name: 'crashes of nodes that ran it',
+      setting: 'jobs.max_attempts',
+      beyond: 'fails with `model_error`',
+    },
+    { name: 'time after its end', setting: 'jobs.retention_seconds', beyond: 'expires: 404' },
+    { name: 'time of an idempotency key', setting: 'limits.idempotency_seconds', beyond: 'forgotten' },
+  ],
+  'An account': [
+    {
+      name: 'jobs created per minute, on each node',
+      setting: 'tiers.NAME.creates_per_minute',
+      beyond: '429',
+    },
+    { name: 'jobs per month', setting: 'tiers.NAME.max_monthly_jobs', beyond: '403' },
+    { name: 'tokens per month', setting: 'tiers.NAME.max_monthly_tokens', beyond: '403' },
+    {
+      name: 'open jobs',
+      setting: 'tiers.NAME.max_open_jobs',
+      beyond: '403',
+      metric: 'parley_quota_rejections_total',
+    },
+    {
+      name: 'stored bytes',
+      setting: 'tiers.NAME.max_stored_bytes',
+      beyond: '403',
+      metric: 'parley_quota_rejections_total',
+    },
+    { name: 'lists at the same time', fixed: '2', beyond: '429' },
+    {
+      name: 'requests on the CPU threads',
+      fixed: 'a quarter of `cpu.max_requests`',
+      beyond: '503',
+      metric: 'parley_cpu_requests_rejected_total',
+    },
+    {
+      name: 'memory',
+      fixed: 'half of what others leave of each share',
+      beyond: '503',
+      metric: 'parley_memory_rejections_total',
+    },
+    {
+      name: 'slots of a node',
+      fixed: 'all but a sixteenth',
+      beyond: 'waits',
+      metric: 'parley_accounts_held_back',
+    },
+  ],
+  'A node': [
+    {
+      name: 'connections',
+      setting: 'limits.connections',
+      beyond: '503, closed',
+      metric: 'parley_connections_rejected_total',
+    },
+    {
+      name: 'memory for texts, bytes',
+      setting: 'limits.memory_bytes',
+      beyond: 'waits 10 s, then 503',
+      metric: 'parley_memory_rejections_total',
+    },
+    {
+      name: 'requests on the CPU threads',
+      setting: 'cpu.max_requests',
+      beyond: '503',
+      metric: 'parley_cpu_requests_rejected_total',
+    },
+    { name: 'heap of a CPU thread, MiB', setting: 'cpu.thread_heap_mb', beyond: '413' },
+    {
+      name: 'writes that wait for the database',
+      setting: 'limits.queued_writes',
+      beyond: '503',
+      metric: 'parley_database_rejections_total',
+    },
+    { name: 'time of a statement', setting: 'postgres.statement_timeout_seconds', beyond: '503' },
+    {
+      name: 'requests that wait for jobs',
+      setting: 'sync.max_waiters',
+      beyond: '202, or the current state',
+      metric: 'parley_waiters',
+    },
+    { name: 'running jobs', setting: 'jobs.concurrency', beyond: 'waits', metric: 'parley_jobs_running' },
+    { name: 'event streams of operators', fixed: String(MAX_LISTENERS), beyond: '503' },
+    {
+      name: 'rows that one search scans',
+      fixed: MAX_SCANNED.toLocaleString('en'),
+      beyond: '`complete: false`',
+    },
+  ],
+  'A model server': [
+    {
+      name: 'calls at the same time',
+      setting: 'upstreams.NAME.max_concurrency',
+      beyond: 'waits',
+      metric: 'parley_upstream_calls',
+    },
+    {
+      name: 'time of a call',
+      setting: 'upstreams.NAME.call_timeout_seconds',
+      beyond: 'tried again, then the next target',
+    },
+    { name: 'response, bytes', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'fails with `model_error`' },
+  ],
+  Callbacks: [
+    {
+      name: 'first attempts at the same time',
+      setting: 'callbacks.concurrency',
+      beyond: 'waits',
+      metric: 'parley_callbacks_late_seconds',
+    },
+    {
+      name: 'retries at the same time',
+      setting: 'callbacks.retry_concurrency',
+      beyond: 'waits',
+      metric: 'parley_callbacks_late_seconds',
+    },
+    {
+      name: 'attempts to one origin at the same time',
+      setting: 'callbacks.concurrency_per_origin',
+      beyond: 'waits',
+    },
+    { name: 'bodies in memory, bytes', setting: 'callbacks.in_flight_bytes', beyond: 'waits' },
+    { name: 'time of an attempt', setting: 'callbacks.timeout_seconds', beyond: 'counts as failed' },
+    {
+      name: 'delays before the attempts',
+      setting: 'callbacks.retry_seconds',
+      beyond: 'fails permanently',
+      metric: 'parley_callbacks_failed',
+    },
+    {
+      name: 'response of a receiver',
+      fixed: `${RECEIVER_BYTES / 1024} KiB read`,
+      beyond: 'the rest is ignored',
+    },
+  ],
+}
+
+function mebibytes(bytes: number): string {
+  return `${bytes / 1024 / 1024} MiB`
+}
+
+const INTRODUCTION = `# Limits
+
+What a server limits, for whom, and what happens beyond it. A caller gets each status with a message that names the limit, and 429 and 503 with
+Retry-After. [Settings](settings.md) describes the settings, and [operations](operations.md) the metrics. Limits of tiers are those of
+\`user_free\` here; \`null\` means that there is no limit unless you set one.
+`
+
+/** docs/limits.md */
+export function limitsPage(): string {
+  const sections = Object.entries(LIMITS).map(
+    ([owner, limits]) =>
+      `\n## ${owner}\n\n| limit | setting | default | beyond it | metric |\n|---|---|---|---|---|\n${limits.map(row).join('')}`,
+  )
+  return INTRODUCTION + sections.join('')
+}
+
+function row({ name, setting, fixed, beyond, metric }: Limit): string {
+  const place = setting === undefined ? 'fixed' : `\`${setting}\``
+  const value = setting === undefined ? fixed : `\`${JSON.stringify(defaultOf(setting))}\``
+  return `| ${name} | ${place} | ${value} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
+}
+
+/** @throws if there is no such setting */
+export function defaultOf(setting: string): unknown {
+  const path = setting.replace('tiers.NAME', 'tiers.user_free').replace('upstreams.NAME', 'upstreams.openai')
+  let value: unknown = DEFAULTS
+  for (const name of path.split('.')) {
+    if (typeof value !== 'object' || value === null || !(name in value))
+      throw new Error(`no setting ${setting}`)
+    value = (value as Readonly<Record<string, unknown>>)[name]
+  }
+  return value
+}
