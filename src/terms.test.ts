@@ -1,4 +1,4 @@
-/** One word for one idea: no file, document or message uses a term or a phrase that the glossary in job.ts replaced. */
+/** One word for one idea: no file, document or message uses a term or a phrase that the glossary (docs/glossary.md) replaced. */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { identifiersIn, type SourceText, splitSource } from '../test/support/sou
 import { SOURCE_FOLDERS } from '../test/support/test-files.ts'
 
 /**
- * Words and sequences of words that no identifier and no file name may contain. The glossary in job.ts and the standard terms of
+ * Words and sequences of words that no identifier and no file name may contain. The glossary (docs/glossary.md) and the standard terms of
  * job queues replace them.
  */
 const RETIRED_NAMES = [
