@@ -14,6 +14,8 @@ export class ThirdVersionNode {
   /** On a schema that newer nodes have migrated. */
   constructor(url: string, name: string, connections: number) {
     this.#pool = new pg.Pool({ connectionString: url, max: connections })
+    // The pool has ended before its connections are closed, and the database that is dropped then ends them.
+    this.#pool.on('error', () => {})
     this.#name = name
   }
 
