@@ -97,6 +97,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/operator-store.ts',
     'store/usage-store.ts',
   ],
+  v1: ['http', 'job', 'queue', 'store/store.ts'],
   telemetry: [
     'config/log-level.ts',
     'admin/overview.ts',

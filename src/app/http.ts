@@ -45,6 +45,9 @@ import { errorFields, type Log } from '../telemetry/log.ts'
 import { type MetricSamples, overviewOf } from '../telemetry/metric-samples.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Routes } from '../upstreams/routes.ts'
+import { V1_ERRORS } from '../v1/errors.ts'
+import { HeldCreates } from '../v1/held-creates.ts'
+import { v1Routes } from '../v1/routes.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
 
@@ -89,6 +92,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       onRejected: metrics.unknownKeyRejected,
     }),
     simulated: parts.simulated,
+    otherApi: V1_ERRORS,
     corsOrigins: settings.cors.origins,
     trustProxy: settings.trust_proxy,
     largeBodies: { cpu, maxDepth: settings.limits.json_depth, limits: partLimits(settings) },
@@ -160,6 +164,13 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
         metrics.callerActed(action)
         log.info({ action, job_id: jobId, account, key_id: keyId, request_id: requestId }, 'caller')
       },
+    })
+    v1Routes(app, {
+      creates: new HeldCreates({ requests, reader, bodies, limits }),
+      answers,
+      bodyBytes,
+      models: Object.keys(settings.models),
+      startedAt: Math.floor(clock.nowMs() / 1000),
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {

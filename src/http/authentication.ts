@@ -29,7 +29,7 @@ export interface Authentication {
    * too many of them.
    */
   callerOf(
-    request: Pick<FastifyRequest, 'headers' | 'ip'>,
+    request: Pick<FastifyRequest, 'headers' | 'ip'> & Partial<Pick<FastifyRequest, 'route'>>,
   ): Caller | KeyProblem | Promise<Caller | KeyProblem>
 }
 
@@ -92,7 +92,9 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
 
   return {
     callerOf: (request) => {
-      const key = request.headers['x-api-key']
+      const key = request.route?.config.bearer
+        ? bearerOf(request.headers.authorization)
+        : request.headers['x-api-key']
       if (typeof key !== 'string' || key === '') return 'missing'
       const known = cache.fresh(key)
       if (typeof known === 'object') return known
@@ -104,6 +106,10 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       return found instanceof Promise ? countUnknown(found, address) : found
     },
   }
+}
+
+function bearerOf(authorization: string | undefined): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
 }
 
 /** Hashes per read. */

@@ -20,6 +20,26 @@ export function sendData(
     .send(`{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`)
 }
 
+/** An API whose errors have another shape than those of SPEC §2.6. */
+export interface OtherApi {
+  /** Its paths start with this. */
+  readonly prefix: string
+  readonly answerOf: (error: HttpError) => ErrorAnswer
+}
+
+export interface ErrorAnswer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly bodyJson: string
+}
+
+/** Sends an error in the shape of the API that the path of the request belongs to. */
+export function sendErrorOf(api: OtherApi, reply: FastifyReply, error: HttpError): FastifyReply {
+  if (!reply.request.raw.url?.startsWith(api.prefix)) return sendError(reply, error)
+  const { status, headers, bodyJson } = api.answerOf(error)
+  return reply.code(status).headers(headers).header('content-type', JSON_TYPE).send(bodyJson)
+}
+
 export function sendError(reply: FastifyReply, error: HttpError): FastifyReply {
   const { status, message, details, retryAfterS } = error
   if (retryAfterS !== undefined) reply.header('retry-after', String(retryAfterS))

@@ -20,6 +20,16 @@ export class HttpError extends Error {
   }
 }
 
+/** A request whose jobs are not accepted, with the reason for APIs whose errors have another shape. */
+export class NotAdmitted extends HttpError {
+  readonly reason: AdmissionError
+
+  constructor({ status, message, details, retryAfterS }: HttpError, reason: AdmissionError) {
+    super(status, message, details, retryAfterS)
+    this.reason = reason
+  }
+}
+
 const INVALID = 'Invalid parameters.'
 
 /** Why a request has no caller: what is wrong with its key. */
@@ -225,7 +235,11 @@ const unknownToANode = (field: string) =>
     5,
   )
 
-export function admissionError(error: AdmissionError): HttpError {
+export function admissionError(error: AdmissionError): NotAdmitted {
+  return new NotAdmitted(errorOfAdmission(error), error)
+}
+
+function errorOfAdmission(error: AdmissionError): HttpError {
   switch (error.kind) {
     case 'suspended':
       return accountSuspended(error.account)

@@ -165,5 +165,6 @@ export function isBodyRequired(schema: object): boolean {
 
 function needsBody({ route }: FastifyRequest): boolean {
   const body = route.schema?.body
-  return route.config.create !== undefined || (isObject(body) && isBodyRequired(body))
+  if (route.config.create !== undefined || route.config.needsBody) return true
+  return isObject(body) && isBodyRequired(body)
 }

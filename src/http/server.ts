@@ -11,7 +11,7 @@ import { SIMULATED_HEADER } from '../job/simulated-header.ts'
 import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
 import { type Authentication, isCaller } from './authentication.ts'
 import { Cors } from './cors.ts'
-import { sendError } from './envelope.ts'
+import { type OtherApi, sendErrorOf } from './envelope.ts'
 import {
   HttpError,
   internalError,
@@ -38,6 +38,8 @@ export interface ServerOptions {
   readonly authentication: Authentication
   /** Whether the simulator answers, which responses to callers then state. */
   readonly simulated: boolean
+  /** Errors below its prefix have its shape. */
+  readonly otherApi: OtherApi
   readonly corsOrigins: readonly string[]
   readonly trustProxy: boolean | string
   /** How large bodies of create requests are read, and how deep any body may nest. */
@@ -98,7 +100,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     clientErrorHandler: (error, socket) => {
       pipelined.answerBroken(socket, error, () => {
         const id = requestId({ headers: {} })
-        const status = answerBrokenRequest(error, socket, id)
+        const status = answerBrokenRequest(error, socket, id, options.otherApi)
         if (status !== null) report({ id, method: 'none' }, status, 0, options)
       })
     },
@@ -114,7 +116,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.decorateRequest('answerBytes', 0)
   // Responses are written as JSON text; anything else is sent as is, never reshaped by a schema.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
-  const answer404 = answerUnrouted(app, cors)
+  const answer404 = answerUnrouted(app, cors, options.otherApi)
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
     if (leaving.aborted) reply.header('connection', 'close')
@@ -164,7 +166,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     // Not the caller's fault, so answered without a delay.
     if (httpError.status === 500 || error instanceof StoreUnavailable) {
       onError(error, request.id)
-      void sendError(reply, httpError)
+      void sendErrorOf(options.otherApi, reply, httpError)
     } else {
       reject(request, reply, httpError, options)
     }
@@ -265,9 +267,9 @@ function reject(
   request: FastifyRequest,
   reply: FastifyReply,
   error: HttpError,
-  { bodies, rejections }: ServerOptions,
+  { bodies, rejections, otherApi }: ServerOptions,
 ): void {
-  rejections.pace(request, () => void sendError(reply, error))
+  rejections.pace(request, () => void sendErrorOf(otherApi, reply, error))
   // The body is not needed while the response is delayed.
   bodies.release(request)
 }

@@ -4,11 +4,12 @@
  * because there is nothing to protect. Responds also to requests that could not be read: malformed, too slow, with too large
  * headers, or behind too many others.
  */
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { type Cors, isPreflight } from './cors.ts'
-import { JSON_TYPE, sendError } from './envelope.ts'
-import { methodNotAllowed, noSuchRoute } from './errors.ts'
+import { JSON_TYPE, type OtherApi, sendErrorOf } from './envelope.ts'
+import { HttpError, methodNotAllowed, noSuchRoute } from './errors.ts'
 import { TOO_MANY_WAIT } from './pipelined-requests.ts'
 
 /** Longer paths are truncated in error details. */
@@ -19,11 +20,11 @@ type OnRequest = (request: FastifyRequest, reply: FastifyReply, done: (error?: E
 /**
  * Call this before the routes are declared, so that it sees all of them. Returns the handler for requests without a route.
  */
-export function answerUnrouted(app: FastifyInstance, cors: Cors): OnRequest {
+export function answerUnrouted(app: FastifyInstance, cors: Cors, otherApi: OtherApi): OnRequest {
   const routes = new DeclaredRoutes()
   routes.watch(app)
   app.setNotFoundHandler((request, reply) => {
-    sendError(reply, noSuchRoute(request.method, shortPath(request.url)))
+    sendErrorOf(otherApi, reply, noSuchRoute(request.method, shortPath(request.url)))
   })
   return (request, reply, done) => {
     const { method } = request
@@ -111,23 +112,41 @@ function matches(pattern: readonly string[], parts: readonly string[]): boolean 
 const LINGER_MS = 1000
 const RETRY_S = 5
 
+/** An error of Node's parser, which has the piece that it could not read, or of the time limit of a request. */
+interface BrokenRequest extends Error {
+  readonly code?: string
+  readonly rawPacket?: unknown
+}
+
+/** The path if the piece begins with the request, or if its headers have arrived; otherwise empty. */
+function pathOfBroken({ rawPacket }: BrokenRequest, socket: Socket & { _httpMessage?: unknown }): string {
+  const current = socket._httpMessage as ServerResponse<IncomingMessage> | null | undefined
+  if (current?.req.url !== undefined) return current.req.url
+  const start = Buffer.isBuffer(rawPacket) ? rawPacket.toString('latin1', 0, LONGEST_PATH) : ''
+  return /^[A-Z]+ (\S+)/.exec(start)?.[1] ?? ''
+}
+
 /** Returns the status of the response; null if none could be sent. */
 export function answerBrokenRequest(
-  error: Error & { code?: string },
+  error: BrokenRequest,
   socket: Socket,
   id: string,
+  otherApi: OtherApi,
 ): number | null {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return null
   }
   const [status, reason, message] = brokenBy(error.code)
-  const body = JSON.stringify({ success: false, message })
+  const isOther = pathOfBroken(error, socket).startsWith(otherApi.prefix)
+  const answer = isOther ? otherApi.answerOf(new HttpError(status, message)) : null
+  const body = answer?.bodyJson ?? JSON.stringify({ success: false, message })
   const head = [
     `HTTP/1.1 ${status} ${reason}`,
     `x-request-id: ${id}`,
     `content-type: ${JSON_TYPE}`,
     `content-length: ${body.length}`,
+    ...Object.entries(answer?.headers ?? {}).map(([name, value]) => `${name}: ${value}`),
     ...(status === 503 ? [`retry-after: ${RETRY_S}`] : []),
     'connection: close',
   ]

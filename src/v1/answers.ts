@@ -1,0 +1,40 @@
+/** What a finished job says to a caller of `/v1`: its text, why it ended, and what it used. */
+import { type JobRecord, usageView } from '../job/job-record.ts'
+import { failureOf, type V1Error } from './errors.ts'
+
+export interface TextAnswer {
+  readonly kind: 'answer'
+  /** As JSON text of a string. */
+  readonly textJson: string
+  readonly finish: 'stop' | 'length' | 'content_filter'
+}
+
+export interface Tokens {
+  readonly input: number
+  readonly cached: number
+  readonly output: number
+}
+
+/** @param isJson whether the format of the job is JSON: its answer is the text of that JSON */
+export function answerOf(
+  record: JobRecord,
+  isJson: boolean,
+): TextAnswer | { kind: 'failed'; error: V1Error } {
+  const { contentJson, errorJson, usageJson } = record
+  const wasCut = usageJson?.includes('"finish_reason":"length"') ?? false
+  if (contentJson !== null) {
+    const textJson = isJson ? JSON.stringify(contentJson) : contentJson
+    return { kind: 'answer', textJson, finish: wasCut ? 'length' : 'stop' }
+  }
+  const { code, raw_text = '' } = JSON.parse(errorJson ?? '{}')
+  if (code === 'content_policy_violation') return { kind: 'answer', textJson: '""', finish: 'content_filter' }
+  // Jobs fail if their JSON was cut; here the caller gets the text as far as it goes.
+  if (wasCut) return { kind: 'answer', textJson: JSON.stringify(raw_text), finish: 'length' }
+  return { kind: 'failed', error: failureOf(record) }
+}
+
+export function tokensOf({ status, usageJson }: JobRecord): Tokens {
+  if (usageJson === null) return { input: 0, cached: 0, output: 0 }
+  const { input_tokens, cached_input_tokens, output_tokens } = usageView(status, JSON.parse(usageJson))
+  return { input: input_tokens, cached: cached_input_tokens, output: output_tokens }
+}

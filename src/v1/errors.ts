@@ -1,0 +1,123 @@
+/**
+ * Errors in OpenAI's shape: `{"error":{"message","type","param","code"}}`, with the headers that tell OpenAI's clients whether and
+ * when to retry. They retry 408, 409, 429 and every status from 500 on unless `x-should-retry` says otherwise.
+ */
+import type { FastifyReply } from 'fastify'
+import { type ErrorAnswer, type OtherApi, sendErrorOf } from '../http/envelope.ts'
+import { HttpError, NotAdmitted } from '../http/errors.ts'
+import type { FailureCode } from '../job/job.ts'
+import type { JobRecord } from '../job/job-record.ts'
+
+interface Details {
+  /** The field that is wrong, as the caller named it. */
+  readonly param?: string
+  readonly code?: string
+  /** Absent to let the client decide by the status. */
+  readonly shouldRetry?: boolean
+  readonly retryAfterMs?: number
+}
+
+/** An error of a route below `/v1`. */
+export class V1Error extends HttpError {
+  readonly about: Details
+
+  constructor(status: number, message: string, about: Details = {}) {
+    super(status, message)
+    this.about = about
+  }
+}
+
+/** The request contains something that is wrong, or that would change the answer and is not supported. */
+export const invalidField = (param: string, rule: string) => new V1Error(400, `${param}: ${rule}`, { param })
+
+export const noSuchModel = (model: string) =>
+  new V1Error(404, `The model ${model} does not exist, or your tier cannot use it.`, {
+    param: 'model',
+    code: 'model_not_found',
+  })
+
+/** The job continues; the client sends the request again at once, which joins it. */
+export const notFinished = () =>
+  new V1Error(408, 'The answer is not ready yet. Send the same request again to keep waiting for it.', {
+    code: 'timeout',
+    shouldRetry: true,
+    retryAfterMs: 0,
+  })
+
+/** The job continues, but this server cannot let the request wait, or cannot send the answer now. */
+export const cannotWait = () =>
+  new V1Error(
+    503,
+    'The server cannot wait for the answer now. Send the same request again to wait for the same job.',
+    { shouldRetry: true, retryAfterMs: 1000 },
+  )
+
+export const keyConflict = () =>
+  new V1Error(409, 'Idempotency-Key: was already used with a different request.', { shouldRetry: false })
+
+export const jobVanished = () => new V1Error(404, 'The job was deleted.', { shouldRetry: false })
+
+const STATUSES: Readonly<Partial<Record<FailureCode, number>>> = { timeout: 504, cancelled: 409 }
+
+/** The error of a failed job. Asking again would run it again, so clients must not retry. */
+export function failureOf({ errorJson }: Pick<JobRecord, 'errorJson'>): V1Error {
+  const { code, message, upstream_message } = JSON.parse(errorJson ?? '{}')
+  const text = upstream_message ? `${message} ${upstream_message}` : String(message)
+  return new V1Error(STATUSES[code as FailureCode] ?? 502, text, { code, shouldRetry: false })
+}
+
+const TYPES: Readonly<Record<number, string>> = {
+  403: 'permission_error',
+  408: 'timeout_error',
+  409: 'conflict_error',
+  429: 'rate_limit_error',
+}
+
+/** What the clients retry by themselves although it would not help, or should retry only after some time. */
+function detailsOf(error: HttpError): Details & { readonly status: number } {
+  if (error instanceof V1Error) return { status: error.status, ...error.about }
+  const { status, retryAfterS, details = '' } = error
+  const reason = error instanceof NotAdmitted ? error.reason : null
+  switch (reason?.kind) {
+    case 'monthly cap':
+    case 'quota':
+      return { status: 429, code: 'insufficient_quota', shouldRetry: false }
+    case 'model not allowed':
+      return { status, param: 'model', code: 'model_not_found' }
+    case 'invalid':
+      return { status, param: reason.field }
+  }
+  const retry = retryAfterS === undefined ? {} : { shouldRetry: true, retryAfterMs: retryAfterS * 1000 }
+  if (status === 401) return { status, code: 'invalid_api_key' }
+  if (status === 429) return { status, code: 'rate_limit_exceeded', ...retry }
+  const [, param] = /^([A-Za-z_][\w.[\]]*): /.exec(details) ?? []
+  return { status, ...retry, ...(status === 400 && param !== undefined && { param }) }
+}
+
+function answerOf(error: HttpError): ErrorAnswer {
+  const { status, param = null, code = null, shouldRetry, retryAfterMs } = detailsOf(error)
+  const type =
+    code === 'insufficient_quota'
+      ? code
+      : (TYPES[status] ?? (status >= 500 ? 'server_error' : 'invalid_request_error'))
+  const text = error.details === undefined ? error.message : `${error.message} ${error.details}`
+  const message = text.replace('in the x-api-key header', 'as Authorization: Bearer KEY')
+  return {
+    status,
+    headers: {
+      ...(shouldRetry !== undefined && { 'x-should-retry': String(shouldRetry) }),
+      ...(retryAfterMs !== undefined && {
+        'retry-after-ms': String(retryAfterMs),
+        'retry-after': String(Math.ceil(retryAfterMs / 1000)),
+      }),
+    },
+    bodyJson: JSON.stringify({ error: { message, type, param, code } }),
+  }
+}
+
+export const V1_ERRORS: OtherApi = { prefix: '/v1/', answerOf }
+
+/** Sends the error at once, unlike a thrown one. */
+export function sendV1Error(reply: FastifyReply, error: HttpError): FastifyReply {
+  return sendErrorOf(V1_ERRORS, reply, error)
+}

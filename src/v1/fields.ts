@@ -1,0 +1,49 @@
+/**
+ * Which fields a request may have. What cannot change the answer is accepted and ignored, such as `metadata`. What would change
+ * it and is not supported is rejected by name. Null, and any value that changes nothing, is always accepted, because frameworks
+ * send them: `stream: false`, `n: 1`, `tools: []`.
+ */
+import { invalidField, V1Error } from './errors.ts'
+
+export type Fields = Readonly<Record<string, unknown>>
+
+export interface FieldPolicy {
+  readonly supported: readonly string[]
+  readonly ignored: readonly string[]
+  /** Fields that are not supported, each with the values that change nothing. */
+  readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
+}
+
+export const is =
+  (...values: readonly unknown[]) =>
+  (value: unknown): boolean =>
+    values.includes(value)
+export const isEmpty = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && Object.keys(value).length === 0
+export const isAnything = (): boolean => true
+
+/** The supported fields of an object that are not null. @param path names the object in errors; empty for the body */
+export function supportedFields(
+  value: unknown,
+  { supported, ignored, neutral }: FieldPolicy,
+  path = '',
+): Fields {
+  if (!isObject(value)) {
+    throw path === ''
+      ? new V1Error(400, 'The body must be a JSON object.')
+      : invalidField(path, 'must be an object')
+  }
+  const fields: Record<string, unknown> = {}
+  for (const [name, field] of Object.entries(value)) {
+    if (field === null || field === undefined) continue
+    if (supported.includes(name)) fields[name] = field
+    else if (!ignored.includes(name) && !(Object.hasOwn(neutral, name) && neutral[name]?.(field))) {
+      throw invalidField(path === '' ? name : `${path}.${name}`, 'is not supported with this value')
+    }
+  }
+  return fields
+}
+
+export function isObject(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,25 @@
+/** The options of a job from the fields of a request, which have the same names except for the length of an answer. */
+import { Ajv, type ValidateFunction } from 'ajv'
+import { type JobOptions, jobOptions, OPTION_NAMES } from '../job/options.ts'
+import { invalidField } from './errors.ts'
+import type { Fields } from './fields.ts'
+
+let validate: ValidateFunction | undefined
+
+/** @param lengthField what the request calls `max_tokens` */
+export function optionsOf(fields: Fields, lengthField: string): JobOptions {
+  const given: Record<string, unknown> = {}
+  for (const name of OPTION_NAMES) {
+    const value = fields[name === 'max_tokens' ? lengthField : name]
+    if (value !== undefined) given[name] = value
+  }
+  validate ??= new Ajv().compile(jobOptions)
+  if (!validate(given)) {
+    const [first] = validate.errors ?? []
+    const name = first?.instancePath.split('/')[1] ?? ''
+    const rule =
+      first?.keyword === 'enum' ? `must be one of ${first.params.allowedValues.join(', ')}` : first?.message
+    throw invalidField(name === 'max_tokens' ? lengthField : name, rule ?? 'is not valid')
+  }
+  return given
+}

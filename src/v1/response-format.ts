@@ -1,0 +1,36 @@
+/** The format of an answer: `text`, `json_object`, or `json_schema` with a name and a schema. */
+import type { SingleCreate } from '../job/request.ts'
+import { invalidField } from './errors.ts'
+import { type FieldPolicy, isObject, supportedFields } from './fields.ts'
+
+export const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
+
+const OUTER: FieldPolicy = { supported: ['type', 'json_schema'], ignored: [], neutral: {} }
+/** Answers are checked against the schema whether `strict` asks for it or not. */
+const INNER: FieldPolicy = {
+  supported: ['type', 'schema'],
+  ignored: ['name', 'description', 'strict'],
+  neutral: {},
+}
+
+/** @param field as the route calls it; the schema is in `json_schema` of chat completions, and directly in other formats */
+export function formatOf(given: unknown, field: string): SingleCreate['response_format'] {
+  if (given === undefined) return TEXT_FORMAT
+  const isNested = isObject(given) && isObject(given.json_schema)
+  const { type, json_schema, schema } = supportedFields(given, isNested ? OUTER : INNER, field)
+  switch (type) {
+    case 'text':
+      return TEXT_FORMAT
+    case 'json_object':
+      return { format: 'json' }
+    case 'json_schema': {
+      const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema
+      if (inner === undefined) return { format: 'json' }
+      if (!isObject(inner))
+        throw invalidField(`${field}${isNested ? '.json_schema' : ''}.schema`, 'must be an object')
+      return { format: 'json', schema: inner }
+    }
+    default:
+      throw invalidField(`${field}.type`, 'must be one of text, json_object, json_schema')
+  }
+}
