@@ -34,6 +34,7 @@ import type { PartLimits } from '../job/create-body.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
+import { HeldRequests } from '../queue/held-requests.ts'
 import type { JobCreator } from '../queue/job-creator.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import type { Worker } from '../queue/worker.ts'
@@ -56,6 +57,7 @@ export interface HttpParts {
   /** Whether the simulator answers instead of model servers. */
   readonly simulated: boolean
   readonly role: Role
+  readonly node: string
   readonly store: Store
   readonly creator: JobCreator
   readonly pendingResponses: PendingResponses
@@ -166,8 +168,15 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       },
     })
     v1Routes(app, {
-      creates: new HeldCreates({ requests, reader, bodies, limits }),
-      answers,
+      creates: new HeldCreates({
+        requests,
+        reader,
+        bodies,
+        answers,
+        limits,
+        held: createHeldRequests(parts),
+        usesCache: (model) => settings.models[model]?.v1_cache === true,
+      }),
       bodyBytes,
       models: Object.keys(settings.models),
       startedAt: Math.floor(clock.nowMs() / 1000),
@@ -188,6 +197,17 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   healthRoutes(app, {
     ready: parts.ready,
     metrics: () => metrics.text(),
+  })
+}
+
+function createHeldRequests({ settings, role, node, store, clock, log }: HttpParts): HeldRequests {
+  return new HeldRequests({
+    store,
+    node: role === 'api' ? null : node,
+    clock,
+    rejoinMs: wholeMs(settings.v1.rejoin_seconds),
+    rememberMs: wholeMs(Math.min(settings.limits.idempotency_seconds, settings.jobs.retention_seconds)),
+    onError: (error) => log.warn(errorFields(error), 'could not store which requests of /v1 wait'),
   })
 }
 

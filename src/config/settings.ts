@@ -50,6 +50,12 @@ const model = Type.Object(
           'Instead of targets: other public models. Parley chooses one by input size, from those that the tier may use.',
       }),
     ),
+    v1_cache: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether requests to `/v1` with this model use the response cache; otherwise only those with the header `x-parley-cache: true` do.',
+      }),
+    ),
   },
   { ...strict, description: 'A public model name: either `targets` or `auto`.' },
 )
@@ -288,6 +294,15 @@ export const settingsSchema = Type.Object(
       },
       strict,
     ),
+    v1: Type.Object(
+      {
+        rejoin_seconds: seconds(
+          'How long after its caller has left an equal request to `/v1` joins a job instead of creating another one. A request that is marked as a retry always joins.',
+          0,
+        ),
+      },
+      strict,
+    ),
     limits: Type.Object(
       {
         body_bytes: Type.Integer({
@@ -510,6 +525,7 @@ export const DEFAULTS: Settings = {
   shutdown: { listen_seconds: 0 },
   cache: { enabled: true },
   sync: { max_waiters: 20_000 },
+  v1: { rejoin_seconds: 600 },
   limits: {
     body_bytes: 2_097_152,
     batch_body_bytes: 10_485_760,

@@ -51,7 +51,7 @@ export interface Job {
   readonly messagesJson: string
   /** `response_format` as JSON text, with the options of the job in it; `response-format.ts` takes it apart. */
   readonly responseFormatJson: string
-  /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. */
+  /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. 0: it does not use the cache. */
   readonly cacheTtlMs: number
   /** The callback as `callbackText` writes it; null if the job has none. */
   readonly callbackJson: string | null

@@ -46,7 +46,7 @@ export class Enqueuer {
     const keys: (string | null)[] = []
     for (const job of jobs) {
       if (isLarge(job)) await this.#turns.next()
-      keys.push(cacheKeyOf(job))
+      keys.push(job.cacheTtlMs === 0 ? null : cacheKeyOf(job))
     }
     const places = worker?.reserve(jobs, awaited) ?? []
     let unused: readonly Place[] = places

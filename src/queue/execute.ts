@@ -72,7 +72,8 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     const mustWait = isLarge(job)
     if (mustWait) await turns.next()
-    const fingerprint = cacheKey === undefined ? cacheKeyOf(job) : cacheKey
+    const isCached = cacheKey === undefined && job.cacheTtlMs > 0
+    const fingerprint = isCached ? cacheKeyOf(job) : (cacheKey ?? null)
     if (cacheKey === undefined && fingerprint !== null) {
       const found = lookUpResponse(store, fingerprint, clock, signal)
       const cached = found === null ? null : await found
@@ -184,7 +185,7 @@ class Execution {
     this.#inputTokens += tokens.input
     this.#outputTokens += tokens.output
     this.#cachedTokens += tokens.cached ?? 0
-    this.#isCut = reply.kind === 'answer' && reply.truncated === true
+    this.#isCut = reply.kind !== 'refused' && reply.truncated === true
     if (reply.kind === 'answer' && Buffer.byteLength(messagesJson) > BYTES_PER_TOKEN * reply.tokens.input) {
       void this.#options.contextShifts.check(this.#job, messagesJson, target, reply.tokens.input)
     }

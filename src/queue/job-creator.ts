@@ -301,6 +301,9 @@ export class JobCreator {
       if (options !== null && !store.isKnownToAll('options')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'options' } }
       }
+      if (cacheTtlS === 0 && !store.isKnownToAll('uncached')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'uncached' } }
+      }
       if (element.callback?.include && !store.isKnownToAll('callback.include')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
       }

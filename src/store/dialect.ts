@@ -25,6 +25,12 @@ export interface Dialect {
   /** Joins the same, as `q`, to rows of accounts, `a`. */
   readonly joinQuotaUse: Sql
 
+  /** The condition of a text that it is one of these. */
+  isOneOf(texts: readonly string[]): Sql
+
+  /** Selects `node` of those that have a lease. */
+  readonly liveNodes: Sql
+
   /** How many jobs of the account are queued or held, counted up to `MAX_OPEN_COUNTED` or more: an expression. */
   openJobsOf(account: Value): Sql
 

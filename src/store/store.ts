@@ -5,6 +5,7 @@
  * - `callback-store.ts`: owed callbacks, and how operators see and replay them
  * - `node-store.ts`: leases of nodes, and what other nodes report
  * - `usage-store.ts`: what accounts have used
+ * - `held-request-store.ts`: requests that are held, for those that are sent again
  * - `job-search-store.ts`: jobs as operators see them
  * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
  * - `own-job-store.ts`: cancelling and deleting jobs by their callers
@@ -27,6 +28,7 @@ import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
+import type { HeldRequestStore } from './held-request-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
 import type { Claim, NodeStore } from './node-store.ts'
 import type { OwnJobStore } from './own-job-store.ts'
@@ -37,6 +39,7 @@ export interface Store
     AuditStore,
     CallbackStore,
     AdminActionStore,
+    HeldRequestStore,
     JobSearchStore,
     NodeStore,
     OwnJobStore,

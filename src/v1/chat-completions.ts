@@ -1,11 +1,10 @@
 /** POST /v1/chat/completions: creates a job and holds the request until it has its answer. */
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
-import type { LargeAnswers } from '../http/large-answers.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { SingleCreate } from '../job/request.ts'
 import { answerOf, type TextAnswer, tokensOf } from './answers.ts'
-import { cannotWait, invalidField, sendV1Error } from './errors.ts'
+import { invalidField, sendV1Error } from './errors.ts'
 import { type FieldPolicy, is, isAnything, isEmpty, supportedFields } from './fields.ts'
 import type { HeldCreates } from './held-creates.ts'
 import { messagesOf } from './messages.ts'
@@ -14,7 +13,6 @@ import { formatOf } from './response-format.ts'
 
 export interface ChatRoute {
   readonly creates: HeldCreates
-  readonly answers: Pick<LargeAnswers, 'mayHold'>
   readonly bodyBytes: number
 }
 
@@ -73,7 +71,7 @@ function jobOf(body: unknown): SingleCreate {
   }
 }
 
-export function chatRoute(app: FastifyInstance, { creates, answers, bodyBytes }: ChatRoute): void {
+export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRoute): void {
   app.post(
     '/v1/chat/completions',
     { bodyLimit: bodyBytes, config: { bearer: true, needsBody: true } },
@@ -87,7 +85,6 @@ export function chatRoute(app: FastifyInstance, { creates, answers, bodyBytes }:
       const answer = answerOf(held.record, isJson)
       if (answer.kind === 'failed') return sendV1Error(reply, answer.error)
       const json = completionJson(held.record, model, answer)
-      if (!answers.mayHold(request, json.length)) return sendV1Error(reply, cannotWait())
       if (held.cacheHit) reply.header('x-cache', 'hit')
       return reply.header('content-type', JSON_TYPE).send(json)
     },

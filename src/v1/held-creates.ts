@@ -5,13 +5,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
+import type { LargeAnswers } from '../http/large-answers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
 import { createElements, type PartLimits } from '../job/create-body.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { SingleCreate } from '../job/request.ts'
+import { type EqualRequest, type HeldRequests, type Hold, hashOfRequest } from '../queue/held-requests.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
-import { holdMs } from './deadline.ts'
+import { holdMs, isRetry } from './deadline.ts'
 import {
   cannotWait,
   invalidField,
@@ -22,9 +24,16 @@ import {
   type V1Error,
 } from './errors.ts'
 
+/** `true` lets the request read and fill the response cache. */
+const CACHE_HEADER = 'x-parley-cache'
+
 export interface HeldCreatesOptions {
   readonly requests: CreateRequests
   readonly reader: JobReader
+  readonly held: HeldRequests
+  readonly answers: Pick<LargeAnswers, 'mayHold'>
+  /** Whether jobs with this model use the response cache; a header of the request may ask for it, too. */
+  readonly usesCache: (model: string) => boolean
   readonly bodies: RequestBodies
   readonly limits: PartLimits
 }
@@ -43,6 +52,8 @@ export type Held =
 
 interface Created {
   readonly jobId: string
+  /** Null if nobody waits, or if the request has an Idempotency-Key. */
+  readonly hold: Hold | null
   /** Null if nobody waits, if the server cannot wait, or if the job is an earlier one. */
   readonly pending: PendingResponse | null
   /** The job is that of an earlier request with the same Idempotency-Key. */
@@ -58,46 +69,83 @@ export class HeldCreates {
 
   /** Rejects with the error of a request that creates nothing. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
+    const { bodies, held } = this.#options
     const waitMs = holdMs(request.headers)
-    const { jobId, pending, repeated } = await this.create(request, wanted, waitMs)
-    this.#options.bodies.wait(request)
-    const end = repeated
-      ? await this.#endOfEarlier(request, reply, jobId, waitMs)
-      : pending && (await endOf(pending, reply))
-    switch (end?.kind) {
-      case 'settled':
-        return end
-      case 'timeout':
-        return { kind: 'error', error: notFinished() }
-      case 'vanished':
-        return { kind: 'error', error: jobVanished() }
-      case 'stopping':
-        reply.header('connection', 'close')
+    const equal = equalRequest(request)
+    for (;;) {
+      const joined = equal && (await held.join(equal))
+      const { jobId, hold, pending, repeated } = joined
+        ? { jobId: joined.jobId, hold: joined, pending: null, repeated: true }
+        : await this.#create(request, wanted, waitMs, equal)
+      request.jobIds = [jobId]
+      bodies.wait(request)
+      const end = repeated
+        ? await this.#endOfEarlier(request, reply, jobId, waitMs)
+        : pending && (await endOf(pending, reply))
+      if (end?.kind !== 'vanished') return this.#heldUntil(end, hold, reply)
+      if (hold) held.answered(hold)
+      // The job to join was deleted, so the request creates another.
+      if (!joined) return { kind: 'error', error: jobVanished() }
     }
-    return { kind: 'error', error: cannotWait() }
   }
 
-  /**
-   * Resolves when the job is durable. Rejects with the error of a request that creates nothing.
-   * @param waitMs how long the caller waits for the job; null if it does not
-   */
-  async create(request: FastifyRequest, wanted: JobRequest, waitMs: number | null): Promise<Created> {
-    const { requests, limits } = this.#options
-    const { value, schemaField } = wanted
+  /** Creates a job whose caller does not wait. Rejects with the error of a request that creates nothing. */
+  create(request: FastifyRequest, wanted: JobRequest): Promise<Created> {
+    return this.#create(request, wanted, null, null)
+  }
+
+  async #create(
+    request: FastifyRequest,
+    { value, schemaField }: JobRequest,
+    waitMs: number | null,
+    equal: EqualRequest | null,
+  ): Promise<Created> {
+    const { requests, limits, held, usesCache } = this.#options
     // Only the text of the format matters, because nothing else has a limit of its own.
     const text = JSON.stringify({ response_format: value.response_format })
-    const elements = createElements({ kind: 'single', text, value }, limits)
+    const mayCache = usesCache(value.model) || request.headers[CACHE_HEADER] === 'true'
+    const elements = createElements({ kind: 'single', text, value }, limits).map((element) => {
+      return mayCache ? element : { ...element, cacheTtlS: 0 }
+    })
     const admitted = await requests.admit(request, elements, true).catch((error: unknown) => {
       throw renamed(error, value, schemaField)
     })
-    const result = await requests.creator.accept(admitted, waitMs)
+    const [job] = admitted.jobs
+    if (job === undefined) throw new Error('no job was admitted')
+    const idempotency = equal ? held.keyOf(equal.hash, job.id) : admitted.idempotency
+    const result = await requests.creator.accept({ ...admitted, idempotency }, waitMs)
     if (result.kind === 'conflict') throw keyConflict()
-    const [jobId] = result.kind === 'accepted' ? admitted.jobs.map(({ id }) => id) : earlierJobIds(result)
-    if (jobId === undefined) throw new Error('no job was admitted')
-    request.jobIds = [jobId]
-    return result.kind === 'accepted'
-      ? { jobId, pending: result.pending, repeated: false }
-      : { jobId, pending: null, repeated: true }
+    if (result.kind !== 'accepted') {
+      return { jobId: earlierJobIds(result)[0] ?? job.id, hold: null, pending: null, repeated: true }
+    }
+    const hold = equal && { account: job.account, key: idempotency?.key ?? '', jobId: job.id }
+    return { jobId: job.id, hold, pending: result.pending, repeated: false }
+  }
+
+  /** A request that is answered without the result of its job leaves it to the next one. */
+  async #heldUntil(
+    end: Exclude<WaitEnd, { kind: 'vanished' }> | null,
+    hold: Hold | null,
+    reply: FastifyReply,
+  ): Promise<Held> {
+    const { held, answers } = this.#options
+    const { raw, request } = reply
+    if (end?.kind === 'settled') {
+      const { contentJson, errorJson } = end.record
+      if (
+        !request.raw.socket.destroyed &&
+        answers.mayHold(request, (contentJson ?? errorJson ?? '').length)
+      ) {
+        raw.once('close', () => {
+          if (hold && raw.writableFinished) held.answered(hold)
+          else if (hold) void held.left(hold)
+        })
+        return end
+      }
+    }
+    if (hold) await held.left(hold)
+    if (end?.kind === 'stopping') reply.header('connection', 'close')
+    return { kind: 'error', error: end?.kind === 'timeout' ? notFinished() : cannotWait() }
   }
 
   async #endOfEarlier(
@@ -111,6 +159,13 @@ export class HeldCreates {
     const wait = await requests.creator.awaitEarlier(jobId, request.caller.account, waitMs, read)
     return 'ended' in wait ? endOf(wait, reply) : wait
   }
+}
+
+/** What a request joins by; null for one with a key of its own, which says what it repeats. */
+function equalRequest({ headers, caller, route, body }: FastifyRequest): EqualRequest | null {
+  if (headers['idempotency-key'] !== undefined) return null
+  const hash = hashOfRequest(route.url ?? '', JSON.stringify(body))
+  return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
 /** The wait ends if the caller hangs up. */

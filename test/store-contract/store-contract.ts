@@ -15,6 +15,7 @@ import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
 import { addAccounts, type MakePlace, type On, restartTime } from './fixtures.ts'
+import { heldRequestTests } from './held-requests.ts'
 import { holdTests } from './holding.ts'
 import { jobSearchTests } from './job-search.ts'
 import { overdueTests } from './overdue.ts'
@@ -54,6 +55,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: cancel`, () => cancelTests(on))
   describe(`${name}: delete`, () => deleteTests(on))
   describe(`${name}: own jobs`, () => ownJobTests(on))
+  describe(`${name}: held requests`, () => heldRequestTests(on))
   describe(`${name}: audit`, () => auditTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)

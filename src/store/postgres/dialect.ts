@@ -19,6 +19,8 @@ export const POSTGRES: Dialect = {
   greatest: (one, other) => sql`greatest(${one}, ${other})`,
   jobId: (id) => sql`${id}::uuid`,
   anyOf: (jobIds) => sql`= any (${jobIds}::uuid[])`,
+  isOneOf: (texts) => sql`= any (${texts}::text[])`,
+  liveNodes: sql`select node from nodes where lease_until > clock_timestamp()`,
 
   quotaUseOf,
   joinQuotaUse: sql`cross join lateral (${quotaUseOf(sql`a.name`)}) q`,

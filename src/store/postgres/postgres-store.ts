@@ -1,11 +1,13 @@
 /** The store on Postgres as one of many nodes uses it, composed of operations that are implemented in several files. */
+import { heldRequestOperations } from '../held-requests.ts'
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { crashOperations } from './crashes.ts'
-import { Database } from './database.ts'
+import { Database, methodsOn } from './database.ts'
+import { POSTGRES } from './dialect.ts'
 import { expireOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
 import { StatementGroups } from './groups.ts'
@@ -108,6 +110,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     ...crashOperations(parts),
     ...expireOperations(parts),
     ...healthOperations(parts, nowMs),
+    ...methodsOn(database, heldRequestOperations(POSTGRES)),
     ...nodeOperations(parts),
     ...overdueOperations(parts),
     ...readOperations(parts),

@@ -13,6 +13,9 @@ export const SQLITE: Dialect = {
   greatest: (one, other) => sql`max(${one}, ${other})`,
   jobId: (id) => sql`${id}`,
   anyOf: (jobIds) => sql`in (select value from json_each(${jobIds}))`,
+  isOneOf: (texts) => sql`in (select value from json_each(${texts}))`,
+  // No other node uses the file.
+  liveNodes: sql`select '' as node where false`,
 
   quotaUseOf: (account) => sql`select open_jobs, stored_bytes from quota_sums where account = ${account}`,
   joinQuotaUse: sql`left join quota_sums q on q.account = a.name`,

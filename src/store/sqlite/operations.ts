@@ -7,6 +7,7 @@ import { auditOperations } from '../audit.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
 import { cancelOperations } from '../cancel.ts'
 import { deleteOperations } from '../delete.ts'
+import { heldRequestOperations } from '../held-requests.ts'
 import { jobSearchOperations } from '../job-search.ts'
 import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
@@ -47,6 +48,7 @@ const OPERATIONS = {
   ...claimOperations,
   ...expireOperations,
   ...healthOperations,
+  ...onFile(heldRequestOperations(SQLITE)),
   ...nodeOperations,
   ...overdueOperations,
   ...readOperations,

@@ -30,6 +30,8 @@ import type { Reply, Request, StartReport } from './thread.ts'
 const MAX_GROUP = 1024
 /** Groups in progress: while one is being committed, the next one gathers. */
 const IN_FLIGHT = 8
+/** How long answered requests may wait to be deleted together with another write. */
+const FORGET_WAIT_MS = 250
 /** Cached responses that are read at once to build their index. */
 const INDEX_STEP = 5000
 
@@ -217,6 +219,9 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     },
 
     findResponse,
+
+    forgetHeldRequests: (accounts, keys) =>
+      thread.call('forgetHeldRequests', [accounts, keys], FORGET_WAIT_MS),
 
     takeCallbacks: async (take) => (await thread.call('takeCallbacks', [take])).map(readDue),
 

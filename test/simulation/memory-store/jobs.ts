@@ -14,6 +14,7 @@ import {
 } from '../../../src/store/admin-action-store.ts'
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../../../src/store/cached-response.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
+import type { HeldRequest } from '../../../src/store/held-request-store.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
 import {
   type OwnCancel,
@@ -51,6 +52,25 @@ export function jobOperations(db: MemoryDatabase) {
 
     findEarlier: (account: string, idempotency: Idempotency, nowMs: number) =>
       findEarlier(db, account, idempotency, nowMs),
+
+    heldRequests: (account: string, prefix: string, nowMs: number): HeldRequest[] =>
+      [...db.idempotency.values()]
+        .filter((row) => row.account === account && row.key.startsWith(prefix) && row.untilMs > nowMs)
+        .map(({ key, fingerprint, jobIds }) => ({ key, jobId: jobIds[0] ?? '', state: fingerprint })),
+
+    changeHeldRequest(account: string, key: string, expected: string, fingerprint: string): boolean {
+      const name = keyOf(account, { key })
+      const row = db.idempotency.get(name)
+      if (row?.fingerprint !== expected) return false
+      db.idempotency.set(name, { ...row, fingerprint })
+      return true
+    },
+
+    forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): void {
+      for (const account of accounts) for (const key of keys) db.idempotency.delete(keyOf(account, { key }))
+    },
+
+    liveNodes: (): string[] => [...db.leases.keys()].filter((node) => db.hasLease(node)),
 
     settle(settlement: Settlement): Settled {
       const row = db.jobs.get(settlement.jobId)
@@ -244,7 +264,7 @@ function findEarlier(
   return jobIds.every((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-function keyOf(account: string, { key }: Idempotency): string {
+function keyOf(account: string, { key }: Pick<Idempotency, 'key'>): string {
   return `${account}\n${key}`
 }
 

@@ -1,0 +1,25 @@
+/**
+ * Requests that are held until their job has ended: the part of the storage contract by which a request that is sent again joins the
+ * job of the earlier one. The row of such a request is that of an Idempotency-Key, which `accept` stores; its key contains a space,
+ * which no key of a caller does.
+ */
+export interface HeldRequest {
+  readonly key: string
+  readonly jobId: string
+  /** What `queue/held-requests.ts` stores about the callers that wait. */
+  readonly state: string
+}
+
+export interface HeldRequestStore {
+  /** Those of the account whose key starts with the prefix, in no particular order. */
+  heldRequests(account: string, keyPrefix: string, nowMs: number): Promise<HeldRequest[]>
+
+  /** Replaces the state if it is still the expected one; returns whether it was. */
+  changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
+
+  /** The requests have got their answers. A second call changes nothing. */
+  forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): Promise<void>
+
+  /** The nodes that have a lease. */
+  liveNodes(): Promise<string[]>
+}

@@ -1,0 +1,41 @@
+/** What every store guarantees about requests that are held until their job has ended. */
+import assert from 'node:assert/strict'
+import { acceptance, newJob, now, type On } from './fixtures.ts'
+
+const HASH = 'a'.repeat(32)
+const PREFIX = `held ${HASH} `
+
+export function heldRequestTests(on: On): void {
+  on(
+    'finds the held requests of an account by the start of their keys, until they are forgotten',
+    async (store) => {
+      const [mine, second, other, foreign] = [newJob(), newJob(), newJob(), newJob({ account: 'other' })]
+      const untilMs = now.ms + 1000
+      const hold = (job: typeof mine, hash = HASH) => {
+        const idempotency = { key: `held ${hash} ${job.id}`, fingerprint: 'first', untilMs }
+        return store.accept(acceptance([job], { idempotency }))
+      }
+      await Promise.all([hold(mine), hold(second), hold(other, 'b'.repeat(32)), hold(foreign)])
+      const found = async (atMs = now.ms) =>
+        (await store.heldRequests('acme', PREFIX, atMs)).map(({ jobId }) => jobId).sort()
+      assert.deepEqual(await found(), [mine.id, second.id])
+      assert.deepEqual(await found(untilMs), [])
+      await store.forgetHeldRequests(['other', 'acme'], [`${PREFIX}${mine.id}`, `${PREFIX}${foreign.id}`])
+      assert.deepEqual(await found(), [second.id])
+      assert.deepEqual(await store.heldRequests('other', PREFIX, now.ms), [])
+    },
+  )
+
+  on('changes the state of a held request only if it is the expected one', async (store) => {
+    const job = newJob()
+    const key = `${PREFIX}${job.id}`
+    const idempotency = { key, fingerprint: 'first', untilMs: now.ms + 1000 }
+    await store.accept(acceptance([job], { idempotency }))
+    const changes = ['second', 'third'].map((state) => store.changeHeldRequest('acme', key, 'first', state))
+    const changed = await Promise.all(changes)
+    assert.equal(changed.filter(Boolean).length, 1)
+    const state = changed[0] ? 'second' : 'third'
+    assert.deepEqual(await store.heldRequests('acme', PREFIX, now.ms), [{ key, jobId: job.id, state }])
+    assert.equal(await store.changeHeldRequest('other', key, state, 'fourth'), false)
+  })
+}

@@ -1,0 +1,182 @@
+/** A request below /v1 that is sent again joins the job of the earlier one; parallel equal requests do not. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import OpenAI from 'openai'
+import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from '../http/stage.ts'
+import { reply } from '../model-server.ts'
+import { onEachStore, storeName } from '../on-each-store.ts'
+import { eventually } from '../support/eventually.ts'
+import { openaiOf } from './official-client.ts'
+
+const SAMPLE = {
+  model: 'gpt-5-mini',
+  messages: [{ role: 'user' as const, content: 'Hello' }],
+  temperature: 1,
+}
+/** The client sends the timeout of a request, but not one of its own for all requests. The server answers five seconds earlier. */
+const CLIENT_MS = 27_000
+const HELD_MS = 22_000
+const RETRY = { headers: { 'x-stainless-retry-count': '1' }, maxRetries: 0 }
+
+/** Stalls, then answers each call with another text. */
+const numbered: NonNullable<Parameters<typeof startStage>[1]>['script'] = (_request, index) =>
+  reply.stall(reply.text(`answer ${index}`))
+
+const textOf = ({ choices }: OpenAI.ChatCompletion) => choices[0]?.message.content
+
+/** A request whose caller hangs up once its call has arrived. */
+async function abandoned(openai: OpenAI, { models }: Stage, calls: number): Promise<void> {
+  const hangUp = new AbortController()
+  const asked = openai.chat.completions.create(SAMPLE, { signal: hangUp.signal })
+  const failed = assert.rejects(asked, OpenAI.APIUserAbortError)
+  await models.received(calls)
+  hangUp.abort()
+  await failed
+}
+
+onEachStore(() => {
+  test('ten retries of one held create are one call of the model', async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models, clock } = stage
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 10 })
+    let isHeld = clock.timerSet((ms) => ms === HELD_MS)
+    const asked = openai.chat.completions.create(SAMPLE, { timeout: CLIENT_MS })
+    await models.received(1)
+    for (let retry = 0; retry < 10; retry++) {
+      await isHeld
+      isHeld = clock.timerSet((ms) => ms === HELD_MS)
+      clock.advance(HELD_MS)
+    }
+    await isHeld
+    models.release()
+    assert.equal(textOf(await asked), 'answer 0')
+    assert.equal(models.completions().length, 1)
+  })
+
+  test('five equal requests that all time out and retry get five answers of five calls', async (t) => {
+    const { parley, models, clock } = await startStage(t, { script: numbered })
+    const openai = openaiOf(parley, await parley.key())
+    const asked = Array.from({ length: 5 }, () =>
+      openai.chat.completions.create(SAMPLE, { timeout: CLIENT_MS }),
+    )
+    await models.received(5)
+    await pendingResponsesAre(t, parley, 5)
+    clock.advance(HELD_MS)
+    const timedOut = async () => parley.log.filter(({ status }) => status === 408).length
+    await eventually(timedOut, (count) => count === 5)
+    await pendingResponsesAre(t, parley, 5)
+    models.release()
+    const texts = (await Promise.all(asked)).map(textOf)
+    assert.equal(new Set(texts).size, 5, `${texts}`)
+    assert.equal(models.completions().length, 5)
+  })
+
+  test('an equal request joins the job of a caller that left, for ten minutes', async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models, clock } = stage
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
+    await abandoned(openai, stage, 1)
+    await pendingResponsesAre(t, parley, 0)
+    const joined = openai.chat.completions.create(SAMPLE)
+    await pendingResponsesAre(t, parley, 1)
+    // Its caller is connected, so another equal request is wanted.
+    const parallel = openai.chat.completions.create(SAMPLE)
+    await models.received(2)
+    models.release()
+    assert.equal(textOf(await joined), 'answer 0')
+    assert.equal(textOf(await parallel), 'answer 1')
+    await abandoned(openai, stage, 3)
+    await pendingResponsesAre(t, parley, 0)
+    clock.advance(600_000)
+    const late = openai.chat.completions.create(SAMPLE)
+    await models.received(4)
+    models.release()
+    assert.equal(textOf(await late), 'answer 3')
+  })
+
+  test('a job whose answer its caller got is never joined, not even by a retry', async (t) => {
+    const { parley, models } = await startStage(t)
+    const openai = openaiOf(parley, await parley.key())
+    const first = await openai.chat.completions.create(SAMPLE)
+    const second = await openai.chat.completions.create(SAMPLE, RETRY)
+    assert.notEqual(first.id, second.id)
+    assert.equal(models.completions().length, 2)
+  })
+
+  test('a job that finished after its caller had left answers the next request', async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models } = stage
+    const key = await parley.key()
+    const openai = openaiOf(parley, key)
+    await abandoned(openai, stage, 1)
+    await pendingResponsesAre(t, parley, 0)
+    models.release()
+    const [{ job_id: id }] = (await parley.get('/api/v1/messages', key)).body.data.jobs
+    await parley.ended(id, key)
+    const { id: found, ...answer } = await openai.chat.completions.create(SAMPLE)
+    assert.equal(found, `chatcmpl-${id}`)
+    assert.equal(textOf({ id, ...answer }), 'answer 0')
+    assert.equal(models.completions().length, 1)
+  })
+
+  test('another body, another key and another account never join', async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models } = stage
+    const openai = openaiOf(parley, await parley.key())
+    await abandoned(openai, stage, 1)
+    await pendingResponsesAre(t, parley, 0)
+    const others = [
+      openai.chat.completions.create({ ...SAMPLE, user: 'you' }, RETRY),
+      openaiOf(parley, await parley.key('user_go')).chat.completions.create(SAMPLE, RETRY),
+    ]
+    await models.received(3)
+    models.release()
+    assert.deepEqual((await Promise.all(others)).map(textOf).sort(), ['answer 1', 'answer 2'])
+  })
+
+  test('the retry of a request that a stopping server could not answer joins after the restart', async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models } = stage
+    const key = await parley.key()
+    const asked = openaiOf(parley, key, { maxRetries: 0 }).chat.completions.create(SAMPLE)
+    const failed = asked.then(
+      () => assert.fail('it was answered'),
+      (error: unknown) => error,
+    )
+    await models.received(1)
+    await stopAtOnce(stage)
+    const error = await failed
+    assert.ok(error instanceof OpenAI.APIError && error.status === 503, `${error}`)
+    const after = await startStage(t, { after: stage, script: () => reply.text('after') })
+    const retried = await openaiOf(after.parley, key).chat.completions.create(SAMPLE)
+    assert.equal(textOf(retried), 'after')
+    assert.equal((await after.parley.get('/api/v1/messages', key)).body.data.jobs.length, 1)
+  })
+
+  test('retries join on another node', {
+    skip: storeName() === 'SQLite' && 'one server per file',
+  }, async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models } = stage
+    const other = await startStage(t, { after: stage, script: numbered })
+    const key = await parley.key()
+    const asked = [parley, parley].map((node) => {
+      return openaiOf(node, key).chat.completions.create(SAMPLE, { timeout: CLIENT_MS, maxRetries: 0 })
+    })
+    const failed = asked.map((one) => assert.rejects(one, /408/))
+    await models.received(2)
+    await pendingResponsesAre(t, parley, 2)
+    stage.clock.advance(HELD_MS)
+    await Promise.all(failed)
+    const openaiOfOther = openaiOf(other.parley, key)
+    const retried = [1, 2].map(() => openaiOfOther.chat.completions.create(SAMPLE, RETRY))
+    await pendingResponsesAre(t, other.parley, 2)
+    models.release()
+    // Notifications may be lost; the poll of a second makes up for them.
+    const poll = setInterval(() => stage.clock.advance(1000), 20)
+    t.after(() => clearInterval(poll))
+    const texts = (await Promise.all(retried)).map(textOf)
+    assert.deepEqual(texts.sort(), ['answer 0', 'answer 1'])
+    assert.equal(models.completions().length, 2)
+  })
+})
