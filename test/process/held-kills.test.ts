@@ -1,0 +1,38 @@
+/** A server that is killed while it holds requests of OpenAI's client: the client's own retries get the answers. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import OpenAI from 'openai'
+import { reply, startModelServer } from '../model-server.ts'
+import { installation } from './server-process.ts'
+
+/** The client waits half a second to eight between retries, which is enough for a restart however slow the machine is. */
+const PATIENT = { maxRetries: 40 }
+const KILLS = 2
+const EQUAL = 3
+
+test('after kills, retries of equal requests get different answers, and each kill costs at most one call for each', async (t) => {
+  const models = await startModelServer({ script: (_request, index) => reply.stall(reply.text(`${index}`)) })
+  t.after(() => models.close())
+  const place = await installation(t, { upstream: models.baseUrl })
+  let server = await place.start()
+  const port = new URL(server.url).port
+  const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: await server.firstKey(), ...PATIENT })
+  const body = {
+    model: 'gpt-5-mini',
+    messages: [{ role: 'user' as const, content: 'Hello' }],
+    temperature: 1,
+  }
+  const asked = Array.from({ length: EQUAL }, () => openai.chat.completions.create(body))
+  for (let kill = 1; kill <= KILLS; kill++) {
+    // Jobs of a crashed process run alone at first, so the later kills find one of them at the model server.
+    await models.received(EQUAL + kill - 1)
+    server.kill('SIGKILL')
+    await server.exited
+    server = await place.start({ env: { PORT: port } })
+  }
+  models.script = (_request, index) => reply.text(`${index}`)
+  models.release()
+  const texts = (await Promise.all(asked)).map(({ choices }) => choices[0]?.message.content)
+  assert.equal(new Set(texts).size, EQUAL, `${texts}`)
+  assert.ok(models.completions().length <= EQUAL * (KILLS + 1), `${models.completions().length} calls`)
+})
