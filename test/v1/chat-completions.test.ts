@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
+import { ContentFilterFinishReasonError, LengthFinishReasonError } from 'openai/error'
 import { zodResponseFormat } from 'openai/helpers/zod'
 import { z } from 'zod'
 import { startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
+import { job } from '../parley.ts'
 import { openaiOf } from './official-client.ts'
 
 const HELLO = { model: 'gpt-5-mini', messages: [{ role: 'user' as const, content: 'Hello' }] }
@@ -49,5 +51,56 @@ onEachStore(() => {
     const max = openaiOf(parley, await parley.key('user_max'))
     assert.equal((await max.models.retrieve('org/model')).id, 'org/model')
     await assert.rejects(openai.models.retrieve('gpt-5'), OpenAI.NotFoundError)
+  })
+
+  test('an answer that reached its length is delivered as far as it goes, also JSON and an empty one', async (t) => {
+    const { parley, models } = await startStage(t)
+    const openai = openaiOf(parley, await parley.key())
+    const asked = async (format: 'text' | 'json_object', content: string) => {
+      models.script = () => reply.truncated(content)
+      const body = { ...HELLO, max_completion_tokens: 5, response_format: { type: format } }
+      const { choices } = await openai.chat.completions.create(body)
+      assert.equal(choices[0]?.finish_reason, 'length')
+      return choices[0]?.message.content
+    }
+    assert.equal(await asked('text', 'Once upon'), 'Once upon')
+    assert.equal(await asked('json_object', '{"a": [1, 2'), '{"a": [1, 2')
+    assert.equal(await asked('text', ''), '')
+    assert.equal(models.requests[0]?.body.max_tokens, 5)
+    const format = zodResponseFormat(z.object({ a: z.number() }), 'a')
+    models.script = () => reply.truncated('{"a": ')
+    const parsed = openai.chat.completions.parse({ ...HELLO, response_format: format })
+    await assert.rejects(parsed, LengthFinishReasonError)
+  })
+
+  test('a refusal of the model is an answer, not an error', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.contentFilter() })
+    const openai = openaiOf(parley, await parley.key())
+    const { choices } = await openai.chat.completions.create(HELLO)
+    assert.equal(choices[0]?.finish_reason, 'content_filter')
+    const format = zodResponseFormat(z.object({ a: z.number() }), 'a')
+    const parsed = openai.chat.completions.parse({ ...HELLO, response_format: format })
+    await assert.rejects(parsed, ContentFilterFinishReasonError)
+    assert.equal(models.completions().length, 2)
+  })
+
+  test('the response cache is used only if the model or a header asks for it', async (t) => {
+    const settings = {
+      models: { cached: { targets: [{ upstream: 'openai', model: 'x' }], v1_cache: true } },
+    }
+    const { parley, models } = await startStage(t, { settings })
+    const key = await parley.key()
+    const openai = openaiOf(parley, key)
+    const twice = async (model: string, headers = {}) => {
+      const before = models.completions().length
+      for (let ask = 0; ask < 2; ask++) await openai.chat.completions.create({ ...HELLO, model }, { headers })
+      return models.completions().length - before
+    }
+    assert.equal(await twice('gpt-5-mini'), 2)
+    assert.equal(await twice('gpt-5-mini', { 'x-parley-cache': 'true' }), 1)
+    assert.equal(await twice('cached'), 1)
+    const native = job({ messages: HELLO.messages, model: 'gpt-5' })
+    await twice('gpt-5')
+    assert.equal((await parley.post('/api/v1/messages', native, key)).headers.get('x-cache'), null)
   })
 })

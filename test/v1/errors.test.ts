@@ -127,4 +127,51 @@ onEachStore(() => {
     assert.equal((await thrown(ask('gpt-9'), OpenAI.NotFoundError)).code, 'model_not_found')
     assert.equal((await thrown(ask('gpt-5'), OpenAI.PermissionDeniedError)).param, 'model')
   })
+
+  test('caps and quotas are 429 insufficient_quota, rates 429 to be retried, suspension is 403', async (t) => {
+    const settings = {
+      tiers: {
+        user_free: { creates_per_minute: 1, reads_per_minute: 1 },
+        user_go: { max_open_jobs: 1 },
+        user_pro: { max_monthly_jobs: 1 },
+      },
+    }
+    const { parley, models, clock } = await startStage(t, { settings })
+    const clientOf = async (tier: 'user_free' | 'user_go' | 'user_pro') =>
+      openaiOf(parley, await parley.key(tier), { maxRetries: 0 })
+    const free = await clientOf('user_free')
+    await free.chat.completions.create(HELLO)
+    const rated = await thrown(free.chat.completions.create(HELLO), OpenAI.RateLimitError)
+    assert.deepEqual([rated.code, rated.headers?.get('x-should-retry')], ['rate_limit_exceeded', 'true'])
+    assert.ok(Number(rated.headers?.get('retry-after-ms')) > 0)
+    await free.models.list()
+    assert.equal((await thrown(free.models.list(), OpenAI.RateLimitError)).code, 'rate_limit_exceeded')
+    const pro = await clientOf('user_pro')
+    await pro.chat.completions.create(HELLO)
+    models.script = () => reply.stall()
+    const go = await clientOf('user_go')
+    const open = go.chat.completions.create(HELLO)
+    await models.received(3)
+    for (const client of [pro, go]) {
+      const error = await thrown(client.chat.completions.create(HELLO), OpenAI.RateLimitError)
+      assert.deepEqual([error.code, error.type], ['insufficient_quota', 'insufficient_quota'])
+      assert.equal(error.headers?.get('x-should-retry'), 'false')
+    }
+    models.release()
+    await open
+    await parley.store.suspend('user_go', clock.nowMs())
+    // A key is looked up every two seconds.
+    clock.advance(2000)
+    await thrown(go.chat.completions.create(HELLO), OpenAI.PermissionDeniedError)
+  })
+
+  test('an Idempotency-Key with another body is a conflict that is not retried', async (t) => {
+    const { parley } = await startStage(t)
+    const openai = openaiOf(parley, await parley.key())
+    const options = { headers: { 'idempotency-key': 'one' } }
+    const first = await openai.chat.completions.create(HELLO, options)
+    assert.equal((await openai.chat.completions.create(HELLO, options)).id, first.id)
+    const other = openai.chat.completions.create({ ...HELLO, temperature: 0 }, options)
+    assert.equal((await thrown(other, OpenAI.ConflictError)).headers?.get('x-should-retry'), 'false')
+  })
 })

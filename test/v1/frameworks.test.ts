@@ -1,0 +1,72 @@
+/** The Vercel AI SDK and LangChain, without streaming, with nothing but the address and a key. */
+import assert from 'node:assert/strict'
+import test, { after } from 'node:test'
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { ChatOpenAI } from '@langchain/openai'
+import { generateObject, generateText } from 'ai'
+import { z } from 'zod'
+import { startStage } from '../http/stage.ts'
+import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { openaiOf } from './official-client.ts'
+
+// The AI SDK prints a warning where a model takes no schema.
+globalThis.AI_SDK_LOG_WARNINGS = false
+after(() => {
+  globalThis.AI_SDK_LOG_WARNINGS = undefined
+})
+
+const PERSON = z.object({ name: z.string(), born: z.number() })
+const ADA = { name: 'Ada', born: 1815 }
+
+onEachStore(() => {
+  test('generateText and generateObject of the AI SDK', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.text('Hi.') })
+    const settings = { name: 'parley', baseURL: `${parley.url}/v1`, apiKey: await parley.key() }
+    const model = createOpenAICompatible({ ...settings, supportsStructuredOutputs: true })('gpt-5-mini')
+    const { text, finishReason, usage } = await generateText({ model, system: 'Be short.', prompt: 'Hello' })
+    assert.deepEqual([text, finishReason], ['Hi.', 'stop'])
+    assert.ok((usage.inputTokens ?? 0) > 0)
+    models.script = () => reply.json(ADA)
+    const { object } = await generateObject({ model, schema: PERSON, prompt: 'Who?' })
+    assert.deepEqual(object, ADA)
+    const loose = createOpenAICompatible(settings)('gpt-5-mini')
+    assert.deepEqual((await generateObject({ model: loose, schema: PERSON, prompt: 'Who?' })).object, ADA)
+  })
+
+  test('ChatOpenAI of LangChain, also with structured output', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.text('Hi.') })
+    const chat = new ChatOpenAI({
+      model: 'gpt-5-mini',
+      temperature: 0.5,
+      apiKey: await parley.key(),
+      configuration: { baseURL: `${parley.url}/v1` },
+    })
+    assert.equal((await chat.invoke('Hello')).content, 'Hi.')
+    const answer = await chat.invoke([
+      ['system', 'Be short.'],
+      ['human', 'Hello'],
+      ['assistant', 'Hi.'],
+      ['human', 'Again'],
+    ])
+    assert.equal(answer.content, 'Hi.')
+    models.script = () => reply.json(ADA)
+    const structured = chat.withStructuredOutput(PERSON, { method: 'jsonSchema' })
+    assert.deepEqual(await structured.invoke('Who?'), ADA)
+  })
+
+  test("an answer of the client's own is accepted as a message of the next request", async (t) => {
+    const { parley, models } = await startStage(t)
+    const openai = openaiOf(parley, await parley.key())
+    const messages: Parameters<typeof openai.chat.completions.create>[0]['messages'] = [
+      { role: 'developer', content: 'Be short.' },
+      { role: 'user', content: [{ type: 'text', text: 'Hello' }] },
+    ]
+    const { choices } = await openai.chat.completions.parse({ model: 'gpt-5-mini', messages })
+    const [choice] = choices
+    if (choice) messages.push(choice.message)
+    messages.push({ role: 'user', content: 'Again' })
+    await openai.chat.completions.create({ model: 'gpt-5-mini', messages })
+    assert.equal(models.requests.at(-1)?.body.messages.length, 4)
+  })
+})
