@@ -48,6 +48,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import { V1_ERRORS } from '../v1/errors.ts'
 import { HeldCreates } from '../v1/held-creates.ts'
+import { V1_DOCUMENT } from '../v1/openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
@@ -143,7 +144,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const requests = new CreateRequests({ creator: parts.creator, cpu: parts.cpu, clock })
   const limits = partLimits(settings)
   const readCounter = new MinuteCounter(clock)
-  openapiRoutes(app, VERSION)
+  openapiRoutes(app, VERSION, V1_DOCUMENT)
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
     const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })

@@ -165,6 +165,5 @@ export function isBodyRequired(schema: object): boolean {
 
 function needsBody({ route }: FastifyRequest): boolean {
   const body = route.schema?.body
-  if (route.config.create !== undefined || route.config.needsBody) return true
-  return isObject(body) && isBodyRequired(body)
+  return route.config.create !== undefined || (isObject(body) && isBodyRequired(body))
 }

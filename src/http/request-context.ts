@@ -34,8 +34,6 @@ declare module 'fastify' {
     public?: boolean
     /** The API key is sent as `Authorization: Bearer KEY` instead of in `x-api-key`. */
     bearer?: boolean
-    /** A request without a body is rejected, as it is on routes that create jobs. */
-    needsBody?: boolean
     /** Counts towards the tier's reads per minute; a function returns whether the request walks through stored jobs. */
     limitReads?: boolean | ((request: FastifyRequest) => boolean)
     /** False if pages of other origins are never allowed, regardless of `cors.origins`. */

@@ -8,6 +8,7 @@ import { invalidField, sendV1Error } from './errors.ts'
 import { type FieldPolicy, is, isAnything, isEmpty, supportedFields } from './fields.ts'
 import type { HeldCreates } from './held-creates.ts'
 import { messagesOf } from './messages.ts'
+import { chatBody, chatCompletion, DOCUMENTED, errorResponses, UNCHECKED } from './openapi.ts'
 import { optionsOf } from './options.ts'
 import { formatOf } from './response-format.ts'
 
@@ -74,7 +75,18 @@ function jobOf(body: unknown): SingleCreate {
 export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRoute): void {
   app.post(
     '/v1/chat/completions',
-    { bodyLimit: bodyBytes, config: { bearer: true, needsBody: true } },
+    {
+      bodyLimit: bodyBytes,
+      config: { bearer: true },
+      ...UNCHECKED,
+      schema: {
+        ...DOCUMENTED,
+        operationId: 'createChatCompletion',
+        summary: 'Create a chat completion',
+        body: chatBody,
+        response: { 200: chatCompletion, ...errorResponses },
+      },
+    },
     async (request, reply) => {
       const value = jobOf(request.body)
       const { model } = value

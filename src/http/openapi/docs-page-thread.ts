@@ -40,6 +40,7 @@ async function renderer(): Promise<FastifyInstance> {
     configuration: {
       sources: [
         { title: 'API', slug: 'api', url: '/openapi.json', default: true },
+        { title: "OpenAI's API", slug: 'v1', url: '/v1/openapi.json' },
         { title: 'Admin API', slug: 'admin', url: '/admin/api/openapi.json' },
       ],
       withDefaultFonts: false,

@@ -1,6 +1,6 @@
 /**
- * The two OpenAPI documents, generated from the routes themselves, and GET /docs, a page that shows them. `/openapi.json` is
- * for callers, `/admin/api/openapi.json` for operators. Both are public, because they contain nothing that is not in the
+ * The OpenAPI documents, generated from the routes themselves, and GET /docs, a page that shows them. `/openapi.json` is
+ * for callers, `/admin/api/openapi.json` for operators, and another API has its own. They are public, because they contain nothing that is not in the
  * source code. A thread builds the page at the first request: the package that renders it contains megabytes of script, and loading
  * it would block the event loop for more than 100 ms.
  */
@@ -59,8 +59,14 @@ const OPERATORS_DOCUMENT = {
   },
 }
 
+/** The document of an API with routes below a prefix of its own. */
+export interface ApiDocument extends Omit<DocumentOptions, 'version' | 'operations' | 'webhooks'> {
+  readonly path: string
+  readonly prefix: string
+}
+
 /** Call this before the routes are declared, so that it sees all of them. */
-export function openapiRoutes(app: FastifyInstance, version: string): void {
+export function openapiRoutes(app: FastifyInstance, version: string, other: ApiDocument): void {
   const operations = declaredOperations(app)
   const isForCallers = ({ path }: DeclaredOperation) => path.startsWith(CALLERS)
   serveDocument(app, DOCUMENTS.callers, () => ({
@@ -68,10 +74,15 @@ export function openapiRoutes(app: FastifyInstance, version: string): void {
     version,
     operations: operations().filter(isForCallers),
   }))
+  const isOther = ({ path }: DeclaredOperation) => path.startsWith(other.prefix)
+  serveDocument(app, other.path, () => {
+    const { path: _path, prefix: _prefix, ...document } = other
+    return { ...document, version, operations: operations().filter(isOther) }
+  })
   serveDocument(app, DOCUMENTS.operators, () => ({
     ...OPERATORS_DOCUMENT,
     version,
-    operations: operations().filter((operation) => !isForCallers(operation)),
+    operations: operations().filter((operation) => !isForCallers(operation) && !isOther(operation)),
   }))
   serveDocsPage(app)
 }

@@ -1,0 +1,142 @@
+/** The OpenAPI document of `/v1`, apart from that of Parley's own API. Bodies are read by this folder, not checked by these schemas. */
+import type { ApiDocument } from '../http/openapi/routes.ts'
+import { ROLES } from '../job/job.ts'
+import { jobOptions } from '../job/options.ts'
+import { type Schema, Type } from '../typed-schema.ts'
+import { V1_ERRORS } from './errors.ts'
+
+export const V1_DOCUMENT: ApiDocument = {
+  path: '/v1/openapi.json',
+  prefix: V1_ERRORS.prefix,
+  title: "Parley: OpenAI's API",
+  description:
+    "The routes of OpenAI's API that Parley supports, for its official clients: set their `base_url` to this server with `/v1`, and their API key to a key of Parley. Fields that are not listed and would change the answer are rejected with 400, which names the field in `param`; null and neutral values are accepted.",
+  tags: [{ name: 'OpenAI', description: "Routes of OpenAI's API." }],
+  securitySchemes: {
+    bearer: { type: 'http', scheme: 'bearer', description: 'An API key of your account.' },
+  },
+}
+
+/** What every route of this API has. */
+export const DOCUMENTED = { tags: ['OpenAI'], security: [{ bearer: [] }] } as const
+
+/** Only for the document. */
+export const UNCHECKED = { validatorCompiler: () => () => true } as const
+
+const text = Type.String()
+const nullable = (schema: Schema) => Type.Union([schema, Type.Null()])
+
+const error = Type.Object(
+  {
+    error: Type.Object({ message: text, type: text, param: nullable(text), code: nullable(text) }),
+  },
+  { title: 'Error' },
+)
+
+const HEADERS = {
+  'x-should-retry': Type.String({
+    description: 'Whether clients should retry; absent to let the status decide.',
+  }),
+  'retry-after-ms': Type.String({ description: 'Milliseconds to wait before the retry.' }),
+}
+
+const ERRORS: Readonly<Record<number, string>> = {
+  400: 'A field is wrong or not supported; `param` names it.',
+  401: 'The API key is missing or invalid.',
+  403: 'The tier or a suspension forbids the request.',
+  404: 'The model or the path does not exist.',
+  405: 'The path does not support this method.',
+  408: 'The answer is not ready. The same request, sent again, waits for the same job.',
+  409: 'The job was cancelled, or the Idempotency-Key was used with another body.',
+  413: 'The body is too large.',
+  415: 'The body is not application/json, or it is compressed.',
+  429: 'A rate was exceeded, or a quota or cap is reached (`insufficient_quota`).',
+  431: 'The request headers are too large.',
+  500: 'Internal server error.',
+  502: 'The job failed; `code` is that of the job.',
+  503: 'Temporarily unavailable.',
+  504: 'The job did not finish within its time limits.',
+}
+
+/** Every status but 200, which all routes share. */
+export const errorResponses: Readonly<Record<number, object>> = Object.fromEntries(
+  Object.entries(ERRORS).map(([status, description]) => {
+    return [status, { ...error, description, headers: HEADERS, responseName: `Error${status}` }]
+  }),
+)
+
+const part = Type.Object({ type: Type.Literal('text'), text })
+
+const message = Type.Object(
+  { role: Type.Enum([...ROLES]), content: Type.Union([text, Type.Array(part)]) },
+  { title: 'Message' },
+)
+
+const format = Type.Object(
+  {
+    type: Type.Enum(['text', 'json_object', 'json_schema']),
+    json_schema: Type.Optional(
+      Type.Object({ name: text, schema: Type.Object({}, { additionalProperties: true }) }),
+    ),
+  },
+  { title: 'ResponseFormat' },
+)
+
+const length = Type.Optional(
+  Type.Integer({
+    minimum: 1,
+    description: 'Maximum tokens of the answer. One that reaches it has the `finish_reason` `length`.',
+  }),
+)
+
+export const chatBody = Type.Object(
+  {
+    model: Type.String({ description: 'A public model name.' }),
+    messages: Type.Array(message),
+    response_format: Type.Optional(format),
+    ...jobOptions.properties,
+    max_tokens: length,
+    max_completion_tokens: length,
+  },
+  { title: 'ChatCompletionRequest' },
+)
+
+const count = Type.Integer()
+
+export const chatCompletion = {
+  ...Type.Object(
+    {
+      id: text,
+      object: Type.Literal('chat.completion'),
+      created: count,
+      model: text,
+      choices: Type.Array(
+        Type.Object({
+          index: count,
+          message: Type.Object({ role: Type.Literal('assistant'), content: text, refusal: Type.Null() }),
+          finish_reason: Type.Enum(['stop', 'length', 'content_filter']),
+          logprobs: Type.Null(),
+        }),
+      ),
+      usage: Type.Object({
+        prompt_tokens: count,
+        completion_tokens: count,
+        total_tokens: count,
+        prompt_tokens_details: Type.Object({ cached_tokens: count }),
+      }),
+    },
+    { title: 'ChatCompletion' },
+  ),
+  description: 'The answer.',
+}
+
+const model = Type.Object(
+  { id: text, object: Type.Literal('model'), created: count, owned_by: text },
+  { title: 'Model' },
+)
+
+export const oneModel = { ...model, description: 'The model.' }
+export const modelList = {
+  ...Type.Object({ object: Type.Literal('list'), data: Type.Array(model) }, { title: 'ModelList' }),
+  description: 'The models that the tier may use.',
+}
