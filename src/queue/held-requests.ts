@@ -58,6 +58,11 @@ export function hashOfRequest(route: string, bodyJson: string): string {
   return hash('sha256', `${route} ${bodyJson}`).slice(0, HASH_DIGITS)
 }
 
+interface Lookup {
+  readonly wanted: { readonly account: string; readonly prefix: string }[]
+  readonly rows: Promise<readonly HeldRequest[]>
+}
+
 const prefixOf = (hash: string) => `held ${hash} `
 const PREFIX_LENGTH = prefixOf('').length + HASH_DIGITS
 
@@ -68,9 +73,16 @@ export class HeldRequests {
   /** Answered requests whose rows are still there. */
   readonly #answered = new Map<string, Hold>()
   #isForgetting = false
+  /** When callers left, by the start of the key, in the order of time; used only where no other node shares the database. */
+  readonly #leftAtMs = new Map<string, number>()
+  readonly #startedMs: number
+  /** The next lookup, which gathers what is wanted until the last one has ended: on Postgres, each is a statement. */
+  #gathering: Lookup | null = null
+  #lastLookup: Promise<unknown> = Promise.resolve()
 
   constructor(options: HeldRequestsOptions) {
     this.#options = options
+    this.#startedMs = options.clock.nowMs()
   }
 
   /** What `accept` stores with the job of a request whose caller waits. */
@@ -89,9 +101,10 @@ export class HeldRequests {
   async join(request: EqualRequest): Promise<Hold | null> {
     const { store, clock } = this.#options
     const { account, hash } = request
-    await Promise.all(this.#leaving)
+    if (!this.#mayJoin(request)) return null
+    if (this.#leaving.size > 0) await Promise.all(this.#leaving)
     for (;;) {
-      const rows = await store.heldRequests(account, prefixOf(hash), clock.nowMs())
+      const rows = await this.#find(account, prefixOf(hash))
       const open = rows.filter(({ key }) => !this.#answered.has(key))
       const chosen = open.length === 0 ? undefined : await this.#choose(open, request)
       if (chosen === undefined) return null
@@ -105,6 +118,7 @@ export class HeldRequests {
 
   /** The caller left without an answer. Resolves when later requests can see it; never rejects. */
   left(hold: Hold): Promise<void> {
+    this.#noteLeft(hold)
     const done = this.#leave(hold).catch(this.#options.onError)
     this.#leaving.add(done)
     return done.finally(() => this.#leaving.delete(done))
@@ -118,6 +132,48 @@ export class HeldRequests {
 
   get #node(): string {
     return this.#options.node ?? ''
+  }
+
+  /** Without asking the store: usually nobody has left. */
+  #mayJoin({ hash, isRetry }: EqualRequest): boolean {
+    const { store, clock, rejoinMs } = this.#options
+    // The callers of an earlier process have left when it ended.
+    if (isRetry || store.shared || clock.nowMs() < this.#startedMs + rejoinMs) return true
+    return this.#leftAtMs.has(prefixOf(hash))
+  }
+
+  #noteLeft({ key }: Hold): void {
+    const { store, clock, rejoinMs } = this.#options
+    if (store.shared) return
+    const prefix = key.slice(0, PREFIX_LENGTH)
+    this.#leftAtMs.delete(prefix)
+    this.#leftAtMs.set(prefix, clock.nowMs())
+    for (const [earliest, atMs] of this.#leftAtMs) {
+      if (atMs > clock.nowMs() - rejoinMs) break
+      this.#leftAtMs.delete(earliest)
+    }
+  }
+
+  async #find(account: string, prefix: string): Promise<readonly HeldRequest[]> {
+    this.#gathering ??= this.#nextLookup()
+    this.#gathering.wanted.push({ account, prefix })
+    const rows = await this.#gathering.rows
+    return rows.filter((row) => row.account === account && row.key.startsWith(prefix))
+  }
+
+  #nextLookup(): Lookup {
+    const { store, clock } = this.#options
+    const wanted: Lookup['wanted'] = []
+    const rows = this.#lastLookup.then(() => {
+      this.#gathering = null
+      return store.heldRequests(
+        wanted.map(({ account }) => account),
+        wanted.map(({ prefix }) => prefix),
+        clock.nowMs(),
+      )
+    })
+    this.#lastLookup = rows.catch(() => {})
+    return { wanted, rows }
   }
 
   async #choose(rows: readonly HeldRequest[], { isRetry }: EqualRequest) {
@@ -141,7 +197,7 @@ export class HeldRequests {
   async #leave({ account, key }: Hold): Promise<void> {
     const { store, clock } = this.#options
     for (;;) {
-      const rows = await store.heldRequests(account, key.slice(0, PREFIX_LENGTH), clock.nowMs())
+      const rows = await this.#find(account, key.slice(0, PREFIX_LENGTH))
       const row = rows.find((row) => row.key === key)
       if (row === undefined) return
       const { callers }: State = JSON.parse(row.state)

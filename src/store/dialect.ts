@@ -28,6 +28,13 @@ export interface Dialect {
   /** The condition of a text that it is one of these. */
   isOneOf(texts: readonly string[]): Sql
 
+  /**
+   * Selects rows of `idempotency`: for each account and the prefix in the same place, those whose key starts with the prefix.
+   * Bounds of digits and letters: between those, keys of one length are in the same order in every collation. A few other
+   * keys may be among them.
+   */
+  heldRequestsOf(accounts: readonly string[], prefixes: readonly string[], nowMs: number): Sql
+
   /** Selects `node` of those that have a lease. */
   readonly liveNodes: Sql
 

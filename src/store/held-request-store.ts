@@ -4,6 +4,7 @@
  * which no key of a caller does.
  */
 export interface HeldRequest {
+  readonly account: string
   readonly key: string
   readonly jobId: string
   /** What `queue/held-requests.ts` stores about the callers that wait. */
@@ -11,8 +12,12 @@ export interface HeldRequest {
 }
 
 export interface HeldRequestStore {
-  /** Those of the account whose key starts with the prefix, in no particular order. */
-  heldRequests(account: string, keyPrefix: string, nowMs: number): Promise<HeldRequest[]>
+  /** For each account and the prefix in the same place: its requests whose keys start with it, in no particular order. */
+  heldRequests(
+    accounts: readonly string[],
+    keyPrefixes: readonly string[],
+    nowMs: number,
+  ): Promise<HeldRequest[]>
 
   /** Replaces the state if it is still the expected one; returns whether it was. */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>

@@ -4,18 +4,25 @@ import type { HeldRequest } from './held-request-store.ts'
 import { textOf } from './rows.ts'
 import { read, repeatableWrite, type Steps, sql } from './sql.ts'
 
-export const heldRequestOperations = ({ isOneOf, liveNodes }: Dialect) => ({
-  heldRequests: read(function* (account: string, prefix: string, nowMs: number): Steps<HeldRequest[]> {
-    // Bounds of digits and letters only: between those, keys of one length are in the same order in every collation.
-    const rows = yield sql`
-      select key, job_ids, fingerprint from idempotency
-      where account = ${account} and key >= ${`${prefix}0`} and key < ${`${prefix}z`} and until_ms > ${nowMs}`
+export const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes }: Dialect) => ({
+  heldRequests: read(function* (
+    accounts: readonly string[],
+    prefixes: readonly string[],
+    nowMs: number,
+  ): Steps<HeldRequest[]> {
+    const known = new Set(prefixes)
+    const rows = yield heldRequestsOf(accounts, prefixes, nowMs)
     return rows
       .map((row) => {
         const [jobId = ''] = JSON.parse(textOf(row, 'job_ids'))
-        return { key: textOf(row, 'key'), jobId, state: textOf(row, 'fingerprint') }
+        return {
+          account: textOf(row, 'account'),
+          key: textOf(row, 'key'),
+          jobId,
+          state: textOf(row, 'fingerprint'),
+        }
       })
-      .filter(({ key }) => key.startsWith(prefix))
+      .filter(({ key, jobId }) => known.has(key.slice(0, -jobId.length)))
   }),
 
   changeHeldRequest: repeatableWrite(function* (

@@ -17,12 +17,18 @@ export function heldRequestTests(on: On): void {
       }
       await Promise.all([hold(mine), hold(second), hold(other, 'b'.repeat(32)), hold(foreign)])
       const found = async (atMs = now.ms) =>
-        (await store.heldRequests('acme', PREFIX, atMs)).map(({ jobId }) => jobId).sort()
+        (await store.heldRequests(['acme'], [PREFIX], atMs)).map(({ jobId }) => jobId).sort()
       assert.deepEqual(await found(), [mine.id, second.id])
       assert.deepEqual(await found(untilMs), [])
+      const both = await store.heldRequests(
+        ['other', 'acme', 'acme'],
+        [PREFIX, `held ${'b'.repeat(32)} `, 'held x '],
+        now.ms,
+      )
+      assert.deepEqual(both.map(({ jobId }) => jobId).sort(), [other.id, foreign.id])
       await store.forgetHeldRequests(['other', 'acme'], [`${PREFIX}${mine.id}`, `${PREFIX}${foreign.id}`])
       assert.deepEqual(await found(), [second.id])
-      assert.deepEqual(await store.heldRequests('other', PREFIX, now.ms), [])
+      assert.deepEqual(await store.heldRequests(['other'], [PREFIX], now.ms), [])
     },
   )
 
@@ -35,7 +41,9 @@ export function heldRequestTests(on: On): void {
     const changed = await Promise.all(changes)
     assert.equal(changed.filter(Boolean).length, 1)
     const state = changed[0] ? 'second' : 'third'
-    assert.deepEqual(await store.heldRequests('acme', PREFIX, now.ms), [{ key, jobId: job.id, state }])
+    assert.deepEqual(await store.heldRequests(['acme'], [PREFIX], now.ms), [
+      { account: 'acme', key, jobId: job.id, state },
+    ])
     assert.equal(await store.changeHeldRequest('other', key, state, 'fourth'), false)
   })
 }

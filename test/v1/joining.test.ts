@@ -92,6 +92,13 @@ onEachStore(() => {
     await models.received(4)
     models.release()
     assert.equal(textOf(await late), 'answer 3')
+    // From now on, the server knows of every caller that left.
+    await abandoned(openai, stage, 5)
+    await pendingResponsesAre(t, parley, 0)
+    const again = openai.chat.completions.create(SAMPLE)
+    await pendingResponsesAre(t, parley, 1)
+    models.release()
+    assert.equal(textOf(await again), 'answer 4')
   })
 
   test('a job whose answer its caller got is never joined, not even by a retry', async (t) => {

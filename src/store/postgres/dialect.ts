@@ -20,6 +20,16 @@ export const POSTGRES: Dialect = {
   jobId: (id) => sql`${id}::uuid`,
   anyOf: (jobIds) => sql`= any (${jobIds}::uuid[])`,
   isOneOf: (texts) => sql`= any (${texts}::text[])`,
+  // With a limit, it is one look at the index for each, whatever is estimated.
+  heldRequestsOf: (accounts, prefixes, nowMs) => sql`
+    select i.account, i.key, i.job_ids, i.fingerprint
+    from unnest(${accounts}::text[], ${prefixes}::text[]) as w(account, prefix)
+    cross join lateral (
+      select * from idempotency
+      where account = w.account and key >= w.prefix || '0' and key < w.prefix || 'z'
+      order by account, key limit 10000
+    ) i
+    where i.until_ms > ${nowMs}`,
   liveNodes: sql`select node from nodes where lease_until > clock_timestamp()`,
 
   quotaUseOf,

@@ -14,6 +14,11 @@ export const SQLITE: Dialect = {
   jobId: (id) => sql`${id}`,
   anyOf: (jobIds) => sql`in (select value from json_each(${jobIds}))`,
   isOneOf: (texts) => sql`in (select value from json_each(${texts}))`,
+  heldRequestsOf: (accounts, prefixes, nowMs) => sql`
+    select i.account, i.key, i.job_ids, i.fingerprint
+    from json_each(${accounts}) a join json_each(${prefixes}) p on p.key = a.key
+    cross join idempotency i
+      on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}`,
   // No other node uses the file.
   liveNodes: sql`select '' as node where false`,
 

@@ -53,10 +53,15 @@ export function jobOperations(db: MemoryDatabase) {
     findEarlier: (account: string, idempotency: Idempotency, nowMs: number) =>
       findEarlier(db, account, idempotency, nowMs),
 
-    heldRequests: (account: string, prefix: string, nowMs: number): HeldRequest[] =>
+    heldRequests: (accounts: readonly string[], prefixes: readonly string[], nowMs: number): HeldRequest[] =>
       [...db.idempotency.values()]
-        .filter((row) => row.account === account && row.key.startsWith(prefix) && row.untilMs > nowMs)
-        .map(({ key, fingerprint, jobIds }) => ({ key, jobId: jobIds[0] ?? '', state: fingerprint })),
+        .filter(({ untilMs }) => untilMs > nowMs)
+        .filter((row) =>
+          accounts.some((name, at) => row.account === name && row.key.startsWith(prefixes[at] ?? '')),
+        )
+        .map(({ account, key, fingerprint, jobIds }) => {
+          return { account, key, jobId: jobIds[0] ?? '', state: fingerprint }
+        }),
 
     changeHeldRequest(account: string, key: string, expected: string, fingerprint: string): boolean {
       const name = keyOf(account, { key })
