@@ -37,7 +37,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   net: [],
   sharing: ['job'],
   tokens: ['job', 'json-text'],
-  'cpu-pool': ['job', 'sharing', 'tokens', 'upstreams/read-completion.ts'],
+  'cpu-pool': ['job', 'sharing', 'tokens', 'upstreams/read-completion.ts', 'v1/read-body.ts'],
   // Its page shows what the server's own check of a schema says; of `admin` it takes types only (test/browser/serving.test.ts).
   dashboard: ['job', 'parley-json-schema', 'admin'],
   config: ['job', 'net'],
@@ -98,7 +98,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/operator-store.ts',
     'store/usage-store.ts',
   ],
-  v1: ['http', 'job', 'queue', 'store/store.ts'],
+  v1: ['http', 'job', 'json-text', 'queue', 'store/store.ts'],
   telemetry: [
     'config/log-level.ts',
     'admin/overview.ts',

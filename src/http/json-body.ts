@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { TaskFailed } from '../cpu-pool/pool-thread.ts'
 import type { LengthProblem } from '../job/batch-limit.ts'
-import type { CreateBody, PartLimits } from '../job/create-body.ts'
+import type { PartLimits } from '../job/create-body.ts'
 import type { CreateBodyResult, LargeBody } from '../job/read-create-body.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { isMostlyStrings } from '../json-text/scan-json.ts'
@@ -52,11 +52,12 @@ export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, opti
   })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', (request, _payload, done) => {
-    const { create } = request.route.config
+    const { create, translation } = request.route.config
+    const kind = create ?? translation
     bodies.read(request, (error, bytes) => {
       if (error || !bytes) return done(error)
-      if (create !== undefined && bytes.length > LARGE_BODY_BYTES && isSlowBody(bytes)) {
-        readLargeBody(request, create, bytes, options).then((read) => {
+      if (kind !== undefined && bytes.length > LARGE_BODY_BYTES && isSlowBody(bytes)) {
+        readLargeBody(request, bytes, options).then((read) => {
           request.largeBody = read
           done(null, {})
         }, done)
@@ -110,17 +111,26 @@ function isSlowBody(bytes: Buffer): boolean {
  */
 async function readLargeBody(
   request: FastifyRequest,
-  kind: CreateBody['kind'],
   bytes: Buffer,
   { cpu, maxDepth, limits }: LargeBodyOptions,
 ): Promise<LargeBody> {
+  const { create: kind = 'single', translation } = request.route.config
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : (request.route.url ?? '')
   // A message transfers all of the memory behind a view, and a body of unknown length has far more behind it.
   const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {
-    const result = await cpu.use(request, READ_TIMEOUT_MS, (run) => run('read body', task))
+    const result = await cpu.use(request, READ_TIMEOUT_MS, (run) => {
+      if (translation === undefined) return run('read body', task)
+      return run('read v1 body', {
+        bytes: own,
+        translation,
+        route: request.route.url ?? '',
+        maxDepth,
+        limits,
+      })
+    })
     if (result.kind === 'read') return result
     throw bodyError(result, request)
   } catch (error) {
@@ -132,6 +142,8 @@ function bodyError(result: Exclude<CreateBodyResult, LargeBody>, request: Fastif
   switch (result.kind) {
     case 'not json':
       return notJson(result.details)
+    case 'wrong field':
+      return invalid(result.problem)
     case 'wrong length':
       return lengthError(result.problem, request)
     case 'wrong shape':

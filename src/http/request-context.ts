@@ -34,6 +34,8 @@ declare module 'fastify' {
     public?: boolean
     /** The API key is sent as `Authorization: Bearer KEY` instead of in `x-api-key`. */
     bearer?: boolean
+    /** A large body is translated to a job by a thread; the name of the translation. */
+    translation?: string
     /** Counts towards the tier's reads per minute; a function returns whether the request walks through stored jobs. */
     limitReads?: boolean | ((request: FastifyRequest) => boolean)
     /** False if pages of other origins are never allowed, regardless of `cors.origins`. */

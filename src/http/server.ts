@@ -7,6 +7,7 @@ import fastify, {
   type FastifyRequest,
   type FastifyServerOptions,
 } from 'fastify'
+import { FieldProblem } from '../job/field-problem.ts'
 import { SIMULATED_HEADER } from '../job/simulated-header.ts'
 import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
 import { type Authentication, isCaller } from './authentication.ts'
@@ -238,6 +239,7 @@ function compileOnFirstUse(ajv: Ajv): void {
 
 function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   if (error instanceof HttpError) return error
+  if (error instanceof FieldProblem) return invalid(error.message)
   if (error instanceof StoreUnavailable) return unavailable()
   // The key was deleted with its account.
   // Its keys were deleted with it.

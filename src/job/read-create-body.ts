@@ -35,6 +35,8 @@ export interface LargeBody {
   readonly kind: 'read'
   readonly elements: readonly CreateElement[]
   readonly fingerprint: string | null
+  /** Of a body that was translated: identifies the request among those of its account. */
+  readonly hash?: string
 }
 
 export type CreateBodyResult =
@@ -42,6 +44,8 @@ export type CreateBodyResult =
   | { readonly kind: 'not json'; readonly details: string }
   | { readonly kind: 'wrong length'; readonly problem: LengthProblem }
   | { readonly kind: 'wrong shape'; readonly error: ShapeError }
+  /** Of a body that was translated: the field and the rule. */
+  | { readonly kind: 'wrong field'; readonly problem: string }
 
 /** The options are those of the HTTP server. */
 const ajv = new Ajv({ coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false })

@@ -8,8 +8,8 @@
  * has been written. The callers of a dead node have left. A node without a lease (`--role api`) has no name here; its callers count
  * as waiting, which matters only to requests that do not say that they are retries.
  */
-import { hash } from 'node:crypto'
 import type { Clock } from '../clock.ts'
+import { HASH_DIGITS } from '../job/request-hash.ts'
 import type { HeldRequest } from '../store/held-request-store.ts'
 import type { Idempotency, Store } from '../store/store.ts'
 
@@ -49,13 +49,6 @@ export interface HeldRequestsOptions {
   /** How long a request is remembered. */
   readonly rememberMs: number
   readonly onError: (error: unknown) => void
-}
-
-const HASH_DIGITS = 32
-
-/** Hex digits, so that keys are in the same order in every collation of Postgres. */
-export function hashOfRequest(route: string, bodyJson: string): string {
-  return hash('sha256', `${route} ${bodyJson}`).slice(0, HASH_DIGITS)
 }
 
 interface Lookup {

@@ -1,75 +1,34 @@
 /** POST /v1/chat/completions: creates a job and holds the request until it has its answer. */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import type { SingleCreate } from '../job/request.ts'
+import { formatParts } from '../job/response-format.ts'
 import { answerOf, type TextAnswer, tokensOf } from './answers.ts'
-import { invalidField, sendV1Error } from './errors.ts'
-import { type FieldPolicy, is, isAnything, isEmpty, supportedFields } from './fields.ts'
-import type { HeldCreates } from './held-creates.ts'
-import { messagesOf } from './messages.ts'
+import { chatJob } from './chat-fields.ts'
+import { sendV1Error } from './errors.ts'
+import type { HeldCreates, JobRequest } from './held-creates.ts'
 import { chatBody, chatCompletion, DOCUMENTED, errorResponses, UNCHECKED } from './openapi.ts'
-import { optionsOf } from './options.ts'
-import { formatOf } from './response-format.ts'
 
 export interface ChatRoute {
   readonly creates: HeldCreates
   readonly bodyBytes: number
 }
 
-const FIELDS: FieldPolicy = {
-  supported: [
-    'model',
-    'messages',
-    'response_format',
-    'temperature',
-    'top_p',
-    'max_tokens',
-    'max_completion_tokens',
-    'stop',
-    'seed',
-    'presence_penalty',
-    'frequency_penalty',
-    'reasoning_effort',
-  ],
-  ignored: [
-    'metadata',
-    'user',
-    'store',
-    'service_tier',
-    'safety_identifier',
-    'prompt_cache_key',
-    'prompt_cache_options',
-    'prompt_cache_retention',
-  ],
-  neutral: {
-    stream: is(false),
-    n: is(1),
-    tools: isEmpty,
-    tool_choice: is('none', 'auto'),
-    functions: isEmpty,
-    function_call: is('none', 'auto'),
-    parallel_tool_calls: isAnything,
-    logprobs: is(false),
-    top_logprobs: is(0),
-    logit_bias: isEmpty,
-    modalities: (value) => Array.isArray(value) && value.every(is('text')),
-    verbosity: is('medium'),
-  },
+interface ChatJob extends JobRequest {
+  readonly model: string
+  readonly isJson: boolean
 }
 
-/** The job that the body of a request asks for. */
-function jobOf(body: unknown): SingleCreate {
-  const fields = supportedFields(body, FIELDS)
-  const { model, messages, response_format, max_completion_tokens } = fields
-  if (typeof model !== 'string') throw invalidField('model', 'must be a string')
-  const lengthField = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens'
-  return {
-    model,
-    messages: messagesOf(messages, 'messages'),
-    response_format: formatOf(response_format, 'response_format'),
-    options: optionsOf(fields, lengthField),
+/** The job that a request asks for; a thread has read a large body. */
+function jobOf({ body, largeBody }: FastifyRequest): ChatJob {
+  const schemaField = 'response_format.json_schema.schema'
+  const [element] = largeBody?.elements ?? []
+  if (element !== undefined) {
+    const isJson = formatParts(element.responseFormatJson).kind !== 'text'
+    return { value: null, model: element.model, isJson, schemaField }
   }
+  const value = chatJob(body)
+  return { value, model: value.model, isJson: value.response_format.format === 'json', schemaField }
 }
 
 export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRoute): void {
@@ -77,7 +36,7 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
     '/v1/chat/completions',
     {
       bodyLimit: bodyBytes,
-      config: { bearer: true },
+      config: { bearer: true, translation: 'chat' },
       ...UNCHECKED,
       schema: {
         ...DOCUMENTED,
@@ -88,11 +47,9 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
       },
     },
     async (request, reply) => {
-      const value = jobOf(request.body)
-      const { model } = value
-      const isJson = value.response_format.format === 'json'
-      const schemaField = 'response_format.json_schema.schema'
-      const held = await creates.hold(request, reply, { value, schemaField })
+      const job = jobOf(request)
+      const { model, isJson } = job
+      const held = await creates.hold(request, reply, job)
       if (held.kind === 'error') return sendV1Error(reply, held.error)
       const answer = answerOf(held.record, isJson)
       if (answer.kind === 'failed') return sendV1Error(reply, answer.error)

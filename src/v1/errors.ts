@@ -5,6 +5,7 @@
 import type { FastifyReply } from 'fastify'
 import { type ErrorAnswer, type OtherApi, sendErrorOf } from '../http/envelope.ts'
 import { HttpError, NotAdmitted } from '../http/errors.ts'
+import { FieldProblem } from '../job/field-problem.ts'
 import type { FailureCode } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 
@@ -28,7 +29,7 @@ export class V1Error extends HttpError {
 }
 
 /** The request contains something that is wrong, or that would change the answer and is not supported. */
-export const invalidField = (param: string, rule: string) => new V1Error(400, `${param}: ${rule}`, { param })
+export const invalidField = (param: string, rule: string) => new FieldProblem(param, rule)
 
 export const noSuchModel = (model: string) =>
   new V1Error(404, `The model ${model} does not exist, or your tier cannot use it.`, {
@@ -100,7 +101,8 @@ function answerOf(error: HttpError): ErrorAnswer {
     code === 'insufficient_quota'
       ? code
       : (TYPES[status] ?? (status >= 500 ? 'server_error' : 'invalid_request_error'))
-  const text = error.details === undefined ? error.message : `${error.message} ${error.details}`
+  const { message: what, details } = error
+  const text = details === undefined ? what : param === null ? `${what} ${details}` : details
   const message = text.replace('in the x-api-key header', 'as Authorization: Bearer KEY')
   return {
     status,

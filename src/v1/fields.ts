@@ -3,7 +3,7 @@
  * it and is not supported is rejected by name. Null, and any value that changes nothing, is always accepted, because frameworks
  * send them: `stream: false`, `n: 1`, `tools: []`.
  */
-import { invalidField, V1Error } from './errors.ts'
+import { FieldProblem } from '../job/field-problem.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -30,15 +30,15 @@ export function supportedFields(
 ): Fields {
   if (!isObject(value)) {
     throw path === ''
-      ? new V1Error(400, 'The body must be a JSON object.')
-      : invalidField(path, 'must be an object')
+      ? new FieldProblem('the body', 'must be a JSON object')
+      : new FieldProblem(path, 'must be an object')
   }
   const fields: Record<string, unknown> = {}
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === undefined) continue
     if (supported.includes(name)) fields[name] = field
     else if (!ignored.includes(name) && !(Object.hasOwn(neutral, name) && neutral[name]?.(field))) {
-      throw invalidField(path === '' ? name : `${path}.${name}`, 'is not supported with this value')
+      throw new FieldProblem(path === '' ? name : `${path}.${name}`, 'is not supported with this value')
     }
   }
   return fields

@@ -8,10 +8,11 @@ import { NotAdmitted } from '../http/errors.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
-import { createElements, type PartLimits } from '../job/create-body.ts'
+import type { PartLimits } from '../job/create-body.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { SingleCreate } from '../job/request.ts'
-import { type EqualRequest, type HeldRequests, type Hold, hashOfRequest } from '../queue/held-requests.ts'
+import { hashOfRequest } from '../job/request-hash.ts'
+import type { EqualRequest, HeldRequests, Hold } from '../queue/held-requests.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import { holdMs, isRetry } from './deadline.ts'
 import {
@@ -24,6 +25,9 @@ import {
   type V1Error,
 } from './errors.ts'
 
+import { elementsOfJob } from './read-body.ts'
+
+const NO_JOB = { model: '' } as const
 /** `true` lets the request read and fill the response cache. */
 const CACHE_HEADER = 'x-parley-cache'
 
@@ -40,7 +44,8 @@ export interface HeldCreatesOptions {
 
 /** What a request asks for, as a job, and how its route names the fields of jobs. */
 export interface JobRequest {
-  readonly value: SingleCreate
+  /** Null if a thread read the body (`FastifyRequest.largeBody`). */
+  readonly value: SingleCreate | null
   /** What the route calls `response_format.schema`. */
   readonly schemaField: string
 }
@@ -101,14 +106,14 @@ export class HeldCreates {
     equal: EqualRequest | null,
   ): Promise<Created> {
     const { requests, limits, held, usesCache } = this.#options
-    // Only the text of the format matters, because nothing else has a limit of its own.
-    const text = JSON.stringify({ response_format: value.response_format })
-    const mayCache = usesCache(value.model) || request.headers[CACHE_HEADER] === 'true'
-    const elements = createElements({ kind: 'single', text, value }, limits).map((element) => {
+    const read = value === null ? request.largeBody?.elements : elementsOfJob(value, limits)
+    const [{ model } = NO_JOB] = read ?? []
+    const mayCache = usesCache(model) || request.headers[CACHE_HEADER] === 'true'
+    const elements = (read ?? []).map((element) => {
       return mayCache ? element : { ...element, cacheTtlS: 0 }
     })
     const admitted = await requests.admit(request, elements, true).catch((error: unknown) => {
-      throw renamed(error, value, schemaField)
+      throw renamed(error, model, schemaField)
     })
     const [job] = admitted.jobs
     if (job === undefined) throw new Error('no job was admitted')
@@ -162,9 +167,9 @@ export class HeldCreates {
 }
 
 /** What a request joins by; null for one with a key of its own, which says what it repeats. */
-function equalRequest({ headers, caller, route, body }: FastifyRequest): EqualRequest | null {
+function equalRequest({ headers, caller, route, body, largeBody }: FastifyRequest): EqualRequest | null {
   if (headers['idempotency-key'] !== undefined) return null
-  const hash = hashOfRequest(route.url ?? '', JSON.stringify(body))
+  const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body))
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
@@ -177,7 +182,7 @@ function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promis
 }
 
 /** The error with the names that the route has for the fields of jobs. */
-function renamed(error: unknown, { model }: SingleCreate, schemaField: string): unknown {
+function renamed(error: unknown, model: string, schemaField: string): unknown {
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
   const { field, rule } = error.reason
   if (field === 'model') return noSuchModel(model)

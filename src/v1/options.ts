@@ -1,7 +1,7 @@
 /** The options of a job from the fields of a request, which have the same names except for the length of an answer. */
 import { Ajv, type ValidateFunction } from 'ajv'
+import { FieldProblem } from '../job/field-problem.ts'
 import { type JobOptions, jobOptions, OPTION_NAMES } from '../job/options.ts'
-import { invalidField } from './errors.ts'
 import type { Fields } from './fields.ts'
 
 let validate: ValidateFunction | undefined
@@ -19,7 +19,7 @@ export function optionsOf(fields: Fields, lengthField: string): JobOptions {
     const name = first?.instancePath.split('/')[1] ?? ''
     const rule =
       first?.keyword === 'enum' ? `must be one of ${first.params.allowedValues.join(', ')}` : first?.message
-    throw invalidField(name === 'max_tokens' ? lengthField : name, rule ?? 'is not valid')
+    throw new FieldProblem(name === 'max_tokens' ? lengthField : name, rule ?? 'is not valid')
   }
   return given
 }

@@ -1,6 +1,7 @@
 /** The format of an answer: `text`, `json_object`, or `json_schema` with a name and a schema. */
+
+import { FieldProblem } from '../job/field-problem.ts'
 import type { SingleCreate } from '../job/request.ts'
-import { invalidField } from './errors.ts'
 import { type FieldPolicy, isObject, supportedFields } from './fields.ts'
 
 export const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
@@ -27,10 +28,10 @@ export function formatOf(given: unknown, field: string): SingleCreate['response_
       const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema
       if (inner === undefined) return { format: 'json' }
       if (!isObject(inner))
-        throw invalidField(`${field}${isNested ? '.json_schema' : ''}.schema`, 'must be an object')
+        throw new FieldProblem(`${field}${isNested ? '.json_schema' : ''}.schema`, 'must be an object')
       return { format: 'json', schema: inner }
     }
     default:
-      throw invalidField(`${field}.type`, 'must be one of text, json_object, json_schema')
+      throw new FieldProblem(`${field}.type`, 'must be one of text, json_object, json_schema')
   }
 }

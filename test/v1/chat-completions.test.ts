@@ -103,4 +103,25 @@ onEachStore(() => {
     await twice('gpt-5')
     assert.equal((await parley.post('/api/v1/messages', native, key)).headers.get('x-cache'), null)
   })
+
+  test('large bodies are read by a thread, with the same results and errors', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.json({ a: 1 }) })
+    const openai = openaiOf(parley, await parley.key())
+    const messages = Array.from({ length: 3000 }, (_, at) => ({ role: 'user' as const, content: `"${at}"` }))
+    const format = zodResponseFormat(z.object({ a: z.number() }), 'a')
+    const body = { model: 'gpt-5-mini', messages, response_format: format, max_completion_tokens: 9 }
+    assert.ok(JSON.stringify(body).length > 100_000)
+    const { choices } = await openai.chat.completions.parse(body)
+    assert.deepEqual(choices[0]?.message.parsed, { a: 1 })
+    assert.equal(models.requests[0]?.body.messages.at(-1)?.content, '"2999"')
+    assert.equal(models.requests[0]?.body.max_tokens, 9)
+    const wrong = [...messages, { role: 'tool' as const, content: 'x', tool_call_id: '1' }]
+    const error = await openai.chat.completions.create({ ...body, messages: wrong }).catch((error) => error)
+    assert.ok(error instanceof OpenAI.BadRequestError)
+    assert.equal(error.param, 'messages[3000].tool_call_id')
+    const same = { headers: { 'idempotency-key': 'large' } }
+    const first = await openai.chat.completions.create(body, same)
+    assert.equal((await openai.chat.completions.create(body, same)).id, first.id)
+    await assert.rejects(openai.chat.completions.create({ ...body, seed: 1 }, same), OpenAI.ConflictError)
+  })
 })

@@ -1,0 +1,63 @@
+/** The fields of a chat completion, as the job that they ask for. */
+
+import { FieldProblem } from '../job/field-problem.ts'
+import type { SingleCreate } from '../job/request.ts'
+import { type FieldPolicy, is, isAnything, isEmpty, supportedFields } from './fields.ts'
+import { messagesOf } from './messages.ts'
+import { optionsOf } from './options.ts'
+import { formatOf } from './response-format.ts'
+
+const FIELDS: FieldPolicy = {
+  supported: [
+    'model',
+    'messages',
+    'response_format',
+    'temperature',
+    'top_p',
+    'max_tokens',
+    'max_completion_tokens',
+    'stop',
+    'seed',
+    'presence_penalty',
+    'frequency_penalty',
+    'reasoning_effort',
+  ],
+  ignored: [
+    'metadata',
+    'user',
+    'store',
+    'service_tier',
+    'safety_identifier',
+    'prompt_cache_key',
+    'prompt_cache_options',
+    'prompt_cache_retention',
+  ],
+  neutral: {
+    stream: is(false),
+    n: is(1),
+    tools: isEmpty,
+    tool_choice: is('none', 'auto'),
+    functions: isEmpty,
+    function_call: is('none', 'auto'),
+    parallel_tool_calls: isAnything,
+    logprobs: is(false),
+    top_logprobs: is(0),
+    logit_bias: isEmpty,
+    modalities: (value) => Array.isArray(value) && value.every(is('text')),
+    verbosity: is('medium'),
+  },
+}
+
+/** The job that the body of a request asks for. */
+export function chatJob(body: unknown): SingleCreate {
+  const fields = supportedFields(body, FIELDS)
+  const { model, messages, response_format, max_completion_tokens } = fields
+  if (typeof model !== 'string') throw new FieldProblem('model', 'must be a string')
+  const lengthField = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens'
+  return {
+    model,
+    messages: messagesOf(messages, 'messages'),
+    response_format: formatOf(response_format, 'response_format'),
+    options: optionsOf(fields, lengthField),
+  }
+}
