@@ -2,11 +2,12 @@
  * OpenAI's API below `/v1`, for its official clients: this folder translates both ways between that API and jobs. Nothing
  * behind it knows OpenAI's shapes, and nothing in it knows SQL or model servers.
  *
- * - A route has `config: { bearer: true }`, so that its key is an API key sent as `Authorization: Bearer`; `v1Route` adds it.
- *   The server then has checked the key, the body is parsed JSON (`request.body`), and `request.caller` is known.
- * - Errors: throw a `V1Error` (`errors.ts`), or let any `HttpError` of the shared code pass: below `/v1/` the server sends all of
- *   them in OpenAI's shape, with `x-should-retry` and `retry-after-ms`, also those before a route is found. An error that is not
- *   the caller's fault, such as a failed job, is sent with `sendV1Error`, because thrown errors are paced.
+ * - A route has `config: { bearer: true }`: its key is an API key, sent as `Authorization: Bearer`. The server has checked it,
+ *   the body is parsed JSON (`request.body`), and `request.caller` is known. With `translation`, a thread reads large bodies
+ *   (`read-body.ts`), and the job is in `request.largeBody`.
+ * - Errors: throw a `FieldProblem` or a `V1Error` (`errors.ts`), or let any `HttpError` of the shared code pass: below `/v1/` the
+ *   server sends all of them in OpenAI's shape, with `x-should-retry` and `retry-after-ms`, also those before a route is found. An
+ *   error that is not the caller's fault, such as a failed job, is sent with `sendV1Error`, because thrown errors are paced.
  * - `fields.ts` decides which fields are supported, ignored, or accepted with a neutral value.
  * - `messages.ts` and `options.ts` read conversations and options, `answers.ts` the outcome of a job.
  * - `held-creates.ts`: `create` stores a job, `hold` also waits until it has ended or the server must answer (408).

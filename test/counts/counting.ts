@@ -104,6 +104,8 @@ export class Counting {
     const settings = {
       tiers: { user_max: { reads_per_minute: 1_000_000 } },
       jobs: { concurrency: SLOTS },
+      // As later than ten minutes after the start.
+      v1: { rejoin_seconds: 0 },
       callbacks: { allow_networks: ['127.0.0.0/8'] },
     }
     await writeFile(file, JSON.stringify(settings))
@@ -155,6 +157,7 @@ export class Counting {
       'a cached answer with a key': { one: () => this.#post('', jobOf(-3), newIdempotencyKey()) },
       'a batch of 30 with a key': batch(() => `${newIdempotencyKey()}.0`),
       'a single create': { one: (number) => this.#post('', jobOf(number)) },
+      'a chat completion': { one: (number) => this.#chat(number) },
       'a cached answer': { one: () => this.#post('', jobOf(-1)) },
       'a batch of 30': batch(() => null),
       'a read': { before: () => this.#post('', jobOf(-2)), one: () => this.#read() },
@@ -233,6 +236,17 @@ export class Counting {
     const ids = data.job_ids ?? [data.job_id ?? '']
     this.#jobId = ids[0] ?? ''
     return ids
+  }
+
+  async #chat(number: number): Promise<void> {
+    const { model, messages } = jobOf(number)
+    const answer = await request(`${this.#ready.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${this.#ready.key}` },
+      body: JSON.stringify({ model, messages }),
+    })
+    await answer.body.dump()
+    assert.equal(answer.statusCode, 200)
   }
 
   /** Resolves when the model server has received all of its calls. */
