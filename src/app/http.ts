@@ -207,7 +207,6 @@ function createHeldRequests({ settings, role, node, store, clock, log }: HttpPar
     node: role === 'api' ? null : node,
     clock,
     rejoinMs: wholeMs(settings.v1.rejoin_seconds),
-    rememberMs: wholeMs(Math.min(settings.limits.idempotency_seconds, settings.jobs.retention_seconds)),
     onError: (error) => log.warn(errorFields(error), 'could not store which requests of /v1 wait'),
   })
 }

@@ -87,6 +87,11 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     { name: 'time after its end', setting: 'jobs.retention_seconds', beyond: 'expires: 404' },
     { name: 'time of an idempotency key', setting: 'limits.idempotency_seconds', beyond: 'forgotten' },
+    {
+      name: 'time in which an equal request to `/v1` joins the job of a caller that left',
+      setting: 'v1.rejoin_seconds',
+      beyond: 'creates another job',
+    },
   ],
   'An account': [
     {

@@ -46,10 +46,11 @@ export interface HeldRequestsOptions {
   readonly clock: Pick<Clock, 'nowMs'>
   /** How long after the callers of a job have left a request joins that does not say that it is a retry. */
   readonly rejoinMs: number
-  /** How long a request is remembered. */
-  readonly rememberMs: number
   readonly onError: (error: unknown) => void
 }
+
+/** After this, a request that nobody has got the answer of is forgotten. */
+const REMEMBER_MS = 86_400_000
 
 interface Lookup {
   readonly wanted: { readonly account: string; readonly prefix: string }[]
@@ -80,13 +81,12 @@ export class HeldRequests {
 
   /** What `accept` stores with the job of a request whose caller waits. */
   keyOf(hash: string, jobId: string): Idempotency {
-    const { clock, rememberMs } = this.#options
-    const nowMs = clock.nowMs()
+    const nowMs = this.#options.clock.nowMs()
     const state: State = { callers: [this.#node], atMs: nowMs }
     return {
       key: `${prefixOf(hash)}${jobId}`,
       fingerprint: JSON.stringify(state),
-      untilMs: nowMs + rememberMs,
+      untilMs: nowMs + REMEMBER_MS,
     }
   }
 
@@ -112,7 +112,7 @@ export class HeldRequests {
   /** The caller left without an answer. Resolves when later requests can see it; never rejects. */
   left(hold: Hold): Promise<void> {
     this.#noteLeft(hold)
-    const done = this.#leave(hold).catch(this.#options.onError)
+    const done = this.#leave(hold, this.#options.clock.nowMs()).catch(this.#options.onError)
     this.#leaving.add(done)
     return done.finally(() => this.#leaving.delete(done))
   }
@@ -187,15 +187,15 @@ export class HeldRequests {
       )[0]
   }
 
-  async #leave({ account, key }: Hold): Promise<void> {
-    const { store, clock } = this.#options
+  async #leave({ account, key }: Hold, atMs: number): Promise<void> {
+    const { store } = this.#options
     for (;;) {
       const rows = await this.#find(account, key.slice(0, PREFIX_LENGTH))
       const row = rows.find((row) => row.key === key)
       if (row === undefined) return
       const { callers }: State = JSON.parse(row.state)
       const at = callers.indexOf(this.#node)
-      const state = JSON.stringify({ callers: callers.toSpliced(at, 1), atMs: clock.nowMs() })
+      const state = JSON.stringify({ callers: callers.toSpliced(at, 1), atMs })
       if (at === -1 || (await store.changeHeldRequest(account, key, row.state, state))) return
     }
   }

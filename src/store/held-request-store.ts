@@ -3,6 +3,11 @@
  * job of the earlier one. The row of such a request is that of an Idempotency-Key, which `accept` stores; its key contains a space,
  * which no key of a caller does.
  */
+/** The pattern of the state of a request without callers. */
+export const NO_CALLERS = '{"callers":[]%'
+/** How many requests with one prefix are returned at most. */
+export const MAX_EQUAL = 100
+
 export interface HeldRequest {
   readonly account: string
   readonly key: string
@@ -12,7 +17,10 @@ export interface HeldRequest {
 }
 
 export interface HeldRequestStore {
-  /** For each account and the prefix in the same place: its requests whose keys start with it, in no particular order. */
+  /**
+   * For each account and the prefix in the same place: its requests whose keys start with it, those without
+   * callers first, the oldest first, at most `MAX_EQUAL` for each.
+   */
   heldRequests(
     accounts: readonly string[],
     keyPrefixes: readonly string[],

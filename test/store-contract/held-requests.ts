@@ -1,5 +1,6 @@
 /** What every store guarantees about requests that are held until their job has ended. */
 import assert from 'node:assert/strict'
+import { MAX_EQUAL } from '../../src/store/held-request-store.ts'
 import { acceptance, newJob, now, type On } from './fixtures.ts'
 
 const HASH = 'a'.repeat(32)
@@ -31,6 +32,22 @@ export function heldRequestTests(on: On): void {
       assert.deepEqual(await store.heldRequests(['other'], [PREFIX], now.ms), [])
     },
   )
+
+  on('of many equal requests it finds those without callers, and a limited number', async (store) => {
+    const jobs = Array.from({ length: MAX_EQUAL + 20 }, () => newJob())
+    const untilMs = now.ms + 1000
+    const states = jobs.map((_, at) => `{"callers":[${at > MAX_EQUAL ? '' : '"node-a"'}]}`)
+    for (const [at, job] of jobs.entries()) {
+      const idempotency = { key: `${PREFIX}${job.id}`, fingerprint: states[at] ?? '', untilMs }
+      await store.accept(acceptance([job], { idempotency }))
+    }
+    const found = await store.heldRequests(['acme'], [PREFIX], now.ms)
+    assert.equal(found.length, MAX_EQUAL)
+    assert.deepEqual(
+      found.slice(0, 20).map(({ jobId }) => jobId),
+      [...jobs.slice(MAX_EQUAL + 1), jobs[0]].map((job) => job?.id),
+    )
+  })
 
   on('changes the state of a held request only if it is the expected one', async (store) => {
     const job = newJob()

@@ -1,5 +1,6 @@
 /** What the SQL that both stores run needs to know of Postgres. An open job has a row in `open_jobs`, one that ended in `outcomes`. */
 import type { Dialect } from '../dialect.ts'
+import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { raw, type Sql, sql, type Value } from '../sql.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
 import { MAX_OPEN_COUNTED } from '../usage-store.ts'
@@ -20,16 +21,15 @@ export const POSTGRES: Dialect = {
   jobId: (id) => sql`${id}::uuid`,
   anyOf: (jobIds) => sql`= any (${jobIds}::uuid[])`,
   isOneOf: (texts) => sql`= any (${texts}::text[])`,
-  // With a limit, it is one look at the index for each, whatever is estimated.
   heldRequestsOf: (accounts, prefixes, nowMs) => sql`
     select i.account, i.key, i.job_ids, i.fingerprint
     from unnest(${accounts}::text[], ${prefixes}::text[]) as w(account, prefix)
     cross join lateral (
       select * from idempotency
       where account = w.account and key >= w.prefix || '0' and key < w.prefix || 'z'
-      order by account, key limit 10000
-    ) i
-    where i.until_ms > ${nowMs}`,
+      and until_ms > ${nowMs}
+      order by fingerprint like ${NO_CALLERS} desc, key limit ${raw(MAX_EQUAL)}
+    ) i`,
   liveNodes: sql`select node from nodes where lease_until > clock_timestamp()`,
 
   quotaUseOf,

@@ -1,5 +1,6 @@
 /** What the SQL that both stores run needs to know of SQLite. A row number, `seq`, joins the rows of a job. */
 import type { Dialect } from '../dialect.ts'
+import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { AFTER_ALL } from '../pagination.ts'
 import { raw, sql } from '../sql.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
@@ -18,7 +19,8 @@ export const SQLITE: Dialect = {
     select i.account, i.key, i.job_ids, i.fingerprint
     from json_each(${accounts}) a join json_each(${prefixes}) p on p.key = a.key
     cross join idempotency i
-      on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}`,
+      on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}
+    order by i.fingerprint like ${NO_CALLERS} desc, i.key limit ${MAX_EQUAL * accounts.length}`,
   // No other node uses the file.
   liveNodes: sql`select '' as node where false`,
 

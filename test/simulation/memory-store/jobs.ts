@@ -14,7 +14,7 @@ import {
 } from '../../../src/store/admin-action-store.ts'
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../../../src/store/cached-response.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
-import type { HeldRequest } from '../../../src/store/held-request-store.ts'
+import { type HeldRequest, MAX_EQUAL, NO_CALLERS } from '../../../src/store/held-request-store.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
 import {
   type OwnCancel,
@@ -61,7 +61,9 @@ export function jobOperations(db: MemoryDatabase) {
         )
         .map(({ account, key, fingerprint, jobIds }) => {
           return { account, key, jobId: jobIds[0] ?? '', state: fingerprint }
-        }),
+        })
+        .sort((one, other) => freeFirst(one, other) || (one.key < other.key ? -1 : 1))
+        .slice(0, MAX_EQUAL * accounts.length),
 
     changeHeldRequest(account: string, key: string, expected: string, fingerprint: string): boolean {
       const name = keyOf(account, { key })
@@ -268,6 +270,9 @@ function findEarlier(
   // A request whose jobs no longer exist is accepted again.
   return jobIds.every((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
 }
+
+const isFree = ({ state }: HeldRequest) => Number(state.startsWith(NO_CALLERS.slice(0, -1)))
+const freeFirst = (one: HeldRequest, other: HeldRequest) => isFree(other) - isFree(one)
 
 function keyOf(account: string, { key }: Pick<Idempotency, 'key'>): string {
   return `${account}\n${key}`
