@@ -186,4 +186,19 @@ onEachStore(() => {
     assert.deepEqual(texts.sort(), ['answer 0', 'answer 1'])
     assert.equal(models.completions().length, 2)
   })
+
+  test('a caller who is connected to another node is not left alone', {
+    skip: storeName() === 'SQLite' && 'one server per file',
+  }, async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models } = stage
+    const other = await startStage(t, { after: stage, script: numbered })
+    const key = await parley.key()
+    const first = openaiOf(parley, key).chat.completions.create(SAMPLE)
+    await models.received(1)
+    const sample = openaiOf(other.parley, key).chat.completions.create(SAMPLE)
+    await models.received(2)
+    models.release()
+    assert.deepEqual((await Promise.all([first, sample])).map(textOf), ['answer 0', 'answer 1'])
+  })
 })
