@@ -4,6 +4,7 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SIMULATED_HEADER } from '../job/simulated-header.ts'
+import type { OtherApi } from './envelope.ts'
 import { IGNORED_HEADER } from './ignored-header.ts'
 
 const METHODS = 'GET, POST, DELETE'
@@ -42,9 +43,11 @@ export class Cors {
   readonly enabled: boolean
   readonly #any: boolean
   readonly #origins: ReadonlySet<string>
+  readonly #otherApi: OtherApi
 
   /** @param origins as in `cors.origins`; empty if pages of other origins may not call the API */
-  constructor(origins: readonly string[]) {
+  constructor(origins: readonly string[], otherApi: OtherApi) {
+    this.#otherApi = otherApi
     this.enabled = origins.length > 0
     this.#any = origins.includes('*')
     this.#origins = new Set(origins)
@@ -54,7 +57,7 @@ export class Cors {
    * Adds the headers that let the page read the response, regardless of its status. Returns whether the page may call the
    * API.
    */
-  allow({ headers }: FastifyRequest, reply: FastifyReply): boolean {
+  allow({ headers, url }: FastifyRequest, reply: FastifyReply): boolean {
     if (!this.enabled) return false
     const { origin } = headers
     if (!this.#any) {
@@ -64,18 +67,29 @@ export class Cors {
     }
     reply
       .header('access-control-allow-origin', this.#any ? '*' : origin)
-      .header('access-control-expose-headers', EXPOSED_HEADERS)
+      .header('access-control-expose-headers', this.#isOther(url) ? this.#exposedByOther : EXPOSED_HEADERS)
     return true
   }
 
   /** Responds to a preflight of an origin that is allowed. */
   answerPreflight(reply: FastifyReply): FastifyReply {
+    const { headers, url } = reply.request
+    // The clients of the other API send headers about themselves, which differ between versions.
+    const asked = this.#isOther(url) ? headers['access-control-request-headers'] : undefined
     return reply
       .code(204)
       .header('access-control-allow-methods', METHODS)
-      .header('access-control-allow-headers', REQUEST_HEADERS)
+      .header('access-control-allow-headers', asked ?? REQUEST_HEADERS)
       .header('access-control-max-age', MAX_AGE_S)
       .send()
+  }
+
+  #isOther(url: string): boolean {
+    return url.startsWith(this.#otherApi.prefix)
+  }
+
+  get #exposedByOther(): string {
+    return [EXPOSED_HEADERS, ...this.#otherApi.headers].join(', ')
   }
 }
 

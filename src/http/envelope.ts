@@ -24,6 +24,8 @@ export function sendData(
 export interface OtherApi {
   /** Its paths start with this. */
   readonly prefix: string
+  /** Of its responses, which pages of other origins may read. */
+  readonly headers: readonly string[]
   readonly answerOf: (error: HttpError) => ErrorAnswer
 }
 

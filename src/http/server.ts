@@ -77,7 +77,7 @@ const MAX_HEADERS = 200
 export function createServer(options: ServerOptions): FastifyInstance {
   const { authentication, bodies, answers, rejections, unread, pipelined, leaving, stopping, onError } =
     options
-  const cors = new Cors(options.corsOrigins)
+  const cors = new Cors(options.corsOrigins, options.otherApi)
   const app = fastify({
     logger: false,
     trustProxy: trustedProxies(options.trustProxy),

@@ -117,7 +117,7 @@ function answerOf(error: HttpError): ErrorAnswer {
   }
 }
 
-export const V1_ERRORS: OtherApi = { prefix: '/v1/', answerOf }
+export const V1_ERRORS: OtherApi = { prefix: '/v1/', headers: ['x-should-retry', 'retry-after-ms'], answerOf }
 
 /** Sends the error at once, unlike a thrown one. */
 export function sendV1Error(reply: FastifyReply, error: HttpError): FastifyReply {

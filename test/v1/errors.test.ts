@@ -174,4 +174,20 @@ onEachStore(() => {
     const other = openai.chat.completions.create({ ...HELLO, temperature: 0 }, options)
     assert.equal((await thrown(other, OpenAI.ConflictError)).headers?.get('x-should-retry'), 'false')
   })
+
+  test('pages of allowed origins may send what the client sends, and read when to retry', async (t) => {
+    const { parley } = await startStage(t, { settings: { cors: { origins: ['https://app.example'] } } })
+    const asked = 'authorization,content-type,x-stainless-retry-count'
+    const headers = { origin: 'https://app.example', 'access-control-request-headers': asked }
+    const preflight = (path: string) =>
+      parley.request(path, {
+        method: 'OPTIONS',
+        headers: { ...headers, 'access-control-request-method': 'POST' },
+      })
+    const allowed = (await preflight(CHAT)).headers
+    assert.equal(allowed.get('access-control-allow-headers'), asked)
+    assert.match(allowed.get('access-control-expose-headers') ?? '', /x-should-retry, retry-after-ms/)
+    const native = (await preflight('/api/v1/messages')).headers
+    assert.doesNotMatch(native.get('access-control-allow-headers') ?? '', /authorization/)
+  })
 })
