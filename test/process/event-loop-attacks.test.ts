@@ -112,6 +112,56 @@ test('no body of 10 MB holds the event loop', { timeout }, async (t) => {
   }
 })
 
+const CHAT_BODIES: [string, () => object, number][] = [
+  ['very many messages', () => ({ messages: Array(60_000).fill({ role: 'user', content: '' }) }), 200],
+  [
+    'very many parts of a message',
+    () => ({ messages: [{ role: 'user', content: Array(60_000).fill({ type: 'text', text: '' }) }] }),
+    200,
+  ],
+  [
+    'a schema of about the largest size allowed',
+    () => ({
+      messages: [{ role: 'user', content: 'Hello' }],
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'a', schema: { type: 'object', properties: PROPERTIES } },
+      },
+    }),
+    502,
+  ],
+  ['an ignored field of numbers', () => ({ messages: [], metadata: Array(900_000).fill(1) }), 400],
+]
+
+test('no chat completion of 2 MB holds the event loop', { timeout }, async (t) => {
+  const models = await startModelServer({ keep: false, script: () => reply.text('ok') })
+  t.after(() => models.close())
+  const { server, held, key } = await startWatched(t, { upstream: models.baseUrl })
+  const headers = {
+    authorization: `Bearer ${await key('acme', 'user_max')}`,
+    'content-type': 'application/json',
+  }
+  const limitMs = LONGEST_HOLD_MS * slowness()
+  const ask = (body: object) =>
+    fetch(`${server.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ model: 'gpt-5-mini', ...body }),
+    })
+  await ask({ messages: [{ role: 'user', content: 'Hello' }] })
+  for (const [name, make, status] of CHAT_BODIES) {
+    await t.test(name, async () => {
+      const body = make()
+      const heldMs = await held(async () => {
+        const answer = await ask(body)
+        assert.equal(answer.status, status, (await answer.text()).slice(0, 300))
+      })
+      t.diagnostic(`${name}: ${heldMs.toFixed(0)} ms of CPU time at most`)
+      assert.ok(heldMs < limitMs, `${heldMs} ms, limit ${limitMs} ms`)
+    })
+  }
+})
+
 test('no file that a server prepares when it is first requested holds the event loop', {
   timeout,
 }, async (t) => {
