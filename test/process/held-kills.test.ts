@@ -3,12 +3,40 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
 import { reply, startModelServer } from '../model-server.ts'
+import { startFleet } from '../nodes/fleet.ts'
 import { installation } from './server-process.ts'
 
 /** The client waits half a second to eight between retries, which is enough for a restart however slow the machine is. */
 const PATIENT = { maxRetries: 40 }
 const KILLS = 2
 const EQUAL = 3
+
+test('on Postgres, a retry gets the answer of a node that was killed, from another one', async (t) => {
+  const models = await startModelServer({ script: (_request, index) => reply.stall(reply.text(`${index}`)) })
+  t.after(() => models.close())
+  const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl })
+  const [first, second] = fleet.nodes
+  if (!first || !second) throw new Error('two nodes were started')
+  // As behind a load balancer, which sends nothing more to a node that does not answer.
+  let url = first.url
+  const balanced: typeof fetch = async (input, init) => {
+    try {
+      return await fetch(String(input).replace(first.url, url), init)
+    } catch (error) {
+      url = second.url
+      throw error
+    }
+  }
+  const openai = new OpenAI({ baseURL: `${first.url}/v1`, apiKey: fleet.key, fetch: balanced, ...PATIENT })
+  const body = { model: 'gpt-5-mini', messages: [{ role: 'user' as const, content: 'Hello' }] }
+  const asked = openai.chat.completions.create(body)
+  await models.received(1)
+  first.kill('SIGKILL')
+  models.script = (_request, index) => reply.text(`${index}`)
+  const { choices } = await asked
+  assert.equal(choices[0]?.message.content, '1')
+  assert.equal(models.completions().length, 2)
+})
 
 test('after kills, retries of equal requests get different answers, and each kill costs at most one call for each', async (t) => {
   const models = await startModelServer({ script: (_request, index) => reply.stall(reply.text(`${index}`)) })
