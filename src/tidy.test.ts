@@ -51,7 +51,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config/upstream-access.ts',
   ],
   accounts: ['job/tier.ts', 'net/signature.ts', 'store/account-store.ts'],
-  admin: ['accounts/account-name.ts', 'accounts/issue-key.ts', 'job', 'store'],
+  admin: ['accounts/account-name.ts', 'accounts/issue-key.ts', 'job', 'net/ssrf-guard.ts', 'store'],
   queue: [
     'job',
     'parley-json-schema',

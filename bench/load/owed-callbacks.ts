@@ -36,6 +36,7 @@ export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions):
       errorJson: null,
       usageJson: null,
     },
+    endedAtMs: nowMs,
     secrets,
   })
   const answer = words(bytes - callbackRequest(owed(0, ''), nowMs).body.length)

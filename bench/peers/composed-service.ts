@@ -101,6 +101,7 @@ async function deliver({ data }: QueuedJob<OwedCallback>): Promise<{ status: num
         errorJson: null,
         usageJson: null,
       },
+      endedAtMs: createdAtMs,
       secrets,
     },
     createdAtMs,

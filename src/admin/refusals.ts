@@ -3,6 +3,7 @@
 export type RefusalReason =
   | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'key'}` }
   | { readonly kind: 'invalid account name'; readonly rule: string }
+  | { readonly kind: 'invalid webhook URL'; readonly rule: string }
   | { readonly kind: 'tier required' }
   | { readonly kind: 'other tier'; readonly account: string; readonly tier: string }
   | { readonly kind: 'account still used'; readonly jobs: number }
@@ -56,6 +57,8 @@ export const refusals = {
       'refused: the name is not valid',
       `--account: ${name} is not a valid account name. Use ${rule}.`,
     ),
+  invalidWebhookUrl: (rule: string) =>
+    new Refusal({ kind: 'invalid webhook URL', rule }, 'refused: the URL is not valid', `The URL ${rule}.`),
   tierRequired: (account: string) =>
     new Refusal(
       { kind: 'tier required' },

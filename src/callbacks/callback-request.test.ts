@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Webhook } from 'standardwebhooks'
+import { NO_USAGE, type Usage } from '../job/job.ts'
+import type { JobRecord } from '../job/job-record.ts'
 import { makeSecret } from '../net/signature.ts'
 import { callbackRequest, type SignableBody } from './callback-request.ts'
 
@@ -21,6 +23,7 @@ function bodyOf(over: Partial<SignableBody> = {}): SignableBody {
       errorJson: null,
       usageJson: null,
     },
+    endedAtMs: 7900,
     secrets: { current: makeSecret(), previous: null },
     ...over,
   }
@@ -35,6 +38,34 @@ test('6.3 the body has the six fields, with the payload as it was stored', () =>
   )
   assert.equal(headers['content-type'], 'application/json')
   assert.equal(headers['x-a'], 'b')
+})
+
+test('an event names the job and how it ended, the same in every attempt', () => {
+  const { callback, view } = bodyOf()
+  const event = { ...callback, payloadJson: 'null', event: { of: 'response', idPrefix: 'resp_' } }
+  const typeOf = (over: Partial<JobRecord>, nowMs = NOW_MS) => {
+    const { body } = callbackRequest(bodyOf({ callback: event, view: { ...view, ...over } }), nowMs)
+    const { type, ...rest } = JSON.parse(String(body))
+    const data = { id: `resp_${view.id}` }
+    assert.deepEqual(rest, { id: `evt_${view.id}`, object: 'event', created_at: 7, data })
+    return type
+  }
+  const failed = (code: string, usage: Partial<Usage> = {}): Partial<JobRecord> => ({
+    status: 'failed',
+    contentJson: null,
+    errorJson: JSON.stringify({ code, message: 'x' }),
+    usageJson: JSON.stringify({ ...NO_USAGE, ...usage }),
+  })
+  assert.equal(typeOf({}), 'response.completed')
+  assert.equal(typeOf({}, NOW_MS + 60_000), 'response.completed')
+  const cut = { finish_reason: 'length' } as const
+  assert.equal(typeOf({ usageJson: JSON.stringify({ ...NO_USAGE, ...cut }) }), 'response.incomplete')
+  assert.equal(typeOf(failed('validation_error', cut)), 'response.incomplete')
+  assert.equal(typeOf(failed('content_policy_violation')), 'response.incomplete')
+  assert.equal(typeOf(failed('cancelled')), 'response.cancelled')
+  for (const code of ['validation_error', 'model_error', 'timeout', 'internal_error']) {
+    assert.equal(typeOf(failed(code)), 'response.failed')
+  }
 })
 
 test('after a rotation both secrets sign for a day, and then only the new one', () => {

@@ -1,4 +1,6 @@
-/** The signed POST of SPEC §6, which reports an outcome to a caller's own server. */
+/** The signed POST of SPEC §6, or an event, which reports an outcome to a caller's own server. */
+import { endingOf } from '../job/ending.ts'
+import type { CallbackEvent } from '../job/job.ts'
 import { jobRecordJson } from '../job/job-record.ts'
 import type { PostRequest } from '../net/post.ts'
 import { sign } from '../net/signature.ts'
@@ -13,8 +15,11 @@ export interface SignableBody extends CallbackBody {
 }
 
 /** The payload is sent as the text that was stored. */
-export function callbackRequest({ callback, view, secrets }: SignableBody, nowMs: number): PostRequest {
-  const body = `${jobRecordJson(view, callback.include).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
+export function callbackRequest(signable: SignableBody, nowMs: number): PostRequest {
+  const { callback, view, secrets } = signable
+  const body = callback.event
+    ? eventJson(callback.event, signable)
+    : `${jobRecordJson(view, callback.include).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
   const timestampS = Math.floor(nowMs / 1000)
   return {
     url: callback.url,
@@ -27,6 +32,17 @@ export function callbackRequest({ callback, view, secrets }: SignableBody, nowMs
       'webhook-signature': sign(secretsInForce(secrets, nowMs), view.id, timestampS, body),
     },
   }
+}
+
+/** The same for every attempt, so that receivers recognize a repeated event. */
+function eventJson({ of, idPrefix }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
+  return JSON.stringify({
+    id: `evt_${view.id}`,
+    object: 'event',
+    created_at: Math.floor(endedAtMs / 1000),
+    type: `${of}.${endingOf(view)}`,
+    data: { id: `${idPrefix}${view.id}` },
+  })
 }
 
 /** The secrets that sign a callback, the current one first. */

@@ -21,6 +21,8 @@ const MAX_KEYS = 20_000
 
 export interface Caller extends JobOwner {
   readonly keyId: string
+  /** Where events of the account's jobs are sent; null for nowhere. */
+  readonly webhookUrl: string | null
 }
 
 export interface Authentication {
@@ -56,11 +58,12 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     if (!record) return 'unknown'
     if (record.revokedAtMs !== null) return 'revoked'
     if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) return 'expired'
-    const { account, id: keyId } = record
+    const { account, id: keyId, webhookUrl } = record
     const tier = tiers.of(record.tier)
     const suspended = record.suspendedAtMs !== null
     const caps = capsOf(account, tier, record.caps)
-    return { account, keyId, tier, suspended, caps, quotas: quotasOf(account, tier, record.caps) }
+    const quotas = quotasOf(account, tier, record.caps)
+    return { account, keyId, tier, suspended, webhookUrl, caps, quotas }
   }
 
   const cache = new LookupCache({

@@ -28,11 +28,19 @@ export interface Callback {
   readonly payloadJson: string
   /** What else the body contains of the job (`job-record.ts`); absent for nothing. */
   readonly include?: readonly 'usage'[]
+  /** Makes the body an event that names the job and how it ended, and nothing else of it; absent for the body of SPEC §6. */
+  readonly event?: CallbackEvent
+}
+
+/** `of` is the first part of the event's type, such as `response` in `response.completed`; `idPrefix` comes before the job ID. */
+export interface CallbackEvent {
+  readonly of: string
+  readonly idPrefix: string
 }
 
 /** How a callback is stored: the URL comes first, so that it is found without reading the payload. */
-export function callbackText({ url, headers, payloadJson, include }: Callback): string {
-  return JSON.stringify({ url, headers, payloadJson, include })
+export function callbackText({ url, headers, payloadJson, include, event }: Callback): string {
+  return JSON.stringify({ url, headers, payloadJson, include, event })
 }
 
 /** A job with everything that its execution needs. */

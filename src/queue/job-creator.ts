@@ -304,6 +304,9 @@ export class JobCreator {
       if (cacheTtlS === 0 && !store.isKnownToAll('uncached')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'uncached' } }
       }
+      if (element.callback?.event && !store.isKnownToAll('callback.event')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'callback.event' } }
+      }
       if (element.callback?.include && !store.isKnownToAll('callback.include')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
       }
@@ -362,7 +365,8 @@ function checkFields(
     return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
   }
   if (problem) return problem
-  if (!callback) return null
+  // The operator set the address of an event, so no caller could correct it; it is checked when it is sent.
+  if (!callback || callback.event) return callback
   const { headers } = callback
   const address = checkCallbackUrl(callback.url, rules.addresses)
   if (!address.ok) return { field: 'callback.callback_url', rule: address.rule }

@@ -42,6 +42,9 @@ export interface AccountStore {
   /** Sets the account's own caps; false if the account does not exist. */
   setCaps(account: string, caps: OwnCaps): Promise<boolean>
 
+  /** Sends events of jobs created from then on to this URL, or none (null); false if the account does not exist. */
+  setWebhook(account: string, url: string | null): Promise<boolean>
+
   /** The secrets that sign the account's callbacks; null if the account does not exist. */
   secrets(account: string): Promise<Secrets | null>
 
@@ -95,6 +98,8 @@ export interface KeyRecord {
   readonly revokedAtMs: number | null
   /** When its account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
+  /** Where events of its jobs are sent; null for nowhere. */
+  readonly webhookUrl: string | null
   readonly caps: OwnCaps
 }
 
@@ -123,6 +128,8 @@ export interface AccountRecord {
   readonly rotatedAtMs: number | null
   /** When it was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
+  /** Where events of its jobs are sent; null for nowhere. */
+  readonly webhookUrl: string | null
   readonly caps: OwnCaps
   readonly quotaUse: QuotaUse
 }

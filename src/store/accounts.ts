@@ -13,7 +13,7 @@ import type {
   Secrets,
 } from './account-store.ts'
 import type { Dialect } from './dialect.ts'
-import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
+import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 import { readQuotaUse } from './usage-rows.ts'
 
@@ -53,7 +53,7 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
 
   listAccounts: read(function* ({ after = '', limit, nowMs }: AccountPage): Steps<AccountRecord[]> {
     const rows = yield sql`
-      select a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, ${CAPS},
+      select a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, a.webhook_url, ${CAPS},
         (select count(*) from keys k where k.account = a.name) as keys,
         (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
           and coalesce(k.expires_at_ms > ${Math.floor(nowMs)}, true)) as active_keys,
@@ -94,6 +94,12 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
     return rows.length > 0
   }),
 
+  setWebhook: repeatableWrite(function* (account: string, url: string | null): Steps<boolean> {
+    return (
+      (yield sql`update accounts set webhook_url = ${url} where name = ${account} returning name`).length > 0
+    )
+  }),
+
   secrets: read(function* (account: string): Steps<Secrets | null> {
     const [row] =
       yield sql`select secret, previous_secret, rotated_at_ms from accounts where name = ${account}`
@@ -114,7 +120,7 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
 
 const CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
 const KEYS = sql`
-  select k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, ${CAPS}
+  select k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, a.webhook_url, ${CAPS}
   from keys k join accounts a on a.name = k.account`
 
 /** Of a row with `secret`, `previous_secret` and `rotated_at_ms`. */
@@ -158,9 +164,10 @@ function readTier(row: Row): TierName {
   return textOf(row, 'tier') as TierName
 }
 
-function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'caps'> {
+function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'webhookUrl' | 'caps'> {
   return {
     suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
+    webhookUrl: textOrNull(row, 'webhook_url'),
     caps: {
       monthlyJobs: readCap(row, 'cap_jobs'),
       monthlyTokens: readCap(row, 'cap_tokens'),

@@ -53,5 +53,10 @@ export function readDueCallback(row: Row): DueCallback {
 /** Of a row of the settled job, with the callback and the secrets of its account, if that exists. */
 export function readCallbackBody(row: Row): CallbackBody {
   const callback: Callback = JSON.parse(textOf(row, 'callback'))
-  return { callback, view: readJobRecord(row), secrets: row.secret === null ? null : readSecrets(row) }
+  return {
+    callback,
+    view: readJobRecord(row),
+    endedAtMs: numberOf(row, 'settled_at_ms'),
+    secrets: row.secret === null ? null : readSecrets(row),
+  }
 }

@@ -119,6 +119,8 @@ export interface CallbackBody {
   readonly callback: Callback
   /** The settled job. */
   readonly view: JobRecord
+  /** When it was settled. */
+  readonly endedAtMs: number
   /** The secrets that were valid when it was loaded; null if the account was deleted. */
   readonly secrets: Secrets | null
 }

@@ -66,7 +66,7 @@ export const KINDS = {
     key: ['name'],
     columns: both('accounts', {
       text: ['name', 'tier', 'secret'],
-      'text?': ['previous_secret'],
+      'text?': ['previous_secret', 'webhook_url'],
       'bigint?': [
         'rotated_at_ms',
         'suspended_at_ms',

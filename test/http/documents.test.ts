@@ -129,6 +129,7 @@ onAnyStore(async () => {
       'get /admin/api/accounts/{name}': read('getAccount', '404 '),
       'post /admin/api/accounts/{name}/tier': write('setAccountTier', '404 '),
       'post /admin/api/accounts/{name}/secret': write('getAccountSecret', '404 '),
+      'post /admin/api/accounts/{name}/webhook': write('setAccountWebhook', '404 '),
       'post /admin/api/accounts/{name}/suspend': write('suspendAccount', '404 '),
       'post /admin/api/accounts/{name}/resume': write('resumeAccount', '404 '),
       'post /admin/api/accounts/{name}/cancel-jobs': write('cancelAccountJobs', '404 '),

@@ -137,6 +137,23 @@ both(
   },
 )
 
+both('a command sets and clears where events are sent', async ({ place, account }) => {
+  const url = 'https://example.com/events'
+  assert.deepEqual(await json(place, 'accounts', 'webhook', account, url), {
+    name: account,
+    webhook_url: url,
+  })
+  const { stdout } = await run(place, 'accounts', 'webhook', account, '--clear')
+  assert.match(stdout, /has no webhook/)
+  for (const args of [[], [url, '--clear']]) {
+    const ended = await place.parley(['accounts', 'webhook', account, ...args])
+    assert.equal(ended.code, 1)
+    assert.match(ended.stderr, /either a URL or --clear/)
+  }
+  const wrong = await place.parley(['accounts', 'webhook', account, 'example.com'])
+  assert.match(wrong.stderr, /The URL must be an absolute http or https URL/)
+})
+
 both('caps that a command sets are in force within seconds', async ({ place, caller, account: own }) => {
   await caller.single('first')
   const quotas = { max_open_jobs: 'tier', max_stored_bytes: 'tier' }

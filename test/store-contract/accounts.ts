@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type { NewKey } from '../../src/store/account-store.ts'
 import { NO_CAPS, type On, START_MS } from './fixtures.ts'
 
-const STANDING = { suspendedAtMs: null, caps: NO_CAPS }
+const STANDING = { suspendedAtMs: null, webhookUrl: null, caps: NO_CAPS }
 const NOTHING = { quotaUse: { openJobs: 0, storedBytes: 0 } }
 
 export function accountTests(on: On): void {
@@ -112,6 +112,17 @@ export function accountTests(on: On): void {
     assert.equal(await store.suspend('acme', null), true)
     assert.equal((await store.findKey('h1'))?.suspendedAtMs, null)
     assert.equal(await store.suspend('nobody', 8), false)
+  })
+
+  on("sets where an account's events are sent, also for its keys", async (store) => {
+    await store.createKey(key())
+    const url = 'https://example.com/events'
+    assert.equal(await store.setWebhook('acme', url), true)
+    assert.equal((await store.findKey('h1'))?.webhookUrl, url)
+    assert.equal((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.webhookUrl, url)
+    assert.equal(await store.setWebhook('acme', null), true)
+    assert.equal((await store.findKey('h1'))?.webhookUrl, null)
+    assert.equal(await store.setWebhook('nobody', url), false)
   })
 
   on("sets an account's own caps", async (store) => {

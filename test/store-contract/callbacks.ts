@@ -25,6 +25,7 @@ export function callbackTests(on: On): void {
         errorJson: null,
         usageJson: JSON.stringify(USAGE),
       },
+      endedAtMs: now.ms,
       secrets: { current: 'whsec_1', previous: null },
     })
   })

@@ -1,10 +1,11 @@
 /** Admin actions on accounts. The audit log records that a secret was shown or rotated, never the secret. */
 import { rotateSecret } from '../../accounts/issue-key.ts'
+import { checkCallbackUrl, readNetworks } from '../../net/ssrf-guard.ts'
 import { Type } from '../../typed-schema.ts'
 import { type Cap, caps, capsView, changedCaps, findAccount } from '../account-view.ts'
 import { adminAction } from '../action.ts'
 import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../delete-account.ts'
-import { count, strict, tierName, unixTimeOrNull, wholeSeconds } from '../fields.ts'
+import { count, strict, textOrNull, tierName, unixTimeOrNull, wholeSeconds } from '../fields.ts'
 import { refusals } from '../refusals.ts'
 import { afterDeletion, NO_SCRUB, SCRUB_HELP, scrubField } from '../scrub.ts'
 
@@ -93,6 +94,76 @@ const getSecret = adminAction({
   // The secret and nothing else, so that scripts can use the output.
   print: ({ secret }, { account }) => ({ json: { account, secret }, text: secret }),
 })
+
+const setWebhook = adminAction({
+  what: 'set the webhook of an account',
+  about: 'account',
+  fields: Type.Object(
+    { url: textOrNull('Where events of its jobs are sent; null for nowhere.') },
+    { ...strict, examples: [{ url: 'https://example.com/parley-events' }, { url: null }] },
+  ),
+  // Paths and queries of such addresses often contain secrets.
+  details: ({ url }) => ({ origin: url ? new URL(url).origin : null }),
+  check: ({ url }) => {
+    const checked = webhookUrl(url)
+    return checked.ok ? null : refusals.invalidWebhookUrl(checked.rule)
+  },
+  run: async ({ account, url }, { store }) => {
+    const checked = webhookUrl(url)
+    if (!checked.ok) throw new Error('the URL was not checked')
+    return (await store.setWebhook(account, checked.url)) ? { url: checked.url } : noSuchAccount(account)
+  },
+  outcome: ({ url }) => (url === null ? 'cleared' : 'set'),
+  route: {
+    method: 'post',
+    path: '/accounts/:name/webhook',
+    operationId: 'setAccountWebhook',
+    summary: 'Set where events of an account are sent',
+    description:
+      "Applies to background responses created from then on. Events are signed with the account's secret, retried and replayed like callbacks.",
+    success: 'The webhook was set.',
+    data: Type.Object({ name: Type.String(), webhook_url: textOrNull('Null for nowhere.') }),
+    answer: ({ url }, { account }) => ({
+      message: 'The webhook was set. Every node applies it within a few seconds.',
+      data: { name: account, webhook_url: url },
+    }),
+  },
+  command: {
+    name: 'accounts webhook',
+    description: 'set where events of an account are sent',
+    arguments: { ...NAME, url: ['[url]', 'the address that receives events'] },
+    options: { clear: ['--clear', 'send no events'] },
+    help: "\nEvents report how background responses ended. They are signed with the account's secret.",
+    examples: [
+      'parley accounts webhook acme https://example.com/parley-events',
+      'parley accounts webhook acme --clear',
+    ],
+    choose: ({ url, clear }) =>
+      (url === undefined) === (clear === undefined) ? 'Pass either a URL or --clear.' : null,
+  },
+  print: ({ url }, { account }) => ({
+    json: { name: account, webhook_url: url },
+    text: url
+      ? `Events of account ${account} are sent to ${url}. ${TAKES_EFFECT}`
+      : `Account ${account} has no webhook. ${TAKES_EFFECT}`,
+  }),
+})
+
+type CheckedUrl =
+  | { readonly ok: true; readonly url: string | null }
+  | { readonly ok: false; readonly rule: string }
+
+/**
+ * Checks what no setting can allow. The settings of the server decide when an event is sent; a command may not know them.
+ * @param given undefined for the option --clear
+ */
+function webhookUrl(given: string | null | undefined): CheckedUrl {
+  if (!given) return given === '' ? { ok: false, rule: 'must not be empty' } : { ok: true, url: null }
+  const { username = '', password = '' } = URL.parse(given) ?? {}
+  if (username || password) return { ok: false, rule: 'must not contain a user name or password' }
+  const every = readNetworks(['0.0.0.0/0', '::/0'])
+  return checkCallbackUrl(given, { allow: every.ok ? every.networks : [], httpsOnly: false })
+}
 
 const suspended = Type.Object({ name: Type.String(), suspended_at: unixTimeOrNull('When it was suspended') })
 const SUSPENDED = 'Done. Every node applies the change within a few seconds.'
@@ -357,6 +428,7 @@ function jobs(cancelled: number): string {
 export const accountActions = [
   setTier,
   getSecret,
+  setWebhook,
   suspend,
   resume,
   cancelAccountJobs,

@@ -203,6 +203,7 @@ const ERRORS: {
   'no such callback': noSuchCallback,
   'no such key': noSuchKey,
   'invalid account name': ({ rule }) => invalid(`account: ${rule}`),
+  'invalid webhook URL': ({ rule }) => invalid(`url: ${rule}`),
   'tier required': () => invalid('tier: is required for a new account'),
   'other tier': ({ account, tier }) => otherTier(account, tier),
   'account still used': ({ jobs }) => accountStillUsed(jobs),

@@ -135,7 +135,7 @@ const LOAD: Statement = {
   repeatable: true,
   name: 'load callbacks',
   text: `
-  select j.id, t.attempt, j.callback, j.created_at_ms, o.status, o.content, o.error, o.usage,
+  select j.id, t.attempt, j.callback, j.created_at_ms, o.status, o.settled_at_ms, o.content, o.error, o.usage,
     a.secret, a.previous_secret, a.rotated_at_ms
   from unnest($1::uuid[], $2::integer[]) as t(job_id, attempt)
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way

@@ -328,6 +328,11 @@ const features = `
 alter table nodes add column features text; -- what the node knows of what callers may ask for
 `
 
+/** Events of an account's jobs. */
+const webhooks = `
+alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -339,4 +344,5 @@ export const MIGRATIONS: readonly string[] = [
   takenKeys,
   lanesAndSuspects,
   features,
+  webhooks,
 ]

@@ -76,13 +76,13 @@ export function readDue(cells: readonly Cell[]): DueCallback {
 }
 
 /** What `readBody` reads. */
-const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, o.content, o.error, o.usage,
+const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, j.settled_at_ms, o.content, o.error, o.usage,
   a.secret, a.previous_secret, a.rotated_at_ms`
 
 export function readBody(cells: readonly Cell[]): CallbackBody {
-  const [id, callback, status, created_at_ms, content, error, usage, ...secrets] = cells
+  const [id, callback, status, created_at_ms, settled_at_ms, content, error, usage, ...secrets] = cells
   const [secret, previous_secret, rotated_at_ms] = secrets
-  const job = { id, callback, status, created_at_ms, content, error, usage }
+  const job = { id, callback, status, created_at_ms, settled_at_ms, content, error, usage }
   return readCallbackBody({ ...job, secret, previous_secret, rotated_at_ms })
 }
 

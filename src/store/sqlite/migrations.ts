@@ -195,4 +195,9 @@ create index jobs_in_lanes on jobs (account, route, turn, id) where turn is not 
 create index jobs_suspected on jobs (deaths, turn, id) where turn is not null and deaths > 0;
 `
 
-export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth]
+/** Events of an account's jobs. */
+const sixth = `
+alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
+`
+
+export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth, sixth]

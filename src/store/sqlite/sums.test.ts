@@ -21,13 +21,14 @@ async function secondVersionFile(t: TestContext): Promise<string> {
     path,
     `drop table quota_sums; drop table quota_state;
      alter table accounts drop column cap_open_jobs; alter table accounts drop column cap_stored_bytes;
+     alter table accounts drop column webhook_url;
      drop index jobs_by_route; drop index jobs_in_lanes; drop index jobs_suspected;
      alter table jobs drop column started; alter table jobs drop column crashed_alone;
      alter table jobs drop column route; alter table jobs drop column earlier;
      alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 3)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 4)
   return path
 }
 

@@ -54,6 +54,32 @@ onEachStore(() => {
     granted(await parley.post(MESSAGES, job(), key), 200)
   })
 
+  test('an account’s webhook is set, normalized, and cleared', async (t) => {
+    const { admin } = await start(t)
+    const set = (url: unknown) => admin.post('/accounts/acme/webhook', { url })
+    const listed = async () => granted(await admin.get('/accounts/acme'), 200).webhook_url
+    assert.equal(await listed(), null)
+    const url = 'https://example.com/events?token=secret'
+    const answer = granted(await set('https://EXAMPLE.com:443/events?token=secret'), 200)
+    assert.deepEqual(answer, { name: 'acme', webhook_url: url })
+    assert.equal(await listed(), url)
+    const [entry] = granted(await admin.get('/audit'), 200).acts
+    assert.equal(entry.what, 'set the webhook of an account')
+    assert.deepEqual(entry.details, { origin: 'https://example.com' }, 'the rest may be secret')
+    for (const [wrong, words] of [
+      ['ftp://example.com/', /http or https/],
+      ['https://user:pass@example.com/', /user name/],
+      ['http://169.254.169.254/latest', /never be sent to/],
+      ['', /empty/],
+    ] as const) {
+      assert.match(refused(await set(wrong), 400).details ?? '', words)
+    }
+    assert.equal(await listed(), url)
+    granted(await set(null), 200)
+    assert.equal(await listed(), null)
+    refused(await admin.post('/accounts/nobody/webhook', { url: null }), 404)
+  })
+
   test('an account’s caps are set together, and take effect', async (t) => {
     const { parley, admin, key, clock } = await start(t)
     const set = (jobs: unknown, tokens: unknown) =>

@@ -105,6 +105,7 @@ onEachStore(async () => {
       active_keys: 0,
       secret_rotated_at: null,
       suspended_at: null,
+      webhook_url: null,
       max_monthly_jobs: 'tier',
       max_monthly_tokens: 'tier',
       max_open_jobs: 'tier',

@@ -38,7 +38,13 @@ export function accountOperations(db: MemoryDatabase) {
       const isThere = [...db.keys.values()].some((key) => key.id === id || key.hash === hash)
       if (isThere) throw new WriteRejected(`the key ${id} exists`)
       if (!account) {
-        const none = { previousSecret: null, rotatedAtMs: null, suspendedAtMs: null, caps: NO_CAPS }
+        const none = {
+          previousSecret: null,
+          rotatedAtMs: null,
+          suspendedAtMs: null,
+          webhookUrl: null,
+          caps: NO_CAPS,
+        }
         db.accounts.set(name, { name, tier, secret, ...none })
       }
       db.keys.set(id, { id, hash, account: name, createdAtMs, expiresAtMs, revokedAtMs: null })
@@ -70,7 +76,7 @@ export function accountOperations(db: MemoryDatabase) {
         .filter(({ name }) => name > after)
         .sort((one, other) => (one.name < other.name ? -1 : 1))
         .slice(0, limit)
-        .map(({ name, tier, rotatedAtMs, suspendedAtMs, caps }) => {
+        .map(({ name, tier, rotatedAtMs, suspendedAtMs, webhookUrl, caps }) => {
           const keys = [...db.keys.values()].filter(({ account }) => account === name)
           const isActive = ({ revokedAtMs, expiresAtMs }: KeyRow) =>
             revokedAtMs === null && (expiresAtMs === null || expiresAtMs > nowMs)
@@ -81,6 +87,7 @@ export function accountOperations(db: MemoryDatabase) {
             activeKeys: keys.filter(isActive).length,
             rotatedAtMs,
             suspendedAtMs,
+            webhookUrl,
             caps,
             quotaUse: quotaUse(db, name),
           }
@@ -106,6 +113,8 @@ export function accountOperations(db: MemoryDatabase) {
       const before = db.accounts.get(name)?.suspendedAtMs ?? null
       return change(name, { suspendedAtMs: sinceMs === null ? null : (before ?? sinceMs) })
     },
+
+    setWebhook: (name: string, webhookUrl: string | null): boolean => change(name, { webhookUrl }),
 
     setCaps: (name: string, caps: OwnCaps): boolean => change(name, { caps }),
 
@@ -199,12 +208,13 @@ function openOf(db: MemoryDatabase, account: string): number {
 }
 
 function keyRecord(db: MemoryDatabase, { hash: _, ...key }: KeyRow): KeyRecord {
-  const { tier, suspendedAtMs, caps } = db.accounts.get(key.account) ?? {
+  const { tier, suspendedAtMs, webhookUrl, caps } = db.accounts.get(key.account) ?? {
     tier: '',
     suspendedAtMs: null,
+    webhookUrl: null,
     caps: NO_CAPS,
   }
-  return { ...key, tier: tier as TierName, suspendedAtMs, caps }
+  return { ...key, tier: tier as TierName, suspendedAtMs, webhookUrl, caps }
 }
 
 export function secretsOf({ secret, previousSecret, rotatedAtMs }: AccountRow): Secrets {

@@ -59,7 +59,8 @@ export function callbackOperations(db: MemoryDatabase) {
       const row = find(jobId)
       const account = row && db.accounts.get(row.job.account)
       if (!row || !isTaken(row, attempt) || !row.callback.isInProgress) return null
-      return { callback: textOf(row), view: recordOf(row), secrets: account ? secretsOf(account) : null }
+      const secrets = account ? secretsOf(account) : null
+      return { callback: textOf(row), view: recordOf(row), endedAtMs: row.settledAtMs ?? 0, secrets }
     },
 
     recordCallback({ jobId, attempt, next, nowMs }: AttemptRecord): boolean {

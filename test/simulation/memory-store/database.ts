@@ -78,6 +78,7 @@ export interface AccountRow {
   previousSecret: string | null
   rotatedAtMs: number | null
   suspendedAtMs: number | null
+  webhookUrl: string | null
   caps: OwnCaps
 }
 

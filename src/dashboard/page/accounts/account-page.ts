@@ -20,6 +20,7 @@ import { KeysPanel, useKeys } from './keys-panel.ts'
 import { Moderation, TierSelect } from './moderation.ts'
 import { NewKeyDialog } from './new-key.ts'
 import { SecretButton } from './secret.ts'
+import { WebhookButton } from './webhook.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {
   const resource = useResource<Account>(`/accounts/${encodeURIComponent(name)}`)
@@ -64,10 +65,8 @@ function Details({ account, onChange }: DetailsProps) {
     <//>`
 }
 
-function factsOf(
-  { name, tier, keys, active_keys, open_jobs, stored_bytes, secret_rotated_at, suspended_at }: Account,
-  onChange: () => void,
-) {
+function factsOf(account: Account, onChange: () => void): Fact[] {
+  const { name, tier, keys, active_keys, open_jobs, stored_bytes, secret_rotated_at, suspended_at } = account
   const state =
     suspended_at === null
       ? 'active'
@@ -82,6 +81,11 @@ function factsOf(
       'Signing secret',
       html`${secret_rotated_at === null ? 'never rotated' : html`rotated <${Time} at=${secret_rotated_at} />`}
         ${' '}<${SecretButton} account=${name} onChange=${onChange} />`,
+    ],
+    [
+      'Webhook',
+      html`${account.webhook_url === null ? 'none' : html`<span class="breaks">${account.webhook_url}</span>`}
+        ${' '}<${WebhookButton} account=${account} onChange=${onChange} />`,
     ],
   ]
 }
