@@ -94,6 +94,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/callback-store.ts',
     'store/expiry.ts',
     'store/job-search-store.ts',
+    'store/own-job-store.ts',
     'store/pagination.ts',
     'store/operator-store.ts',
     'store/usage-store.ts',

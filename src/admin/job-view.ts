@@ -58,6 +58,7 @@ export const callbackDetails = Type.Object({
     description: 'The names of the headers. Their values may be secret and are not shown.',
   }),
   callback_payload: Type.String({ description: 'The payload as JSON text.' }),
+  event: textOrNull('Of what it reports an event, such as `response`; null if it reports a job.'),
   log: Type.Array(callbackAttempt),
 })
 export type CallbackDetails = Static<typeof callbackDetails>
@@ -148,6 +149,7 @@ export function callbackDetailsView(details: StoredCallback): CallbackDetails {
     under_way: details.inProgress,
     header_names: [...details.headerNames],
     callback_payload: details.payloadJson,
+    event: details.event,
     log: details.log.map(attemptView),
   }
 }

@@ -21,7 +21,7 @@ import { RequestCpu } from '../http/load-shedding/request-cpu.ts'
 import { meRoute } from '../http/me.ts'
 import { batchRoutes, messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
-import { heldInputCounter, ownJobActionRoutes } from '../http/own-job-actions.ts'
+import { heldInputCounter, OwnJobActions, ownJobActionRoutes } from '../http/own-job-actions.ts'
 import { PipelinedRequests } from '../http/pipelined-requests.ts'
 import { createReadMany, JobAwaiter, JobReader, readJobRoute } from '../http/read-jobs.ts'
 import { limitReads } from '../http/read-rate-limit.ts'
@@ -49,6 +49,7 @@ import type { Routes } from '../upstreams/routes.ts'
 import { V1_ERRORS } from '../v1/errors.ts'
 import { HeldCreates } from '../v1/held-creates.ts'
 import { V1_DOCUMENT } from '../v1/openapi.ts'
+import { responseEndedWebhook } from '../v1/response-openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
@@ -144,7 +145,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const requests = new CreateRequests({ creator: parts.creator, cpu: parts.cpu, clock })
   const limits = partLimits(settings)
   const readCounter = new MinuteCounter(clock)
-  openapiRoutes(app, VERSION, V1_DOCUMENT)
+  openapiRoutes(app, VERSION, { ...V1_DOCUMENT, webhooks: { responseEnded: responseEndedWebhook } })
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
     const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })
@@ -156,7 +157,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
     messageRoutes(app, { requests, reader, bodyBytes, bodies, answers, limits })
     readJobRoute(app, { reader, awaiter })
     listJobsRoute(app, { store, reader, readMany: createReadMany(reader, awaiter) })
-    ownJobActionRoutes(app, {
+    const actions = new OwnJobActions({
       store,
       reader,
       countInput: heldInputCounter(store, parts.cpu),
@@ -168,6 +169,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
         log.info({ action, job_id: jobId, account, key_id: keyId, request_id: requestId }, 'caller')
       },
     })
+    ownJobActionRoutes(app, actions)
     v1Routes(app, {
       creates: new HeldCreates({
         requests,
@@ -178,6 +180,10 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
         held: createHeldRequests(parts),
         usesCache: (model) => settings.models[model]?.v1_cache === true,
       }),
+      answers,
+      store,
+      reader,
+      actions,
       bodyBytes,
       models: Object.keys(settings.models),
       startedAt: Math.floor(clock.nowMs() / 1000),

@@ -9,6 +9,9 @@ import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../net/exchange.ts'
 import { MAX_SCANNED } from '../store/pagination.ts'
 import { MAX_LISTENERS } from '../telemetry/metric-samples.ts'
 import { MAX_ANSWER_BYTES } from '../upstreams/openai-client.ts'
+import { METADATA } from '../v1/response-fields.ts'
+
+const METADATA_LIMIT = `${METADATA.pairs} texts of ${METADATA.valueLength} characters, names of ${METADATA.keyLength}`
 
 export interface Limit {
   readonly name: string
@@ -76,6 +79,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       fixed: `${MAX_HEADERS}, ${MAX_HEADERS_BYTES} bytes`,
       beyond: '400',
     },
+    { name: 'metadata of a response below `/v1`', fixed: METADATA_LIMIT, beyond: '400' },
     { name: 'input tokens', setting: 'tiers.NAME.max_input_tokens', beyond: '403' },
     { name: 'output tokens', setting: 'tiers.NAME.max_output_tokens', beyond: '403' },
     { name: 'time of one run', setting: 'jobs.run_timeout_seconds', beyond: 'fails with `timeout`' },

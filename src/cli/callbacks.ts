@@ -95,15 +95,26 @@ function rowOf(summary: CallbackSummary): string[] {
 }
 
 function detailsText(details: CallbackDetails): string {
-  const { jobId, account, jobStatus, state, dueAtMs, endedAtMs, inProgress, url, headerNames, payloadJson } =
-    details
+  const {
+    jobId,
+    account,
+    jobStatus,
+    state,
+    dueAtMs,
+    endedAtMs,
+    inProgress,
+    url,
+    headerNames,
+    payloadJson,
+    event,
+  } = details
   const facts = [
     ['job', `${jobId} (${jobStatus})`],
     ['account', account],
     ['state', stateText(state, inProgress, endedAtMs ?? dueAtMs)],
     ['receiver', printable(url)],
     ['headers', headerNames.length === 0 ? 'none' : `${headerNames.join(', ')} (their values are not shown)`],
-    ['payload', printable(payloadJson, MAX_LENGTH)],
+    event === null ? ['payload', printable(payloadJson, MAX_LENGTH)] : ['event', `of the ${event}`],
   ]
   const rows = details.log.map((attempt) => [
     String(attempt.attempt),

@@ -1,10 +1,11 @@
 /** Callers' actions on their own jobs: cancel and delete. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { isCancelledError } from '../job/cancelled.ts'
 import { readJobId } from '../job/job-id.ts'
-import { jobRecordJson } from '../job/job-record.ts'
+import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'
+import type { OwnDeleted } from '../store/own-job-store.ts'
 import type { Store } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import { type Static, Type } from '../typed-schema.ts'
@@ -18,7 +19,7 @@ import type { JobReader } from './read-jobs.ts'
 
 export type OwnAction = 'cancel' | 'delete'
 
-export interface OwnJobActionRoutes {
+export interface OwnJobActionsOptions {
   readonly store: Pick<Store, 'cancelOwnJob' | 'deleteOwnJob'>
   readonly reader: JobReader
   /** The input tokens of an assigned job; null if they were not counted. */
@@ -88,26 +89,51 @@ const deleteSchema = {
   response: { 200: deletedAnswer, ...errors(400, 401, 404, 409, 413, 415, 429, 500, 503) },
 }
 
-export function ownJobActionRoutes(app: FastifyInstance, options: OwnJobActionRoutes): void {
-  const { store, reader, countInput, clock, onCancelled, onAction } = options
-  const report = (action: OwnAction, { caller, id }: FastifyRequest, jobId: string) => {
-    const { account, keyId } = caller
-    onAction({ action, jobId, account, keyId, requestId: id })
+/** What callers of any API can do with their own jobs. */
+export class OwnJobActions {
+  /** For `onRequest`: rejects a request over the limit before anything else is done. */
+  readonly limit: Readonly<Record<OwnAction, onRequestHookHandler>>
+  readonly #options: OwnJobActionsOptions
+
+  constructor(options: OwnJobActionsOptions) {
+    this.limit = { cancel: limiter('cancel', options), delete: limiter('delete', options) }
+    this.#options = options
   }
 
+  /** Returns the job as it is then, cancelled or finished before; null if there is none. */
+  async cancel(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
+    const { store, reader, countInput, clock, onCancelled } = this.#options
+    const { account } = request.caller
+    const inputTokens = await countInput(request, jobId)
+    const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens })
+    if (result === 'cancelled') {
+      this.#report('cancel', request, jobId)
+      await onCancelled(jobId)
+    }
+    return result === 'unknown' ? null : reader.read(request, jobId)
+  }
+
+  async delete(request: FastifyRequest, jobId: string, dropCallback: boolean): Promise<OwnDeleted> {
+    const { store, reader } = this.#options
+    const { account } = request.caller
+    const result = await store.deleteOwnJob({ account, jobId, dropCallback, expiry: reader.expiry() })
+    if (result === 'deleted') this.#report('delete', request, jobId)
+    return result
+  }
+
+  #report(action: OwnAction, { caller, id }: FastifyRequest, jobId: string): void {
+    const { account, keyId } = caller
+    this.#options.onAction({ action, jobId, account, keyId, requestId: id })
+  }
+}
+
+export function ownJobActionRoutes(app: FastifyInstance, actions: OwnJobActions): void {
   app.post<JobParam>(
     '/api/v1/messages/:jobId/cancel',
-    { onRequest: limiter('cancel', options), schema: cancelSchema },
+    { onRequest: actions.limit.cancel, schema: cancelSchema },
     async (request, reply) => {
       const jobId = idOf(request)
-      const { account } = request.caller
-      const inputTokens = await countInput(request, jobId)
-      const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens })
-      if (result === 'cancelled') {
-        report('cancel', request, jobId)
-        await onCancelled(jobId)
-      }
-      const record = result === 'unknown' ? null : await reader.read(request, jobId)
+      const record = await actions.cancel(request, jobId)
       if (!record) throw noSuchJob()
       request.jobIds = [jobId]
       if (!isCancelledError(record.errorJson)) throw jobEnded()
@@ -117,17 +143,14 @@ export function ownJobActionRoutes(app: FastifyInstance, options: OwnJobActionRo
 
   app.delete<JobParam & { Querystring: Static<typeof deleteQuery> }>(
     '/api/v1/messages/:jobId',
-    { onRequest: limiter('delete', options), schema: deleteSchema },
+    { onRequest: actions.limit.delete, schema: deleteSchema },
     async (request, reply) => {
       const jobId = idOf(request)
-      const { account } = request.caller
-      const dropCallback = request.query.drop_callback === 'true'
-      const result = await store.deleteOwnJob({ account, jobId, dropCallback, expiry: reader.expiry() })
+      const result = await actions.delete(request, jobId, request.query.drop_callback === 'true')
       if (result === 'unknown') throw noSuchJob()
       request.jobIds = [jobId]
       if (result === 'not ended') throw jobNotEnded()
       if (result === 'callback owed') throw callbackOwed()
-      report('delete', request, jobId)
       return sendData(reply, 200, 'The job was deleted.', `{"job_id":"${jobId}","deleted":true}`)
     },
   )
@@ -140,10 +163,10 @@ function idOf({ params }: FastifyRequest<JobParam>): string {
 }
 
 /** Counts the actions of each key per minute. Rejects those over the limit before anything else is done. */
-function limiter(action: OwnAction, { clock, limits }: OwnJobActionRoutes) {
+function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): onRequestHookHandler {
   const counter = new MinuteCounter(clock)
   const limit = limits[action]
-  return (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {
+  return (request, _reply, done) => {
     const { count, leftMs } = counter.add(request.caller.keyId)
     const seconds = Math.ceil(leftMs / 1000)
     done(count > limit ? tooManyActions(action, limit, `limits.${action}s_per_minute`, seconds) : undefined)

@@ -30,6 +30,8 @@ export interface CreateElement {
   /** As the caller wrote them; undefined for the default. */
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
+  /** What an API remembers of the request, as a JSON object (`withRecord`); absent for nothing. */
+  readonly recordJson?: string
   /** Its URL and headers have not been checked yet. */
   readonly callback: Callback | null
   /** The parts of the schema that answers are not checked for; null if everything is checked. */

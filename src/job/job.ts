@@ -57,7 +57,10 @@ export interface Job {
    * conversation: it would take many times the memory of the text, and parsing it blocks the event loop.
    */
   readonly messagesJson: string
-  /** `response_format` as JSON text, with the options of the job in it; `response-format.ts` takes it apart. */
+  /**
+   * `response_format` as JSON text, with the options of the job in it, and what an API remembers of the request; `response-format.ts`
+   * takes it apart.
+   */
   readonly responseFormatJson: string
   /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. 0: it does not use the cache. */
   readonly cacheTtlMs: number

@@ -1,5 +1,5 @@
 /** The parts of a stored `response_format`, taken out of its JSON text without parsing the schema in it. */
-import { stringEnd } from '../json-text/scan-json.ts'
+import { stringEnd, valueEnd } from '../json-text/scan-json.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
 
 export type FormatParts =
@@ -48,11 +48,38 @@ const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
 
 const BEFORE = '{"options":'
 
-/** The two parts of a stored `response_format`; `optionsJson` is null if the job has no options. */
-export function splitOptions(storedJson: string): {
+const BEFORE_RECORD = '{"request":'
+
+/**
+ * Adds what an API must remember of the request that created the job, to show it to the caller again. It changes nothing
+ * about how the job runs.
+ * @param storedJson as `withOptions` writes it
+ * @param recordJson an object
+ */
+export function withRecord(storedJson: string, recordJson: string): string {
+  return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
+}
+
+/** The two parts of what `withRecord` writes; `recordJson` is null if the job has no record. */
+export function splitRecord(storedJson: string): {
+  readonly recordJson: string | null
+  readonly restJson: string
+} {
+  if (!storedJson.startsWith(BEFORE_RECORD)) return { recordJson: null, restJson: storedJson }
+  const end = valueEnd(storedJson, BEFORE_RECORD.length)
+  return {
+    recordJson: storedJson.slice(BEFORE_RECORD.length, end),
+    // After the comma that follows the record.
+    restJson: `{${storedJson.slice(end + 1)}`,
+  }
+}
+
+/** The format and the options of a stored `response_format`; `optionsJson` is null if the job has no options. */
+export function splitOptions(json: string): {
   readonly optionsJson: string | null
   readonly formatJson: string
 } {
+  const storedJson = json.startsWith(BEFORE_RECORD) ? splitRecord(json).restJson : json
   if (!storedJson.startsWith(BEFORE)) return { optionsJson: null, formatJson: storedJson }
   let end = BEFORE.length
   while (storedJson[end] !== '}') end = (storedJson[end] === '"' ? stringEnd(storedJson, end + 1) : end) + 1

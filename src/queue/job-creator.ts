@@ -9,7 +9,7 @@ import { CACHE_TTL_S } from '../job/field-bounds.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
 import type { JobOptions } from '../job/options.ts'
-import { withOptions } from '../job/response-format.ts'
+import { withOptions, withRecord } from '../job/response-format.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
@@ -284,7 +284,7 @@ export class JobCreator {
     const { name, models, maxInputTokens: limit, maxOutputTokens } = tier
     const jobs: Job[] = []
     for (const element of elements) {
-      const { model, messagesJson, responseFormatJson, cacheTtlS } = element
+      const { model, messagesJson, responseFormatJson: formatJson, recordJson, cacheTtlS } = element
       if (!models.has(model)) return { ok: false, error: { kind: 'model not allowed', tier: name, model } }
       const count = counts.get(element)
       if (count !== undefined && count.tokens > limit) {
@@ -304,19 +304,23 @@ export class JobCreator {
       if (cacheTtlS === 0 && !store.isKnownToAll('uncached')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'uncached' } }
       }
+      if (recordJson !== undefined && !store.isKnownToAll('responses')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'responses' } }
+      }
       if (element.callback?.event && !store.isKnownToAll('callback.event')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'callback.event' } }
       }
       if (element.callback?.include && !store.isKnownToAll('callback.include')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
       }
+      const storedJson = options === null ? formatJson : withOptions(formatJson, options)
       jobs.push({
         id: makeId(),
         account,
         tier: name,
         model,
         messagesJson,
-        responseFormatJson: options === null ? responseFormatJson : withOptions(responseFormatJson, options),
+        responseFormatJson: recordJson === undefined ? storedJson : withRecord(storedJson, recordJson),
         cacheTtlMs: cacheTtlS === undefined ? DEFAULT_CACHE_TTL_MS : wholeMs(cacheTtlS),
         callbackJson: callbacks[jobs.length] ?? null,
         createdAtMs: clock.nowMs(),

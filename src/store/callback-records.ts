@@ -153,12 +153,13 @@ function readSummary(row: Row): CallbackSummary {
 
 /** The same with the whole `callback`. */
 function readDetails(row: Row): CallbackDetails {
-  const { headers, payloadJson }: Callback = JSON.parse(textOf(row, 'callback'))
+  const { headers, payloadJson, event }: Callback = JSON.parse(textOf(row, 'callback'))
   return {
     ...readSummary(row),
     jobStatus: textOf(row, 'status'),
     headerNames: Object.keys(headers),
     payloadJson,
+    event: event?.of ?? null,
     inProgress: booleanOf(row, 'under_way'),
     log: readAttempts(row),
   }

@@ -201,6 +201,8 @@ export interface CallbackDetails extends CallbackSummary {
   /** Only the names: the values may be secrets of the receiver. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
+  /** Of what its body reports an event, such as `response`; null if its body is that of SPEC §6. */
+  readonly event: string | null
   readonly inProgress: boolean
   /** Oldest first; if there are very many, the oldest are deleted (`MAX_ATTEMPTS_LENGTH`). */
   readonly log: readonly CallbackAttempt[]

@@ -7,6 +7,7 @@ import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
 import { hasExpired, STATUSES } from './job-rows.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-search-store.ts'
+import type { OwnRequest, OwnRequestRead } from './own-job-store.ts'
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './pagination.ts'
 import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, raw, read, type Sql, type Steps, sql } from './sql.ts'
@@ -82,6 +83,26 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, jobId: idOf }: Dia
         where j.account = ${account} and ${job.queued}.node is not null
           and octet_length(${job.request}.messages) <= ${maxBytes}`
       return row ? textOf(row, 'messages') : null
+    }),
+
+    readRequest: read(function* ({
+      account,
+      jobId,
+      expiry,
+      messageChars,
+    }: OwnRequestRead): Steps<OwnRequest | null> {
+      const messages = sql`${job.request}.messages`
+      const columns = sql`j.account, j.model, j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms,
+        ${job.request}.response_format, substr(${messages}, 1, ${messageChars}) as messages_start,
+        octet_length(${messages}) as message_bytes`
+      const row = yield* findOne(columns, jobId, expiry)
+      if (!row || row.account !== account) return null
+      return {
+        model: textOf(row, 'model'),
+        responseFormatJson: textOf(row, 'response_format'),
+        messagesStart: textOf(row, 'messages_start'),
+        messageBytes: numberOf(row, 'message_bytes'),
+      }
     }),
 
     jobContent: read(function* (jobId: string, expiry: Expiry): Steps<JobContent | null> {

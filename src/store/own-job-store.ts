@@ -17,6 +17,12 @@ export interface OwnJobStore {
   heldMessages(account: string, jobId: string, maxBytes: number): Promise<string | null>
 
   /**
+   * What a job of the account was created from, as long as the job can be read; null for any other job. Of the messages, it
+   * reads no more than it returns.
+   */
+  readRequest(read: OwnRequestRead): Promise<OwnRequest | null>
+
+  /**
    * Like `deleteJob`, for a job of the account that can still be read; any other is `unknown`. A job whose callback is owed
    * is not deleted unless the callback is to be dropped.
    */
@@ -29,6 +35,24 @@ export interface OwnCancel {
   readonly nowMs: number
   /** As counted; null to use those that the job was created with, which may be only an upper bound. */
   readonly inputTokens: number | null
+}
+
+export interface OwnRequestRead {
+  readonly account: string
+  readonly jobId: string
+  readonly expiry: Expiry
+  /** How many characters of the messages to return. */
+  readonly messageChars: number
+}
+
+export interface OwnRequest {
+  readonly model: string
+  /** As the job stores it. */
+  readonly responseFormatJson: string
+  /** The beginning of their JSON text. */
+  readonly messagesStart: string
+  /** The size of the whole text. */
+  readonly messageBytes: number
 }
 
 export interface OwnDeletion {

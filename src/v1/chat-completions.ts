@@ -1,12 +1,11 @@
 /** POST /v1/chat/completions: creates a job and holds the request until it has its answer. */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import { formatParts } from '../job/response-format.ts'
+import { TEXT_JSON } from '../job/response-format.ts'
 import { answerOf, type TextAnswer, tokensOf } from './answers.ts'
-import { chatJob } from './chat-fields.ts'
 import { sendV1Error } from './errors.ts'
-import type { HeldCreates, JobRequest } from './held-creates.ts'
+import type { HeldCreates } from './held-creates.ts'
 import { chatBody, chatCompletion, DOCUMENTED, errorResponses, UNCHECKED } from './openapi.ts'
 
 export interface ChatRoute {
@@ -14,22 +13,7 @@ export interface ChatRoute {
   readonly bodyBytes: number
 }
 
-interface ChatJob extends JobRequest {
-  readonly model: string
-  readonly isJson: boolean
-}
-
-/** The job that a request asks for; a thread has read a large body. */
-function jobOf({ body, largeBody }: FastifyRequest): ChatJob {
-  const schemaField = 'response_format.json_schema.schema'
-  const [element] = largeBody?.elements ?? []
-  if (element !== undefined) {
-    const isJson = formatParts(element.responseFormatJson).kind !== 'text'
-    return { value: null, model: element.model, isJson, schemaField }
-  }
-  const value = chatJob(body)
-  return { value, model: value.model, isJson: value.response_format.format === 'json', schemaField }
-}
+const FIELD_NAMES = { 'response_format.schema': 'response_format.json_schema.schema' } as const
 
 export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRoute): void {
   app.post(
@@ -47,9 +31,10 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
       },
     },
     async (request, reply) => {
-      const job = jobOf(request)
-      const { model, isJson } = job
-      const held = await creates.hold(request, reply, job)
+      const element = creates.elementOf(request)
+      const { model } = element
+      const isJson = element.responseFormatJson !== TEXT_JSON
+      const held = await creates.hold(request, reply, { element, fieldNames: FIELD_NAMES })
       if (held.kind === 'error') return sendV1Error(reply, held.error)
       const answer = answerOf(held.record, isJson)
       if (answer.kind === 'failed') return sendV1Error(reply, answer.error)

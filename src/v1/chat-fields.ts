@@ -49,15 +49,17 @@ const FIELDS: FieldPolicy = {
 }
 
 /** The job that the body of a request asks for. */
-export function chatJob(body: unknown): SingleCreate {
+export function chatJob(body: unknown): { readonly value: SingleCreate } {
   const fields = supportedFields(body, FIELDS)
   const { model, messages, response_format, max_completion_tokens } = fields
   if (typeof model !== 'string') throw new FieldProblem('model', 'must be a string')
   const lengthField = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens'
   return {
-    model,
-    messages: messagesOf(messages, 'messages'),
-    response_format: formatOf(response_format, 'response_format'),
-    options: optionsOf(fields, lengthField),
+    value: {
+      model,
+      messages: messagesOf(messages, 'messages'),
+      response_format: formatOf(response_format, 'response_format'),
+      options: optionsOf(fields, lengthField),
+    },
   }
 }

@@ -2,15 +2,17 @@
  * Creates the job of a request below `/v1`, and holds the request until the job has ended or the server must answer. A job whose
  * caller left continues.
  */
+import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
-import type { PartLimits } from '../job/create-body.ts'
+import type { CreateElement, PartLimits } from '../job/create-body.ts'
+import type { Callback } from '../job/job.ts'
+import { jobIdMs } from '../job/job-id.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import type { SingleCreate } from '../job/request.ts'
 import { hashOfRequest } from '../job/request-hash.ts'
 import type { EqualRequest, HeldRequests, Hold } from '../queue/held-requests.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
@@ -25,9 +27,8 @@ import {
   type V1Error,
 } from './errors.ts'
 
-import { elementsOfJob } from './read-body.ts'
+import { elementsOfBody } from './read-body.ts'
 
-const NO_JOB = { model: '' } as const
 /** `true` lets the request read and fill the response cache. */
 const CACHE_HEADER = 'x-parley-cache'
 
@@ -44,10 +45,12 @@ export interface HeldCreatesOptions {
 
 /** What a request asks for, as a job, and how its route names the fields of jobs. */
 export interface JobRequest {
-  /** Null if a thread read the body (`FastifyRequest.largeBody`). */
-  readonly value: SingleCreate | null
-  /** What the route calls `response_format.schema`. */
-  readonly schemaField: string
+  /** From `elementOf`. */
+  readonly element: CreateElement
+  /** Fields of jobs that the route calls otherwise. */
+  readonly fieldNames: Readonly<Record<string, string>>
+  /** Reports how the job ended; its address was checked. */
+  readonly callback?: Callback
 }
 
 export type Held =
@@ -72,6 +75,14 @@ export class HeldCreates {
     this.#options = options
   }
 
+  /** The job that the body of a request asks for; a thread has read a large body. */
+  elementOf({ body, largeBody, route }: FastifyRequest): CreateElement {
+    const { translation = '' } = route.config
+    const [element] = largeBody?.elements ?? elementsOfBody(translation, body, this.#options.limits)
+    if (element === undefined) throw new Error('a body without a job')
+    return element
+  }
+
   /** Rejects with the error of a request that creates nothing. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
@@ -94,26 +105,42 @@ export class HeldCreates {
     }
   }
 
-  /** Creates a job whose caller does not wait. Rejects with the error of a request that creates nothing. */
-  create(request: FastifyRequest, wanted: JobRequest): Promise<Created> {
-    return this.#create(request, wanted, null, null)
+  /**
+   * Creates a job whose caller does not wait for it. A request that is sent again, because its caller got no answer, joins the job of
+   * the first one. Rejects with the error of a request that creates nothing.
+   */
+  async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
+    const { reader, held } = this.#options
+    const equal = equalRequest(request)
+    for (;;) {
+      const joined = equal && (await held.join(equal))
+      const { jobId, hold, repeated } = joined
+        ? { jobId: joined.jobId, hold: joined, repeated: true }
+        : await this.#create(request, wanted, null, equal)
+      request.jobIds = [jobId]
+      const record = repeated ? await reader.read(request, jobId) : queuedJob(jobId)
+      if (record !== null) {
+        if (hold && request.raw.socket.destroyed) await held.left(hold)
+        else if (hold) whenClosed(reply.raw, hold, held)
+        return record
+      }
+      if (hold) held.answered(hold)
+      // The job to join was deleted, so the request creates another.
+      if (!joined) throw jobVanished()
+    }
   }
 
   async #create(
     request: FastifyRequest,
-    { value, schemaField }: JobRequest,
+    { element: wanted, fieldNames, callback }: JobRequest,
     waitMs: number | null,
     equal: EqualRequest | null,
   ): Promise<Created> {
-    const { requests, limits, held, usesCache } = this.#options
-    const read = value === null ? request.largeBody?.elements : elementsOfJob(value, limits)
-    const [{ model } = NO_JOB] = read ?? []
-    const mayCache = usesCache(model) || request.headers[CACHE_HEADER] === 'true'
-    const elements = (read ?? []).map((element) => {
-      return mayCache ? element : { ...element, cacheTtlS: 0 }
-    })
-    const admitted = await requests.admit(request, elements, true).catch((error: unknown) => {
-      throw renamed(error, model, schemaField)
+    const { requests, held, usesCache } = this.#options
+    const mayCache = usesCache(wanted.model) || request.headers[CACHE_HEADER] === 'true'
+    const element = { ...wanted, ...(callback && { callback }), ...(!mayCache && { cacheTtlS: 0 }) }
+    const admitted = await requests.admit(request, [element], true).catch((error: unknown) => {
+      throw renamed(error, wanted.model, fieldNames)
     })
     const [job] = admitted.jobs
     if (job === undefined) throw new Error('no job was admitted')
@@ -141,10 +168,7 @@ export class HeldCreates {
         !request.raw.socket.destroyed &&
         answers.mayHold(request, (contentJson ?? errorJson ?? '').length)
       ) {
-        raw.once('close', () => {
-          if (hold && raw.writableFinished) held.answered(hold)
-          else if (hold) void held.left(hold)
-        })
+        if (hold) whenClosed(raw, hold, held)
         return end
       }
     }
@@ -173,6 +197,20 @@ function equalRequest({ headers, caller, route, body, largeBody }: FastifyReques
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
+/** A caller that got no answer has left its job to the next one. */
+function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
+  raw.once('close', () => {
+    if (raw.writableFinished) held.answered(hold)
+    else void held.left(hold)
+  })
+}
+
+/** A job that was just created. */
+function queuedJob(id: string): JobRecord {
+  const createdAtMs = jobIdMs(id)
+  return { id, status: 'pending', createdAtMs, contentJson: null, errorJson: null, usageJson: null }
+}
+
 /** The wait ends if the caller hangs up. */
 function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
   raw.on('close', pending.leave)
@@ -182,9 +220,10 @@ function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promis
 }
 
 /** The error with the names that the route has for the fields of jobs. */
-function renamed(error: unknown, model: string, schemaField: string): unknown {
+function renamed(error: unknown, model: string, names: JobRequest['fieldNames']): unknown {
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
   const { field, rule } = error.reason
   if (field === 'model') return noSuchModel(model)
-  return invalidField(field.replace('response_format.schema', schemaField), rule)
+  const [name = field, named = name] = Object.entries(names).find(([one]) => field.startsWith(one)) ?? []
+  return invalidField(field.replace(name, named), rule)
 }

@@ -24,7 +24,7 @@ export const DOCUMENTED = { tags: ['OpenAI'], security: [{ bearer: [] }] } as co
 export const UNCHECKED = { validatorCompiler: () => () => true } as const
 
 const text = Type.String()
-const nullable = (schema: Schema) => Type.Union([schema, Type.Null()])
+export const nullable = (schema: Schema) => Type.Union([schema, Type.Null()])
 
 const error = Type.Object(
   {

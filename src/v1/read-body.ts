@@ -3,16 +3,26 @@
  * bodies are read on the event loop, by the same functions.
  */
 import { isUtf8 } from 'node:buffer'
-import { bodyFingerprint, createElements, type PartLimits } from '../job/create-body.ts'
+import { bodyFingerprint, type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
 import { FieldProblem } from '../job/field-problem.ts'
 import type { CreateBodyResult } from '../job/read-create-body.ts'
 import type { SingleCreate } from '../job/request.ts'
 import { hashOfRequest } from '../job/request-hash.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { chatJob } from './chat-fields.ts'
+import { responseOf } from './response-fields.ts'
 
 /** By the name in `config.translation` of a route. */
-const TRANSLATIONS: Readonly<Record<string, (body: unknown) => SingleCreate>> = { chat: chatJob }
+const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> = {
+  chat: chatJob,
+  response: responseOf,
+}
+
+export interface TranslatedBody {
+  readonly value: SingleCreate
+  /** What must be remembered of the request. */
+  readonly record?: object
+}
 
 export interface ReadV1Body {
   readonly bytes: Uint8Array
@@ -32,13 +42,15 @@ export function readV1Body({ bytes, translation, route, maxDepth, limits }: Read
       details: read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error),
     }
   }
-  const translate = TRANSLATIONS[translation]
-  if (translate === undefined) throw new Error(`no translation ${translation}`)
   try {
-    const value = translate(read.value)
-    const elements = elementsOfJob(value, limits)
+    const elements = elementsOfBody(translation, read.value, limits)
     const hash = hashOfRequest(route, JSON.stringify(read.value))
-    return { kind: 'read', elements, fingerprint: bodyFingerprint(route, value, elements), hash }
+    return {
+      kind: 'read',
+      elements,
+      fingerprint: bodyFingerprint(route, read.value as SingleCreate, elements),
+      hash,
+    }
   } catch (error) {
     if (error instanceof FieldProblem) return { kind: 'wrong field', problem: error.message }
     throw error
@@ -46,8 +58,12 @@ export function readV1Body({ bytes, translation, route, maxDepth, limits }: Read
 }
 
 /** The job of a request, with what admission needs of it. */
-export function elementsOfJob(value: SingleCreate, limits: PartLimits) {
+export function elementsOfBody(translation: string, body: unknown, limits: PartLimits): CreateElement[] {
+  const translate = TRANSLATIONS[translation]
+  if (translate === undefined) throw new Error(`no translation ${translation}`)
+  const { value, record } = translate(body)
   // Only the text of the format matters, because nothing else has a limit of its own.
   const text = JSON.stringify({ response_format: value.response_format })
-  return createElements({ kind: 'single', text, value }, limits)
+  const elements = createElements({ kind: 'single', text, value }, limits)
+  return record ? elements.map((element) => ({ ...element, recordJson: JSON.stringify(record) })) : elements
 }

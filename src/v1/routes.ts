@@ -14,11 +14,15 @@
  */
 import type { FastifyInstance } from 'fastify'
 import { type ChatRoute, chatRoute } from './chat-completions.ts'
+import { inputItemsRoute } from './input-items.ts'
 import { type ModelRoutes, modelRoutes } from './models.ts'
+import { type ResponseRoutes, responseRoutes } from './responses.ts'
 
-export interface V1Options extends ChatRoute, ModelRoutes {}
+export interface V1Options extends ChatRoute, ModelRoutes, ResponseRoutes {}
 
 export function v1Routes(app: FastifyInstance, options: V1Options): void {
   chatRoute(app, options)
   modelRoutes(app, options)
+  responseRoutes(app, options)
+  inputItemsRoute(app, options)
 }

@@ -67,6 +67,25 @@ test('an account is suspended and resumed', async (t) => {
   assert.equal((await accountOf('stopped'))?.suspendedAtMs, null)
 })
 
+test('its webhook is set and cleared; a URL that is not valid is named', async (t) => {
+  await parley.key('user_max', 'hooked')
+  const page = await visit(t, browser, parley, '/dashboard/accounts/hooked', { expected: /400/ })
+  const set = async (url: string) => {
+    await page.getByRole('button', { name: 'Webhook of hooked' }).click()
+    await page.getByLabel('URL').fill(url)
+    await page.getByRole('dialog').getByRole('button', { name: 'Set webhook' }).click()
+  }
+  await set('example.com')
+  await page.getByRole('alert').getByText('must be an absolute http or https URL').waitFor()
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+  await set('https://example.com/events')
+  await page.getByText('https://example.com/events').waitFor()
+  assert.equal((await accountOf('hooked'))?.webhookUrl, 'https://example.com/events')
+  await set('')
+  await page.getByRole('status').getByText('hooked has no webhook').waitFor()
+  assert.equal((await accountOf('hooked'))?.webhookUrl, null)
+})
+
 test('its jobs are cancelled: queued ones, and running ones on request', async (t) => {
   const key = await parley.key('user_max', 'busy')
   const before = server.requests.length

@@ -1,9 +1,10 @@
-/** A server that is killed while it holds requests of OpenAI's client: the client's own retries get the answers. */
+/** A server that is killed while it runs requests of OpenAI's client: those that it holds, and those in the background. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
 import { reply, startModelServer } from '../model-server.ts'
 import { startFleet } from '../nodes/fleet.ts'
+import { startReceiver } from '../receiver.ts'
 import { installation } from './server-process.ts'
 
 /** The client waits half a second to eight between retries, which is enough for a restart however slow the machine is. */
@@ -63,4 +64,34 @@ test('after kills, retries of equal requests get different answers, and each kil
   const texts = (await Promise.all(asked)).map(({ choices }) => choices[0]?.message.content)
   assert.equal(new Set(texts).size, EQUAL, `${texts}`)
   assert.ok(models.completions().length <= EQUAL * (KILLS + 1), `${models.completions().length} calls`)
+})
+
+test('a background response survives a kill, and its event is sent', async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() })
+  t.after(() => models.close())
+  const receiver = await startReceiver()
+  t.after(() => receiver.close())
+  const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
+  const place = await installation(t, { upstream: models.baseUrl, settings })
+  const killed = await place.start()
+  const apiKey = await killed.firstKey()
+  assert.equal((await place.parley(['accounts', 'webhook', 'default', receiver.url])).code, 0)
+  const { stdout } = await place.parley(['accounts', 'secret', 'default'])
+  const of = ({ url }: { url: string }) =>
+    new OpenAI({ baseURL: `${url}/v1`, apiKey, webhookSecret: stdout.trim() })
+  const created = await of(killed).responses.create({
+    model: 'gpt-5-mini',
+    input: 'Hello',
+    background: true,
+  })
+  await models.received(1)
+  killed.kill('SIGKILL')
+  await killed.exited
+  models.script = () => reply.text('Hi.')
+  const openai = of(await place.start())
+  const [request] = await receiver.received(1)
+  const event = await openai.webhooks.unwrap(request?.body ?? '', request?.headers as Record<string, string>)
+  assert.deepEqual([event.type, event.data], ['response.completed', { id: created.id }])
+  assert.equal((await openai.responses.retrieve(created.id)).output_text, 'Hi.')
+  assert.equal(models.completions().length, 2)
 })

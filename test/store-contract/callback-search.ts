@@ -29,6 +29,7 @@ export function callbackSearchTests(on: On): void {
       jobStatus: 'completed',
       headerNames: ['x-caller'],
       payloadJson: CALLBACK.payloadJson,
+      event: null,
       inProgress: false,
       log: [attemptMade(1), failed],
     })

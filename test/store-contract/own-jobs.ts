@@ -194,4 +194,22 @@ export function ownJobTests(on: On): void {
     assert.equal(await store.read('acme', job.id, late), null)
     assert.equal(await store.deleteOwnJob(deletion(job.id, { expiry: late })), 'unknown')
   })
+
+  on(
+    'reads what a job of the account was created from, with the beginning of its messages',
+    async (store) => {
+      const job = newJob({ messages: [{ role: 'user', content: '€😀x' }] })
+      await store.accept(acceptance([job]))
+      const read = (over = {}) =>
+        store.readRequest({ account: 'acme', jobId: job.id, expiry: expiry(), messageChars: 0, ...over })
+      const { model, responseFormatJson, messagesJson } = job
+      const messageBytes = Buffer.byteLength(messagesJson)
+      assert.deepEqual(await read(), { model, responseFormatJson, messagesStart: '', messageBytes })
+      const start = '[{"role":"user","content":"€😀'
+      assert.equal((await read({ messageChars: 29 }))?.messagesStart, start)
+      assert.equal((await read({ messageChars: 2 ** 30 }))?.messagesStart, messagesJson)
+      assert.equal(await read({ account: 'other' }), null)
+      assert.equal(await read({ jobId: 'x' }), null)
+    },
+  )
 }

@@ -175,6 +175,7 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
   await store.rotateSecret('eve', 'whsec_new', nowMs + 7)
   await store.setTier('bob', 'user_free')
   await store.suspend('bob', nowMs + 9)
+  await store.setWebhook('bob', 'https://example.com/events')
   await store.setCaps('eve', {
     monthlyJobs: 'none',
     monthlyTokens: 2 ** 40,

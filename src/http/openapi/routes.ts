@@ -60,7 +60,7 @@ const OPERATORS_DOCUMENT = {
 }
 
 /** The document of an API with routes below a prefix of its own. */
-export interface ApiDocument extends Omit<DocumentOptions, 'version' | 'operations' | 'webhooks'> {
+export interface ApiDocument extends Omit<DocumentOptions, 'version' | 'operations'> {
   readonly path: string
   readonly prefix: string
 }

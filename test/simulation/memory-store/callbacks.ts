@@ -125,12 +125,13 @@ export function callbackOperations(db: MemoryDatabase) {
     findCallback(jobId: string): CallbackDetails | null {
       const row = find(jobId)
       if (row === null) return null
-      const { headers, payloadJson } = textOf(row)
+      const { headers, payloadJson, event } = textOf(row)
       return {
         ...summaryOf(row),
         jobStatus: row.status,
         headerNames: Object.keys(headers),
         payloadJson,
+        event: event?.of ?? null,
         inProgress: row.callback.isInProgress,
         log: [...row.callback.attempts],
       }

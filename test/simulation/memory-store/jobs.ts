@@ -20,6 +20,8 @@ import {
   type OwnCancel,
   type OwnDeleted,
   type OwnDeletion,
+  type OwnRequest,
+  type OwnRequestRead,
   usageOfCancelled,
 } from '../../../src/store/own-job-store.ts'
 import {
@@ -180,6 +182,14 @@ export function jobOperations(db: MemoryDatabase) {
       if (row?.job.account !== account || row.node === null || row.outcome !== null) return null
       const { messagesJson } = row.job
       return Buffer.byteLength(messagesJson) <= maxBytes ? messagesJson : null
+    },
+
+    readRequest({ account, jobId, expiry, messageChars }: OwnRequestRead): OwnRequest | null {
+      const row = db.jobs.get(jobId)
+      if (row?.job.account !== account || hasExpired(row, expiry)) return null
+      const { model, responseFormatJson, messagesJson } = row.job
+      const messagesStart = Array.from(messagesJson).slice(0, messageChars).join('')
+      return { model, responseFormatJson, messagesStart, messageBytes: Buffer.byteLength(messagesJson) }
     },
 
     cancelJobs({ account, running, beforeJobId, limit, nowMs }: CancelJobs): number {

@@ -8,7 +8,7 @@ import { Facts } from '../parts/facts.ts'
 import { Time } from '../parts/time.ts'
 
 export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
-  const { url, header_names, callback_payload, next_attempt_at, ended_at, log } = callback
+  const { url, header_names, callback_payload, event, next_attempt_at, ended_at, log } = callback
   const facts = [
     ['URL', html`<span class="mono breaks">${url}</span>`],
     ['Attempts', String(callback.attempts)],
@@ -17,7 +17,11 @@ export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
     ['Headers', header_names.length === 0 ? 'none' : header_names.join(', ')],
   ]
   return html`<${Facts} facts=${facts} />
-    <details><summary>callback_payload</summary><${CodeBlock} text=${pretty(callback_payload)} what="the payload" /></details>
+    ${
+      event === null
+        ? html`<details><summary>callback_payload</summary><${CodeBlock} text=${pretty(callback_payload)} what="the payload" /></details>`
+        : html`<p>It reports an event of the ${event}, without a payload.</p>`
+    }
     ${log.length === 0 ? html`<p class="muted">No attempts yet.</p>` : html`<${Log} log=${log} />`}`
 }
 

@@ -1,0 +1,160 @@
+/** The body of POST /v1/responses, as the job that it asks for and what must be remembered of it. */
+import { FieldProblem } from '../job/field-problem.ts'
+import type { Message, Role } from '../job/job.ts'
+import { ROLES } from '../job/job.ts'
+import type { SingleCreate } from '../job/request.ts'
+import {
+  type FieldPolicy,
+  type Fields,
+  is,
+  isAnything,
+  isEmpty,
+  isObject,
+  supportedFields,
+} from './fields.ts'
+import { textOf } from './messages.ts'
+import { optionsOf } from './options.ts'
+import { formatOf } from './response-format.ts'
+
+/** What is remembered of a request, with its job. */
+export interface ResponseRecord {
+  readonly route: 'responses'
+  readonly background: boolean
+  /** How many characters the JSON text of the instructions has, which are then the first message; 0 without instructions. */
+  readonly instructions: number
+  readonly metadata: Readonly<Record<string, string>>
+  /** Of a format with a schema: what the job does not have. */
+  readonly format?: { readonly name: string; readonly description?: string; readonly strict?: boolean }
+}
+
+export interface WantedResponse {
+  readonly value: SingleCreate
+  readonly record: ResponseRecord
+}
+
+const BODY: FieldPolicy = {
+  supported: [
+    'model',
+    'input',
+    'instructions',
+    'background',
+    'text',
+    'reasoning',
+    'max_output_tokens',
+    'temperature',
+    'top_p',
+    'metadata',
+  ],
+  ignored: [
+    'store',
+    'user',
+    'service_tier',
+    'safety_identifier',
+    'prompt_cache_key',
+    'prompt_cache_options',
+    'prompt_cache_retention',
+  ],
+  neutral: {
+    stream: is(false),
+    tools: isEmpty,
+    tool_choice: is('none', 'auto'),
+    parallel_tool_calls: isAnything,
+    max_tool_calls: isAnything,
+    include: isEmpty,
+    truncation: is('disabled'),
+    top_logprobs: is(0),
+    context_management: isEmpty,
+  },
+}
+const TEXT: FieldPolicy = { supported: ['format'], ignored: [], neutral: { verbosity: is('medium') } }
+const REASONING: FieldPolicy = { supported: ['effort'], ignored: [], neutral: {} }
+/** What clients return of an earlier output changes nothing. */
+const ITEM: FieldPolicy = {
+  supported: ['type', 'role', 'content'],
+  ignored: ['id', 'status', 'phase', 'parsed'],
+  neutral: {},
+}
+const PARTS = ['input_text', 'output_text']
+
+export function responseOf(body: unknown): WantedResponse {
+  const fields = supportedFields(body, BODY)
+  const { model, input, background, reasoning = {}, text = {} } = fields
+  if (typeof model !== 'string') throw new FieldProblem('model', 'must be a string')
+  if (background !== undefined && typeof background !== 'boolean') {
+    throw new FieldProblem('background', 'must be true or false')
+  }
+  const instructions = instructionsOf(fields.instructions)
+  const { effort } = supportedFields(reasoning, REASONING, 'reasoning')
+  const { format } = supportedFields(text, TEXT, 'text')
+  const messages = messagesOf(input)
+  return {
+    value: {
+      model,
+      messages: instructions === null ? messages : [{ role: 'system', content: instructions }, ...messages],
+      response_format: formatOf(format, 'text.format'),
+      options: optionsOf({ ...fields, reasoning_effort: effort }, 'max_output_tokens'),
+    },
+    record: {
+      route: 'responses',
+      background: background === true,
+      instructions: instructions === null ? 0 : Array.from(JSON.stringify(instructions)).length,
+      metadata: metadataOf(fields.metadata),
+      ...namedFormat(format),
+    },
+  }
+}
+
+function instructionsOf(given: unknown): string | null {
+  if (given === undefined || given === '') return null
+  if (typeof given !== 'string') throw new FieldProblem('instructions', 'must be a string')
+  return given
+}
+
+function messagesOf(input: unknown): Message[] {
+  if (typeof input === 'string') return [{ role: 'user', content: input }]
+  if (!Array.isArray(input)) throw new FieldProblem('input', 'must be a string or an array of items')
+  return input.map((item: unknown, at) => messageOf(item, `input[${at}]`))
+}
+
+function messageOf(item: unknown, field: string): Message {
+  if (isObject(item) && item.type !== undefined && item.type !== 'message') {
+    throw new FieldProblem(`${field}.type`, 'must be message')
+  }
+  const { role, content } = supportedFields(item, ITEM, field)
+  if (!ROLES.includes(role as Role))
+    throw new FieldProblem(`${field}.role`, `must be one of ${ROLES.join(', ')}`)
+  return { role: role as Role, content: textOf(content, `${field}.content`, PARTS) }
+}
+
+/** The limits of OpenAI's API. */
+export const METADATA = { pairs: 16, keyLength: 64, valueLength: 512 } as const
+
+function metadataOf(given: unknown): Readonly<Record<string, string>> {
+  if (given === undefined) return {}
+  if (!isObject(given)) throw new FieldProblem('metadata', 'must be an object')
+  const pairs = Object.entries(given)
+  const { pairs: most, keyLength, valueLength } = METADATA
+  if (pairs.length > most) throw new FieldProblem('metadata', `must have at most ${most} pairs`)
+  for (const [key, value] of pairs) {
+    if (key.length > keyLength)
+      throw new FieldProblem('metadata', `keys must have at most ${keyLength} characters`)
+    if (typeof value !== 'string' || value.length > valueLength) {
+      throw new FieldProblem(`metadata.${key}`, `must be a string of at most ${valueLength} characters`)
+    }
+  }
+  return given as Readonly<Record<string, string>>
+}
+
+/** What the caller calls its schema, which is not part of the job. */
+function namedFormat(format: unknown): Pick<ResponseRecord, 'format'> {
+  if (!isObject(format) || format.type !== 'json_schema') return {}
+  const { name, description, strict } = format as Fields
+  if (typeof name !== 'string') throw new FieldProblem('text.format.name', 'must be a string')
+  return {
+    format: {
+      name,
+      ...(typeof description === 'string' && { description }),
+      ...(typeof strict === 'boolean' && { strict }),
+    },
+  }
+}

@@ -1,0 +1,197 @@
+/** The routes of responses and the event that reports how one ended, for the OpenAPI document of `/v1`. */
+import { type DeclaredOperation, jobEndedWebhook } from '../http/openapi/build-document.ts'
+import { ROLES } from '../job/job.ts'
+import { jobOptions } from '../job/options.ts'
+import { type Schema, Type } from '../typed-schema.ts'
+import { DOCUMENTED, errorResponses, nullable } from './openapi.ts'
+
+const text = Type.String()
+const count = Type.Integer()
+const anyFields = Type.Object({}, { additionalProperties: true })
+const id = Type.String({ description: 'Begins with `resp_`.' })
+const metadata = Type.Object(
+  {},
+  { additionalProperties: text, description: 'Up to 16 texts of up to 512 characters.' },
+)
+const { temperature, top_p, max_tokens, reasoning_effort } = jobOptions.properties
+
+const format = Type.Object(
+  {
+    type: Type.Enum(['text', 'json_object', 'json_schema']),
+    name: Type.Optional(text),
+    description: Type.Optional(text),
+    strict: Type.Optional(Type.Boolean()),
+    schema: Type.Optional(anyFields),
+  },
+  { title: 'TextFormat' },
+)
+
+const itemText = Type.Object({ type: Type.Enum(['input_text', 'output_text']), text })
+
+const inputItem = Type.Object(
+  {
+    type: Type.Optional(Type.Literal('message')),
+    role: Type.Enum([...ROLES]),
+    content: Type.Union([text, Type.Array(itemText)]),
+  },
+  { title: 'InputItem' },
+)
+
+const createBody = Type.Object(
+  {
+    model: Type.String({ description: 'A public model name.' }),
+    input: Type.Union([text, Type.Array(inputItem)]),
+    instructions: Type.Optional(Type.String({ description: 'The first message, with the role `system`.' })),
+    background: Type.Optional(
+      Type.Boolean({ description: 'Whether to return the response at once; it runs in the background.' }),
+    ),
+    text: Type.Optional(Type.Object({ format: Type.Optional(format) })),
+    reasoning: Type.Optional(Type.Object({ effort: reasoning_effort })),
+    max_output_tokens: max_tokens,
+    temperature,
+    top_p,
+    metadata: Type.Optional(metadata),
+  },
+  { title: 'CreateResponseRequest' },
+)
+
+const storedItem = (types: readonly string[]) =>
+  Type.Object({
+    id: text,
+    type: Type.Literal('message'),
+    role: Type.Enum([...ROLES]),
+    status: Type.Enum(['completed', 'incomplete']),
+    content: Type.Array(
+      Type.Object({
+        type: Type.Enum([...types]),
+        text,
+        annotations: Type.Optional(Type.Array(anyFields)),
+        logprobs: Type.Optional(Type.Array(anyFields)),
+      }),
+    ),
+  })
+
+const usage = Type.Object({
+  input_tokens: count,
+  input_tokens_details: Type.Object({ cached_tokens: count, cache_write_tokens: count }),
+  output_tokens: count,
+  output_tokens_details: Type.Object({ reasoning_tokens: count }),
+  total_tokens: count,
+})
+
+const response = Type.Object(
+  {
+    id,
+    object: Type.Literal('response'),
+    created_at: count,
+    status: Type.Enum(['queued', 'in_progress', 'completed', 'failed', 'cancelled', 'incomplete']),
+    background: Type.Boolean(),
+    error: nullable(Type.Object({ code: text, message: text })),
+    incomplete_details: nullable(Type.Object({ reason: Type.Enum(['max_output_tokens', 'content_filter']) })),
+    instructions: nullable(text),
+    model: text,
+    max_output_tokens: nullable(count),
+    metadata,
+    output: Type.Array(storedItem(['output_text'])),
+    parallel_tool_calls: Type.Boolean(),
+    previous_response_id: Type.Null(),
+    reasoning: Type.Object({ effort: nullable(text), summary: Type.Null() }),
+    temperature: Type.Number(),
+    text: Type.Object({ format }),
+    tool_choice: Type.Literal('auto'),
+    tools: Type.Array(anyFields),
+    top_p: Type.Number(),
+    truncation: Type.Literal('disabled'),
+    usage: Type.Optional(usage),
+    access_programs: Type.Null(),
+  },
+  { title: 'Response' },
+)
+
+const deleted = Type.Object(
+  { id, object: Type.Literal('response'), deleted: Type.Literal(true) },
+  { title: 'DeletedResponse' },
+)
+
+const itemList = Type.Object(
+  {
+    object: Type.Literal('list'),
+    data: Type.Array(storedItem(['input_text', 'output_text'])),
+    first_id: nullable(text),
+    last_id: nullable(text),
+    has_more: Type.Boolean(),
+  },
+  { title: 'InputItemList' },
+)
+
+const params = Type.Object({ id })
+const answer = (schema: Schema, description: string) => ({
+  response: { 200: { ...schema, description }, ...errorResponses },
+})
+
+export const SCHEMAS = {
+  create: {
+    ...DOCUMENTED,
+    operationId: 'createResponse',
+    summary: 'Create a response, held or in the background',
+    body: createBody,
+    ...answer(response, 'The response: queued if it runs in the background, else completed or incomplete.'),
+  },
+  retrieve: {
+    ...DOCUMENTED,
+    operationId: 'retrieveResponse',
+    summary: 'Retrieve a response',
+    params,
+    ...answer(response, 'The response.'),
+  },
+  cancel: {
+    ...DOCUMENTED,
+    operationId: 'cancelResponse',
+    summary: 'Cancel a response',
+    params,
+    ...answer(response, 'The response: cancelled, or as it ended before.'),
+  },
+  delete: {
+    ...DOCUMENTED,
+    operationId: 'deleteResponse',
+    summary: 'Delete a response, also one that has not ended',
+    params,
+    ...answer(deleted, 'The response was deleted.'),
+  },
+  inputItems: {
+    ...DOCUMENTED,
+    operationId: 'listInputItems',
+    summary: 'List the input of a response',
+    params,
+    querystring: Type.Object({
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
+      order: Type.Optional(Type.Enum(['asc', 'desc'], { default: 'desc' })),
+      after: Type.Optional(Type.String({ description: 'The `id` of the last item of the previous page.' })),
+    }),
+    ...answer(itemList, 'A page of the items, without the instructions.'),
+  },
+} as const
+
+const event = Type.Object(
+  {
+    id: Type.String({ description: 'The same in each attempt.' }),
+    object: Type.Literal('event'),
+    created_at: Type.Integer({ description: 'When the response ended (Unix seconds).' }),
+    type: Type.Enum(['response.completed', 'response.incomplete', 'response.failed', 'response.cancelled']),
+    data: Type.Object({ id }),
+  },
+  { title: 'ResponseEvent' },
+)
+
+export const responseEndedWebhook: DeclaredOperation = {
+  ...jobEndedWebhook,
+  schema: {
+    ...jobEndedWebhook.schema,
+    operationId: 'responseEnded',
+    summary: 'A background response has ended',
+    description:
+      'Sent to the address that the operator set for the account, and retried until you respond with a 2xx status. Expect duplicates.',
+    tags: DOCUMENTED.tags,
+    body: event,
+  },
+}

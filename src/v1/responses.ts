@@ -1,0 +1,186 @@
+/** /v1/responses: creates responses, held or in the background, reads, cancels and deletes them. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { JSON_TYPE } from '../http/envelope.ts'
+import { LARGE_ANSWER, type LargeAnswers } from '../http/large-answers.ts'
+import type { OwnJobActions } from '../http/own-job-actions.ts'
+import type { JobReader } from '../http/read-jobs.ts'
+import type { CreateElement } from '../job/create-body.ts'
+import { endingOf } from '../job/ending.ts'
+import type { Callback } from '../job/job.ts'
+import type { JobRecord } from '../job/job-record.ts'
+import { withOptions, withRecord } from '../job/response-format.ts'
+import { valueEnd } from '../json-text/scan-json.ts'
+import type { Store } from '../store/store.ts'
+import { failureOf, sendV1Error, V1Error } from './errors.ts'
+import { is, isEmpty, supportedFields } from './fields.ts'
+import type { HeldCreates } from './held-creates.ts'
+import { UNCHECKED } from './openapi.ts'
+import type { ResponseRecord } from './response-fields.ts'
+import { ID_PREFIX, jobIdOf, recordOf, responseJson, type StoredRequest } from './response-object.ts'
+import { SCHEMAS } from './response-openapi.ts'
+
+export interface ResponseRoutes {
+  readonly creates: HeldCreates
+  readonly store: Pick<Store, 'readRequest'>
+  readonly reader: JobReader
+  readonly actions: OwnJobActions
+  readonly answers: Pick<LargeAnswers, 'reserve'>
+  readonly bodyBytes: number
+}
+
+export type ById = { Params: { id: string } }
+
+const FIELD_NAMES = {
+  messages: 'input',
+  'response_format.schema': 'text.format.schema',
+} as const
+const NO_STREAM = {
+  supported: [],
+  ignored: ['include_obfuscation'],
+  neutral: { stream: is('false'), include: isEmpty },
+}
+
+export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): void {
+  const { actions, bodyBytes, creates, reader } = options
+
+  app.post(
+    '/v1/responses',
+    {
+      bodyLimit: bodyBytes,
+      config: { bearer: true, translation: 'response' },
+      ...UNCHECKED,
+      schema: SCHEMAS.create,
+    },
+    async (request, reply) => {
+      const element = creates.elementOf(request)
+      const stored = storedOf(element)
+      const { webhookUrl } = request.caller
+      const job = { element, fieldNames: FIELD_NAMES }
+      if (recordOf(stored.responseFormatJson)?.background) {
+        const reported = webhookUrl === null ? job : { ...job, callback: eventTo(webhookUrl) }
+        return send(reply, responseJson(await creates.create(request, reply, reported), stored))
+      }
+      const held = await creates.hold(request, reply, job)
+      if (held.kind === 'error') return sendV1Error(reply, held.error)
+      const ending = endingOf(held.record)
+      if (ending === 'failed' || ending === 'cancelled') return sendV1Error(reply, failureOf(held.record))
+      const json = responseJson(held.record, stored)
+      if (held.cacheHit) reply.header('x-cache', 'hit')
+      return send(reply, json)
+    },
+  )
+
+  app.get<ById>(
+    '/v1/responses/:id',
+    { config: { bearer: true, limitReads: true }, ...UNCHECKED, schema: SCHEMAS.retrieve },
+    async (request, reply) => {
+      supportedFields(request.query, NO_STREAM)
+      const found = await findResponse(request, options)
+      const job = await reader.read(request, found.jobId)
+      return send(reply, await viewOf(request, job, found, options))
+    },
+  )
+
+  app.post<ById>(
+    '/v1/responses/:id/cancel',
+    { config: { bearer: true }, onRequest: actions.limit.cancel, ...UNCHECKED, schema: SCHEMAS.cancel },
+    async (request, reply) => {
+      const found = await findResponse(request, options)
+      const job = await actions.cancel(request, found.jobId)
+      return send(reply, await viewOf(request, job, found, options))
+    },
+  )
+
+  // What is deleted is not reported: it cannot be retrieved any longer. One that has not finished is cancelled first.
+  app.delete<ById>(
+    '/v1/responses/:id',
+    { config: { bearer: true }, onRequest: actions.limit.delete, ...UNCHECKED, schema: SCHEMAS.delete },
+    async (request, reply) => {
+      const { jobId } = await findResponse(request, options)
+      let result = await actions.delete(request, jobId, true)
+      if (result === 'not ended') {
+        await actions.cancel(request, jobId)
+        result = await actions.delete(request, jobId, true)
+      }
+      if (result !== 'deleted') throw noSuchResponse(request)
+      return send(reply, JSON.stringify({ id: `${ID_PREFIX}${jobId}`, object: 'response', deleted: true }))
+    },
+  )
+}
+
+function send(reply: FastifyReply, json: string): FastifyReply {
+  return reply.header('content-type', JSON_TYPE).send(json)
+}
+
+/** Reports how the response ended. */
+function eventTo(url: string): Callback {
+  return { url, headers: {}, payloadJson: 'null', event: { of: 'response', idPrefix: ID_PREFIX } }
+}
+
+const BEFORE_INSTRUCTIONS = '[{"role":"system","content":'
+
+/** What the job of a new response will store. */
+function storedOf(element: CreateElement): StoredRequest {
+  const { model, messagesJson, options, recordJson = '{}' } = element
+  const responseFormatJson = withRecord(withOptions(element.responseFormatJson, options ?? {}), recordJson)
+  const at = BEFORE_INSTRUCTIONS.length
+  const hasInstructions = (recordOf(responseFormatJson)?.instructions ?? 0) > 0
+  const instructionsJson = hasInstructions ? messagesJson.slice(at, valueEnd(messagesJson, at)) : 'null'
+  return { model, responseFormatJson, instructionsJson }
+}
+
+export interface FoundResponse {
+  readonly jobId: string
+  readonly record: ResponseRecord
+  readonly model: string
+  readonly responseFormatJson: string
+  /** The size of the JSON text of all messages. */
+  readonly messageBytes: number
+}
+
+/** The response of the path; throws if there is none, or if it belongs to another account. */
+export async function findResponse(
+  request: FastifyRequest<ById>,
+  { store, reader }: Pick<ResponseRoutes, 'store' | 'reader'>,
+): Promise<FoundResponse> {
+  const { account } = request.caller
+  const jobId = jobIdOf(request.params.id)
+  const expiry = reader.expiry()
+  const found = jobId && (await store.readRequest({ account, jobId, expiry, messageChars: 0 }))
+  const record = found ? recordOf(found.responseFormatJson) : null
+  if (!jobId || !found || !record) throw noSuchResponse(request)
+  request.jobIds = [jobId]
+  return { jobId, record, ...found }
+}
+
+/** UTF-8 has at most this many for a character. */
+const CHARACTER_BYTES = 4
+
+/**
+ * The response as JSON text. Its instructions are read from its messages, after the bytes of the job's result were counted: a
+ * request counts bytes once.
+ * @param job null if it was deleted meanwhile
+ */
+async function viewOf(
+  request: FastifyRequest<ById>,
+  job: JobRecord | null,
+  { jobId, record, model, responseFormatJson }: FoundResponse,
+  { store, reader, answers }: Pick<ResponseRoutes, 'store' | 'reader' | 'answers'>,
+): Promise<string> {
+  if (job === null) throw noSuchResponse(request)
+  let instructionsJson = 'null'
+  if (record.instructions > 0) {
+    const { account } = request.caller
+    const messageChars = BEFORE_INSTRUCTIONS.length + record.instructions
+    if (messageChars > LARGE_ANSWER && request.answerBytes === 0) {
+      await answers.reserve(request, messageChars * CHARACTER_BYTES)
+    }
+    const found = await store.readRequest({ account, jobId, expiry: reader.expiry(), messageChars })
+    instructionsJson = found?.messagesStart.slice(BEFORE_INSTRUCTIONS.length) ?? 'null'
+  }
+  return responseJson(job, { model, responseFormatJson, instructionsJson })
+}
+
+export function noSuchResponse({ params }: FastifyRequest<ById>): V1Error {
+  return new V1Error(404, `Response with id '${params.id.slice(0, 64)}' not found.`, { param: 'id' })
+}
