@@ -66,6 +66,8 @@ export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly messages: readonly Message[]
   readonly response_format: F
   readonly options?: Options
+  /** Up to 16 keys of at most 64 characters, with values of at most 512. Models do not see it. */
+  readonly metadata?: Readonly<Record<string, string>>
   /** Seconds that the answer is cached for identical later jobs: 180 to 3600, 300 if absent. */
   readonly message_cache_ttl?: number
 }
@@ -89,7 +91,7 @@ export interface CallbackRequest {
   readonly callback_headers?: Readonly<Record<string, string>>
   /** Returned unchanged in the callback. */
   readonly callback_payload?: object
-  readonly include?: readonly Include[]
+  readonly include?: readonly 'usage'[]
 }
 
 /** What a job used. Null until it has finished. */
@@ -110,8 +112,8 @@ export interface JobUsage {
   readonly finish_reason: 'stop' | 'length' | null
 }
 
-/** What a response or a callback may contain beyond the job's state and answer. */
-export type Include = 'usage'
+/** What a response may contain beyond the job's state and answer. A callback may contain `usage`. */
+export type Include = 'usage' | 'metadata'
 
 interface JobBase {
   readonly job_id: string
@@ -119,6 +121,8 @@ interface JobBase {
   readonly created_at: number
   /** Present if it was asked for with `include`. */
   readonly usage?: JobUsage | null
+  /** Present if it was asked for with `include`. */
+  readonly metadata?: Readonly<Record<string, string>>
 }
 
 export interface OpenJob extends JobBase {

@@ -219,10 +219,12 @@ function waitingView(
 
 /** Returns JSON text. Parts that are stored as JSON text are copied unparsed, because parsing could change large numbers. */
 export function jobContentJson(content: StoredContent): string {
-  const { messagesJson, responseFormatJson, optionsJson, contentJson, errorJson, receiptJson } = content
+  const { messagesJson, responseFormatJson, optionsJson, metadataJson, contentJson, errorJson, receiptJson } =
+    content
   const options = optionsJson === null ? '' : `,"options":${optionsJson}`
+  const metadata = metadataJson === null ? '' : `,"metadata":${metadataJson}`
   const result = contentJson === null ? 'null' : `{"response_content":${contentJson}}`
-  return `{"messages":${messagesJson},"response_format":${responseFormatJson}${options},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
+  return `{"messages":${messagesJson},"response_format":${responseFormatJson}${options}${metadata},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
 }
 
 /** The part of a stored receipt that the timeline shows. Receipts of earlier versions may lack the time of a call. */

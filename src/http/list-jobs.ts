@@ -2,7 +2,7 @@
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
-import { type Include, usageView } from '../job/job-record.ts'
+import { type Include, type MetadataById, usageView } from '../job/job-record.ts'
 import { Counts } from '../sharing/counts.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import type { JobPage, JobSearch, JobSummary } from '../store/job-search-store.ts'
@@ -11,7 +11,14 @@ import { type Static, Type } from '../typed-schema.ts'
 import { sendData } from './envelope.ts'
 import { invalid, tooManyLists } from './errors.ts'
 import { EXAMPLE_JOB_ID, exampleResponses } from './openapi/examples.ts'
-import { includeParameter, job, jobId, jobStatus, usage } from './openapi/job-schemas.ts'
+import {
+  includeParameter,
+  job,
+  jobId,
+  jobStatus,
+  metadata as metadataSchema,
+  usage,
+} from './openapi/job-schemas.ts'
 import { errors, RATE_HEADERS, success, WAIT_AFTER } from './openapi/schemas.ts'
 import { convertQuery } from './query.ts'
 import { type JobReader, MAX_IDS, type ReadMany, waitParameter } from './read-jobs.ts'
@@ -32,6 +39,7 @@ const listedJob = Type.Object(
       description: 'The state of the callback; null if the job has no callback, and until the job finishes.',
     }),
     usage: Type.Optional(usage),
+    metadata: Type.Optional(metadataSchema),
   },
   { title: 'JobSummary', description: 'A job without its contents.' },
 )
@@ -71,7 +79,7 @@ const jobsAnswer = success(
 
 export interface ListJobsRoute {
   readonly store: Pick<Store, 'searchJobs'>
-  readonly reader: Pick<JobReader, 'expiry'>
+  readonly reader: Pick<JobReader, 'expiry' | 'metadataOf'>
   readonly readMany: ReadMany
 }
 
@@ -170,8 +178,12 @@ export function listJobsRoute(app: FastifyInstance, { store, reader, readMany }:
         ...(status !== undefined && { status }),
         ...(beforeJobId !== null && { beforeJobId }),
       })
+      const metadata = await reader.metadataOf(
+        include,
+        page.jobs.map(({ id }) => id),
+      )
       const data = {
-        jobs: page.jobs.map((job) => jobSummary(job, include)),
+        jobs: page.jobs.map((job) => jobSummary(job, include, metadata)),
         next: cursorOf(page, beforeJobId),
       }
       const message = page.jobs.length === 1 ? '1 job.' : `${page.jobs.length} jobs.`
@@ -184,7 +196,7 @@ function asksForIds({ query: given }: FastifyRequest): boolean {
   return typeof given === 'object' && given !== null && 'ids' in given
 }
 
-function jobSummary(job: JobSummary, include: readonly Include[]) {
+function jobSummary(job: JobSummary, include: readonly Include[], metadata: MetadataById) {
   const { id, status, model, createdAtMs, settledAtMs, errorCode, callback, usage } = job
   return {
     status,
@@ -195,6 +207,7 @@ function jobSummary(job: JobSummary, include: readonly Include[]) {
     error_code: errorCode,
     callback,
     ...(include.includes('usage') && { usage: usage && usageView(status, usage) }),
+    ...(include.includes('metadata') && { metadata: JSON.parse(metadata.get(id) ?? '{}') }),
   }
 }
 

@@ -4,7 +4,7 @@ import { wholeMs } from '../clock.ts'
 import { batchLengthProblem } from '../job/batch-limit.ts'
 import type { PartLimits } from '../job/create-body.ts'
 import { TIMEOUT_S } from '../job/field-bounds.ts'
-import { jobRecordJson } from '../job/job-record.ts'
+import { jobRecordJson, type MetadataById } from '../job/job-record.ts'
 import { type BatchElement, batchElement, type SingleCreate, singleCreate } from '../job/request.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import { type Static, Type } from '../typed-schema.ts'
@@ -79,7 +79,11 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
         options.bodies.wait(request)
         end = await endOf(pending, reply)
       }
-      if (end.kind === 'settled') return sendEnded(request, reply, end, options)
+      if (end.kind === 'settled') {
+        const { include } = request.query
+        if (!include?.includes('metadata')) return sendEnded(request, reply, end, options)
+        return sendEnded(request, reply, end, options, await options.reader.metadataOf(include, [jobId]))
+      }
       if (end.kind === 'stopping') reply.header('connection', 'close')
       sendTimedOut(reply, end.kind === 'vanished' ? await createAgain(request, options) : jobId)
       return
@@ -153,8 +157,9 @@ function sendEnded(
   reply: FastifyReply,
   { record, cacheHit }: Extract<WaitEnd, { kind: 'settled' }>,
   { answers }: MessageRoutes,
+  metadata?: MetadataById,
 ): FastifyReply | undefined {
-  const json = jobRecordJson(record, request.query.include)
+  const json = jobRecordJson(record, request.query.include, metadata)
   // The job has finished and was paid for. An account whose clients read slowly can read it later.
   if (!answers.mayHold(request, json.length)) {
     sendTimedOut(reply, record.id, NOT_SENT_NOW)

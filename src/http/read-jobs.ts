@@ -7,7 +7,14 @@ import type { ReadJob, Store } from '../store/store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import './request-context.ts'
 import { readJobId } from '../job/job-id.ts'
-import { hasEnded, type Include, type JobRecord, jobRecordJson } from '../job/job-record.ts'
+import {
+  hasEnded,
+  type Include,
+  type JobRecord,
+  jobRecordJson,
+  type MetadataById,
+  NO_METADATA,
+} from '../job/job-record.ts'
 import type { Expiry } from '../store/expiry.ts'
 import { sendData } from './envelope.ts'
 import { invalid, noSuchJob } from './errors.ts'
@@ -109,7 +116,7 @@ function askAgainLater(reply: FastifyReply): void {
 }
 
 interface JobReaderOptions {
-  readonly store: Pick<Store, 'read'>
+  readonly store: Pick<Store, 'read' | 'metadataOf'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionMs: number
   readonly answers: Pick<LargeAnswers, 'reserve'>
@@ -138,6 +145,11 @@ export class JobReader {
     if (!record || record.omittedBytes === 0) return record
     await answers.reserve(request, record.omittedBytes)
     return store.read(account, jobId, expiry)
+  }
+
+  /** What the response says of these jobs, which are the caller's, if it includes metadata. */
+  async metadataOf(include: readonly Include[], jobIds: readonly string[]): Promise<MetadataById> {
+    return include.includes('metadata') ? this.#options.store.metadataOf(jobIds) : NO_METADATA
   }
 
   /**
@@ -215,7 +227,8 @@ export function readJobRoute(app: FastifyInstance, { reader, awaiter }: ReadJobR
         if (!record) throw noSuchJob()
         if (wasCut && !hasEnded(record)) askAgainLater(reply)
       }
-      return sendData(reply, 200, STATUS_MESSAGES[record.status], jobRecordJson(record, include))
+      const metadata = include?.includes('metadata') ? await reader.metadataOf(include, [jobId]) : undefined
+      return sendData(reply, 200, STATUS_MESSAGES[record.status], jobRecordJson(record, include, metadata))
     },
   )
 }
@@ -272,7 +285,8 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
     const notFound = jobIds.filter((jobId, index) => states[index] === null || gone.has(jobId))
     const jobs = records.filter((record) => record !== null)
     request.jobIds = jobs.map(({ id }) => id)
-    const json = `{"jobs":[${jobs.map((job) => jobRecordJson(job, include)).join(',')}],"not_found":${JSON.stringify(notFound)},"more":${JSON.stringify(more)}}`
+    const metadata = await reader.metadataOf(include, request.jobIds)
+    const json = `{"jobs":[${jobs.map((job) => jobRecordJson(job, include, metadata)).join(',')}],"not_found":${JSON.stringify(notFound)},"more":${JSON.stringify(more)}}`
     const ended = found.filter(hasEnded).length
     return sendData(reply, 200, `${ended} of ${jobIds.length} jobs have finished.`, json)
   }

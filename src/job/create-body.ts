@@ -11,7 +11,7 @@ import { FINGERPRINT_DIGITS } from './fingerprint.ts'
 import type { Callback, Message, SchemaObject } from './job.ts'
 import type { JobOptions } from './options.ts'
 import { acceptedSchema, readSchemaText } from './read-schemas.ts'
-import type { BatchElement, SingleCreate } from './request.ts'
+import type { BatchElement, Metadata, SingleCreate } from './request.ts'
 import { formatParts, TEXT_JSON } from './response-format.ts'
 
 /** The route decides which fields a job may have, and is part of what Idempotency-Key compares. */
@@ -27,6 +27,8 @@ export interface CreateElement {
   readonly tokensAtMost: number
   readonly responseFormatJson: string
   readonly options: JobOptions | null
+  /** Null if there are no pairs. */
+  readonly metadata: Metadata | null
   /** As the caller wrote them; undefined for the default. */
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
@@ -95,7 +97,7 @@ function createElement(
   parts: PartTexts,
   limits: PartLimits,
 ): CreateElement {
-  const { model, messages, response_format, options, message_cache_ttl, timeout, callback } = object
+  const { model, messages, response_format, options, metadata, message_cache_ttl, timeout, callback } = object
   const isText = response_format.format === 'text'
   const responseFormatJson = isText ? TEXT_JSON : JSON.stringify(response_format)
   const isWhole = isText && parts === NO_PARTS
@@ -108,6 +110,7 @@ function createElement(
     tokensAtMost: tokensAtMost(messages),
     responseFormatJson,
     options: options ?? null,
+    metadata: metadata === undefined || Object.keys(metadata).length === 0 ? null : metadata,
     cacheTtlS: message_cache_ttl,
     timeoutS: timeout,
     callback: callback === undefined ? null : callbackOf(callback, parts.payload),

@@ -1,6 +1,7 @@
 /** Decides whether two jobs are identical. */
 import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
+import { BEFORE_METADATA, splitMetadata } from './response-format.ts'
 
 /** Characters of base64url: 128 bits, and four more. */
 export const FINGERPRINT_DIGITS = 22
@@ -14,9 +15,13 @@ const LONG = 16_384
 export function jobFingerprint({
   account,
   model,
-  responseFormatJson: format,
+  responseFormatJson,
   messagesJson: messages,
 }: Pick<Job, 'account' | 'model' | 'responseFormatJson' | 'messagesJson'>): string {
+  // Metadata does not change the answer.
+  const format = responseFormatJson.startsWith(BEFORE_METADATA)
+    ? splitMetadata(responseFormatJson).othersJson
+    : responseFormatJson
   const before = `${account.length}:${account}${model.length}:${model}${format.length}:${format}${messages.length}:`
   // Joining long texts first would copy them.
   const digest =

@@ -14,17 +14,30 @@ export interface JobRecord {
   readonly usageJson: string | null
 }
 
-/** What a response or a callback says of a job beyond the specification, if its caller asks for it. */
-export const INCLUDES = ['usage'] as const
+/** What a response says of a job beyond the specification, if its caller asks for it. */
+export const INCLUDES = ['usage', 'metadata'] as const
+/** What a callback says. */
+export const CALLBACK_INCLUDES = ['usage'] as const
 export type Include = (typeof INCLUDES)[number]
 
+/** The metadata of those jobs that have any, as JSON text. */
+export type MetadataById = ReadonlyMap<string, string>
+export const NO_METADATA: MetadataById = new Map()
+
 /** The `data` object of a read, as JSON text. */
-export function jobRecordJson(record: JobRecord, include: readonly Include[] = []): string {
+export function jobRecordJson(
+  record: JobRecord,
+  include: readonly Include[] = [],
+  metadata: MetadataById = NO_METADATA,
+): string {
   const { id, status, createdAtMs, contentJson, errorJson } = record
   const result = contentJson === null ? 'null' : `{"response_content":${contentJson}}`
   const createdAt = Math.floor(createdAtMs / 1000)
   const json = `{"status":"${status}","job_id":"${id}","created_at":${createdAt},"result":${result},"error":${errorJson ?? 'null'}`
-  return include.includes('usage') ? `${json},"usage":${usageViewJson(record)}}` : `${json}}`
+  const usage = include.includes('usage') ? `,"usage":${usageViewJson(record)}` : ''
+  return include.includes('metadata')
+    ? `${json}${usage},"metadata":${metadata.get(id) ?? '{}'}}`
+    : `${json}${usage}}`
 }
 
 /** What a job used, as its caller sees it. Without the name of the upstream, which is the operators' own. */

@@ -2,7 +2,7 @@
 import { type Static, Type } from '../typed-schema.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from './field-bounds.ts'
 import { ROLES } from './job.ts'
-import { INCLUDES } from './job-record.ts'
+import { CALLBACK_INCLUDES } from './job-record.ts'
 import { jobOptions } from './options.ts'
 
 /** The pattern of public model names. */
@@ -56,7 +56,7 @@ const callback = Type.Object(
       ),
     ),
     include: Type.Optional(
-      Type.Array(Type.Enum([...INCLUDES]), {
+      Type.Array(Type.Enum([...CALLBACK_INCLUDES]), {
         maxItems: 16,
         description: 'What else the POST contains of the job: `usage`, as in reads with `?include=usage`.',
       }),
@@ -68,6 +68,16 @@ const callback = Type.Object(
     description: 'Where to send the result when the job finishes. Only for batch elements.',
   },
 )
+
+const metadata = Type.Record(Type.String({ maxLength: 512 }), {
+  maxProperties: 16,
+  propertyNames: { maxLength: 64 },
+  title: 'Metadata',
+  description:
+    'What the caller wants to remember of the job, for reads with `?include=metadata`: up to 16 keys of at most 64 characters, with values of at most 512. Models do not see it.',
+})
+
+export type Metadata = Static<typeof metadata>
 
 const common = {
   model: Type.String({ description: 'A public model name, such as `gpt-auto` or `gpt-5-mini`.' }),
@@ -84,6 +94,7 @@ const common = {
     description: 'The conversation, in order. At least one message must have the role `user`.',
   }),
   options: Type.Optional(jobOptions),
+  metadata: Type.Optional(metadata),
 }
 
 /** The body of a single create. */

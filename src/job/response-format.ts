@@ -1,6 +1,7 @@
 /** The parts of a stored `response_format`, taken out of its JSON text without parsing the schema in it. */
-import { stringEnd, valueEnd } from '../json-text/scan-json.ts'
+import { valueEnd } from '../json-text/scan-json.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
+import type { Metadata } from './request.ts'
 
 export type FormatParts =
   | { readonly kind: 'text' }
@@ -18,7 +19,7 @@ const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
-/** @param storedJson as `withOptions` writes an accepted `response_format` */
+/** @param storedJson as `withOptions`, `withRecord` and `withMetadata` write an accepted `response_format` */
 export function formatParts(storedJson: string): FormatParts {
   if (storedJson === TEXT_JSON) return TEXT
   const json = splitOptions(storedJson).formatJson
@@ -50,6 +51,9 @@ const BEFORE = '{"options":'
 
 const BEFORE_RECORD = '{"request":'
 
+/** What the stored `response_format` of a job with metadata begins with. */
+export const BEFORE_METADATA = '{"metadata":'
+
 /**
  * Adds what an API must remember of the request that created the job, to show it to the caller again. It changes nothing
  * about how the job runs.
@@ -60,32 +64,42 @@ export function withRecord(storedJson: string, recordJson: string): string {
   return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
 }
 
-/** The two parts of what `withRecord` writes; `recordJson` is null if the job has no record. */
+/** Adds metadata to a stored `response_format`, before everything else. */
+export function withMetadata(storedJson: string, metadata: Metadata): string {
+  return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
+}
+
+/** The metadata, null if the job has none, and what the job would store without it. */
+export function splitMetadata(storedJson: string): {
+  readonly metadataJson: string | null
+  readonly othersJson: string
+} {
+  const [metadataJson, othersJson] = splitFirst(storedJson, BEFORE_METADATA)
+  return { metadataJson, othersJson }
+}
+
+/** The record, null if the job has none, and what follows it. */
 export function splitRecord(storedJson: string): {
   readonly recordJson: string | null
   readonly restJson: string
 } {
-  if (!storedJson.startsWith(BEFORE_RECORD)) return { recordJson: null, restJson: storedJson }
-  const end = valueEnd(storedJson, BEFORE_RECORD.length)
-  return {
-    recordJson: storedJson.slice(BEFORE_RECORD.length, end),
-    // After the comma that follows the record.
-    restJson: `{${storedJson.slice(end + 1)}`,
-  }
+  const [recordJson, restJson] = splitFirst(splitMetadata(storedJson).othersJson, BEFORE_RECORD)
+  return { recordJson, restJson }
 }
 
 /** The format and the options of a stored `response_format`; `optionsJson` is null if the job has no options. */
-export function splitOptions(json: string): {
+export function splitOptions(storedJson: string): {
   readonly optionsJson: string | null
   readonly formatJson: string
 } {
-  const storedJson = json.startsWith(BEFORE_RECORD) ? splitRecord(json).restJson : json
-  if (!storedJson.startsWith(BEFORE)) return { optionsJson: null, formatJson: storedJson }
-  let end = BEFORE.length
-  while (storedJson[end] !== '}') end = (storedJson[end] === '"' ? stringEnd(storedJson, end + 1) : end) + 1
-  return {
-    optionsJson: storedJson.slice(BEFORE.length, end + 1),
-    // After the comma that follows the options.
-    formatJson: `{${storedJson.slice(end + 2)}`,
-  }
+  const [optionsJson, formatJson] = splitFirst(splitRecord(storedJson).restJson, BEFORE)
+  return { optionsJson, formatJson }
+}
+
+/** The first member's value and the text without this member; null if the text begins with another one. */
+function splitFirst(json: string, before: string): [string | null, string] {
+  if (!json.startsWith(before)) return [null, json]
+  const end = valueEnd(json, before.length)
+  // After the comma that follows the value.
+  return [json.slice(before.length, end), `{${json.slice(end + 1)}`]
 }

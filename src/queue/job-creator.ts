@@ -9,7 +9,7 @@ import { CACHE_TTL_S } from '../job/field-bounds.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
 import type { JobOptions } from '../job/options.ts'
-import { withOptions, withRecord } from '../job/response-format.ts'
+import { withMetadata, withOptions, withRecord } from '../job/response-format.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
@@ -313,14 +313,19 @@ export class JobCreator {
       if (element.callback?.include && !store.isKnownToAll('callback.include')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
       }
-      const storedJson = options === null ? formatJson : withOptions(formatJson, options)
+      const { metadata } = element
+      if (metadata !== null && !store.isKnownToAll('metadata')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'metadata' } }
+      }
+      const withoutRecord = options === null ? formatJson : withOptions(formatJson, options)
+      const storedJson = recordJson === undefined ? withoutRecord : withRecord(withoutRecord, recordJson)
       jobs.push({
         id: makeId(),
         account,
         tier: name,
         model,
         messagesJson,
-        responseFormatJson: recordJson === undefined ? storedJson : withRecord(storedJson, recordJson),
+        responseFormatJson: metadata === null ? storedJson : withMetadata(storedJson, metadata),
         cacheTtlMs: cacheTtlS === undefined ? DEFAULT_CACHE_TTL_MS : wholeMs(cacheTtlS),
         callbackJson: callbacks[jobs.length] ?? null,
         createdAtMs: clock.nowMs(),

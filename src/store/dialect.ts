@@ -19,6 +19,9 @@ export interface Dialect {
   /** The condition of an ID that it is one of these. */
   anyOf(jobIds: readonly string[]): Sql
 
+  /** Selects these job IDs as `id`. */
+  idsOf(jobIds: readonly string[]): Sql
+
   /** Selects `open_jobs` and `stored_bytes` of the account; no row stands for zeros. */
   quotaUseOf(account: Value): Sql
 

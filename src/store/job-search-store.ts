@@ -1,5 +1,6 @@
 /** Jobs of all accounts, as operators see them. An expired job is not shown, even if it is still stored. */
 import type { Status, Usage } from '../job/job.ts'
+import type { MetadataById } from '../job/job-record.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
 
@@ -14,6 +15,9 @@ export interface JobSearchStore {
 
   /** The request and the outcome; null if the job does not exist. */
   jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
+
+  /** The metadata of those jobs that have any, one lookup for each job. */
+  metadataOf(jobIds: readonly string[]): Promise<MetadataById>
 }
 
 export interface JobSearch {
@@ -72,6 +76,8 @@ export interface JobContent {
   readonly responseFormatJson: string
   /** Null if the job has none. */
   readonly optionsJson: string | null
+  /** Null if the job has none. */
+  readonly metadataJson: string | null
   readonly contentJson: string | null
   readonly errorJson: string | null
   readonly receiptJson: string | null

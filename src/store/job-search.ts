@@ -1,7 +1,8 @@
 /** Jobs as operators see them, in every store: searches are in chunks small enough not to delay other operations. */
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
-import { formatParts, splitOptions } from '../job/response-format.ts'
+import type { MetadataById } from '../job/job-record.ts'
+import { BEFORE_METADATA, formatParts, splitMetadata, splitOptions } from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
@@ -27,7 +28,7 @@ export interface JobScan {
 
 export type JobChunk = Chunk<Row>
 
-export const jobSearchOperations = ({ job, joinJob, jobsWith, jobId: idOf }: Dialect) => {
+export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf }: Dialect) => {
   const summary = sql`j.id, j.account, j.tier, j.model, ${job.status} as status, j.created_at_ms, j.cache_ttl_s,
     ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms, ${job.attempt} as attempt, o.usage,
     substr(o.error, 1, ${raw(ERROR_HEAD)}) as error_head, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms`
@@ -109,6 +110,14 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, jobId: idOf }: Dia
       const row = yield* findOne(content, jobId, expiry)
       return row && readJobContent(row)
     }),
+
+    metadataOf: read(function* (jobIds: readonly string[]): Steps<MetadataById> {
+      if (jobIds.length === 0) return new Map()
+      const rows = yield sql`
+        select one.id, ${job.request}.response_format from (${idsOf(jobIds)}) one ${joinJob(sql`one.id`)}
+        where substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}`
+      return new Map(rows.map((row) => [textOf(row, 'id'), metadataIn(row)]))
+    }),
   }
 }
 
@@ -176,12 +185,18 @@ function readJobDetails(row: Row): JobDetails {
   }
 }
 
+function metadataIn(row: Row): string {
+  return splitMetadata(textOf(row, 'response_format')).metadataJson ?? '{}'
+}
+
 function readJobContent(row: Row): JobContent {
-  const { optionsJson, formatJson } = splitOptions(textOf(row, 'response_format'))
+  const stored = textOf(row, 'response_format')
+  const { optionsJson, formatJson } = splitOptions(stored)
   return {
     messagesJson: textOf(row, 'messages'),
     responseFormatJson: formatJson,
     optionsJson,
+    metadataJson: splitMetadata(stored).metadataJson,
     contentJson: textOrNull(row, 'content'),
     errorJson: textOrNull(row, 'error'),
     receiptJson: textOrNull(row, 'receipt'),

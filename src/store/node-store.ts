@@ -13,7 +13,14 @@ export interface Claim {
  * What callers may ask for and nodes of some earlier version ignore. Each node writes those it knows next to its lease, because the
  * version of a package does not show them. A released name stays.
  */
-export const FEATURES = ['options', 'callback.include', 'uncached', 'callback.event', 'responses'] as const
+export const FEATURES = [
+  'options',
+  'callback.include',
+  'metadata',
+  'uncached',
+  'callback.event',
+  'responses',
+] as const
 export type Feature = (typeof FEATURES)[number]
 
 /** The maximum number of jobs that `takeCancelled` returns. */

@@ -39,6 +39,7 @@ const READS: readonly MethodName[] = [
   'searchJobs',
   'findJob',
   'jobContent',
+  'metadataOf',
   'listKeys',
   'listKeyHashes',
   'searchKeys',

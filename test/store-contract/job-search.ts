@@ -144,7 +144,12 @@ export function jobSearchTests(on: On): void {
     const messagesJson = '[{"role":"user","content":"a\\u0000b"}]'
     const job = { ...newJob(), messagesJson }
     await store.accept(acceptance([job], { handedOff: true }))
-    const asked = { messagesJson, responseFormatJson: '{"format":"text"}', optionsJson: null }
+    const asked = {
+      messagesJson,
+      responseFormatJson: '{"format":"text"}',
+      optionsJson: null,
+      metadataJson: null,
+    }
     const nothing = { contentJson: null, errorJson: null, receiptJson: null }
     assert.deepEqual(await store.jobContent(job.id, expiry()), { ...asked, ...nothing })
     const outcome: Outcome = { status: 'completed', contentJson: '{"n":12345678901234567890,"x":1e400}' }

@@ -87,7 +87,7 @@ const jobResult = Type.Object(
 /** The query parameter; `convertQuery` takes the list apart. */
 export const includeParameter = Type.Optional(
   Type.Array(Type.Enum([...INCLUDES]), {
-    description: 'What else to return of each job: `usage`. Commas separate several values.',
+    description: 'What else to return of each job: `usage`, `metadata`. Commas separate several values.',
     examples: [['usage']],
   }),
 )
@@ -119,6 +119,10 @@ export const usage = Type.Union(
   { description: 'What the job used; null until it has finished. Only with `include=usage`.' },
 )
 
+export const metadata = Type.Record(Type.String(), {
+  description: 'The `metadata` of the request; `{}` if it had none. Only with `include=metadata`.',
+})
+
 const open = (status: string) => ({
   status: Type.Literal(status),
   job_id: jobId,
@@ -126,6 +130,7 @@ const open = (status: string) => ({
   result: none,
   error: none,
   usage: Type.Optional(usage),
+  metadata: Type.Optional(metadata),
 })
 
 const completed = {
@@ -135,6 +140,7 @@ const completed = {
   result: jobResult,
   error: none,
   usage: Type.Optional(usage),
+  metadata: Type.Optional(metadata),
 }
 
 const failed = {
@@ -144,6 +150,7 @@ const failed = {
   result: none,
   error: jobError,
   usage: Type.Optional(usage),
+  metadata: Type.Optional(metadata),
 }
 
 const pendingJob = Type.Object(open('pending'), { title: 'PendingJob', description: 'The job is queued.' })

@@ -19,6 +19,7 @@ export const POSTGRES: Dialect = {
   chunkRows: 2000,
   greatest: (one, other) => sql`greatest(${one}, ${other})`,
   jobId: (id) => sql`${id}::uuid`,
+  idsOf: (jobIds) => sql`select unnest(${jobIds}::uuid[]) as id`,
   anyOf: (jobIds) => sql`= any (${jobIds}::uuid[])`,
   isOneOf: (texts) => sql`= any (${texts}::text[])`,
   heldRequestsOf: (accounts, prefixes, nowMs) => sql`

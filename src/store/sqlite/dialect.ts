@@ -13,6 +13,7 @@ export const SQLITE: Dialect = {
   chunkRows: 500,
   greatest: (one, other) => sql`max(${one}, ${other})`,
   jobId: (id) => sql`${id}`,
+  idsOf: (jobIds) => sql`select value as id from json_each(${jobIds})`,
   anyOf: (jobIds) => sql`in (select value from json_each(${jobIds}))`,
   isOneOf: (texts) => sql`in (select value from json_each(${texts}))`,
   heldRequestsOf: (accounts, prefixes, nowMs) => sql`

@@ -1,6 +1,7 @@
 /** Jobs as operators see them in the reference store. */
 
-import { formatParts, splitOptions } from '../../../src/job/response-format.ts'
+import type { MetadataById } from '../../../src/job/job-record.ts'
+import { formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import type {
   JobContent,
@@ -43,13 +44,32 @@ export function searchOperations(db: MemoryDatabase) {
       }
     },
 
+    metadataOf(jobIds: readonly string[]): MetadataById {
+      return new Map(
+        jobIds.flatMap((id) => {
+          const stored = db.jobs.get(id)?.job.responseFormatJson
+          const metadataJson = stored === undefined ? null : splitMetadata(stored).metadataJson
+          return metadataJson === null ? [] : [[id, metadataJson]]
+        }),
+      )
+    },
+
     jobContent(jobId: string, expiry: Expiry): JobContent | null {
       const row = db.readable(jobId, expiry)
       if (row === null) return null
       const { messagesJson } = row.job
       const { formatJson: responseFormatJson, optionsJson } = splitOptions(row.job.responseFormatJson)
+      const { metadataJson } = splitMetadata(row.job.responseFormatJson)
       const { contentJson = null, errorJson = null, receiptJson = null } = row.outcome ?? {}
-      return { messagesJson, responseFormatJson, optionsJson, contentJson, errorJson, receiptJson }
+      return {
+        messagesJson,
+        responseFormatJson,
+        optionsJson,
+        metadataJson,
+        contentJson,
+        errorJson,
+        receiptJson,
+      }
     },
   }
 }
