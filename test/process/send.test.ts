@@ -53,6 +53,20 @@ test('the text comes from arguments, a file or standard input, and the answer go
   assert.equal(json.stdout.trimEnd().split('\n').length, 1)
 })
 
+test('--metadata may be repeated, and splits at the first =', { timeout }, async () => {
+  const { ask, server, key } = shared
+  const sent = await ask(['send', '--metadata', 'customer=a=b', '--metadata', 'note=', '--json', 'Noted'])
+  const { job_id } = JSON.parse(sent.stdout) as { job_id: string }
+  const read = await fetch(`${server.url}/api/v1/messages/${job_id}?include=metadata`, {
+    headers: { 'x-api-key': key },
+  })
+  const { data } = (await read.json()) as { data: { metadata: unknown } }
+  assert.deepEqual(data.metadata, { customer: 'a=b', note: '' })
+  const wrong = await ask(['send', '--metadata', 'customer', 'Noted'])
+  assert.deepEqual([wrong.code !== 0, wrong.stdout], [true, ''])
+  assert.match(wrong.stderr, /It is KEY=VALUE/)
+})
+
 test('--schema and --json-format print JSON with every digit', { timeout }, async (t) => {
   answers(t, () => reply.text('{ "river": "Amur", "length": 12345678901234567890 }'))
   const before = models.requests.length

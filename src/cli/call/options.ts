@@ -1,5 +1,5 @@
 /** The options of `parley send`, `parley job` and `parley jobs list`. */
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { CACHE_TTL_S, TIMEOUT_S } from '../../job/field-bounds.ts'
 import { numberFrom } from '../number-option.ts'
 import { addServerOptions, EXIT_CODES_HELP } from './client-command.ts'
@@ -65,6 +65,7 @@ export function addSend(command: Command, exit: (code: number) => void): void {
         numberFrom(CACHE_TTL_S.least, CACHE_TTL_S.most),
       )
       .option('--options <json>', `options of the model, for example '{"temperature":0.2,"max_tokens":500}'`)
+      .option('--metadata <pair>', 'KEY=VALUE to remember with the job; may be repeated', addPair)
       .addOption(new Option('--no-wait', 'print the job ID at once; get the answer later with `parley job`'))
       .option('--json', 'print the whole result object'),
   )
@@ -76,6 +77,12 @@ export function addSend(command: Command, exit: (code: number) => void): void {
       const { send } = await import('./send.ts')
       exit(await send(words, options))
     })
+}
+
+function addPair(pair: string, earlier: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const [key = ''] = pair.split('=', 1)
+  if (key === pair) throw new InvalidArgumentError('It is KEY=VALUE.')
+  return Object.fromEntries([...Object.entries(earlier), [key, pair.slice(key.length + 1)]])
 }
 
 export function addJob(command: Command, exit: (code: number) => void): void {

@@ -18,6 +18,7 @@ export interface SendOptions extends ServerOptions {
   readonly cacheTtl?: number
   /** JSON text. */
   readonly options?: string
+  readonly metadata?: Readonly<Record<string, string>>
   readonly wait: boolean
   readonly json?: true
 }
@@ -62,7 +63,7 @@ async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): 
 }
 
 async function jobOf(words: readonly string[], options: SendOptions): Promise<SingleJob> {
-  const { model, system, timeout, cacheTtl, options: optionsJson } = options
+  const { model, system, timeout, cacheTtl, options: optionsJson, metadata } = options
   const response_format = await formatOf(options)
   const content = await textOf(words, options)
   return {
@@ -73,6 +74,7 @@ async function jobOf(words: readonly string[], options: SendOptions): Promise<Si
       { role: 'user', content },
     ],
     ...(optionsJson !== undefined && { options: parsed(optionsJson, '--options') as Options }),
+    ...(metadata !== undefined && { metadata }),
     ...(timeout !== undefined && { timeout }),
     ...(cacheTtl !== undefined && { message_cache_ttl: cacheTtl }),
   }
