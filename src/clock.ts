@@ -26,6 +26,25 @@ export function wholeMs(seconds: number): number {
   return Math.min(Math.round(seconds * 1000), LONGEST_MS)
 }
 
+/** A wall clock that jumps is looked at again after this time. */
+const LONGEST_LOOK_MS = 60_000
+
+/** Calls `callback` once, when the wall clock shows this time or a later one: at once if it does now. The returned function cancels it. */
+export function atTime(
+  clock: Pick<Clock, 'nowMs' | 'after'>,
+  timeMs: number,
+  callback: () => void,
+): () => void {
+  let cancel = () => {}
+  const look = () => {
+    const leftMs = timeMs - clock.nowMs()
+    if (leftMs <= 0) callback()
+    else cancel = clock.after(Math.min(leftMs, LONGEST_LOOK_MS), look)
+  }
+  look()
+  return () => cancel()
+}
+
 /** Resolves after `ms`. */
 export function wait(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
   return new Promise((resolve) => {

@@ -68,6 +68,11 @@ export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly options?: Options
   /** Up to 16 keys of at most 64 characters, with values of at most 512. Models do not see it. */
   readonly metadata?: Readonly<Record<string, string>>
+  /**
+   * Seconds from the creation of the job to its deadline: 1 to 2592000. A job that has not ended by then fails with
+   * `deadline_exceeded`.
+   */
+  readonly complete_within?: number
   /** Seconds that the answer is cached for identical later jobs: 180 to 3600, 300 if absent. */
   readonly message_cache_ttl?: number
 }
@@ -145,6 +150,7 @@ export interface FailedJob extends JobBase {
 
 export type FailureCode =
   | 'timeout'
+  | 'deadline_exceeded'
   | 'content_policy_violation'
   | 'model_error'
   | 'validation_error'

@@ -104,6 +104,7 @@ export type TimelineEntry = Static<typeof timelineEntry>
 export const jobDetails = Type.Object({
   ...jobFields,
   response_format: Type.Enum(['text', 'json', 'json with schema']),
+  deadline: unixTimeOrNull('When it fails if it has not ended'),
   deaths: Type.Integer({ description: 'The crash count: how many processes crashed while running the job.' }),
   timeline: Type.Array(timelineEntry),
   waiting_for_upstream: orNull(
@@ -199,6 +200,7 @@ export function jobDetailsView(
   return {
     ...jobSummaryView(job),
     response_format: job.format,
+    deadline: seconds(job.deadlineMs),
     deaths: job.crashCount,
     timeline: timelineOf(job, callback),
     waiting_for_upstream: waitingView(job, routeOf),

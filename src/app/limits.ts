@@ -4,6 +4,7 @@
  */
 import { DEFAULTS } from '../config/settings.ts'
 import { MAX_IDS } from '../http/read-jobs.ts'
+import { COMPLETE_WITHIN_S } from '../job/field-bounds.ts'
 import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../net/callback-headers.ts'
 import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../net/exchange.ts'
 import { MAX_SCANNED } from '../store/pagination.ts'
@@ -80,6 +81,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: '400',
     },
     { name: 'metadata of a response below `/v1`', fixed: METADATA_LIMIT, beyond: '400' },
+    { name: 'complete_within, seconds', fixed: `${COMPLETE_WITHIN_S.most}`, beyond: '400' },
     { name: 'input tokens', setting: 'tiers.NAME.max_input_tokens', beyond: '403' },
     { name: 'output tokens', setting: 'tiers.NAME.max_output_tokens', beyond: '403' },
     { name: 'time of one run', setting: 'jobs.run_timeout_seconds', beyond: 'fails with `timeout`' },

@@ -110,7 +110,7 @@ export class CallbackSender {
   /** False if the wait was too long, or no more bodies are loaded. */
   async #reserve(account: string, bytes: number): Promise<boolean> {
     const stop = new Stop()
-    const cancel = this.#options.clock.after(MAX_BYTES_WAIT_MS, () => stop.now('deadline'))
+    const cancel = this.#options.clock.after(MAX_BYTES_WAIT_MS, () => stop.now('timeout'))
     this.#waits.add(stop)
     const reserved = await this.#options.bytes.reserve(account, bytes, stop)
     this.#waits.delete(stop)

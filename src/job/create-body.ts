@@ -34,6 +34,8 @@ export interface CreateElement {
   readonly timeoutS: number | undefined
   /** What an API remembers of the request, as a JSON object (`withRecord`); absent for nothing. */
   readonly recordJson?: string
+  /** From its creation to its deadline; undefined for no deadline. */
+  readonly completeWithinS: number | undefined
   /** Its URL and headers have not been checked yet. */
   readonly callback: Callback | null
   /** The parts of the schema that answers are not checked for; null if everything is checked. */
@@ -97,7 +99,8 @@ function createElement(
   parts: PartTexts,
   limits: PartLimits,
 ): CreateElement {
-  const { model, messages, response_format, options, metadata, message_cache_ttl, timeout, callback } = object
+  const { model, messages, response_format, options, metadata, message_cache_ttl, timeout } = object
+  const { complete_within, callback } = object
   const isText = response_format.format === 'text'
   const responseFormatJson = isText ? TEXT_JSON : JSON.stringify(response_format)
   const isWhole = isText && parts === NO_PARTS
@@ -113,6 +116,7 @@ function createElement(
     metadata: metadata === undefined || Object.keys(metadata).length === 0 ? null : metadata,
     cacheTtlS: message_cache_ttl,
     timeoutS: timeout,
+    completeWithinS: complete_within,
     callback: callback === undefined ? null : callbackOf(callback, parts.payload),
     ignored: isText || problem !== null ? null : ignoredIn(responseFormatJson),
     problem,

@@ -69,6 +69,8 @@ export interface Job {
   readonly createdAtMs: number
   /** The size of the input: its tokens where they were counted, else an upper bound. */
   readonly inputTokens: number
+  /** When the job fails if it has not ended; absent for never. */
+  readonly deadlineMs?: number
 }
 
 /** A job that a node holds. Writes about it name the attempt, so that a stale holder cannot change anything. */
@@ -86,6 +88,7 @@ export interface ClaimedJob extends Job {
 /** Why a job failed: the `code` of its `error` (SPEC §7 lists the causes). */
 export type FailureCode =
   | 'timeout'
+  | 'deadline_exceeded'
   | 'content_policy_violation'
   | 'model_error'
   | 'validation_error'

@@ -1,6 +1,6 @@
 /** The schema of the job creation object (SPEC §2.1 to §2.4), which also documents it. */
 import { type Static, Type } from '../typed-schema.ts'
-import { CACHE_TTL_S, TIMEOUT_S } from './field-bounds.ts'
+import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-bounds.ts'
 import { ROLES } from './job.ts'
 import { CALLBACK_INCLUDES } from './job-record.ts'
 import { jobOptions } from './options.ts'
@@ -95,6 +95,14 @@ const common = {
   }),
   options: Type.Optional(jobOptions),
   metadata: Type.Optional(metadata),
+  complete_within: Type.Optional(
+    Type.Integer({
+      minimum: COMPLETE_WITHIN_S.least,
+      maximum: COMPLETE_WITHIN_S.most,
+      description:
+        'Seconds from the creation of the job to its deadline. A job that has not ended by then fails with `deadline_exceeded`. Without it, there is no deadline.',
+    }),
+  ),
 }
 
 /** The body of a single create. */

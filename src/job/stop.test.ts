@@ -12,10 +12,10 @@ test('calls every listener once, in order, and keeps the first reason', () => {
   stop.listen(listenerOf(notified, 'a'))
   stop.listen(listenerOf(notified, 'b'))
   assert.equal(stop.reason, null)
-  stop.now('deadline')
+  stop.now('timeout')
   stop.now('release')
   assert.deepEqual(notified, ['a', 'b'])
-  assert.equal(stop.reason, 'deadline')
+  assert.equal(stop.reason, 'timeout')
 })
 
 test('does not call removed listeners, nor listeners that are added after the stop', () => {

@@ -5,10 +5,10 @@
 import type { Clock } from '../clock.ts'
 
 /**
- * `deadline`: its time is over; `release`: this node will not finish it, another node may; `lost`: this node no longer holds
- * the job.
+ * `timeout`: it has taken too long; `deadline`: the deadline of the job has passed; `release`: this node will not finish it,
+ * another node may; `lost`: this node no longer holds the job.
  */
-export type StopReason = 'deadline' | 'release' | 'lost'
+export type StopReason = 'timeout' | 'deadline' | 'release' | 'lost'
 
 /** An object rather than a function, so that listening for each call needs no closure. */
 export interface StopListener {
@@ -22,7 +22,7 @@ export interface StopSignal {
   /** Calls the listener once on a stop, but not for a stop in the past. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
-  /** The time of the deadline, if there is one, does not count until `resume`. */
+  /** Time does not count towards the timeout, if there is one, until `resume`. */
   pause(): void
   resume(): void
 }
@@ -32,7 +32,7 @@ export class Stop implements StopSignal {
   /** Usually there is only one at a time, so a set is created only for the second. */
   #listener: StopListener | null = null
   #others: Set<StopListener> | null = null
-  #deadline: Deadline | null = null
+  #timeout: Timeout | null = null
 
   listen(listener: StopListener): void {
     if (this.#listener === null) this.#listener = listener
@@ -55,10 +55,10 @@ export class Stop implements StopSignal {
     for (const listener of this.#others ?? []) listener.onStop()
   }
 
-  /** Stops after this time with the reason `deadline`, unless it is paused. Call it only once. */
-  startDeadline(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
-    const onOver = () => this.now('deadline')
-    this.#deadline = {
+  /** Stops after this time with the reason `timeout`, unless it is paused. Call it only once. */
+  startTimeout(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
+    const onOver = () => this.now('timeout')
+    this.#timeout = {
       clock,
       leftMs: ms,
       startedMs: clock.steadyMs(),
@@ -68,22 +68,22 @@ export class Stop implements StopSignal {
   }
 
   pause(): void {
-    const deadline = this.#deadline
-    if (deadline === null) return
-    deadline.cancel()
-    deadline.leftMs -= deadline.clock.steadyMs() - deadline.startedMs
+    const timeout = this.#timeout
+    if (timeout === null) return
+    timeout.cancel()
+    timeout.leftMs -= timeout.clock.steadyMs() - timeout.startedMs
   }
 
   resume(): void {
-    const deadline = this.#deadline
-    if (deadline === null) return
-    const { clock, leftMs, onOver } = deadline
-    deadline.startedMs = clock.steadyMs()
-    deadline.cancel = clock.after(Math.max(0, leftMs), onOver)
+    const timeout = this.#timeout
+    if (timeout === null) return
+    const { clock, leftMs, onOver } = timeout
+    timeout.startedMs = clock.steadyMs()
+    timeout.cancel = clock.after(Math.max(0, leftMs), onOver)
   }
 }
 
-interface Deadline {
+interface Timeout {
   readonly clock: Pick<Clock, 'steadyMs' | 'after'>
   readonly onOver: () => void
   leftMs: number

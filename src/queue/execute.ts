@@ -25,8 +25,10 @@ import {
 import { Turns } from './event-loop-turns.ts'
 import {
   crashedTooOften,
+  DEADLINE_EXCEEDED,
   type ExecutionResult,
   outOfPatience,
+  pastDeadline,
   type Receipt,
   type WaitingExecution,
 } from './execution-result.ts'
@@ -68,6 +70,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   const { store, clock, maxAttempts, cacheKeyOf } = options
   const turns = new Turns()
   return async function executeJob(job, signal, cacheKey, events) {
+    if (signal.reason === 'deadline') return pastDeadline(job)
     if (job.crashCount >= maxAttempts && job.crashedAlone) return crashedTooOften(job)
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     const mustWait = isLarge(job)
@@ -94,7 +97,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     const first = await execution.ask(job.messagesJson)
     if (first.kind !== 'answer') return execution.failWithout(first)
     const answer = await options.answers.read(job, first.text, signal)
-    if (answer === null) return execution.stoppedWhileReading()
+    if (answer === null) return execution.stopped()
     if (first.truncated && isCutOff(answer)) return execution.failCutOff(answer)
     if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
     return answer.kind === 'wrong'
@@ -103,7 +106,12 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   }
 }
 
-const RUN_TIMEOUT = 'The job did not finish within its run timeout.'
+/** The error of a job that was stopped because it ran out of time; null if it is not over. */
+function errorOfStop({ reason }: StopSignal): JobError | null {
+  if (reason === 'deadline') return DEADLINE_EXCEEDED
+  if (reason !== 'timeout') return null
+  return { code: 'timeout', message: 'The job did not finish within its run timeout.' }
+}
 
 /** One execution that calls models, and its usage so far. */
 class Execution {
@@ -199,7 +207,7 @@ class Execution {
     const second = await this.ask(repairRequest(messagesJson, responseFormatJson, raw, errors))
     if (second.kind !== 'answer') return this.failWithout(second)
     const repaired = await this.#options.answers.read(this.#job, second.text, this.#signal)
-    if (repaired === null) return this.stoppedWhileReading()
+    if (repaired === null) return this.stopped()
     if (second.truncated && isCutOff(repaired)) return this.failCutOff(repaired)
     if (repaired.ok) return this.end({ status: 'completed', contentJson: repaired.contentJson })
     if (repaired.kind === 'not checked') return this.failUnchecked(repaired.reason, repaired.raw)
@@ -227,19 +235,15 @@ class Execution {
     })
   }
 
-  /** The outcome of a job whose answer arrived but was not read before the signal stopped it. */
-  stoppedWhileReading(): ExecutionResult | null {
-    if (this.#signal.reason !== 'deadline') return null
-    return this.#fail({ code: 'timeout', message: RUN_TIMEOUT })
+  /** The outcome of a job that the signal stopped before it had an answer, or before that was read. */
+  stopped(): ExecutionResult | null {
+    const error = errorOfStop(this.#signal)
+    return error && this.#fail(error)
   }
 
   /** The outcome of a job without an answer. */
   failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
-    const { reason } = this.#signal
-    if (reason === 'release' || reason === 'lost') return null
-    if (reason === 'deadline') {
-      return this.#fail({ code: 'timeout', message: RUN_TIMEOUT })
-    }
+    if (this.#signal.reason !== null) return this.stopped()
     if (this.#wait !== undefined) return this.#waitOrFail(this.#wait, reply)
     const status = reply.status === null ? {} : { upstream_status: reply.status }
     if (reply.kind === 'refused') {

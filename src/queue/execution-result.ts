@@ -92,6 +92,16 @@ export function outOfPatience(
   }
 }
 
+/** The result of a job whose deadline has passed before a run of it. */
+export function pastDeadline({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): ExecutionResult {
+  return withoutCall({ status: 'failed', error: DEADLINE_EXCEEDED }, readEarlierRuns(earlierJson))
+}
+
+export const DEADLINE_EXCEEDED: JobError = {
+  code: 'deadline_exceeded',
+  message: 'The job did not finish before its deadline (complete_within).',
+}
+
 function failedWithoutCalls(error: JobError): ExecutionResult {
   return withoutCall({ status: 'failed', error }, NO_RUNS)
 }

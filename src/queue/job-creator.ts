@@ -284,7 +284,8 @@ export class JobCreator {
     const { name, models, maxInputTokens: limit, maxOutputTokens } = tier
     const jobs: Job[] = []
     for (const element of elements) {
-      const { model, messagesJson, responseFormatJson: formatJson, recordJson, cacheTtlS } = element
+      const { model, messagesJson, responseFormatJson: formatJson, recordJson } = element
+      const { metadata, cacheTtlS, completeWithinS } = element
       if (!models.has(model)) return { ok: false, error: { kind: 'model not allowed', tier: name, model } }
       const count = counts.get(element)
       if (count !== undefined && count.tokens > limit) {
@@ -313,12 +314,15 @@ export class JobCreator {
       if (element.callback?.include && !store.isKnownToAll('callback.include')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
       }
-      const { metadata } = element
       if (metadata !== null && !store.isKnownToAll('metadata')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'metadata' } }
       }
       const withoutRecord = options === null ? formatJson : withOptions(formatJson, options)
       const storedJson = recordJson === undefined ? withoutRecord : withRecord(withoutRecord, recordJson)
+      if (completeWithinS !== undefined && !store.isKnownToAll('complete_within')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'complete_within' } }
+      }
+      const createdAtMs = clock.nowMs()
       jobs.push({
         id: makeId(),
         account,
@@ -328,8 +332,9 @@ export class JobCreator {
         responseFormatJson: metadata === null ? storedJson : withMetadata(storedJson, metadata),
         cacheTtlMs: cacheTtlS === undefined ? DEFAULT_CACHE_TTL_MS : wholeMs(cacheTtlS),
         callbackJson: callbacks[jobs.length] ?? null,
-        createdAtMs: clock.nowMs(),
+        createdAtMs,
         inputTokens: count?.tokens ?? element.tokensAtMost,
+        ...(completeWithinS !== undefined && { deadlineMs: createdAtMs + wholeMs(completeWithinS) }),
       })
     }
     return { ok: true, jobs }

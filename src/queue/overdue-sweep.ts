@@ -1,24 +1,27 @@
 /**
- * Fails queued jobs that have waited for model servers for too long. Nothing runs for it: the store settles those that no node
+ * Fails queued jobs that have waited for model servers for too long, or whose deadline has passed. Nothing runs for it: the store settles those that no node
  * has claimed. A job that runs is failed by its own execution.
  */
 import type { Clock } from '../clock.ts'
-import type { Store } from '../store/store.ts'
+import type { Overdue, Store } from '../store/store.ts'
 import type { RouteLimit, Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
-import { outOfPatience } from './execution-result.ts'
+import { DEADLINE_EXCEEDED, outOfPatience } from './execution-result.ts'
 
 /** The maximum jobs of one statement, so that its transaction stays short. */
 const MAX_FAILED = 256
 /** The store has written the one of its earlier runs. */
 const NO_RECEIPT = { form: 'text', calls: [] } as const
 
-export interface OverdueSweepOptions {
+export interface SweepOptions {
   readonly store: Pick<Store, 'failOverdue'>
   readonly clock: Clock
+  readonly afterSettlement: AfterSettlement
+}
+
+export interface OverdueSweepOptions extends SweepOptions {
   readonly routes: Pick<Routes, 'limited' | 'limitedAccounts'>
   readonly patienceMs: number
-  readonly afterSettlement: AfterSettlement
   readonly onError: (message: string, error: unknown) => void
 }
 
@@ -45,11 +48,21 @@ async function failOf(
   route: string,
   account: string | null,
   { unavailableSinceMs, trouble }: RouteLimit,
-  { store, clock, patienceMs, afterSettlement }: OverdueSweepOptions,
+  options: OverdueSweepOptions,
 ): Promise<void> {
   if (unavailableSinceMs === null) return
+  const { patienceMs } = options
   const error = outOfPatience(patienceMs, trouble)
-  const overdue = { route, account, unavailableSinceMs, patienceMs, error }
+  await failAll({ route, account, unavailableSinceMs, patienceMs, error }, options)
+}
+
+/** Fails the queued jobs whose deadline has passed. */
+export async function failPastDeadline(options: SweepOptions): Promise<void> {
+  await failAll({ route: null, error: DEADLINE_EXCEEDED }, options)
+}
+
+async function failAll(overdue: Overdue, { store, clock, afterSettlement }: SweepOptions): Promise<void> {
+  const { error } = overdue
   for (let count = MAX_FAILED; count === MAX_FAILED; ) {
     const failed = await store.failOverdue(overdue, clock.nowMs(), MAX_FAILED)
     for (const { jobId: id, usage, hasCallback, ...job } of failed) {

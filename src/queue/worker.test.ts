@@ -172,7 +172,7 @@ test('the deadline ends an execution', async (t) => {
   clock.advance(599_999)
   assert.equal(run?.signal.reason, null)
   clock.advance(1)
-  assert.equal(run?.signal.reason, 'deadline')
+  assert.equal(run?.signal.reason, 'timeout')
   run?.end()
 })
 

@@ -2,24 +2,27 @@
  * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the jobs, and releases those that
  * a draining node cannot finish.
  */
-import { type Clock, wait } from '../clock.ts'
+import { atTime, type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import { TEXT_JSON } from '../job/response-format.ts'
 import { Stop } from '../job/stop.ts'
 import { type ByteShare, jobBytes } from '../sharing/byte-budget.ts'
 import type { Claim } from '../store/node-store.ts'
-import type { Claimed, ClaimedLargeJob, Store } from '../store/store.ts'
+import type { Claimed, ClaimedLargeJob, JobTexts, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { AssigningCalls } from './assigning-calls.ts'
 import type { ExecuteJob } from './execute.ts'
 import { internalFailure, type WaitingExecution } from './execution-result.ts'
-import { createOverdueSweep } from './overdue-sweep.ts'
+import { createOverdueSweep, failPastDeadline } from './overdue-sweep.ts'
 import { retryWrite } from './retry-write.ts'
 import type { PlannedClaim } from './route-queue.ts'
 import { type HeldBack, isLarge, type Place, Scheduler } from './scheduler.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
+/** The shortest pause before queued jobs past their deadline are failed: what is late in the same moment fails together. */
+const LEAST_DEADLINE_PAUSE_MS = 20
 /** The pause after a failed claim. */
 const CLAIM_RETRY_MS = 1000
 /** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
@@ -29,6 +32,9 @@ const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
 /** The weight of the latest execution in the average time of its model's. */
 const LATEST = 0.1
+
+/** Of a job that fails before they are loaded. Whether it has a callback is not known, so the dispatcher looks. */
+const NO_TEXTS: JobTexts = { messagesJson: '[]', responseFormatJson: TEXT_JSON, callbackJson: '' }
 
 /** A job that this node executes, and what ends its execution early. */
 interface HeldJob {
@@ -75,6 +81,8 @@ export class Worker {
   /** Whether jobs of unknown routes may have been queued. */
   #mustLook = false
   #cancelLook: (() => void) | null = null
+  /** The earliest deadline of queued jobs that is known here. */
+  #nextDeadline: { readonly ms: number; readonly cancel: () => void } | null = null
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
 
@@ -134,7 +142,10 @@ export class Worker {
 
   /** Jobs for which there was no place are queued now. */
   queued(jobs: readonly Job[]): void {
-    for (const job of jobs) this.#scheduler.queuedJob(job)
+    for (const job of jobs) {
+      this.#scheduler.queuedJob(job)
+      if (job.deadlineMs !== undefined) this.#mayMiss(job.deadlineMs)
+    }
     this.#claimWhilePlanned()
   }
 
@@ -193,6 +204,7 @@ export class Worker {
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
     this.#cancelLook?.()
+    this.#nextDeadline?.cancel()
     if (this.#isEmpty) return
     const empty = new Promise<void>((resolve) => this.#onEmpty.push(resolve))
     const cancel = this.#options.clock.after(graceMs, () => {
@@ -212,11 +224,14 @@ export class Worker {
     place: Place,
     cacheKey?: string | null,
   ): Promise<void> {
-    const { onError } = this.#options
+    const { clock, onError } = this.#options
     const held = { job: claimed, stop: new Stop() }
     // Another node had taken it over, and this one has claimed it again before it noticed: the earlier run is lost.
     this.#held.get(claimed.id)?.stop.now('lost')
     this.#held.set(claimed.id, held)
+    const { deadlineMs } = claimed
+    const cancelDeadline =
+      deadlineMs === undefined ? null : atTime(clock, deadlineMs, () => held.stop.now('deadline'))
     let isSettled = false
     try {
       const job = isLarge(claimed) ? await this.#load(claimed, place, held.stop) : claimed
@@ -226,6 +241,7 @@ export class Worker {
       // The job is safe: another node, or the next comparison with the database, finds it.
       onError(`handling job ${claimed.id} failed`, error)
     } finally {
+      cancelDeadline?.()
       // This node may have claimed the job again meanwhile.
       if (this.#held.get(claimed.id) === held) this.#held.delete(claimed.id)
       this.#scheduler.free(place, isSettled)
@@ -239,7 +255,9 @@ export class Worker {
     const { store, clock, bytes, onError } = this.#options
     const { textBytes, ...job } = claimed
     const needed = jobBytes(textBytes)
-    if (!(await bytes.reserve(job.account, needed, stop))) return null
+    if (!(await bytes.reserve(job.account, needed, stop))) {
+      return stop.reason === 'deadline' ? { ...job, ...NO_TEXTS } : null
+    }
     place.bytes = needed
     const texts = await retryWrite(
       () => store.readTexts(job.id),
@@ -247,9 +265,9 @@ export class Worker {
       (error) => onError(`reading job ${job.id} failed; retrying`, error),
       () => stop.reason === null,
     )
-    if (texts === 'given up') return null
     if (texts === null) stop.now('lost')
-    return texts === null || stop.reason !== null ? null : { ...job, ...texts }
+    if (stop.reason === 'deadline') return { ...job, ...NO_TEXTS }
+    return texts === null || texts === 'given up' || stop.reason !== null ? null : { ...job, ...texts }
   }
 
   /** Returns whether the job has its outcome. */
@@ -259,7 +277,7 @@ export class Worker {
     const startedMs = clock.steadyMs()
     let result: Awaited<ReturnType<ExecuteJob>> = null
     if (this.#state !== 'stopped') {
-      stop.startDeadline(clock, runTimeoutMs)
+      stop.startTimeout(clock, runTimeoutMs)
       const events = {
         arrived: () => this.#scheduler.arrived(place),
         ...((place.isSuspect || place.isNewcomer) && {
@@ -297,6 +315,29 @@ export class Worker {
     return true
   }
 
+  /** A job with this deadline is queued. */
+  #mayMiss(deadlineMs: number | null | undefined): void {
+    if (deadlineMs == null || this.#state !== 'running') return
+    if (this.#nextDeadline !== null && this.#nextDeadline.ms <= deadlineMs) return
+    this.#nextDeadline?.cancel()
+    const { clock } = this.#options
+    const atMs = Math.max(deadlineMs, clock.nowMs() + LEAST_DEADLINE_PAUSE_MS)
+    this.#nextDeadline = { ms: deadlineMs, cancel: atTime(clock, atMs, () => void this.#failPastDeadline()) }
+  }
+
+  /** Never rejects. The look that follows finds the next deadline, or tries again. */
+  async #failPastDeadline(): Promise<void> {
+    try {
+      await failPastDeadline(this.#options)
+    } catch (error) {
+      this.#options.onError('could not fail jobs whose deadline has passed; retrying', error)
+      await wait(this.#options.clock, CLAIM_RETRY_MS)
+    }
+    this.#nextDeadline = null
+    this.#mustLook = true
+    this.#claimWhilePlanned()
+  }
+
   /** From now on, a crash of this node counts against the suspect. */
   async #recordStart(job: ClaimedJob, stop: Stop): Promise<void> {
     const { store, node, clock, onError } = this.#options
@@ -308,9 +349,10 @@ export class Worker {
     )
   }
 
-  async #release(job: Pick<ClaimedJob, 'id' | 'attempt'>): Promise<void> {
+  async #release(job: Pick<ClaimedJob, 'id' | 'attempt' | 'deadlineMs'>): Promise<void> {
     const { store, node } = this.#options
     await store.release(node, [claimOf(job)])
+    this.#mayMiss(job.deadlineMs)
   }
 
   /** Retried like a settlement, because only this node knows what the job has paid for. */
@@ -324,6 +366,7 @@ export class Worker {
       mayRetry,
     )
     this.#scheduler.queued(wait.route, job.account)
+    this.#mayMiss(job.deadlineMs)
   }
 
   #capacityFreed(): void {
@@ -365,7 +408,9 @@ export class Worker {
     try {
       if (this.#mustLook) {
         this.#mustLook = false
-        for (const route of await store.queuedRoutes()) this.#scheduler.queued(route, null)
+        const { routes, nextDeadlineMs } = await store.queued()
+        for (const route of routes) this.#scheduler.queued(route, null)
+        this.#mayMiss(nextDeadlineMs)
       }
       if (suspects.mustLook) suspects.found(await store.queuedSuspects())
     } catch (error) {

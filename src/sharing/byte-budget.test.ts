@@ -135,7 +135,7 @@ test('a request whose signal stops leaves the queue, and those behind it continu
   share.tryReserve('acme', MIB)
   void wait('other', 100 * MIB, stop)
   void wait('third', MIB)
-  stop.now('deadline')
+  stop.now('timeout')
   for (let turn = 0; turn < 4; turn++) await Promise.resolve()
   assert.deepEqual(granted, ['not other', 'third'])
   assert.equal(share.reserve('other', 1, stop), false)

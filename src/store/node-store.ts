@@ -17,6 +17,7 @@ export const FEATURES = [
   'options',
   'callback.include',
   'metadata',
+  'complete_within',
   'uncached',
   'callback.event',
   'responses',

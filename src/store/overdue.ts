@@ -2,10 +2,10 @@
 import { readEarlierUsage, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { Usage } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
-import type { Overdue } from './store.ts'
+import type { PastPatience } from './store.ts'
 
 /** A job without times of its own is overdue if it was created before this ID; none is if the outage is too recent. */
-export function createdBefore({ unavailableSinceMs, patienceMs }: Overdue, nowMs: number): string {
+export function createdBefore({ unavailableSinceMs, patienceMs }: PastPatience, nowMs: number): string {
   const beforeMs = nowMs - patienceMs
   return leastJobId(unavailableSinceMs <= beforeMs ? beforeMs : 0)
 }

@@ -68,11 +68,8 @@ export interface Store
   /** The texts of a job, for the node that holds it; null if the job does not exist any longer. */
   readTexts(jobId: string): Promise<JobTexts | null>
 
-  /**
-   * The routes that have queued jobs other than suspects; '' stands for jobs whose route is unknown. The cost grows with the
-   * number of routes, not of jobs.
-   */
-  queuedRoutes(): Promise<string[]>
+  /** Where jobs are queued, and the next deadline among them. The cost grows with the number of routes, not of jobs. */
+  queued(): Promise<Queued>
 
   /** What is known about the suspects that are queued. Cheap if there are none. */
   queuedSuspects(): Promise<QueuedSuspects>
@@ -84,8 +81,8 @@ export interface Store
   recordStarts(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Fails queued jobs, suspects too, that have waited too long for model servers: up to `limit` of them, in no particular order. Jobs
-   * that a node holds are never changed. Each gets what a settlement stores; its usage and receipt are those of its earlier
+   * Fails queued jobs, suspects too, that have waited too long for model servers, or whose deadline has passed: up to `limit` of
+   * them, in no particular order. Jobs that a node holds are never changed. Each gets what a settlement stores; its usage and receipt are those of its earlier
    * runs. Returns the jobs that it failed: fewer than `limit` if there are no more.
    */
   failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
@@ -218,11 +215,26 @@ export interface QueuedSuspects {
   readonly withMost: number
 }
 
+export interface Queued {
+  /** The routes that have queued jobs other than suspects; '' stands for jobs whose route is unknown. */
+  readonly routes: readonly string[]
+  /** The earliest deadline of any queued job; null if none has one. */
+  readonly nextDeadlineMs: number | null
+}
+
+export type Overdue = PastPatience | PastDeadline
+
+/** Jobs whose deadline has passed. */
+export interface PastDeadline {
+  readonly route: null
+  readonly error: JobError
+}
+
 /**
- * Which jobs are overdue: those of the route that have waited for `patienceMs` since the latest of their creation, their release
+ * Jobs that have waited too long: those of the route that have waited for `patienceMs` since the latest of their creation, their release
  * and `unavailableSinceMs`; their waiting time before the release counts as well.
  */
-export interface Overdue {
+export interface PastPatience {
   readonly route: string
   /** Null for the jobs of all accounts. */
   readonly account: string | null

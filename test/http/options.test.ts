@@ -146,34 +146,35 @@ onEachStore(() => {
     assert.deepEqual(data.options, ALL)
   })
 
-  test('while a node of an earlier version is alive, options are refused, and other jobs are accepted', async (t) => {
-    const { parley } = await startStage(t)
-    if (!isPostgres(parley.database)) return
-    const key = await parley.key()
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
-    const lease = (seconds: number) =>
-      database.query(
-        `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + $1 * interval '1 s')
+  for (const [field, value] of Object.entries({ options: { seed: 1 }, complete_within: 60 }))
+    test(`while a node of an earlier version is alive, ${field} is refused, and other jobs are accepted`, async (t) => {
+      const { parley } = await startStage(t)
+      if (!isPostgres(parley.database)) return
+      const key = await parley.key()
+      const database = new Client(parley.database)
+      await database.connect()
+      t.after(() => database.end())
+      const lease = (seconds: number) =>
+        database.query(
+          `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + $1 * interval '1 s')
          on conflict (node) do update set lease_until = excluded.lease_until`,
-        [seconds],
-      )
-    const untilStatus = async (status: number) => {
-      for (;;) {
-        const answer = await parley.post(MESSAGES, job({ options: { seed: 1 } }), key)
-        if (answer.status === status) return answer
-        t.signal.throwIfAborted()
+          [seconds],
+        )
+      const untilStatus = async (status: number) => {
+        for (;;) {
+          const answer = await parley.post(MESSAGES, job({ [field]: value }), key)
+          if (answer.status === status) return answer
+          t.signal.throwIfAborted()
+        }
       }
-    }
-    await lease(60)
-    const mixed = await untilStatus(503)
-    assert.equal(mixed.headers.get('retry-after'), '5')
-    const { message, details } = refused(mixed, 503)
-    assert.equal(message, 'A node of an earlier version is still running.')
-    assert.match(details ?? '', /^options: that node would ignore it/)
-    completed(await parley.post(MESSAGES, job(), key))
-    await lease(-1)
-    completed(await untilStatus(200))
-  })
+      await lease(60)
+      const mixed = await untilStatus(503)
+      assert.equal(mixed.headers.get('retry-after'), '5')
+      const { message, details } = refused(mixed, 503)
+      assert.equal(message, 'A node of an earlier version is still running.')
+      assert.ok(details?.startsWith(`${field}: that node would ignore it`))
+      completed(await parley.post(MESSAGES, job(), key))
+      await lease(-1)
+      completed(await untilStatus(200))
+    })
 })

@@ -21,7 +21,7 @@ const UNORDERED: readonly MethodName[] = [
   'readEnded',
   'findMissing',
   'absentNodes',
-  'queuedRoutes',
+  'queued',
 ]
 
 type Method = (...args: readonly unknown[]) => unknown

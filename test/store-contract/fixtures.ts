@@ -191,7 +191,7 @@ export async function claimSuspects(
 
 /** Claims all queued jobs: suspects first, then by route. */
 export async function claimAll(
-  store: Pick<Store, 'claim' | 'queuedRoutes' | 'queuedSuspects'>,
+  store: Pick<Store, 'claim' | 'queued' | 'queuedSuspects'>,
   node: string,
   nowMs = now.ms,
 ): Promise<ClaimedJob[]> {
@@ -201,7 +201,7 @@ export async function claimAll(
     if (queued === 0) break
     jobs.push(...small(await store.claim(node, 10_000, nowMs, { ...SUSPECTS, crashCount: mostCrashes })))
   }
-  for (const route of await store.queuedRoutes())
+  for (const route of (await store.queued()).routes)
     jobs.push(...(await claimNext(store, node, 10_000, nowMs, route)))
   return jobs
 }

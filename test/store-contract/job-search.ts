@@ -95,7 +95,9 @@ export function jobSearchTests(on: On): void {
 
   on('a job is shown with all that is known of it', async (store) => {
     const createdAtMs = now.ms
-    const job = newJob({ responseFormat: { format: 'json', schema: { type: 'object' } } })
+    const responseFormat = { format: 'json', schema: { type: 'object' } } as const
+    const deadlineMs = createdAtMs + 60_000
+    const job = newJob({ responseFormat, deadlineMs })
     await store.accept(acceptance([job]))
     const common = { id: job.id, account: 'acme', tier: 'user_max', model: 'gpt-5-mini', createdAtMs }
     const open = { settledAtMs: null, errorCode: null, usage: null, callback: null, receiptJson: null }
@@ -109,6 +111,7 @@ export function jobSearchTests(on: On): void {
       attempts: 0,
       crashCount: 0,
       queued: { route: '', waitsSinceMs: null },
+      deadlineMs,
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
     const [claimed] = await claimNext(store, 'node-a', 1, createdAtMs + 100)
@@ -125,7 +128,7 @@ export function jobSearchTests(on: On): void {
     const ended = { status: 'failed', settledAtMs: createdAtMs + 900, errorCode: 'model_error' }
     const known = { ...held, ...ended, usage: settled.usage, receiptJson: RECEIPT }
     assert.deepEqual(await store.findJob(job.id, expiry()), known)
-    const { format: _, crashCount: __, receiptJson: ___, queued: ____, ...summary } = known
+    const { format: _, crashCount: __, receiptJson: ___, queued: ____, deadlineMs: _____, ...summary } = known
     assert.deepEqual((await store.searchJobs(search())).jobs, [summary])
     assert.equal(await store.findJob(newJob().id, expiry()), null)
     assert.equal(await store.findJob('no id', expiry()), null)

@@ -1,5 +1,5 @@
 /** The queue as its contract describes it: the turns of jobs, where walks begin, suspects, crashes and waits. */
-import type { ClaimFrom, ClaimOfRoute, Overdue } from '../../src/store/store.ts'
+import type { ClaimFrom, ClaimOfRoute, PastPatience } from '../../src/store/store.ts'
 
 export interface ModelJob {
   readonly id: string
@@ -156,7 +156,7 @@ export class ModelQueue {
   }
 
   /** Ends the jobs that have waited for too long, and returns them. */
-  takeOverdue({ route, account, unavailableSinceMs, patienceMs }: Overdue, nowMs: number): ModelJob[] {
+  takeOverdue({ route, account, unavailableSinceMs, patienceMs }: PastPatience, nowMs: number): ModelJob[] {
     const beforeMs = nowMs - patienceMs
     const overdue = this.queued(route).filter((job) => {
       if (account !== null && job.account !== account) return false

@@ -26,6 +26,43 @@ const failedIds = async (...args: Parameters<typeof failOverdue>) =>
 
 export function overdueTests(on: On): void {
   on(
+    'fails queued jobs whose deadline has passed, also those that waited or crashed, and no others',
+    async (store) => {
+      const error: JobError = { code: 'deadline_exceeded', message: 'Too late.' }
+      const fail = async (limit = 100) =>
+        (await store.failOverdue({ route: null, error }, now.ms, limit)).map(({ jobId }) => jobId)
+      const dueIn = (ms: number) => newJob({ deadlineMs: now.ms + ms })
+      const [held, waited, returned] = [dueIn(1000), dueIn(2000), dueIn(3000)]
+      await queue(store, DEAD, held, waited, returned)
+      const claimed = await claimNext(store, 'node-a', 3, now.ms, DEAD)
+      assert.deepEqual(
+        claimed.map(({ deadlineMs }) => deadlineMs),
+        [held, waited, returned].map(({ deadlineMs }) => deadlineMs),
+      )
+      assert.equal((await store.queued()).nextDeadlineMs, null)
+      const wait = { route: LIVE, earlierJson: '{"calls":1}', sinceMs: now.ms, waitedMs: 0 }
+      await store.releaseWaiting('node-a', [{ jobId: waited.id, attempt: 1, ...wait }])
+      await store.release('node-a', [{ jobId: returned.id, attempt: 1 }])
+      const [first, second, last, never] = [dueIn(10_000), dueIn(10_000), dueIn(20_000), newJob()]
+      await queue(store, LIVE, first, second, last, never)
+      assert.equal((await store.queued()).nextDeadlineMs, waited.deadlineMs)
+      assert.deepEqual(await fail(), [])
+      now.ms += 2999
+      assert.deepEqual(await fail(), [waited.id])
+      now.ms += 1
+      assert.deepEqual(await fail(), [returned.id])
+      now.ms += 7000
+      assert.equal((await fail(1)).length, 1)
+      assert.equal((await fail()).length, 1)
+      assert.deepEqual(await store.queued(), { routes: [LIVE], nextDeadlineMs: last.deadlineMs })
+      const read = await store.read('acme', waited.id, expiry())
+      assert.deepEqual([read?.status, read?.errorJson], ['failed', JSON.stringify(error)])
+      assert.equal(JSON.parse(read?.usageJson ?? '').calls, 1)
+      assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
+    },
+  )
+
+  on(
     'counts the wait of an untried job from its creation or the outage, whichever is later',
     async (store) => {
       const outageMs = now.ms
@@ -41,7 +78,7 @@ export function overdueTests(on: On): void {
       assert.deepEqual(await failedIds(store, outageMs), [before.id])
       now.ms += 1000
       assert.deepEqual(await failedIds(store, outageMs), [after.id])
-      assert.deepEqual(await store.queuedRoutes(), [LIVE])
+      assert.deepEqual((await store.queued()).routes, [LIVE])
     },
   )
 

@@ -233,7 +233,7 @@ class Look implements Step {
     const withMost = crashCounts.filter((count) => count === mostCrashes).length
     assert.deepEqual(await store.queuedSuspects(), { queued: crashCounts.length, mostCrashes, withMost })
     const routes = queue.queued().flatMap(({ crashCount, route }) => (crashCount === 0 ? [route] : []))
-    assert.deepEqual(new Set(await store.queuedRoutes()), new Set(routes))
+    assert.deepEqual(new Set((await store.queued()).routes), new Set(routes))
     const used = await store.listUsage({ limit: 10 })
     assert.equal(
       used.reduce((sum, record) => sum + record.jobs, 0),

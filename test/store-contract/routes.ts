@@ -48,14 +48,14 @@ export function routeTests(on: On): void {
       const [dead, live] = [several(3), several(3)]
       await queue(store, LIVE, ...live)
       await queue(store, DEAD, ...dead)
-      assert.deepEqual((await store.queuedRoutes()).sort(), [DEAD, LIVE])
+      assert.deepEqual((await store.queued()).routes.toSorted(), [DEAD, LIVE])
       const first = await store.claim('node-a', 2, now.ms, { ...OF_ROUTE, route: DEAD })
       assert.deepEqual([ids(first.jobs), first.mayHaveMore], [ids(dead.slice(0, 2)), true])
       const second = await store.claim('node-a', 2, now.ms, { ...OF_ROUTE, route: DEAD })
       assert.deepEqual([ids(second.jobs), second.mayHaveMore], [ids(dead.slice(2)), false])
-      assert.deepEqual(await store.queuedRoutes(), [LIVE])
+      assert.deepEqual((await store.queued()).routes, [LIVE])
       assert.deepEqual(ids(await claimNext(store, 'node-a', 5, now.ms, LIVE)), ids(live))
-      assert.deepEqual(await store.queuedRoutes(), [])
+      assert.deepEqual((await store.queued()).routes, [])
     },
   )
 
@@ -174,7 +174,7 @@ export function routeTests(on: On): void {
     await queue(store, DEAD, crashed)
     await claimNext(store, 'dead', 1, now.ms, DEAD)
     await store.rescue('node-a', now.ms)
-    assert.deepEqual(await store.queuedRoutes(), [])
+    assert.deepEqual((await store.queued()).routes, [])
     await queue(store, DEAD, other)
     assert.deepEqual(ids(await claimLane(store, 'acme', 5, DEAD)), [other.id])
     assert.deepEqual(await claimDead(store, 5), [])

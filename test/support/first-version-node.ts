@@ -4,9 +4,9 @@
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
-import { newJobColumns } from '../../src/store/postgres/columns.ts'
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'
 import type { Settlement } from '../../src/store/store.ts'
+import { columnsOf03 } from './columns-of-0.3.ts'
 
 export class FirstVersionNode {
   readonly #client: pg.Client
@@ -31,7 +31,7 @@ export class FirstVersionNode {
   /** Jobs that this node runs itself. */
   async accept(jobs: readonly Job[]): Promise<void> {
     const origins = jobs.map(() => null)
-    await this.#run('accept held', ACCEPT_HELD, [...newJobColumns(jobs), origins, jobs[0]?.createdAtMs])
+    await this.#run('accept held', ACCEPT_HELD, [...columnsOf03(jobs), origins, jobs[0]?.createdAtMs])
   }
 
   /** Returns the IDs of the claimed jobs. */
@@ -51,7 +51,7 @@ export class FirstVersionNode {
   }
 
   async acceptEnded(jobs: readonly Job[], settlements: readonly Settlement[]): Promise<void> {
-    const values = [...newJobColumns(jobs), ...settlementColumns(settlements)]
+    const values = [...columnsOf03(jobs), ...settlementColumns(settlements)]
     await this.#run('accept ended', ACCEPT_ENDED, values)
   }
 

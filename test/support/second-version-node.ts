@@ -10,9 +10,10 @@ import {
   CANCELLED_RECEIPT_JSON,
   CANCELLED_USAGE_JSON,
 } from '../../src/store/admin-action-store.ts'
-import { newJobColumns, settlementColumns } from '../../src/store/postgres/columns.ts'
+import { settlementColumns } from '../../src/store/postgres/columns.ts'
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'
 import type { Settlement } from '../../src/store/store.ts'
+import { columnsOf03 } from './columns-of-0.3.ts'
 
 /** The number of migrations of version 0.2. */
 export const SECOND_SCHEMA = 4
@@ -40,11 +41,11 @@ export class SecondVersionNode {
   async accept(jobs: readonly Job[], handedOff: boolean): Promise<void> {
     const each = <T>(value: T) => jobs.map(() => value)
     const more = [each(null), each(handedOff), each(1000), 0, jobs[0]?.createdAtMs]
-    await this.#run('accept', ACCEPT, [this.#name, ...newJobColumns(jobs), ...more])
+    await this.#run('accept', ACCEPT, [this.#name, ...columnsOf03(jobs), ...more])
   }
 
   async acceptEnded(jobs: readonly Job[], settlements: readonly Settlement[]): Promise<void> {
-    const values = [...newJobColumns(jobs), ...settlementColumnsOf2(settlements)]
+    const values = [...columnsOf03(jobs), ...settlementColumnsOf2(settlements)]
     await this.#run('accept ended', ACCEPT_ENDED, [this.#name, ...values])
   }
 

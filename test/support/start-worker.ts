@@ -107,7 +107,7 @@ export async function start(
         })
         signal.listen({
           onStop: () => {
-            if (signal.reason !== 'deadline') resolve(null)
+            if (signal.reason !== 'timeout') resolve(null)
           },
         })
       }),

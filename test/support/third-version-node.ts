@@ -4,8 +4,8 @@
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
-import { newJobColumns } from '../../src/store/postgres/columns.ts'
 import type { Accepted, Idempotency } from '../../src/store/store.ts'
+import { columnsOf03 } from './columns-of-0.3.ts'
 
 export class ThirdVersionNode {
   readonly #pool: pg.Pool
@@ -35,7 +35,7 @@ export class ThirdVersionNode {
         if (Number(found?.count) === jobIds.length) return { kind: 'repeated', jobIds }
       }
       const ids = JSON.stringify(jobs.map(({ id }) => id))
-      const values = [this.#name, ...newJobColumns(jobs), jobs.map(() => null), Math.floor(createdAtMs)]
+      const values = [this.#name, ...columnsOf03(jobs), jobs.map(() => null), Math.floor(createdAtMs)]
       await run('accept held', ACCEPT_HELD, values)
       await run('remember key', REMEMBER_KEY, [account, key, fingerprint, ids, untilMs])
       return { kind: 'accepted' }

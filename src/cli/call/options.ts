@@ -1,6 +1,6 @@
 /** The options of `parley send`, `parley job` and `parley jobs list`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { CACHE_TTL_S, TIMEOUT_S } from '../../job/field-bounds.ts'
+import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from '../../job/field-bounds.ts'
 import { numberFrom } from '../number-option.ts'
 import { addServerOptions, EXIT_CODES_HELP } from './client-command.ts'
 import type { JobOptions, ListJobsOptions } from './job.ts'
@@ -63,6 +63,11 @@ export function addSend(command: Command, exit: (code: number) => void): void {
         '--cache-ttl <seconds>',
         `how long the answer is cached for identical jobs (default: ${CACHE_TTL_S.default})`,
         numberFrom(CACHE_TTL_S.least, CACHE_TTL_S.most),
+      )
+      .option(
+        '--complete-within <seconds>',
+        'the job fails if it has not ended this long after its creation',
+        numberFrom(COMPLETE_WITHIN_S.least, COMPLETE_WITHIN_S.most),
       )
       .option('--options <json>', `options of the model, for example '{"temperature":0.2,"max_tokens":500}'`)
       .option('--metadata <pair>', 'KEY=VALUE to remember with the job; may be repeated', addPair)

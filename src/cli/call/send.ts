@@ -16,6 +16,7 @@ export interface SendOptions extends ServerOptions {
   readonly jsonFormat?: true
   readonly timeout?: number
   readonly cacheTtl?: number
+  readonly completeWithin?: number
   /** JSON text. */
   readonly options?: string
   readonly metadata?: Readonly<Record<string, string>>
@@ -63,7 +64,7 @@ async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): 
 }
 
 async function jobOf(words: readonly string[], options: SendOptions): Promise<SingleJob> {
-  const { model, system, timeout, cacheTtl, options: optionsJson, metadata } = options
+  const { model, system, timeout, cacheTtl, completeWithin, options: optionsJson, metadata } = options
   const response_format = await formatOf(options)
   const content = await textOf(words, options)
   return {
@@ -77,6 +78,7 @@ async function jobOf(words: readonly string[], options: SendOptions): Promise<Si
     ...(metadata !== undefined && { metadata }),
     ...(timeout !== undefined && { timeout }),
     ...(cacheTtl !== undefined && { message_cache_ttl: cacheTtl }),
+    ...(completeWithin !== undefined && { complete_within: completeWithin }),
   }
 }
 

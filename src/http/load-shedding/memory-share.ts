@@ -55,7 +55,7 @@ export class MemoryShare {
 
   async #wait(account: string, bytes: number): Promise<HttpError | null> {
     const stop = new Stop()
-    const cancel = this.#options.clock.after(MAX_WAIT_MS, () => stop.now('deadline'))
+    const cancel = this.#options.clock.after(MAX_WAIT_MS, () => stop.now('timeout'))
     const isReserved = await this.share.reserve(account, bytes, stop)
     cancel()
     return isReserved ? null : this.#rejected(account, this.share.decide(account, bytes))

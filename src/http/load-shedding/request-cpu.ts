@@ -42,12 +42,12 @@ export class RequestCpu {
     const onClose = () => stop.now('lost')
     if (socket.destroyed) stop.now('lost')
     else socket.once('close', onClose)
-    const cancelTimeout = this.#clock.after(timeoutMs, () => stop.now('deadline'))
+    const cancelTimeout = this.#clock.after(timeoutMs, () => stop.now('timeout'))
     const user = { account, weight: tier.weight }
     try {
       const result = await work((name, input) => this.#pool.run(name, input, user, stop))
       if (result !== null) return result
-      throw stop.reason === 'deadline' ? cpuTimedOut() : clientGone()
+      throw stop.reason === 'timeout' ? cpuTimedOut() : clientGone()
     } finally {
       cancelTimeout()
       socket.off('close', onClose)

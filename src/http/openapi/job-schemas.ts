@@ -42,6 +42,7 @@ const jobError = Type.Object(
     code: Type.Enum(
       [
         'timeout',
+        'deadline_exceeded',
         'content_policy_violation',
         'model_error',
         'validation_error',

@@ -265,10 +265,10 @@ const accept = (name: string, isNew: string, onConflict: string, answered: strin
   ),
   ${queuedJobsInFairOrder(TURNS ?? '', 'opened')},
   placed as (
-    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route)
+    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route, deadline_ms)
     select n.id, account, n.callback is not null, ${TURN_OF_JOB},
       case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then ${NOW} end, origin, bytes, route
+      case when handed_off then ${NOW} end, origin, bytes, route, deadline_ms
     from ordered n left join begins b using (account, route)
     returning route, turn
   ),

@@ -21,11 +21,11 @@ const claimAll = (now: string, looked: string) => `
     from unnest(array(select id from first), array(select turn from first)) as f(id, turn)
     where o.id = f.id returning o.id, f.turn, attempt, deaths, crashed_alone, earlier
   )
-  select l.*, t.*, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, bytes,
+  select l.*, t.*, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, deadline_ms, bytes,
     ${['messages', 'response_format', 'callback'].map(inline).join(', ')}
   from ${looked} l left join (
     taken t cross join lateral (
-      select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback,
+      select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, deadline_ms, messages, response_format, callback,
         octet_length(messages) + octet_length(response_format) + coalesce(octet_length(callback), 0) as bytes
       from jobs where id = t.id limit 1
     ) j
@@ -101,9 +101,12 @@ export const CLAIM_SUSPECTS = {
   ${claimAll('$3', NO_WALK)}`,
 }
 
-/** From each route to the next in the index, whatever is queued between. The offset keeps the planner off the index of lanes. */
-export const QUEUED_ROUTES = {
-  name: 'queued routes',
+/**
+ * From each route to the next in the index, whatever is queued between. The offset keeps the planner off the index of lanes. A row
+ * with the next deadline comes with them.
+ */
+export const QUEUED = {
+  name: 'queued',
   repeatable: true,
   text: `
   with recursive routes (route) as (
@@ -112,12 +115,16 @@ export const QUEUED_ROUTES = {
     select (select o.route from open_jobs o where o.turn is not null and o.route > r.route order by o.route, o.turn, o.id limit 1)
     from routes r where r.route is not null
   )
-  select r.route from routes r cross join lateral (
+  select r.route, null::bigint as next_deadline_ms from routes r cross join lateral (
     select 1 from (
       select deaths from open_jobs where turn is not null and route = r.route order by turn, id offset 0
     ) o where deaths = 0 limit 1
   ) found
-  where r.route is not null`,
+  where r.route is not null
+  union all
+  select null, (
+    select deadline_ms from open_jobs where turn is not null and deadline_ms is not null order by deadline_ms limit 1
+  )`,
 } as const
 
 export const QUEUED_SUSPECTS = {

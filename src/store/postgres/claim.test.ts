@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED_ROUTES, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
 import { connectionSettings, type Statement } from './database.ts'
 import { migratePostgres } from './schema.ts'
 
@@ -100,7 +100,7 @@ test('a claim of a long queue reads few pages and rows', async (t) => {
   const lane = `('node', 4, 0, 'long', 'many', array[]::uuid[])`
   assert.ok((await assertCheap(t, client, CLAIM_OF_LANE, lane, 150)) < 10)
   await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 1, 3, array[]::text[])`, 20)
-  await assertCheap(t, client, QUEUED_ROUTES, '', 40)
+  await assertCheap(t, client, QUEUED, '', 40)
   await assertCheap(t, client, QUEUED_SUSPECTS, '', 20)
   assert.deepEqual(await claimed(client), [
     { account: 'many', jobs: 8 },

@@ -1,6 +1,6 @@
 /** Claims queued jobs in Postgres: by a walk of a route, of the lane of an account, or suspects. */
 import { isBefore, type Place } from '../route-places.ts'
-import { numberOf, type Row, textOf } from '../rows.ts'
+import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import {
   type Claimed,
   type ClaimFrom,
@@ -9,13 +9,13 @@ import {
   type Store,
   WALK_ROWS,
 } from '../store.ts'
-import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED_ROUTES, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
 import { readClaimedJob, readTexts } from './columns.ts'
 import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 import type { WalkEnd } from './route-walks.ts'
 
-type ClaimMethods = Pick<Store, 'claim' | 'readTexts' | 'queuedRoutes' | 'queuedSuspects'>
+type ClaimMethods = Pick<Store, 'claim' | 'readTexts' | 'queued' | 'queuedSuspects'>
 
 export function claimOperations({ database, walks }: PostgresParts): ClaimMethods {
   const walk = async (node: string, limit: number, nowMs: number, from: ClaimOfRoute): Promise<Claimed> => {
@@ -82,7 +82,14 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
       return row ? readTexts(row) : null
     },
 
-    queuedRoutes: async () => (await database.query(QUEUED_ROUTES)).map((row) => textOf(row, 'route')),
+    queued: async () => {
+      const rows = await database.query(QUEUED)
+      const [next] = rows.filter(({ route }) => route === null)
+      return {
+        routes: rows.flatMap((row) => (row === next ? [] : [textOf(row, 'route')])),
+        nextDeadlineMs: next === undefined ? null : numberOrNull(next, 'next_deadline_ms'),
+      }
+    },
 
     queuedSuspects: async (): Promise<QueuedSuspects> => {
       const [row = {}] = await database.query(QUEUED_SUSPECTS)

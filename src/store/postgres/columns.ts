@@ -25,14 +25,17 @@ export const NEW_JOB_TYPES = [
   'double precision',
   'bigint',
   'bigint',
+  'bigint',
   'text',
   'text',
   'text',
 ] as const
 export const NEW_JOB_NAMES =
-  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback'
+  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, deadline_ms, messages, response_format, callback'
 
 export function newJobColumns(jobs: readonly Job[]): unknown[] {
+  const deadlines: (number | null)[] = []
+  for (const { deadlineMs = null } of jobs) deadlines.push(deadlineMs)
   return [
     jobs.map((job) => job.id),
     jobs.map((job) => job.account),
@@ -41,6 +44,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[] {
     jobs.map((job) => job.cacheTtlMs / 1000),
     jobs.map((job) => job.inputTokens),
     jobs.map((job) => job.createdAtMs),
+    deadlines,
     textArray(jobs.map((job) => job.messagesJson)),
     textArray(jobs.map((job) => job.responseFormatJson)),
     textArray(jobs.map((job) => job.callbackJson)),
@@ -101,6 +105,7 @@ export function readClaimedJob(row: Row): Claimed['jobs'][number] {
     crashCount,
     crashedAlone: crashCount > 0 && numberOf(row, 'crashed_alone') === crashCount,
     ...(earlierJson !== null && { earlierJson }),
+    ...(row.deadline_ms !== null && { deadlineMs: numberOf(row, 'deadline_ms') }),
   }
   return row.messages === null ? { ...job, textBytes: numberOf(row, 'bytes') } : { ...job, ...readTexts(row) }
 }

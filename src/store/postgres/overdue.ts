@@ -1,7 +1,7 @@
 /** Fails queued jobs in Postgres that have waited too long for model servers. */
 import { createdBefore, overdueResult } from '../overdue.ts'
 import { booleanOf, numberOf, type Row, textOf, textOrNull } from '../rows.ts'
-import type { FailedJob, Overdue, Settlement, Store } from '../store.ts'
+import type { FailedJob, Overdue, PastPatience, Settlement, Store } from '../store.ts'
 import { settlementColumns } from './columns.ts'
 import type { Queries, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
@@ -25,13 +25,11 @@ export function overdueOperations({ database, notifications }: PostgresParts): P
 
 /** Picks and locks them, then settles them as jobs of no node. */
 async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limit: number): Promise<Row[]> {
-  const { route, account, unavailableSinceMs, patienceMs, error } = overdue
-  const times = [
-    Math.floor(unavailableSinceMs),
-    Math.floor(nowMs - patienceMs),
-    createdBefore(overdue, nowMs),
-  ]
-  const rows = await query(LOCK_OVERDUE, [route, account, limit, ...times])
+  const { error } = overdue
+  const rows =
+    overdue.route === null
+      ? await query(LOCK_LATE, [nowMs, limit])
+      : await query(LOCK_OVERDUE, valuesOf(overdue, nowMs, limit))
   if (rows.length === 0) return []
   const settlements = rows.map(
     (row): Settlement => ({
@@ -49,6 +47,13 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
   return rows
 }
 
+/** The values of `LOCK_OVERDUE`, in its order. */
+function valuesOf(overdue: PastPatience, nowMs: number, limit: number): unknown[] {
+  const { route, account, unavailableSinceMs, patienceMs } = overdue
+  const times = [Math.floor(unavailableSinceMs), Math.floor(nowMs - patienceMs)]
+  return [route, account, limit, ...times, createdBefore(overdue, nowMs)]
+}
+
 function failedJob(row: Row): FailedJob {
   return {
     jobId: textOf(row, 'id'),
@@ -59,6 +64,10 @@ function failedJob(row: Row): FailedJob {
     usage: overdueResult(textOrNull(row, 'earlier')).usage,
   }
 }
+
+const OF_PICKED = `
+  select p.*, j.model, j.created_at_ms
+  from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
  * $1 route, $2 account, null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait must have
@@ -80,6 +89,17 @@ const LOCK_OVERDUE: Statement = {
     order by id limit $3::bigint for update skip locked
   ),
   picked as (select * from tried union all select * from untried limit $3::bigint)
-  select p.*, j.model, j.created_at_ms
-  from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`,
+  ${OF_PICKED}`,
+}
+
+/** $1 now, $2 limit. */
+const LOCK_LATE: Statement = {
+  name: 'lock late',
+  text: `
+  with picked as (
+    select id, account, attempt, has_callback, origin, earlier from open_jobs
+    where turn is not null and deadline_ms is not null and deadline_ms <= $1::bigint
+    order by deadline_ms limit $2::bigint for update skip locked
+  )
+  ${OF_PICKED}`,
 }

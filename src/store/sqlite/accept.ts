@@ -26,6 +26,7 @@ export type NewJobCells = readonly [
   route: string,
   awaited: 0 | 1,
   cached: CachedAt | null,
+  deadlineMs: number | null,
 ]
 
 /** Where the cached response of a fingerprint is, unless it has gone meanwhile. */
@@ -87,6 +88,7 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
     owesCallback ? 1 : 0,
     ...times,
     '',
+    null,
   ])
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
   const bytes = requestBytes(messages, format, callback)
@@ -138,14 +140,14 @@ function storeJob(
   nextTurns: NextTurns,
 ): void {
   const [id, account, tier, model, handedOff, step, ttlS, tokens, createdAtMs, ...rest] = job
-  const [messages, format, callback, route] = rest
+  const [messages, format, callback, route, , , deadlineMs] = rest
   const { queue } = file
   const seq = queue.takeSeq()
   const hasCallback = callback === null ? 0 : 1
   if (handedOff) {
     const times = [createdAtMs, nowMs, null] as const
     const values = [id, seq, account, tier, model, 'assigned', null, node, 1, ttlS, tokens] as const
-    insertJob(file, [...values, hasCallback, ...times, route])
+    insertJob(file, [...values, hasCallback, ...times, route, deadlineMs])
     queue.handOff()
   } else {
     const turn = nextTurns.get(route) ?? nextTurn(file, account, route, step)
@@ -153,7 +155,7 @@ function storeJob(
     file.places.joined(route, turn)
     const times = [createdAtMs, null, null] as const
     const values = [id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens] as const
-    insertJob(file, [...values, hasCallback, ...times, route])
+    insertJob(file, [...values, hasCallback, ...times, route, deadlineMs])
     queue.join()
   }
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
@@ -168,8 +170,8 @@ function insertJob(file: ServedFile, values: readonly (string | number | null)[]
 /** Inserts nothing if the account does not exist. */
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
-    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route)
-  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16 from accounts where name = ?3`
+    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, deadline_ms)
+  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17 from accounts where name = ?3`
 const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
 const insertKey = (otherwise: string) =>

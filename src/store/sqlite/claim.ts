@@ -8,6 +8,7 @@ import {
   type ClaimOfRoute,
   INLINE_TEXT_BYTES,
   type JobTexts,
+  type Queued,
   type QueuedSuspects,
   WALK_ROWS,
 } from '../store.ts'
@@ -40,9 +41,14 @@ export const claimOperations = {
     return row === undefined ? null : textsOf(row)
   }),
 
-  queuedRoutes: read((file: ServedFile): string[] =>
-    file.cells(QUEUED_ROUTES).map(([route]) => String(route)),
-  ),
+  queued: read((file: ServedFile): Queued => {
+    const rows = file.prepare(QUEUED).all()
+    const [{ next_deadline_ms = null } = {}] = rows
+    return {
+      routes: rows.flatMap(({ route }) => (route === null ? [] : [String(route)])),
+      nextDeadlineMs: next_deadline_ms === null ? null : Number(next_deadline_ms),
+    }
+  }),
 
   queuedSuspects: read((file: ServedFile): QueuedSuspects => {
     const row = file.prepare(QUEUED_SUSPECTS).get() ?? {}
@@ -87,7 +93,7 @@ function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }:
   return { ids, mayHaveMore: ids.length === limit || (looked === most && goesOn) }
 }
 
-const [MESSAGES, TURN, BYTES] = [11, 14, 15]
+const [MESSAGES, TURN, BYTES, DEADLINE] = [11, 14, 15, 16]
 /** Of `octet_length` SQLite reads the head of the row only, however long the text is. */
 const SIZE =
   'octet_length(r.messages) + octet_length(r.response_format) + ifnull(octet_length(r.callback), 0)'
@@ -96,11 +102,12 @@ const inline = (column: string) => `case when ${SIZE} <= ${INLINE_TEXT_BYTES} th
 /** In the order in which `readClaimedJob` takes it. */
 const BY_ID = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.attempt, j.deaths, j.crashed_alone,
-    j.earlier, ${['messages', 'response_format', 'callback'].map(inline).join(', ')}, j.turn, ${SIZE}
+    j.earlier, ${['messages', 'response_format', 'callback'].map(inline).join(', ')}, j.turn, ${SIZE}, j.deadline_ms
   from jobs j join requests r on r.seq = j.seq where j.id = ?`
 
 export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] {
   const [id, account, tier, model, ttlS, tokens, createdAtMs, attempt, deaths, crashedAlone, earlier] = cells
+  const deadlineMs = cells[DEADLINE]
   const job = {
     id: String(id),
     account: String(account),
@@ -114,6 +121,7 @@ export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] 
     crashCount: Number(deaths),
     crashedAlone: Number(deaths) > 0 && crashedAlone === deaths,
     ...(typeof earlier === 'string' && { earlierJson: earlier }),
+    ...(deadlineMs != null && { deadlineMs: Number(deadlineMs) }),
   }
   if (cells[MESSAGES] === null) return { ...job, textBytes: Number(cells[BYTES]) }
   return { ...job, ...textsOf(cells.slice(MESSAGES)) }
@@ -143,15 +151,19 @@ const CLAIM = `
   where id = ?`
 const TEXTS = `
   select r.messages, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
-/** From each route to the next in the index, whatever is queued between. */
-const QUEUED_ROUTES = `
+/** From each route to the next in the index, whatever is queued between. A row with the next deadline comes first. */
+const QUEUED = `
   with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null
     union all
     select (select min(j.route) from jobs j indexed by jobs_by_route where j.turn is not null and j.route > r.route)
     from routes r where r.route is not null
   )
-  select route from routes r where route is not null and exists (
+  select null as route, (
+    select min(deadline_ms) from jobs indexed by jobs_by_deadline where turn is not null and deadline_ms is not null
+  ) as next_deadline_ms
+  union all
+  select route, null from routes r where route is not null and exists (
     select 1 from jobs j indexed by jobs_by_route where j.turn is not null and j.route = r.route and j.deaths = 0
   )`
 const MAX_COUNTED = 10_000

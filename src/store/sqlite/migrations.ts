@@ -200,4 +200,10 @@ const sixth = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth, sixth]
+/** When jobs fail if they have not ended. */
+const seventh = `
+alter table jobs add column deadline_ms integer; -- null for never
+create index jobs_by_deadline on jobs (deadline_ms) where turn is not null and deadline_ms is not null;
+`
+
+export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth, sixth, seventh]

@@ -3,17 +3,22 @@ import { errorJson } from '../../job/job.ts'
 import { createdBefore, overdueResult } from '../overdue.ts'
 import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
 import type { FailedJob, Overdue } from '../store.ts'
-import type { ServedFile } from './open-file.ts'
+import type { Cell, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { storeOutcome } from './settle.ts'
 
 export const overdueOperations = {
   failOverdue: write((file: ServedFile, overdue: Overdue, nowMs: number, limit: number): FailedJob[] => {
-    const { route, account, unavailableSinceMs, patienceMs } = overdue
-    const which = [route, account, limit, unavailableSinceMs, nowMs - patienceMs] as const
-    const ids = file.cells(FIND, ...which, createdBefore(overdue, nowMs))
+    const ids = find(file, overdue, nowMs, limit)
     return ids.map(([id]) => fail(file, String(id), nowMs, errorJson(overdue.error)))
   }),
+}
+
+function find(file: ServedFile, overdue: Overdue, nowMs: number, limit: number): Cell[][] {
+  if (overdue.route === null) return file.cells(FIND_LATE, nowMs, limit)
+  const { route, account, unavailableSinceMs, patienceMs } = overdue
+  const which = [route, account, limit, unavailableSinceMs, nowMs - patienceMs] as const
+  return file.cells(FIND, ...which, createdBefore(overdue, nowMs))
 }
 
 function fail(file: ServedFile, jobId: string, nowMs: number, error: string): FailedJob {
@@ -42,6 +47,9 @@ const FIND = `
     order by id limit ?3
   )
   limit ?3`
+const FIND_LATE = `
+  select id from jobs indexed by jobs_by_deadline
+  where turn is not null and deadline_ms is not null and deadline_ms <= ? limit ?`
 const END = `
   update jobs set status = 'failed', settled_at_ms = ?, turn = null where id = ?
   returning seq, account, model, has_callback, created_at_ms, earlier`

@@ -26,6 +26,7 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      alter table jobs drop column started; alter table jobs drop column crashed_alone;
      alter table jobs drop column route; alter table jobs drop column earlier;
      alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
+     drop index jobs_by_deadline; alter table jobs drop column deadline_ms;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
   assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 4)

@@ -8,6 +8,7 @@ import {
   type ClaimOfRoute,
   INLINE_TEXT_BYTES,
   type JobTexts,
+  type Queued,
   type QueuedSuspects,
   WALK_ROWS,
 } from '../../../src/store/store.ts'
@@ -39,8 +40,15 @@ export function claimOperations(db: MemoryDatabase) {
       return row === undefined ? null : textsOf(row)
     },
 
-    queuedRoutes: (): string[] =>
-      [...new Set(db.queued().flatMap(({ route, crashCount }) => (crashCount === 0 ? [route] : [])))].sort(),
+    queued(): Queued {
+      const rows = db.queued()
+      const routes = new Set(rows.flatMap(({ route, crashCount }) => (crashCount === 0 ? [route] : [])))
+      const deadlines = rows.flatMap(({ job }) => job.deadlineMs ?? [])
+      return {
+        routes: [...routes].sort(),
+        nextDeadlineMs: deadlines.length === 0 ? null : Math.min(...deadlines),
+      }
+    },
 
     queuedSuspects(): QueuedSuspects {
       const crashCounts = db.queued().flatMap(({ crashCount }) => (crashCount > 0 ? [crashCount] : []))

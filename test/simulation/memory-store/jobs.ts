@@ -414,9 +414,11 @@ function failOverdue(
   nowMs: number,
   limit: number,
 ): readonly FailedJob[] {
-  const { route, account, unavailableSinceMs, patienceMs, error } = overdue
-  const beforeMs = nowMs - patienceMs
+  const { error } = overdue
   const isOverdue = (row: JobRow) => {
+    if (overdue.route === null) return row.job.deadlineMs !== undefined && row.job.deadlineMs <= nowMs
+    const { route, account, unavailableSinceMs, patienceMs } = overdue
+    const beforeMs = nowMs - patienceMs
     if (row.route !== route || (account !== null && row.job.account !== account)) return false
     if (row.waitsSinceMs !== null)
       return Math.max(row.waitsSinceMs, unavailableSinceMs) - row.waitedMs <= beforeMs

@@ -64,6 +64,7 @@ function factsOf(job: JobDetails) {
     created_at,
     claimed_at,
     settled_at,
+    deadline,
     input_tokens,
     output_tokens,
     waiting_for_upstream: waiting,
@@ -86,6 +87,7 @@ function factsOf(job: JobDetails) {
         ]),
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
+    ...(deadline === null ? [] : [['Deadline', dateAndTime(deadline)]]),
     ['Queue time', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],
     [
       'Run time',
