@@ -68,6 +68,8 @@ export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly options?: Options
   /** Up to 16 keys of at most 64 characters, with values of at most 512. Models do not see it. */
   readonly metadata?: Readonly<Record<string, string>>
+  /** Jobs of a higher priority start first; `normal` if absent. The tier decides which ones may be used. */
+  readonly priority?: 'high' | 'normal' | 'low'
   /**
    * Seconds from the creation of the job to its deadline: 1 to 2592000. A job that has not ended by then fails with
    * `deadline_exceeded`.
@@ -272,6 +274,8 @@ export interface Me {
     readonly max_input_tokens: number
     /** Of one answer; null for no limit. Absent from servers up to version 0.3. */
     readonly max_output_tokens?: number | null
+    /** The values of `priority` that jobs may have. Absent from servers up to version 0.3. */
+    readonly priorities?: readonly string[]
     /** Jobs of the account per calendar month (UTC), including queued and running jobs; null for no limit. */
     readonly max_monthly_jobs: number | null
     /** Tokens per calendar month, input and output together; null for no limit. */

@@ -2,6 +2,7 @@
  * Jobs and their callbacks: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix seconds; those of
  * jobs have fractions.
  */
+import { readQueueName } from '../job/priority.ts'
 import type {
   CallbackAttempt as StoredAttempt,
   CallbackDetails as StoredCallback,
@@ -104,6 +105,7 @@ export type TimelineEntry = Static<typeof timelineEntry>
 export const jobDetails = Type.Object({
   ...jobFields,
   response_format: Type.Enum(['text', 'json', 'json with schema']),
+  priority: Type.String({ description: '`high`, `normal` or `low`.' }),
   deadline: unixTimeOrNull('When it fails if it has not ended'),
   deaths: Type.Integer({ description: 'The crash count: how many processes crashed while running the job.' }),
   timeline: Type.Array(timelineEntry),
@@ -200,6 +202,7 @@ export function jobDetailsView(
   return {
     ...jobSummaryView(job),
     response_format: job.format,
+    priority: job.priority,
     deadline: seconds(job.deadlineMs),
     deaths: job.crashCount,
     timeline: timelineOf(job, callback),
@@ -212,11 +215,12 @@ function waitingView(
   { queued, createdAtMs }: StoredDetails,
   routeOf: (route: string) => WaitingRoute | undefined,
 ): JobDetails['waiting_for_upstream'] {
-  const found = queued === null ? undefined : routeOf(queued.route)
+  const route = queued === null ? '' : readQueueName(queued.route).route
+  const found = queued === null ? undefined : routeOf(route)
   if (queued === null || !found?.trouble || found.unavailableSinceMs === null) return null
   const { kind: reason, status, message } = found.trouble
   const sinceMs = queued.waitsSinceMs ?? Math.max(createdAtMs, found.unavailableSinceMs)
-  return { targets: queued.route.split(' '), since: sinceMs / 1000, reason, status, message }
+  return { targets: route.split(' '), since: sinceMs / 1000, reason, status, message }
 }
 
 /** Returns JSON text. Parts that are stored as JSON text are copied unparsed, because parsing could change large numbers. */

@@ -15,6 +15,7 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
     createsPerMinute: tier.creates_per_minute,
     maxInputTokens: tier.max_input_tokens,
     maxOutputTokens: tier.max_output_tokens,
+    priorities: new Set(tier.priorities),
     weight: tier.weight,
     maxMonthlyJobs: tier.max_monthly_jobs,
     maxMonthlyTokens: tier.max_monthly_tokens,

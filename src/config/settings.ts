@@ -3,6 +3,7 @@
  * file, its JSON Schema for editors, and docs/settings.md are generated from it.
  */
 
+import { PRIORITIES } from '../job/priority.ts'
 import { MODEL_NAME } from '../job/request.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { DEFAULT_DATABASE } from './database-url.ts'
@@ -154,6 +155,10 @@ const tier = Type.Object(
     max_output_tokens: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
         'Maximum tokens of one answer. A job that asks for more with `options.max_tokens` is rejected with 403; one without it gets this limit. null: no limit.',
+    }),
+    priorities: Type.Array(Type.Union(PRIORITIES.map((one) => Type.Literal(one))), {
+      description:
+        'The values of `priority` that jobs of the tier may have; another one is rejected with 403. A job without `priority` is normal in any case.',
     }),
     weight: Type.Number({
       exclusiveMinimum: 0,
@@ -466,6 +471,7 @@ export const DEFAULTS: Settings = {
       creates_per_minute: null,
       max_input_tokens: 16_000,
       max_output_tokens: null,
+      priorities: ['normal', 'low'],
       weight: 1,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
@@ -479,6 +485,7 @@ export const DEFAULTS: Settings = {
       creates_per_minute: null,
       max_input_tokens: 64_000,
       max_output_tokens: null,
+      priorities: ['normal', 'low'],
       weight: 2,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
@@ -492,6 +499,7 @@ export const DEFAULTS: Settings = {
       creates_per_minute: null,
       max_input_tokens: 128_000,
       max_output_tokens: null,
+      priorities: ['normal', 'low'],
       weight: 4,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
@@ -505,6 +513,7 @@ export const DEFAULTS: Settings = {
       creates_per_minute: null,
       max_input_tokens: 256_000,
       max_output_tokens: null,
+      priorities: ['high', 'normal', 'low'],
       weight: 8,
       max_monthly_jobs: null,
       max_monthly_tokens: null,

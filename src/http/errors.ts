@@ -279,6 +279,14 @@ function errorOfAdmission(error: AdmissionError): HttpError {
         `Output too large: tier ${error.tier} allows ${error.limit} tokens of an answer.`,
         `options.max_tokens: must be at most ${error.limit}.`,
       )
+    case 'priority not allowed': {
+      const { name, priorities } = error.tier
+      return new HttpError(
+        403,
+        `Priority not allowed: jobs of tier ${name} may not have the priority ${error.priority}.`,
+        `priority: must be ${[...priorities].join(' or ') || 'absent'}.`,
+      )
+    }
     case 'unknown to a node':
       return unknownToANode(error.field)
   }

@@ -10,6 +10,7 @@ import { parseExactly } from '../json-text/read-json.ts'
 import { FINGERPRINT_DIGITS } from './fingerprint.ts'
 import type { Callback, Message, SchemaObject } from './job.ts'
 import type { JobOptions } from './options.ts'
+import type { Priority } from './priority.ts'
 import { acceptedSchema, readSchemaText } from './read-schemas.ts'
 import type { BatchElement, Metadata, SingleCreate } from './request.ts'
 import { formatParts, TEXT_JSON } from './response-format.ts'
@@ -34,6 +35,8 @@ export interface CreateElement {
   readonly timeoutS: number | undefined
   /** What an API remembers of the request, as a JSON object (`withRecord`); absent for nothing. */
   readonly recordJson?: string
+  /** Undefined for `normal`. */
+  readonly priority: Priority | undefined
   /** From its creation to its deadline; undefined for no deadline. */
   readonly completeWithinS: number | undefined
   /** Its URL and headers have not been checked yet. */
@@ -99,8 +102,7 @@ function createElement(
   parts: PartTexts,
   limits: PartLimits,
 ): CreateElement {
-  const { model, messages, response_format, options, metadata, message_cache_ttl, timeout } = object
-  const { complete_within, callback } = object
+  const { model, messages, response_format, options, metadata, message_cache_ttl, callback } = object
   const isText = response_format.format === 'text'
   const responseFormatJson = isText ? TEXT_JSON : JSON.stringify(response_format)
   const isWhole = isText && parts === NO_PARTS
@@ -115,8 +117,9 @@ function createElement(
     options: options ?? null,
     metadata: metadata === undefined || Object.keys(metadata).length === 0 ? null : metadata,
     cacheTtlS: message_cache_ttl,
-    timeoutS: timeout,
-    completeWithinS: complete_within,
+    timeoutS: object.timeout,
+    priority: object.priority,
+    completeWithinS: object.complete_within,
     callback: callback === undefined ? null : callbackOf(callback, parts.payload),
     ignored: isText || problem !== null ? null : ignoredIn(responseFormatJson),
     problem,

@@ -1,5 +1,7 @@
 /** What a job is; docs/glossary.md has the words. This folder is pure: it uses no clock, no database and no network. */
 
+import type { Priority } from './priority.ts'
+
 /** SPEC §2.5: the four statuses a read may return. */
 export type Status = 'pending' | 'assigned' | 'completed' | 'failed'
 
@@ -69,6 +71,8 @@ export interface Job {
   readonly createdAtMs: number
   /** The size of the input: its tokens where they were counted, else an upper bound. */
   readonly inputTokens: number
+  /** Absent for `normal`. */
+  readonly priority?: Priority
   /** When the job fails if it has not ended; absent for never. */
   readonly deadlineMs?: number
 }

@@ -4,6 +4,7 @@ import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-bounds.ts'
 import { ROLES } from './job.ts'
 import { CALLBACK_INCLUDES } from './job-record.ts'
 import { jobOptions } from './options.ts'
+import { PRIORITIES } from './priority.ts'
 
 /** The pattern of public model names. */
 export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
@@ -95,6 +96,12 @@ const common = {
   }),
   options: Type.Optional(jobOptions),
   metadata: Type.Optional(metadata),
+  priority: Type.Optional(
+    Type.Enum([...PRIORITIES], {
+      description:
+        'Jobs of a higher priority start first; `normal` without it. The tier decides which ones may be used (tiers.NAME.priorities).',
+    }),
+  ),
   complete_within: Type.Optional(
     Type.Integer({
       minimum: COMPLETE_WITHIN_S.least,

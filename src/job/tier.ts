@@ -1,5 +1,7 @@
 /** What a tier allows (SPEC §8). */
 
+import type { Priority } from './priority.ts'
+
 /** SPEC §8, lowest first. */
 export const TIER_NAMES = ['user_free', 'user_go', 'user_pro', 'user_max'] as const
 export type TierName = (typeof TIER_NAMES)[number]
@@ -16,6 +18,8 @@ export interface Tier {
   readonly maxInputTokens: number
   /** Of one answer; null for no limit. */
   readonly maxOutputTokens: number | null
+  /** Those that its jobs may say. A job that says none is normal. */
+  readonly priorities: ReadonlySet<Priority>
   /** Share of the slots while jobs are queued. */
   readonly weight: number
   /** Jobs, and input and output tokens, of an account in a month; null for no cap. */
@@ -35,6 +39,7 @@ const NO_TIER: Tier = {
   createsPerMinute: null,
   maxInputTokens: 1,
   maxOutputTokens: 1,
+  priorities: new Set(),
   weight: 1,
   maxMonthlyJobs: null,
   maxMonthlyTokens: null,

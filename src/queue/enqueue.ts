@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import { queueName } from '../job/priority.ts'
 import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store/store.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { Turns } from './event-loop-turns.ts'
@@ -90,7 +91,15 @@ export class Enqueuer {
 
   #newJob(job: Job, handedOff: boolean, awaited: boolean, fingerprint: string | null): NewJob {
     const { stepOf, routeOf } = this.#options
-    return { job, handedOff, step: stepOf(job.tier), route: routeOf(job), awaited, fingerprint }
+    const route = job.priority === undefined ? routeOf(job) : queueName(routeOf(job), job.priority)
+    return {
+      job,
+      handedOff,
+      step: stepOf(job.tier),
+      route,
+      awaited,
+      fingerprint,
+    }
   }
 }
 

@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts'
 import type { Answer } from '../job/answer.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import { namedOption } from '../job/options.ts'
+import type { Priority } from '../job/priority.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import { repairRequest } from '../job/repair-request.ts'
 import { formatParts, splitOptions, TEXT, TEXT_JSON } from '../job/response-format.ts'
@@ -51,6 +52,8 @@ export interface ExecuteOptions {
 export interface ExecutionEvents {
   /** The first call is about to be made: from now on the upstream counts the job. */
   arrived(): void
+  /** With which it waits for a slot of the upstream; absent for normal. */
+  readonly priority?: Priority
   /** Awaited before the first call is sent, when the upstream has a slot for it. */
   readonly beforeCall?: () => Promise<void>
 }
@@ -132,6 +135,7 @@ class Execution {
   #isCut = false
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
+  readonly #priority: Priority | undefined
   /** Absent once a model has been called. */
   #events: ExecutionEvents | undefined
   /** Calls of earlier runs that `#calls` lacks. */
@@ -151,6 +155,7 @@ class Execution {
   ) {
     this.#earlier = earlier
     this.#events = events
+    this.#priority = events?.priority
     this.#calls = earlier.records
     this.#omittedCalls = earlier.calls - earlier.records.length
     this.#inputTokens = earlier.inputTokens
@@ -183,6 +188,7 @@ class Execution {
       tier,
       inputTokens,
       prompt,
+      ...(this.#priority && { priority: this.#priority }),
       ...(breaks && { breaks }),
       ...(beforeCall && { beforeCall }),
     }

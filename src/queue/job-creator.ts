@@ -9,6 +9,7 @@ import { CACHE_TTL_S } from '../job/field-bounds.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
 import type { JobOptions } from '../job/options.ts'
+import type { Priority } from '../job/priority.ts'
 import { withMetadata, withOptions, withRecord } from '../job/response-format.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
@@ -39,6 +40,7 @@ export type AdmissionError =
       readonly count: TokenCount
     }
   | { readonly kind: 'too many output tokens'; readonly tier: string; readonly limit: number }
+  | { readonly kind: 'priority not allowed'; readonly tier: Tier; readonly priority: Priority }
   | { readonly kind: 'unknown to a node'; readonly field: Feature }
   | CapReached
   | CreateRateReached
@@ -285,7 +287,7 @@ export class JobCreator {
     const jobs: Job[] = []
     for (const element of elements) {
       const { model, messagesJson, responseFormatJson: formatJson, recordJson } = element
-      const { metadata, cacheTtlS, completeWithinS } = element
+      const { metadata, cacheTtlS, priority, completeWithinS } = element
       if (!models.has(model)) return { ok: false, error: { kind: 'model not allowed', tier: name, model } }
       const count = counts.get(element)
       if (count !== undefined && count.tokens > limit) {
@@ -319,6 +321,12 @@ export class JobCreator {
       }
       const withoutRecord = options === null ? formatJson : withOptions(formatJson, options)
       const storedJson = recordJson === undefined ? withoutRecord : withRecord(withoutRecord, recordJson)
+      if (priority !== undefined && !tier.priorities.has(priority)) {
+        return { ok: false, error: { kind: 'priority not allowed', tier, priority } }
+      }
+      if (priority !== undefined && !store.isKnownToAll('priority')) {
+        return { ok: false, error: { kind: 'unknown to a node', field: 'priority' } }
+      }
       if (completeWithinS !== undefined && !store.isKnownToAll('complete_within')) {
         return { ok: false, error: { kind: 'unknown to a node', field: 'complete_within' } }
       }
@@ -334,6 +342,7 @@ export class JobCreator {
         callbackJson: callbacks[jobs.length] ?? null,
         createdAtMs,
         inputTokens: count?.tokens ?? element.tokensAtMost,
+        ...(priority !== undefined && priority !== 'normal' && { priority }),
         ...(completeWithinS !== undefined && { deadlineMs: createdAtMs + wholeMs(completeWithinS) }),
       })
     }

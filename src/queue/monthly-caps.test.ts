@@ -12,6 +12,7 @@ const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): T
   maxBatchJobs: 10,
   readsPerMinute: 600,
   maxOutputTokens: null,
+  priorities: new Set(),
   createsPerMinute: null,
   maxInputTokens: 64_000,
   weight: 2,

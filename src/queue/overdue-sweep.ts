@@ -22,6 +22,8 @@ export interface SweepOptions {
 export interface OverdueSweepOptions extends SweepOptions {
   readonly routes: Pick<Routes, 'limited' | 'limitedAccounts'>
   readonly patienceMs: number
+  /** The names of a route's queues. */
+  readonly queuesOf: (route: string) => readonly string[]
   readonly onError: (message: string, error: unknown) => void
 }
 
@@ -51,9 +53,11 @@ async function failOf(
   options: OverdueSweepOptions,
 ): Promise<void> {
   if (unavailableSinceMs === null) return
-  const { patienceMs } = options
+  const { patienceMs, queuesOf } = options
   const error = outOfPatience(patienceMs, trouble)
-  await failAll({ route, account, unavailableSinceMs, patienceMs, error }, options)
+  for (const queue of queuesOf(route)) {
+    await failAll({ route: queue, account, unavailableSinceMs, patienceMs, error }, options)
+  }
 }
 
 /** Fails the queued jobs whose deadline has passed. */

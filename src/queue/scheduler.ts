@@ -3,6 +3,8 @@
  * It changes nothing but its own state: the worker makes the claims that `next` returns and reports what they found.
  *
  * - Each route is claimed by itself, in fair order, and only as many jobs as its model server can start, and an eighth more.
+ * - A route has a queue for each priority. Higher ones are claimed first, except that each lower one which waits gets a twentieth.
+ *   A job of high priority goes to a busy model server too, where it is ahead of others.
  * - Walks of a route pass over accounts that may not start a job now: their calls fail, or they hold their part of the memory.
  *   What was passed over is claimed by account (a lane) as soon as the account may start jobs again.
  * - An account may hold all slots except a reserve, which is for accounts that hold none. While a model server is busy, an
@@ -10,12 +12,20 @@
  * - Suspects, jobs whose node crashed, run in groups (`suspect-groups.ts`).
  */
 import type { Job } from '../job/job.ts'
+import { LowerTurns, PRIORITIES, type Priority, queueName, readQueueName } from '../job/priority.ts'
 import { type ByteShare, bytesOfJob, jobBytes } from '../sharing/byte-budget.ts'
 import { Counts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, freeSharedSlots, mayAcquire } from '../sharing/fair-slots.ts'
 import { type Claimed, type ClaimedLargeJob, type ClaimFrom, INLINE_TEXT_BYTES } from '../store/store.ts'
 import type { Routes } from '../upstreams/routes.ts'
-import { type Allowance, limitedTo, type PlannedClaim, RouteQueue, walkOf } from './route-queue.ts'
+import {
+  type Allowance,
+  limitedTo,
+  type PlannedClaim,
+  RouteQueue,
+  RouteState,
+  walkOf,
+} from './route-queue.ts'
 import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
 
 /** Maximum jobs per claim, so that its transaction stays short. */
@@ -43,6 +53,8 @@ export interface Place {
   readonly isSuspect: boolean
   /** Bytes that are counted for it. A large job gets them before its texts are loaded. */
   bytes: number
+  /** With which it waits at its upstream. */
+  readonly priority: Priority
   isArriving: boolean
   isNewcomer: boolean
 }
@@ -61,8 +73,11 @@ export class Scheduler {
   readonly #routes: Routes
   /** Slots by account, including those of a claim in progress. */
   readonly #held = new Counts<string>()
-  /** In the order in which they are claimed next. */
+  readonly #states = new Map<string, RouteState>()
+  /** In the order in which those of equal priority are claimed next. */
   readonly #queues = new Map<string, RouteQueue>()
+  /** Null until a job has another priority than normal. */
+  #turns: LowerTurns | null = null
 
   /** @param maxAttempts a job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`) */
   constructor(slots: number, bytes: ByteShare, routes: Routes, maxAttempts: number) {
@@ -81,19 +96,27 @@ export class Scheduler {
     return this.#queues.values()
   }
 
+  /** The names of the queues of a route, as far as they are known here. */
+  queuesOf(route: string): readonly string[] {
+    return this.#queueOf(route).of.queues.map(({ name }) => name)
+  }
+
   /**
    * Takes a place for a job that is about to be accepted; null if it has to be queued.
    * @param awaited whether a caller waits for it: such a job may wait in memory for its model server
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job
-    const queue = this.#queueOf(this.#routes.routeOf(job))
+    const queue = this.#queueOf(this.#routes.routeOf(job), job.priority)
     if (queue.walk.mayBeQueued || queue.lanes.has(account)) return null
     if (!mayAcquire(this.#slots, this.#held, account)) return null
-    if (queue.allowed(account) <= 0) return null
-    if (!awaited && this.#roomOf(queue) <= 0) return null
+    if (queue.of.allowed(account) <= 0) return null
+    const others = queue.of.queues.length > 1 && queue.of.queues.some(({ walk }) => walk.mayBeQueued)
+    if ((!awaited || others) && this.#roomOf(queue) <= 0) return null
+    if (others && (queue.isBehind || this.#isLowerDue(queue))) return null
     const bytes = bytesOfJob(job)
     if (this.#bytes.tryReserve(account, bytes) !== 'granted') return null
+    if (this.#turns !== null) this.#started(queue, 1, this.#turns)
     return this.#place(account, queue, bytes, null)
   }
 
@@ -103,24 +126,24 @@ export class Scheduler {
   }
 
   queuedJob(job: Job): void {
-    this.queued(this.#routes.routeOf(job), job.account)
+    this.#queueOf(this.#routes.routeOf(job), job.priority).added(job.account)
   }
 
   /** The limits of routes and accounts have changed. */
   limitsChanged(): void {
     const { limited, limitedAccounts } = this.#routes
     for (const route of limitedAccounts.keys()) this.#queueOf(route)
-    for (const [route, queue] of this.#queues) {
+    for (const [route, state] of this.#states) {
       const limit = limited.get(route)
-      queue.limited = limit === undefined ? null : limitedTo(queue.limited, limit)
+      state.limited = limit === undefined ? null : limitedTo(state.limited, limit)
       const accounts = limitedAccounts.get(route)
-      for (const account of queue.limitedAccounts.keys()) {
-        if (!accounts?.has(account)) queue.limitedAccounts.delete(account)
+      for (const account of state.limitedAccounts.keys()) {
+        if (!accounts?.has(account)) state.limitedAccounts.delete(account)
       }
       for (const [account, limit] of accounts ?? []) {
-        const before = queue.limitedAccounts.get(account)
-        if (before === undefined) queue.passedOver(account)
-        queue.limitedAccounts.set(account, limitedTo(before, limit))
+        const before = state.limitedAccounts.get(account)
+        if (before === undefined) for (const queue of state.queues) queue.passedOver(account)
+        state.limitedAccounts.set(account, limitedTo(before, limit))
       }
     }
   }
@@ -134,11 +157,11 @@ export class Scheduler {
     const fitting = this.#fitting()
     if (this.#slots.limit - this.#held.total <= 0 || fitting <= 0) return null
     if (group !== null && shared > 0) return this.#claimOfGroup(group, Math.min(shared, fitting))
-    for (const [route, queue] of queues) {
-      const claim = this.#nextOf(queue, shared, fitting)
+    for (const [name, queue, most] of this.#turns === null ? queues : byPriority(queues, this.#turns)) {
+      const claim = this.#nextOf(queue, shared, Math.min(fitting, most ?? fitting), most !== undefined)
       if (claim === null) continue
-      this.#queues.delete(route)
-      this.#queues.set(route, queue)
+      this.#queues.delete(name)
+      this.#queues.set(name, queue)
       return claim
     }
     return null
@@ -159,9 +182,12 @@ export class Scheduler {
     this.#held.add(CLAIM_IN_PROGRESS, -claim.limit)
     const { queue, from, additions } = claim
     if (from.of === 'suspects') this.suspects.claimed(from.crashCount, claim.limit, jobs.length)
-    else if (queue !== null && additions === queue.additions) queue.learn(claim, jobs.length, mayHaveMore)
+    else if (queue !== null) {
+      if (this.#turns !== null) this.#started(queue, jobs.length, this.#turns)
+      if (additions === queue.additions) queue.learn(claim, jobs.length, mayHaveMore)
+    }
     return jobs.map((job) => {
-      const of = queue ?? this.#queueOf(this.#routes.routeOf(job))
+      const of = queue ?? this.#queueOf(this.#routes.routeOf(job), job.priority)
       const bytes = isLarge(job) ? 0 : bytesOfJob(job)
       this.#bytes.hold(job.account, bytes)
       return this.#place(job.account, of, bytes, claim)
@@ -170,13 +196,13 @@ export class Scheduler {
 
   /** The first call for the job begins: from now on the upstream counts it. */
   arrived(place: Place): void {
-    if (place.isArriving) place.queue.arriving -= 1
+    if (place.isArriving) place.queue.of.arriving -= 1
     place.isArriving = false
   }
 
   /** The upstream has given the job a slot. */
   calls(place: Place): void {
-    if (place.isNewcomer) place.queue.newcomers -= 1
+    if (place.isNewcomer) place.queue.of.newcomers -= 1
     place.isNewcomer = false
   }
 
@@ -186,10 +212,10 @@ export class Scheduler {
     this.arrived(place)
     this.calls(place)
     this.#held.add(account, -1)
-    queue.held.add(account, -1)
+    queue.of.held.add(account, -1)
     for (const allowance of allowances) if (allowance) allowance.running -= 1
     if (bytes > 0) this.#bytes.release(account, bytes)
-    queue.hasNewcomers ||= queue.held.of(account) === 0
+    for (const one of queue.of.queues) one.hasNewcomers ||= queue.of.held.of(account) === 0
     if (isSuspect) this.suspects.ended(isSettled)
   }
 
@@ -209,7 +235,8 @@ export class Scheduler {
   #claimOfGroup(group: SuspectGroup, most: number): PlannedClaim {
     const limit = Math.min(group.limit, most)
     const limited = [...this.#routes.limited.keys()]
-    const exceptRoutes = limited.filter((route) => this.#queueOf(route).allowed(null) <= 0)
+    const states = limited.map((route) => this.#queueOf(route).of).filter((state) => state.allowed(null) <= 0)
+    const exceptRoutes = states.flatMap(({ queues }) => queues.map(({ name }) => name))
     const from: ClaimFrom = {
       of: 'suspects',
       crashCount: group.crashCount,
@@ -219,21 +246,31 @@ export class Scheduler {
     return { limit, from, queue: null, isOfNewcomer: false, additions: 0 }
   }
 
-  #nextOf(queue: RouteQueue, shared: number, fitting: number): PlannedClaim | null {
-    const allowed = queue.allowed(null)
+  /** @param isDue whether it goes before queues of a higher priority */
+  #nextOf(queue: RouteQueue, shared: number, fitting: number, isDue: boolean): PlannedClaim | null {
+    const state = queue.of
+    const allowed = state.allowed(null)
     if (allowed <= 0) return null
     const room = this.#roomOf(queue)
     const limit = Math.min(shared, fitting, allowed, room, MAX_CLAIM)
-    if (limit <= 0) return this.#nextNewcomer(queue, shared, room)
+    if (limit <= 0) {
+      const most = Math.min(shared, fitting, allowed, MAX_NEWCOMERS - state.newcomers)
+      if (queue.priority === 'high' && most > 0 && !this.#isLowerDue(queue))
+        return urgent(this.#nextWalk(queue, most))
+      const isBehind = state.queues.length > 1 && queue.isBehind
+      return isBehind ? null : this.#nextNewcomer(queue, shared, room)
+    }
     // A trial of a route goes to an account whose calls do not fail, if one waits.
-    const isLaneFirst = queue.limited === null && queue.isLaneNext
+    const isLaneFirst = state.limited === null && queue.isLaneNext
     queue.isLaneNext = !isLaneFirst
     const lane = isLaneFirst ? this.#nextLane(queue, limit) : null
-    return lane ?? this.#nextWalk(queue, limit) ?? this.#nextLane(queue, limit)
+    const claim = lane ?? this.#nextWalk(queue, limit) ?? this.#nextLane(queue, limit)
+    return isDue ? urgent(claim) : claim
   }
 
   #nextWalk(queue: RouteQueue, limit: number): PlannedClaim | null {
-    const { limited, limitedAccounts, walk } = queue
+    const { walk } = queue
+    const { limited, limitedAccounts } = queue.of
     if (!walk.mayBeQueued) return null
     const failedJobs = walk.anyJob ? [] : (limited?.limit.failedJobs ?? [])
     const except = [...limitedAccounts.keys(), ...this.#accountsWithoutBytes()]
@@ -243,25 +280,26 @@ export class Scheduler {
 
   /** A job of an account that holds nothing, although the model server is busy or only the reserve of slots is free. */
   #nextNewcomer(queue: RouteQueue, shared: number, room: number): PlannedClaim | null {
-    if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.newcomers >= MAX_NEWCOMERS) return null
-    const holders = shared > 0 ? queue.held : this.#held
-    const except = new Set([...queue.limitedAccounts.keys(), ...this.#accountsWithoutBytes()])
+    if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.of.newcomers >= MAX_NEWCOMERS) return null
+    const { held, limitedAccounts, limited } = queue.of
+    const holders = shared > 0 ? held : this.#held
+    const except = new Set([...limitedAccounts.keys(), ...this.#accountsWithoutBytes()])
     for (const account of holders.keys()) except.add(account)
-    if (room <= 0) for (const account of queue.held.keys()) except.add(account)
+    if (room <= 0) for (const account of held.keys()) except.add(account)
     except.delete(CLAIM_IN_PROGRESS)
-    const failedJobs = queue.limited?.limit.failedJobs ?? []
+    const failedJobs = limited?.limit.failedJobs ?? []
     return { ...walkOf(queue, 1, [...except], failedJobs, true), isOfNewcomer: true }
   }
 
   #nextLane(queue: RouteQueue, limit: number): PlannedClaim | null {
-    const { route, lanes, additions } = queue
+    const { name: route, lanes, additions } = queue
     for (const [account, lane] of lanes) {
       if (!this.#hasBytes(account)) continue
-      const allowed = Math.min(limit, queue.allowed(account))
+      const allowed = Math.min(limit, queue.of.allowed(account))
       if (allowed <= 0) continue
       lanes.delete(account)
       lanes.set(account, lane)
-      const failedJobs = queue.limitedAccounts.get(account)?.limit.failedJobs ?? []
+      const failedJobs = queue.of.limitedAccounts.get(account)?.limit.failedJobs ?? []
       const exceptJobs = lane.anyJob ? [] : failedJobs
       const from: ClaimFrom = { of: 'account', route, account, exceptJobs }
       return { limit: allowed, from, queue, isOfNewcomer: false, additions }
@@ -269,8 +307,19 @@ export class Scheduler {
     return null
   }
 
-  #roomOf({ route, arriving }: RouteQueue): number {
-    return this.#routes.room(route) - arriving
+  #roomOf({ of }: RouteQueue): number {
+    return this.#routes.room(of.route) - of.arriving
+  }
+
+  #isLowerDue(queue: RouteQueue): boolean {
+    const lower = queue.of.queues.slice(queue.of.queues.indexOf(queue) + 1)
+    return lower.some(({ walk, priority }) => walk.mayBeQueued && (this.#turns?.due(priority) ?? 0) > 0)
+  }
+
+  #started({ priority }: RouteQueue, jobs: number, turns: LowerTurns): void {
+    const queues = [...this.#queues.values()]
+    const waits = (lower: Priority) => queues.some((one) => one.priority === lower && one.walk.mayBeQueued)
+    turns.started(priority, jobs, waits)
   }
 
   /** How many jobs fit into memory if their texts come with the claim. One always fits where no job is held. */
@@ -296,25 +345,62 @@ export class Scheduler {
 
   #place(account: string, queue: RouteQueue, bytes: number, claim: PlannedClaim | null): Place {
     this.#held.add(account, 1)
-    queue.held.add(account, 1)
-    queue.arriving += 1
-    const isNewcomer = claim?.isOfNewcomer ?? false
-    if (isNewcomer) queue.newcomers += 1
-    const allowances = [queue.limited, queue.limitedAccounts.get(account)]
+    const { of } = queue
+    of.held.add(account, 1)
+    of.arriving += 1
+    const isUrgent = claim?.isUrgent ?? false
+    const isNewcomer = isUrgent || (claim?.isOfNewcomer ?? false)
+    if (isNewcomer) of.newcomers += 1
+    const priority = isUrgent ? 'high' : queue.priority
+    const allowances = [of.limited, of.limitedAccounts.get(account)]
     for (const allowance of allowances) if (allowance) allowance.running += 1
     const isSuspect = claim?.from.of === 'suspects'
-    return { account, queue, allowances, isSuspect, bytes, isArriving: true, isNewcomer }
+    return { account, queue, allowances, isSuspect, bytes, priority, isArriving: true, isNewcomer }
   }
 
-  #queueOf(route: string): RouteQueue {
-    const known = this.#queues.get(route)
-    if (known !== undefined) return known
-    const queue = new RouteQueue(route)
-    const limit = this.#routes.limited.get(route)
-    if (limit !== undefined) queue.limited = limitedTo(null, limit)
-    this.#queues.set(route, queue)
+  /** @param route the name of a queue, or with a priority that of a route */
+  #queueOf(route: string, priority?: Priority): RouteQueue {
+    const name = priority === undefined ? route : queueName(route, priority)
+    return this.#queues.get(name) ?? this.#addQueue(name)
+  }
+
+  #addQueue(name: string): RouteQueue {
+    const { route, priority } = readQueueName(name)
+    if (priority !== 'normal') this.#turns ??= new LowerTurns()
+    const queue = new RouteQueue(name, priority, this.#stateOf(route))
+    for (const account of queue.of.limitedAccounts.keys()) queue.passedOver(account)
+    this.#queues.set(name, queue)
     return queue
   }
+
+  #stateOf(route: string): RouteState {
+    const known = this.#states.get(route)
+    if (known !== undefined) return known
+    const state = new RouteState(route)
+    const limit = this.#routes.limited.get(route)
+    if (limit !== undefined) state.limited = limitedTo(null, limit)
+    this.#states.set(route, state)
+    return state
+  }
+}
+
+type NamedQueue = readonly [name: string, queue: RouteQueue]
+
+/** Lower priorities that are due come first, then all in order of priority. The number is how many jobs are due. */
+function byPriority(
+  queues: readonly NamedQueue[],
+  turns: LowerTurns,
+): (readonly [...NamedQueue, most?: number])[] {
+  const of = (priority: Priority) => queues.filter(([, queue]) => queue.priority === priority)
+  const due = PRIORITIES.filter((priority) => turns.due(priority) > 0).flatMap((priority) =>
+    of(priority).map(([name, queue]) => [name, queue, turns.due(priority)] as const),
+  )
+  return [...due, ...PRIORITIES.flatMap(of)]
+}
+
+/** Its jobs go ahead of others at their upstream. */
+function urgent(claim: PlannedClaim | null): PlannedClaim | null {
+  return claim && { ...claim, isUrgent: true }
 }
 
 export function isLarge<Small extends object>(job: Small | ClaimedLargeJob): job is ClaimedLargeJob {

@@ -4,6 +4,7 @@
  */
 import { atTime, type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
+import { queueName } from '../job/priority.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import { Stop } from '../job/stop.ts'
 import { type ByteShare, jobBytes } from '../sharing/byte-budget.ts'
@@ -90,7 +91,10 @@ export class Worker {
     const { store, node, clock, concurrency, bytes, routes, maxAttempts, onError } = options
     this.#options = options
     this.#scheduler = new Scheduler(concurrency, bytes, routes, maxAttempts)
-    this.#failOverdue = createOverdueSweep(options)
+    this.#failOverdue = createOverdueSweep({
+      ...options,
+      queuesOf: (route) => this.#scheduler.queuesOf(route),
+    })
     this.#settleOptions = {
       store,
       node,
@@ -280,6 +284,7 @@ export class Worker {
       stop.startTimeout(clock, runTimeoutMs)
       const events = {
         arrived: () => this.#scheduler.arrived(place),
+        ...(place.priority !== 'normal' && { priority: place.priority }),
         ...((place.isSuspect || place.isNewcomer) && {
           beforeCall: async () => {
             this.#scheduler.calls(place)
@@ -359,13 +364,14 @@ export class Worker {
   async #releaseWaiting(job: ClaimedJob, { wait }: WaitingExecution): Promise<void> {
     const { store, node, clock } = this.#options
     const { mayRetry, onError } = this.#settleOptions
+    const route = queueName(wait.route, job.priority)
     await retryWrite(
-      () => store.releaseWaiting(node, [{ ...claimOf(job), ...wait }]),
+      () => store.releaseWaiting(node, [{ ...claimOf(job), ...wait, route }]),
       clock,
       (error) => onError(`releasing job ${job.id} failed; retrying`, error),
       mayRetry,
     )
-    this.#scheduler.queued(wait.route, job.account)
+    this.#scheduler.queued(route, job.account)
     this.#mayMiss(job.deadlineMs)
   }
 

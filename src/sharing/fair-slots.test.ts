@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Priority } from '../job/priority.ts'
 import { Stop, type StopListener } from '../job/stop.ts'
 import { FairSlots, freeSharedSlots, mayAcquire } from './fair-slots.ts'
 
@@ -156,4 +157,34 @@ test('a request that acquired its slot keeps it when its signal stops later', as
   stop.now('release')
   assert.equal(await waiting, true)
   assert.equal(shared.held.of('other'), 1)
+})
+
+test('a higher priority goes first, whichever account waits longer, and a lower one gets every twentieth slot', async () => {
+  const slots = new FairSlots({ limit: 1, reserve: 0 })
+  const granted: string[] = []
+  const ask = (account: string, priority: Priority) =>
+    void Promise.resolve(slots.acquire(account, 1, new Stop(), priority)).then(() =>
+      granted.push(`${account} ${priority}`),
+    )
+  assert.ok(slots.tryAcquire('holder'))
+  ask('one', 'low')
+  ask('one', 'normal')
+  for (let n = 0; n < 40; n++) ask(n % 2 ? 'one' : 'other', 'high')
+  let holder = 'holder'
+  while (granted.length < 42) {
+    const before = granted.length
+    slots.release(holder)
+    await Promise.resolve()
+    await Promise.resolve()
+    assert.equal(granted.length, before + 1)
+    holder = granted.at(-1)?.split(' ')[0] ?? ''
+  }
+  assert.deepEqual(
+    granted.flatMap((one, index) => (one.endsWith('high') ? [] : [[one, index]])),
+    [
+      ['one normal', 19],
+      ['one low', 20],
+    ],
+  )
+  assert.equal(slots.waiting.total, 0)
 })

@@ -4,10 +4,12 @@
  * - The next free slot goes to the waiting account that holds fewest slots divided by its weight; among equals, to the one
  *   that released a slot longest ago. Within an account, first come, first served. An account with many waiting
  *   requests therefore delays another only until the next slot is released.
+ * - Requests of a higher priority go first, whichever account they are of, except that each lower one which waits gets a twentieth.
  * - The last `reserve` slots go only to accounts that hold none, so that one account can never hold all slots.
  *
  * A request never overtakes a waiting one: while a request waits, no slot that it could have is free.
  */
+import { LowerTurns, PRIORITIES, type Priority } from '../job/priority.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
 
@@ -32,12 +34,17 @@ interface WaitingAccount {
   readonly requests: Set<WaitingRequest>
 }
 
+type WaitingAccounts = Map<string, WaitingAccount>
+
 export class FairSlots {
   readonly #options: FairSlotsOptions
   readonly #held = new Counts<string>()
   readonly #waiting = new Counts<string>()
-  /** Accounts with waiting requests, the one first that released a slot longest ago. */
-  readonly #queue = new Map<string, WaitingAccount>()
+  /** Accounts with waiting requests of normal priority, the one first that released a slot longest ago. */
+  readonly #queue: WaitingAccounts = new Map()
+  /** Those of all priorities; null until a request has another one. */
+  #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
+  readonly #turns = new LowerTurns()
   /** Slots by account. */
   readonly held: ReadonlyCounts<string> = this.#held
   /** Requests that wait for a slot, by account. */
@@ -63,77 +70,94 @@ export class FairSlots {
    * wait.
    * @param weight of the account: with twice the weight it may hold twice as many slots while others wait
    */
-  acquire(account: string, weight: number, signal: StopSignal): boolean | Promise<boolean> {
+  acquire(
+    account: string,
+    weight: number,
+    signal: StopSignal,
+    priority: Priority = 'normal',
+  ): boolean | Promise<boolean> {
     if (signal.reason !== null) return false
     if (this.tryAcquire(account)) return true
+    if (priority !== 'normal') this.#queues ??= { high: new Map(), normal: this.#queue, low: new Map() }
+    const queue = this.#queues?.[priority] ?? this.#queue
     return new Promise((resolve) => {
       const request: WaitingRequest = {
         signal,
         resolve,
         onStop: () => {
-          this.#removeRequest(account, request)
+          this.#removeRequest(queue, account, request)
           resolve(false)
         },
       }
       signal.listen(request)
-      this.#addRequest(account, weight, request)
+      this.#addRequest(queue, account, weight, request)
     })
   }
 
   /** Frees a slot of the account. A waiting request that gets it continues in a later microtask, never inside this call. */
   release(account: string): void {
     this.#held.add(account, -1)
-    if (this.#queue.size === 0) return
-    const waiting = this.#queue.get(account)
-    if (waiting !== undefined) {
+    if (this.#queue.size === 0 && this.#queues === null) return
+    for (const queue of this.#queues === null ? [this.#queue] : Object.values(this.#queues)) {
+      const waiting = queue.get(account)
+      if (waiting === undefined) continue
       // Moved to the end, so that accounts with equally many slots take turns.
-      this.#queue.delete(account)
-      this.#queue.set(account, waiting)
+      queue.delete(account)
+      queue.set(account, waiting)
     }
     this.limitChanged()
   }
 
   /** Grants what waiting requests may have now; one release can make more than one of them eligible. */
   limitChanged(): void {
-    for (let next = this.#next(); next !== null; next = this.#next()) this.#grant(next)
+    while (this.#waiting.total > 0 && this.#held.total < this.limit && this.#grantNext()) {}
   }
 
-  /** The account that gets the next slot, if one is free that a waiting account may have. */
-  #next(): string | null {
-    if (this.#queue.size === 0 || this.#held.total >= this.limit) return null
+  /** Grants the next free slot, if a waiting account may have it. */
+  #grantNext(): boolean {
+    const queues = this.#queues
+    if (queues === null) return this.#grantOf(this.#queue)
+    const waits = (priority: Priority) => queues[priority].size > 0
+    const due = PRIORITIES.filter((priority) => waits(priority) && this.#turns.due(priority) > 0)
+    for (const priority of [...due, ...PRIORITIES]) {
+      if (!this.#grantOf(queues[priority])) continue
+      this.#turns.started(priority, 1, waits)
+      return true
+    }
+    return false
+  }
+
+  /** Grants a slot to the account that may have it and holds fewest, if there is one. */
+  #grantOf(queue: WaitingAccounts): boolean {
     let next: string | null = null
     let fewest = Number.POSITIVE_INFINITY
-    for (const [account, { weight }] of this.#queue) {
+    for (const [account, { weight }] of queue) {
       const share = this.#held.of(account) / weight
       if (share >= fewest || !mayAcquire(this.#options, this.#held, account)) continue
       next = account
       fewest = share
     }
-    return next
-  }
-
-  #grant(account: string): void {
-    const waiting = this.#queue.get(account)
-    const request = waiting?.requests.values().next().value
-    if (waiting === undefined || request === undefined) return
-    this.#held.add(account, 1)
-    this.#removeRequest(account, request)
+    const request = next === null ? undefined : queue.get(next)?.requests.values().next().value
+    if (next === null || request === undefined) return false
+    this.#held.add(next, 1)
+    this.#removeRequest(queue, next, request)
     request.signal.unlisten(request)
     request.resolve(true)
+    return true
   }
 
-  #addRequest(account: string, weight: number, request: WaitingRequest): void {
-    const waiting = this.#queue.get(account) ?? { weight, requests: new Set() }
+  #addRequest(queue: WaitingAccounts, account: string, weight: number, request: WaitingRequest): void {
+    const waiting = queue.get(account) ?? { weight, requests: new Set() }
     waiting.weight = weight
     waiting.requests.add(request)
-    this.#queue.set(account, waiting)
+    queue.set(account, waiting)
     this.#waiting.add(account, 1)
   }
 
-  #removeRequest(account: string, request: WaitingRequest): void {
-    const waiting = this.#queue.get(account)
+  #removeRequest(queue: WaitingAccounts, account: string, request: WaitingRequest): void {
+    const waiting = queue.get(account)
     if (!waiting?.requests.delete(request)) return
-    if (waiting.requests.size === 0) this.#queue.delete(account)
+    if (waiting.requests.size === 0) queue.delete(account)
     this.#waiting.add(account, -1)
   }
 }

@@ -66,6 +66,7 @@ export interface JobDetails extends JobSummary {
   readonly crashCount: number
   /** Null unless it is queued: its route, if known, and when it was released to wait for a model server. */
   readonly queued: { readonly route: string; readonly waitsSinceMs: number | null } | null
+  readonly priority: string
   /** Null for none. */
   readonly deadlineMs: number | null
   /** JSON text; null until it has finished. */

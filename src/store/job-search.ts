@@ -33,7 +33,7 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
     ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms, ${job.attempt} as attempt, o.usage,
     substr(o.error, 1, ${raw(ERROR_HEAD)}) as error_head, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms`
   const details = sql`${summary}, ${job.crashCount} as deaths, ${job.queued}.turn, ${job.queued}.route,
-    ${job.queued}.waits_since_ms, ${job.request}.response_format, j.deadline_ms, o.receipt`
+    ${job.queued}.waits_since_ms, ${job.request}.response_format, j.priority, j.deadline_ms, o.receipt`
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${job.request}.messages,
     ${job.request}.response_format, o.content, o.error, o.receipt`
 
@@ -181,6 +181,7 @@ function readJobDetails(row: Row): JobDetails {
       row.turn === null
         ? null
         : { route: textOf(row, 'route'), waitsSinceMs: numberOrNull(row, 'waits_since_ms') },
+    priority: textOrNull(row, 'priority') ?? 'normal',
     deadlineMs: numberOrNull(row, 'deadline_ms'),
     receiptJson: textOrNull(row, 'receipt'),
   }

@@ -18,6 +18,7 @@ export const FEATURES = [
   'callback.include',
   'metadata',
   'complete_within',
+  'priority',
   'uncached',
   'callback.event',
   'responses',

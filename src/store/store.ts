@@ -278,7 +278,7 @@ export interface NewJob {
   readonly handedOff: boolean
   /** How far this job moves its account's next turn on its route: 1000 divided by the tier's weight. */
   readonly step: number
-  /** The targets that it may be sent to, as `upstreams/routes.ts` names them. */
+  /** The queue for the targets that it may be sent to and its priority, as `queueName` (`job/priority.ts`) names it. */
   readonly route: string
   /**
    * Whether the accepting node has a pending response for it: then that node is notified if another one settles it, and gets the

@@ -100,6 +100,7 @@ export const KINDS = {
       cache_ttl_s: ['double precision', 'jobs', 'jobs'],
       input_tokens: ['bigint', 'jobs', 'jobs'],
       created_at_ms: ['bigint', 'jobs', 'jobs'],
+      priority: ['text?', 'jobs', 'jobs'],
       deadline_ms: ['bigint?', 'jobs', 'jobs open_jobs'],
       messages: ['text', 'requests', 'jobs'],
       response_format: ['text', 'requests', 'jobs'],

@@ -158,13 +158,14 @@ export class TargetCaller {
   async #callWithSlot(target: Target, attempt: RoutingAttempt): Promise<Called> {
     const { slots } = target.upstream
     const { signal, request } = attempt
-    const { account, tier } = request
+    const { account, tier, priority } = request
     if (signal.reason !== null) return 'stopped'
     if (!slots.tryAcquire(account)) {
       // A request that has another target must not wait for a slot at a failing one.
       if (this.#isSkipped(target, attempt)) return 'circuit open'
       const weight = this.#weightOf(tier)
-      if (!(await this.#paused(signal, () => slots.acquire(account, weight, signal)))) return 'stopped'
+      if (!(await this.#paused(signal, () => slots.acquire(account, weight, signal, priority))))
+        return 'stopped'
     }
     try {
       return await this.#callIfPermitted(target, attempt, null)

@@ -5,6 +5,7 @@
  * router (router.ts) chooses targets, retries, and applies concurrency limits and circuit breakers. A run
  * (queue/execute.ts) asks the router and checks the answer.
  */
+import type { Priority } from '../job/priority.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { SentRoles } from './arrange-messages.ts'
@@ -252,6 +253,8 @@ export interface ModelRequest {
   /** The name of the job's tier: `gpt-auto` chooses among the models that it allows, and it sets the account's weight. */
   readonly tier: string
   readonly inputTokens: number
+  /** With which it waits for a slot; absent for normal. */
+  readonly priority?: Priority
   readonly prompt: Prompt
   /** Awaited once, after the first slot is acquired and before the first call is sent. */
   readonly beforeCall?: () => Promise<void>

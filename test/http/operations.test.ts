@@ -32,6 +32,7 @@ onEachStore(() => {
         creates_per_minute: null,
         max_input_tokens: 16_000,
         max_output_tokens: null,
+        priorities: ['normal', 'low'],
         max_monthly_jobs: null,
         max_monthly_tokens: null,
         max_open_jobs: 1000,

@@ -146,7 +146,7 @@ onEachStore(() => {
     assert.deepEqual(data.options, ALL)
   })
 
-  for (const [field, value] of Object.entries({ options: { seed: 1 }, complete_within: 60 }))
+  for (const [field, value] of Object.entries({ options: { seed: 1 }, complete_within: 60, priority: 'low' }))
     test(`while a node of an earlier version is alive, ${field} is refused, and other jobs are accepted`, async (t) => {
       const { parley } = await startStage(t)
       if (!isPostgres(parley.database)) return

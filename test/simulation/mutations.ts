@@ -57,7 +57,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     what: 'a job that waits for a model server is not returned to the queue',
     file: 'src/queue/worker.ts',
-    text: '() => store.releaseWaiting(node, [{ ...claimOf(job), ...wait }]),',
+    text: '() => store.releaseWaiting(node, [{ ...claimOf(job), ...wait, route }]),',
     by: 'async () => {},',
   },
   {

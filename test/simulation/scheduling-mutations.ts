@@ -17,14 +17,14 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
   {
     what: 'the slot of a job that ended is kept',
     file: 'src/queue/scheduler.ts',
-    text: '    this.#held.add(account, -1)\n    queue.held',
-    by: '    queue.held',
+    text: '    this.#held.add(account, -1)\n    queue.of.held',
+    by: '    queue.of.held',
   },
   {
     what: 'a job that was queued during a claim is forgotten',
     file: 'src/queue/scheduler.ts',
-    text: 'else if (queue !== null && additions === queue.additions) queue.learn',
-    by: 'else if (queue !== null) queue.learn',
+    text: 'if (additions === queue.additions) queue.learn',
+    by: 'queue.learn',
   },
   {
     what: 'a job is forgotten that was queued while the calls of its account fail',
@@ -53,7 +53,7 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
   {
     what: 'suspects of a limited route are never claimed',
     file: 'src/queue/scheduler.ts',
-    text: '.filter((route) => this.#queueOf(route).allowed(null) <= 0)',
+    text: '.filter((state) => state.allowed(null) <= 0)',
     by: '',
   },
   {
@@ -138,13 +138,13 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
   {
     what: 'an account that holds nothing waits until a busy model server has room',
     file: 'src/queue/scheduler.ts',
-    text: 'if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.newcomers >= MAX_NEWCOMERS) return null',
+    text: 'if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.of.newcomers >= MAX_NEWCOMERS) return null',
     by: 'if (queue.newcomers >= 0) return null',
   },
   {
     what: 'newcomers that call are still counted as waiting',
     file: 'src/queue/scheduler.ts',
-    text: '    if (place.isNewcomer) place.queue.newcomers -= 1\n',
+    text: '    if (place.isNewcomer) place.queue.of.newcomers -= 1\n',
     by: '',
   },
   {

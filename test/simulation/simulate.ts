@@ -140,15 +140,16 @@ function leftOfSchedule(
     'suspects that are queued': suspects.queued,
   }
   for (const queue of schedule.queues) {
-    const { route, held, arriving, newcomers, limited, limitedAccounts, lanes } = queue
+    const { name, lanes } = queue
+    const { route, held, arriving, newcomers, limited, limitedAccounts } = queue.of
     left[`places of ${route}`] = held.total
     left[`jobs on their way to ${route}`] = arriving
     left[`newcomers of ${route}`] = newcomers
     left[`jobs in the limit of ${route}`] = limited?.running ?? 0
     for (const [account, { running }] of limitedAccounts) left[`jobs in the limit of ${account}`] = running
     if (router.limited.has(route)) continue
-    left[`queues of ${route}`] = queue.walk.mayBeQueued ? 1 : 0
-    left[`lanes of ${route}`] = [...lanes.keys()].filter((account) => !limitedAccounts.has(account)).length
+    left[`queues of ${name}`] = queue.walk.mayBeQueued ? 1 : 0
+    left[`lanes of ${name}`] = [...lanes.keys()].filter((account) => !limitedAccounts.has(account)).length
   }
   return left
 }

@@ -97,7 +97,7 @@ export function jobSearchTests(on: On): void {
     const createdAtMs = now.ms
     const responseFormat = { format: 'json', schema: { type: 'object' } } as const
     const deadlineMs = createdAtMs + 60_000
-    const job = newJob({ responseFormat, deadlineMs })
+    const job = newJob({ responseFormat, priority: 'low', deadlineMs })
     await store.accept(acceptance([job]))
     const common = { id: job.id, account: 'acme', tier: 'user_max', model: 'gpt-5-mini', createdAtMs }
     const open = { settledAtMs: null, errorCode: null, usage: null, callback: null, receiptJson: null }
@@ -111,6 +111,7 @@ export function jobSearchTests(on: On): void {
       attempts: 0,
       crashCount: 0,
       queued: { route: '', waitsSinceMs: null },
+      priority: 'low',
       deadlineMs,
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
@@ -128,7 +129,15 @@ export function jobSearchTests(on: On): void {
     const ended = { status: 'failed', settledAtMs: createdAtMs + 900, errorCode: 'model_error' }
     const known = { ...held, ...ended, usage: settled.usage, receiptJson: RECEIPT }
     assert.deepEqual(await store.findJob(job.id, expiry()), known)
-    const { format: _, crashCount: __, receiptJson: ___, queued: ____, deadlineMs: _____, ...summary } = known
+    const {
+      format: _,
+      crashCount: __,
+      receiptJson: ___,
+      queued: ____,
+      priority: _____,
+      deadlineMs: ______,
+      ...summary
+    } = known
     assert.deepEqual((await store.searchJobs(search())).jobs, [summary])
     assert.equal(await store.findJob(newJob().id, expiry()), null)
     assert.equal(await store.findJob('no id', expiry()), null)

@@ -49,6 +49,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
       cacheTtlMs: random(2) ? 300_000 : 500,
       createdAtMs: clock.ms,
       inputTokens: random(1_000_000_000),
+      ...(random(2) && { priority: 'low' as const }),
       ...(random(2) && { deadlineMs: nowMs + DAY_MS }),
       ...over,
     })

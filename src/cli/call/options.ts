@@ -1,6 +1,7 @@
 /** The options of `parley send`, `parley job` and `parley jobs list`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from '../../job/field-bounds.ts'
+import { PRIORITIES } from '../../job/priority.ts'
 import { numberFrom } from '../number-option.ts'
 import { addServerOptions, EXIT_CODES_HELP } from './client-command.ts'
 import type { JobOptions, ListJobsOptions } from './job.ts'
@@ -63,6 +64,9 @@ export function addSend(command: Command, exit: (code: number) => void): void {
         '--cache-ttl <seconds>',
         `how long the answer is cached for identical jobs (default: ${CACHE_TTL_S.default})`,
         numberFrom(CACHE_TTL_S.least, CACHE_TTL_S.most),
+      )
+      .addOption(
+        new Option('--priority <priority>', 'whether other jobs start first').choices([...PRIORITIES]),
       )
       .option(
         '--complete-within <seconds>',

@@ -16,6 +16,7 @@ export interface SendOptions extends ServerOptions {
   readonly jsonFormat?: true
   readonly timeout?: number
   readonly cacheTtl?: number
+  readonly priority?: 'high' | 'normal' | 'low'
   readonly completeWithin?: number
   /** JSON text. */
   readonly options?: string
@@ -64,7 +65,8 @@ async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): 
 }
 
 async function jobOf(words: readonly string[], options: SendOptions): Promise<SingleJob> {
-  const { model, system, timeout, cacheTtl, completeWithin, options: optionsJson, metadata } = options
+  const { model, system, timeout, cacheTtl, priority, completeWithin, metadata } = options
+  const optionsJson = options.options
   const response_format = await formatOf(options)
   const content = await textOf(words, options)
   return {
@@ -78,6 +80,7 @@ async function jobOf(words: readonly string[], options: SendOptions): Promise<Si
     ...(metadata !== undefined && { metadata }),
     ...(timeout !== undefined && { timeout }),
     ...(cacheTtl !== undefined && { message_cache_ttl: cacheTtl }),
+    ...(priority !== undefined && { priority }),
     ...(completeWithin !== undefined && { complete_within: completeWithin }),
   }
 }

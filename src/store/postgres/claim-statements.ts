@@ -21,11 +21,11 @@ const claimAll = (now: string, looked: string) => `
     from unnest(array(select id from first), array(select turn from first)) as f(id, turn)
     where o.id = f.id returning o.id, f.turn, attempt, deaths, crashed_alone, earlier
   )
-  select l.*, t.*, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, deadline_ms, bytes,
+  select l.*, t.*, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, bytes,
     ${['messages', 'response_format', 'callback'].map(inline).join(', ')}
   from ${looked} l left join (
     taken t cross join lateral (
-      select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, deadline_ms, messages, response_format, callback,
+      select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, messages, response_format, callback,
         octet_length(messages) + octet_length(response_format) + coalesce(octet_length(callback), 0) as bytes
       from jobs where id = t.id limit 1
     ) j

@@ -2,6 +2,7 @@
 import { wholeMs } from '../../clock.ts'
 import { errorJson, type Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
+import type { Priority } from '../../job/priority.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Claimed, JobTexts, Settlement } from '../store.ts'
 import { textArray } from './text-array.ts'
@@ -25,17 +26,22 @@ export const NEW_JOB_TYPES = [
   'double precision',
   'bigint',
   'bigint',
+  'text',
   'bigint',
   'text',
   'text',
   'text',
 ] as const
 export const NEW_JOB_NAMES =
-  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, deadline_ms, messages, response_format, callback'
+  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, messages, response_format, callback'
 
 export function newJobColumns(jobs: readonly Job[]): unknown[] {
   const deadlines: (number | null)[] = []
-  for (const { deadlineMs = null } of jobs) deadlines.push(deadlineMs)
+  const priorities: (Priority | null)[] = []
+  for (const { priority = null, deadlineMs = null } of jobs) {
+    priorities.push(priority)
+    deadlines.push(deadlineMs)
+  }
   return [
     jobs.map((job) => job.id),
     jobs.map((job) => job.account),
@@ -44,6 +50,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[] {
     jobs.map((job) => job.cacheTtlMs / 1000),
     jobs.map((job) => job.inputTokens),
     jobs.map((job) => job.createdAtMs),
+    priorities,
     deadlines,
     textArray(jobs.map((job) => job.messagesJson)),
     textArray(jobs.map((job) => job.responseFormatJson)),
@@ -105,6 +112,7 @@ export function readClaimedJob(row: Row): Claimed['jobs'][number] {
     crashCount,
     crashedAlone: crashCount > 0 && numberOf(row, 'crashed_alone') === crashCount,
     ...(earlierJson !== null && { earlierJson }),
+    ...(row.priority !== null && { priority: row.priority as Priority }),
     ...(row.deadline_ms !== null && { deadlineMs: numberOf(row, 'deadline_ms') }),
   }
   return row.messages === null ? { ...job, textBytes: numberOf(row, 'bytes') } : { ...job, ...readTexts(row) }

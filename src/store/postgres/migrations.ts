@@ -333,9 +333,12 @@ const webhooks = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-/** When jobs fail if they have not ended: for claims and for operators, and to find queued ones. */
-const deadlines = `
-alter table jobs add column deadline_ms bigint;
+/**
+ * Priorities, where null stands for normal, and when jobs fail if they have not ended: for claims and for operators, and to find queued
+ * ones.
+ */
+const prioritiesAndDeadlines = `
+alter table jobs add column priority text, add column deadline_ms bigint;
 alter table open_jobs add column deadline_ms bigint;
 create index open_jobs_by_deadline on open_jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
@@ -352,5 +355,5 @@ export const MIGRATIONS: readonly string[] = [
   lanesAndSuspects,
   features,
   webhooks,
-  deadlines,
+  prioritiesAndDeadlines,
 ]

@@ -26,6 +26,7 @@ export type NewJobCells = readonly [
   route: string,
   awaited: 0 | 1,
   cached: CachedAt | null,
+  priority: string | null,
   deadlineMs: number | null,
 ]
 
@@ -71,7 +72,25 @@ function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: numbe
 
 /** The job's row is written once, as it ended: never assigned, never queued. */
 function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
-  const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, messages, format, callback] = job
+  const [
+    jobId,
+    account,
+    tier,
+    model,
+    ,
+    ,
+    ttlS,
+    tokens,
+    createdAtMs,
+    messages,
+    format,
+    callback,
+    ,
+    ,
+    ,
+    priority,
+    deadlineMs,
+  ] = job
   const seq = file.queue.takeSeq()
   const owesCallback = callback !== null
   const times = [createdAtMs, createdAtMs, nowMs] as const
@@ -88,7 +107,8 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
     owesCallback ? 1 : 0,
     ...times,
     '',
-    null,
+    priority,
+    deadlineMs,
   ])
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
   const bytes = requestBytes(messages, format, callback)
@@ -140,14 +160,14 @@ function storeJob(
   nextTurns: NextTurns,
 ): void {
   const [id, account, tier, model, handedOff, step, ttlS, tokens, createdAtMs, ...rest] = job
-  const [messages, format, callback, route, , , deadlineMs] = rest
+  const [messages, format, callback, route, , , priority, deadlineMs] = rest
   const { queue } = file
   const seq = queue.takeSeq()
   const hasCallback = callback === null ? 0 : 1
   if (handedOff) {
     const times = [createdAtMs, nowMs, null] as const
     const values = [id, seq, account, tier, model, 'assigned', null, node, 1, ttlS, tokens] as const
-    insertJob(file, [...values, hasCallback, ...times, route, deadlineMs])
+    insertJob(file, [...values, hasCallback, ...times, route, priority, deadlineMs])
     queue.handOff()
   } else {
     const turn = nextTurns.get(route) ?? nextTurn(file, account, route, step)
@@ -155,7 +175,7 @@ function storeJob(
     file.places.joined(route, turn)
     const times = [createdAtMs, null, null] as const
     const values = [id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens] as const
-    insertJob(file, [...values, hasCallback, ...times, route, deadlineMs])
+    insertJob(file, [...values, hasCallback, ...times, route, priority, deadlineMs])
     queue.join()
   }
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
@@ -170,8 +190,8 @@ function insertJob(file: ServedFile, values: readonly (string | number | null)[]
 /** Inserts nothing if the account does not exist. */
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
-    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, deadline_ms)
-  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17 from accounts where name = ?3`
+    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, priority, deadline_ms)
+  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 from accounts where name = ?3`
 const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
 const insertKey = (otherwise: string) =>

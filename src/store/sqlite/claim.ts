@@ -1,5 +1,6 @@
 /** Claims queued jobs in SQLite: by a walk of a route, of the lane of an account, or suspects. */
 import { wholeMs } from '../../clock.ts'
+import type { Priority } from '../../job/priority.ts'
 import { isBefore, type Place } from '../route-places.ts'
 import { numberOf } from '../rows.ts'
 import {
@@ -93,7 +94,7 @@ function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }:
   return { ids, mayHaveMore: ids.length === limit || (looked === most && goesOn) }
 }
 
-const [MESSAGES, TURN, BYTES, DEADLINE] = [11, 14, 15, 16]
+const [MESSAGES, TURN, BYTES, PRIORITY, DEADLINE] = [11, 14, 15, 16, 17]
 /** Of `octet_length` SQLite reads the head of the row only, however long the text is. */
 const SIZE =
   'octet_length(r.messages) + octet_length(r.response_format) + ifnull(octet_length(r.callback), 0)'
@@ -102,12 +103,12 @@ const inline = (column: string) => `case when ${SIZE} <= ${INLINE_TEXT_BYTES} th
 /** In the order in which `readClaimedJob` takes it. */
 const BY_ID = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.attempt, j.deaths, j.crashed_alone,
-    j.earlier, ${['messages', 'response_format', 'callback'].map(inline).join(', ')}, j.turn, ${SIZE}, j.deadline_ms
+    j.earlier, ${['messages', 'response_format', 'callback'].map(inline).join(', ')}, j.turn, ${SIZE}, j.priority, j.deadline_ms
   from jobs j join requests r on r.seq = j.seq where j.id = ?`
 
 export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] {
   const [id, account, tier, model, ttlS, tokens, createdAtMs, attempt, deaths, crashedAlone, earlier] = cells
-  const deadlineMs = cells[DEADLINE]
+  const [priority, deadlineMs] = [cells[PRIORITY], cells[DEADLINE]]
   const job = {
     id: String(id),
     account: String(account),
@@ -121,6 +122,7 @@ export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] 
     crashCount: Number(deaths),
     crashedAlone: Number(deaths) > 0 && crashedAlone === deaths,
     ...(typeof earlier === 'string' && { earlierJson: earlier }),
+    ...(priority != null && { priority: priority as Priority }),
     ...(deadlineMs != null && { deadlineMs: Number(deadlineMs) }),
   }
   if (cells[MESSAGES] === null) return { ...job, textBytes: Number(cells[BYTES]) }

@@ -200,8 +200,9 @@ const sixth = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-/** When jobs fail if they have not ended. */
+/** Priorities, and when jobs fail if they have not ended. */
 const seventh = `
+alter table jobs add column priority text; -- null for normal
 alter table jobs add column deadline_ms integer; -- null for never
 create index jobs_by_deadline on jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `

@@ -277,6 +277,7 @@ function newJobCells({ job, handedOff, step, route, awaited }: NewJob, cached: C
     route,
     awaited ? 1 : 0,
     cached,
+    job.priority ?? null,
     job.deadlineMs ?? null,
   ]
 }

@@ -27,6 +27,7 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      alter table jobs drop column route; alter table jobs drop column earlier;
      alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
      drop index jobs_by_deadline; alter table jobs drop column deadline_ms;
+     alter table jobs drop column priority;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
   assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 4)

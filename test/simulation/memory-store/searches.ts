@@ -39,6 +39,7 @@ export function searchOperations(db: MemoryDatabase) {
         ...summaryOf(row),
         format: kind === 'schema' ? 'json with schema' : kind,
         crashCount,
+        priority: job.priority ?? 'normal',
         deadlineMs: job.deadlineMs ?? null,
         queued: turn === null ? null : { route, waitsSinceMs },
         receiptJson: outcome?.receiptJson ?? null,

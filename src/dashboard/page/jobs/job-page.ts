@@ -64,6 +64,7 @@ function factsOf(job: JobDetails) {
     created_at,
     claimed_at,
     settled_at,
+    priority,
     deadline,
     input_tokens,
     output_tokens,
@@ -87,6 +88,7 @@ function factsOf(job: JobDetails) {
         ]),
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
+    ['Priority', priority],
     ...(deadline === null ? [] : [['Deadline', dateAndTime(deadline)]]),
     ['Queue time', claimed_at === null ? '–' : duration((claimed_at - created_at) * 1000)],
     [
