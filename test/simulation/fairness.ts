@@ -28,6 +28,7 @@ export const FAIRNESS_ACCOUNTS: readonly AccountPlan[] = [
 /** The part of the slots that are reserved for accounts that have none. */
 const SLOT_RESERVE = 1 / 16
 const RULE = 'one account cannot delay another'
+const PRIORITY_RULE = 'a job of a higher priority starts first'
 /** With fewer slots none is reserved for other accounts, or for receivers that have not answered yet. */
 const LEAST_SLOTS = 4
 /** Jobs per slot. */
@@ -91,6 +92,10 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
   // Reserved slots go to accounts that hold none, rather than in turns.
   if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree) {
     await tryShares(parts)
+    await untilQuiet()
+  }
+  if (seed % 3 === 2 && isCallFree && nodes === 1) {
+    await tryPriorities(parts)
     await untilQuiet()
   }
   if (seed % 3 === 1 && callbackSlots >= LEAST_SLOTS && concurrency >= LEAST_SLOTS && isCallFree) {
@@ -212,6 +217,23 @@ async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: 
     ledger.violate('equal weights have equal shares', `${one} and ${other} of ${each} jobs, ${slots} slots`)
     return
   }
+}
+
+/** Low jobs fill all slots, and many more are queued. A high job of their account starts in the slot of the next one that ends. */
+async function tryPriorities({ world, ledger, plan, callers, process }: FairnessParts) {
+  const count = plan.concurrency * (JOBS_OF_A_SLOT + 1)
+  const low = jobs('low', 'answer slowly', count).map((job) => ({ ...job, priority: 'low' }) as const)
+  callers.request(MANY, process, { jobs: low, waitMs: null, key: null, leaveMs: null })
+  await world.runUntil(world.nowMs + 500)
+  const high = jobs('high', 'answer', 1).map((job) => ({ ...job, priority: 'high' }) as const)
+  callers.request(MANY, process, { jobs: high, waitMs: null, key: null, leaveMs: null })
+  await world.runUntil(world.nowMs + 500)
+  const running = [...ledger.callsInProgress]
+  const hasEnded = () => running.some((call) => !ledger.callsInProgress.has(call))
+  const hasStarted = () => ledger.callsOf(MANY, 'high0').firstAtMs !== null
+  await world.runUntil(world.nowMs + SLOW_MS, () => hasEnded() || hasStarted())
+  await world.runUntil(world.nowMs + START_WITHIN_MS, hasStarted)
+  if (!hasStarted()) ledger.violate(PRIORITY_RULE, 'low jobs started before a high one')
 }
 
 async function tryReceivers({ world, ledger, plan, callers, process, receiverFaults }: FairnessParts) {

@@ -240,15 +240,19 @@ const countNothing = () => {
 
 /** The body of the request, as its caller would send it. */
 function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
-  const objects = plans.map(({ tag, format, model, size, hasCallback, cacheTtlMs }) => ({
-    model,
-    messages: [{ role: 'user' as const, content: `${tag} ${'x'.repeat(size)}` }],
-    response_format: FORMATS[format],
-    message_cache_ttl: cacheTtlMs / 1000,
-    ...(hasCallback && {
-      callback: { callback_url: `https://${account}.example/hook`, callback_payload: { tag } },
+  const objects = plans.map(
+    ({ tag, format, model, size, hasCallback, cacheTtlMs, priority, completeWithinS }) => ({
+      model,
+      messages: [{ role: 'user' as const, content: `${tag} ${'x'.repeat(size)}` }],
+      response_format: FORMATS[format],
+      message_cache_ttl: cacheTtlMs / 1000,
+      ...(priority && { priority }),
+      ...(completeWithinS !== undefined && { complete_within: completeWithinS }),
+      ...(hasCallback && {
+        callback: { callback_url: `https://${account}.example/hook`, callback_payload: { tag } },
+      }),
     }),
-  }))
+  )
   const [single] = objects
   if (isBatch || single === undefined) return { kind: 'batch', text: JSON.stringify(objects), value: objects }
   return { kind: 'single', text: JSON.stringify(single), value: single }

@@ -1,4 +1,5 @@
 /** Makes a plan from a seed. */
+import { PRIORITIES } from '../../src/job/priority.ts'
 import { incident, poison, rush } from './incidents.ts'
 import {
   type Action,
@@ -16,6 +17,9 @@ import { SeededRandom } from './random.ts'
 
 /** How long callers, operators and faults are active. */
 const ACTIVE_MS = 60_000
+const LOWER_PRIORITIES = ['normal', 'low'] as const
+/** The only one whose tier allows high jobs. */
+const HIGH_ACCOUNT = 2
 /** With the long retention, nothing expires in a history. */
 const LONG_RETENTION_S = 86_400
 const SHORT_RETENTION_S = 60
@@ -84,6 +88,7 @@ export function generatePlan(seed: number): Plan {
       actions.push({ ...again, atMs: atMs + random.whole(0, 10_000), node: random.whole(0, 2) })
     }
   }
+  addPriorities(actions, new SeededRandom(seed, 3))
   return {
     seed,
     shared,
@@ -105,6 +110,29 @@ export function generatePlan(seed: number): Plan {
     memoryBytes,
     retentionS,
     actions: actions.sort((one, other) => one.atMs - other.atMs),
+  }
+}
+
+/** Some jobs have a priority that their tier allows, or a deadline. Repeated requests stay equal. */
+function addPriorities(actions: Action[], random: SeededRandom): void {
+  if (random.chance(0.5)) return
+  const changed = new Map<JobPlan, JobPlan>()
+  for (const [index, action] of actions.entries()) {
+    if (action.kind !== 'create') continue
+    const jobs = action.jobs.map((job) => {
+      const known = changed.get(job)
+      if (known !== undefined) return known
+      const priority = random.pick(action.account === HIGH_ACCOUNT ? PRIORITIES : LOWER_PRIORITIES)
+      const completeWithinS = random.pick([null, null, null, 1, 5, 20, 60])
+      const other = {
+        ...job,
+        ...(random.chance(0.4) && { priority }),
+        ...(completeWithinS !== null && { completeWithinS }),
+      }
+      changed.set(job, other)
+      return other
+    })
+    actions[index] = { ...action, jobs }
   }
 }
 

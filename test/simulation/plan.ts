@@ -4,6 +4,7 @@
  * and does nothing if they do not exist.
  */
 import type { Status } from '../../src/job/job.ts'
+import type { Priority } from '../../src/job/priority.ts'
 import type { TierName } from '../../src/job/tier.ts'
 
 /** How a model server treats a job, apart from other faults. */
@@ -63,6 +64,10 @@ export interface JobPlan {
   readonly answerSize?: number
   readonly hasCallback: boolean
   readonly cacheTtlMs: number
+  /** Absent for normal. */
+  readonly priority?: Priority
+  /** From its creation to its deadline; absent for none. */
+  readonly completeWithinS?: number
 }
 
 export const UPSTREAM_FAULTS = [

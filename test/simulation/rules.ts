@@ -21,6 +21,19 @@ const COMPLETING: readonly JobManner[] = [
 
 /** Behaviors whose answers are wrong if JSON is requested. */
 const WRONG: readonly JobManner[] = ['wrong', 'cut off']
+const DEADLINE_RULE = 'a job ends by its deadline, and fails for it only then'
+/** The database has delays, and a write may be retried. */
+const DEADLINE_WITHIN_MS = 1000
+/** Events that delay whatever a node does. */
+const DELAYS: readonly Action['kind'][] = [
+  'kill',
+  'restart',
+  'upgrade',
+  'pause',
+  'clock',
+  'store',
+  'store clock',
+]
 /** Events that may count as a crash, or add one. */
 const ENDS: readonly Action['kind'][] = ['kill', 'restart', 'upgrade', 'pause', 'store clock']
 
@@ -43,6 +56,7 @@ export function checkRules(facts: Facts): void {
     if (row.outcome === null) ledger.violate('every accepted job ends', `${job.id} is ${row.status}`)
     else {
       checkOutcome(facts, job, row)
+      checkDeadline(facts, job, row)
       checkUsageOf(facts, job, row)
     }
     if (row.callback !== null) checkCallback(facts, job, row.callback)
@@ -80,6 +94,23 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
   if (counts.calls > most) ledger.violate('calls are bounded', `${job.id}: ${counts.calls} calls`)
 }
 
+/** A deadline holds to the second, unless processes, clocks or the database are disturbed. */
+function checkDeadline(
+  { plan, ledger, hasEnded }: Facts,
+  job: KnownJob,
+  { job: stored, settledAtMs }: JobRow,
+): void {
+  const { deadlineMs } = stored
+  const isDisturbed = plan.actions.some(({ kind }) => DELAYS.includes(kind)) || ledger.disturbed.size > 0
+  if (deadlineMs === undefined || isDisturbed || job.crashes.some(({ node }) => hasEnded(node))) return
+  const lateMs = (settledAtMs ?? 0) - deadlineMs
+  if (lateMs > DEADLINE_WITHIN_MS)
+    ledger.violate(DEADLINE_RULE, `${job.id} ended ${lateMs} ms after its deadline`)
+  const { jobs, firstAtMs } = ledger.callsOf(job.account, job.plan.tag)
+  if (jobs === 1 && firstAtMs !== null && firstAtMs > deadlineMs + DEADLINE_WITHIN_MS)
+    ledger.violate(DEADLINE_RULE, `${job.id} was called ${firstAtMs - deadlineMs} ms after its deadline`)
+}
+
 /** The rule that a failure violates; null if the job may fail like this. */
 function failureProblem(
   { plan, ledger, db, hasEnded }: Facts,
@@ -89,6 +120,11 @@ function failureProblem(
   const { manner, tag, format } = job.plan
   const counts = ledger.callsOf(job.account, tag)
   const { code, message } = JSON.parse(errorJson) as { code: string; message: string }
+  if (code === 'deadline_exceeded') {
+    const { settledAtMs, job: stored } = db.jobs.get(job.id) ?? {}
+    const isLate = stored?.deadlineMs !== undefined && (settledAtMs ?? 0) >= stored.deadlineMs
+    return isLate || (stored?.deadlineMs !== undefined && hasClockJumps(plan)) ? null : DEADLINE_RULE
+  }
   if (code === 'cancelled') return ledger.mayBeCancelled(job) ? null : 'only operators cancel'
   if (message.startsWith('The process that ran this job')) {
     const problem = blameProblem(ledger, job, plan.maxAttempts, hasEnded)

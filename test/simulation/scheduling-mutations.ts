@@ -15,6 +15,24 @@ export interface Mutation {
 
 export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
   {
+    what: 'queued jobs whose deadline has passed are not failed',
+    file: 'src/queue/worker.ts',
+    text: '      await failPastDeadline(this.#options)\n',
+    by: '',
+  },
+  {
+    what: 'a running job is not aborted at its deadline',
+    file: 'src/queue/worker.ts',
+    text: "() => held.stop.now('deadline')",
+    by: '() => {}',
+  },
+  {
+    what: 'low jobs start before high ones',
+    file: 'src/queue/scheduler.ts',
+    text: 'return [...due, ...PRIORITIES.flatMap(of)]',
+    by: 'return [...due, ...PRIORITIES.toReversed().flatMap(of)]',
+  },
+  {
     what: 'the slot of a job that ended is kept',
     file: 'src/queue/scheduler.ts',
     text: '    this.#held.add(account, -1)\n    queue.of.held',
