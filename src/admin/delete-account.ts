@@ -1,5 +1,6 @@
 /** Cancels all jobs of an account, and deletes it with all its data, in steps that are each one short transaction. */
 import type { Clock } from '../clock.ts'
+import type { FileStore } from '../store/file-store.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/pagination.ts'
 import { tryScrub } from './scrub.ts'
@@ -115,6 +116,7 @@ export async function deleteAccount(
       report('deleting')
     })
     if (deleted > 0 || open > 0) continue
+    await deleteFiles(store, clock, account)
     if ((await store.deleteAccount(account)) === 'has open jobs') {
       await wait()
       continue
@@ -128,6 +130,12 @@ export async function deleteAccount(
     return { kind: 'deleted', ...done, notScrubbed: scrub ? await tryScrub(store) : null }
   }
   return { kind: 'still used', ...done }
+}
+
+/** No upload begins any longer. One that is in progress fails at its next piece. */
+async function deleteFiles(store: FileStore, clock: Clock, account: string): Promise<void> {
+  await store.deleteFilesOf(account)
+  while (await store.purgeFiles(clock.nowMs()));
 }
 
 async function deleteJobs(

@@ -15,7 +15,7 @@ import type {
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
-import { readQuotaUse } from './usage-rows.ts'
+import { fileBytesOf, readQuotaUse } from './usage-rows.ts'
 
 export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
@@ -57,7 +57,8 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
         (select count(*) from keys k where k.account = a.name) as keys,
         (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
           and coalesce(k.expires_at_ms > ${Math.floor(nowMs)}, true)) as active_keys,
-        coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes
+        coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes,
+        ${fileBytesOf(sql`a.name`)} as file_bytes
       from (select * from accounts where name > ${after} order by name limit ${limit}) a ${joinQuotaUse}
       order by a.name`
     return rows.map(readAccount)

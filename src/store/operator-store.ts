@@ -3,6 +3,7 @@ import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
+import type { FileStore } from './file-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
 import type { UsageStore } from './usage-store.ts'
 
@@ -11,6 +12,7 @@ export interface OperatorStore
     AuditStore,
     CallbackRecords,
     AdminActionStore,
+    FileStore,
     JobSearchStore,
     UsageStore {
   close(): Promise<void>

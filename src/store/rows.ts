@@ -31,6 +31,11 @@ export function booleanOf(row: Row, column: string): boolean {
   return value === 0 || value === 1 ? value === 1 : wrongType(column, 'a boolean', value)
 }
 
+export function bytesOf(row: Row, column: string): Uint8Array {
+  const value = row[column]
+  return value instanceof Uint8Array ? value : wrongType(column, 'bytes', value)
+}
+
 /** A text with a fixed set of values. */
 export function oneOf<const Value extends string>(row: Row, column: string, values: readonly Value[]): Value {
   const value = row[column]

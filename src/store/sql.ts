@@ -10,7 +10,7 @@
  */
 import type { Row } from './rows.ts'
 
-export type Value = string | number | boolean | null | readonly (string | number | null)[]
+export type Value = string | number | boolean | null | Uint8Array | readonly (string | number | null)[]
 
 /** A piece of SQL: text around values. There is one more text than there are values. */
 export class Sql {

@@ -5,6 +5,7 @@
  * - `callback-store.ts`: owed callbacks, and how operators see and replay them
  * - `node-store.ts`: leases of nodes, and what other nodes report
  * - `usage-store.ts`: what accounts have used
+ * - `file-store.ts`: files of accounts, in pieces
  * - `held-request-store.ts`: requests that are held, for those that are sent again
  * - `job-search-store.ts`: jobs as operators see them
  * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
@@ -28,6 +29,7 @@ import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
+import type { FileStore } from './file-store.ts'
 import type { HeldRequestStore } from './held-request-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
 import type { Claim, NodeStore } from './node-store.ts'
@@ -39,6 +41,7 @@ export interface Store
     AuditStore,
     CallbackStore,
     AdminActionStore,
+    FileStore,
     HeldRequestStore,
     JobSearchStore,
     NodeStore,
@@ -137,7 +140,7 @@ export interface Store
   findMissing(jobIds: readonly string[]): Promise<string[]>
 
   /**
-   * Deletes a bounded number of expired jobs, cached responses and idempotency keys. Returns true if it reached its limit and
+   * Deletes a bounded number of expired jobs, cached responses and idempotency keys, and part of the files that `purgeFiles` deletes. Returns true if it reached its limit and
    * there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>

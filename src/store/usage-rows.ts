@@ -1,5 +1,6 @@
 /** Rows of summed usage, and of what accounts have open and stored, which every store reads alike. */
 import { numberOf, type Row, textOf } from './rows.ts'
+import { type Sql, sql, type Value } from './sql.ts'
 import type { QuotaUse, UsageRecord } from './usage-store.ts'
 
 export const USAGE_COLUMNS =
@@ -19,11 +20,16 @@ export function readUsage(row: Row): UsageRecord {
   }
 }
 
-/** Of a row with `open_jobs` and `stored_bytes`. Sums that are being corrected may be below zero for a moment. */
-export function readQuotaUse(row: Row | undefined): QuotaUse {
-  if (row === undefined) return { openJobs: 0, storedBytes: 0 }
+/** An account has few files, and an index has their sizes. */
+export const fileBytesOf = (account: Value | Sql) =>
+  sql`(select coalesce(sum(bytes), 0) from files where account = ${account})`
+
+/**
+ * Of a row with `open_jobs`, `stored_bytes` of jobs, and `file_bytes`. Sums that are being corrected may be below zero for a moment.
+ */
+export function readQuotaUse(row: Row): QuotaUse {
   return {
     openJobs: Math.max(0, numberOf(row, 'open_jobs')),
-    storedBytes: Math.max(0, numberOf(row, 'stored_bytes')),
+    storedBytes: Math.max(0, numberOf(row, 'stored_bytes')) + numberOf(row, 'file_bytes'),
   }
 }

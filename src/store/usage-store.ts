@@ -20,7 +20,7 @@ export interface UsageStore {
 export interface QuotaUse {
   /** Jobs that are queued or assigned. */
   readonly openJobs: number
-  /** As `stored-bytes.ts` counts them, of all jobs that are stored. */
+  /** As `stored-bytes.ts` counts them, of all jobs that are stored, and the bytes of all files. */
   readonly storedBytes: number
 }
 

@@ -2,7 +2,7 @@
 import type { Dialect } from './dialect.ts'
 import { numberOf } from './rows.ts'
 import { allOf, read, type Steps, sql } from './sql.ts'
-import { readQuotaUse, readUsage } from './usage-rows.ts'
+import { fileBytesOf, readQuotaUse, readUsage } from './usage-rows.ts'
 import {
   MAX_OPEN_COUNTED,
   type QuotaUse,
@@ -37,7 +37,9 @@ export const usageOperations = ({ openJobsOf, quotaUseOf, usage }: Dialect) => (
   }),
 
   quotaUse: read(function* (account: string): Steps<QuotaUse> {
-    const [row] = yield quotaUseOf(account)
+    const [row = {}] = yield sql`
+      select coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes, f.file_bytes
+      from (select ${fileBytesOf(account)} as file_bytes) f left join (${quotaUseOf(account)}) q on true`
     return readQuotaUse(row)
   }),
 })

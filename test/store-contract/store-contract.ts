@@ -14,6 +14,7 @@ import { crashTests } from './crashing.ts'
 import { deleteTests } from './deleting.ts'
 import { durabilityTests } from './durability.ts'
 import { expireTests } from './expiring.ts'
+import { fileTests } from './files.ts'
 import { addAccounts, type MakePlace, type On, restartTime } from './fixtures.ts'
 import { heldRequestTests } from './held-requests.ts'
 import { holdTests } from './holding.ts'
@@ -56,6 +57,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: delete`, () => deleteTests(on))
   describe(`${name}: own jobs`, () => ownJobTests(on))
   describe(`${name}: held requests`, () => heldRequestTests(on))
+  describe(`${name}: files`, () => fileTests(on))
   describe(`${name}: audit`, () => auditTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)

@@ -99,6 +99,8 @@ const DELETED_FROM = [
   'usage_deltas',
   'quota_sums',
   'quota_deltas',
+  'files',
+  'file_pieces',
 ]
 
 const HAS_OPEN_JOBS: Statement = {

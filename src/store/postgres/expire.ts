@@ -1,13 +1,14 @@
 /** Deletes what has expired in Postgres: whole partitions where that is sound, and the rest in small steps; and folds sums. */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
+import { fileOperations } from '../files.ts'
 import { hasExpired } from '../job-rows.ts'
 import { BEFORE_ALL } from '../pagination.ts'
 import { textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import { forgetCancelled } from './cancel.ts'
 import { forgetCrashes } from './crashes.ts'
-import { type Database, queryOf, type Statement } from './database.ts'
+import { type Database, methodsOn, queryOf, type Statement } from './database.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
 import { deleteRows, foldQuotas, foldUsage, reconcileOpenJobs } from './quotas.ts'
@@ -23,6 +24,7 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
   let quotasDueMs = 0
+  const files = methodsOn(database, fileOperations)
   return {
     expire: async (expiry) => {
       if (performance.now() >= partitionsDueMs) {
@@ -38,12 +40,13 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
       cursor = jobs.cursor
       await forgetCancelled(database, expiry.nowMs)
       await forgetCrashes(database, STEP)
+      const hasMoreFiles = await files.purgeFiles(expiry.nowMs)
       if (performance.now() >= quotasDueMs) {
         quotasDueMs = performance.now() + QUOTAS_EVERY_MS
         await reconcileOpenJobs(database)
       }
       const hasMoreUsage = await foldUsage(database)
-      if ((await foldQuotas(database)) || hasMoreUsage) return true
+      if ((await foldQuotas(database)) || hasMoreUsage || hasMoreFiles) return true
       return responses.length >= STEP || keys.length >= STEP || jobs.scanned >= STEP
     },
   }

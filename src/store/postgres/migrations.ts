@@ -343,6 +343,30 @@ alter table open_jobs add column deadline_ms bigint;
 create index open_jobs_by_deadline on open_jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
 
+/** Files of accounts. Their pieces are not compressed, which would take most of the time of an upload. */
+const files = `
+create table files (
+  id text collate "C" primary key,
+  account text not null,
+  filename text not null,
+  purpose text not null,
+  bytes bigint not null,
+  created_at_ms bigint not null,
+  complete boolean not null,
+  remove_at_ms bigint               -- when it is removed: expired, or abandoned while it was written; 0 if it was deleted
+);
+create index files_by_account on files (account, id) include (bytes);
+create index files_to_remove on files (remove_at_ms) where remove_at_ms is not null;
+
+create table file_pieces (
+  file_id text collate "C" not null,
+  piece integer not null,
+  content bytea not null,
+  primary key (file_id, piece)
+);
+alter table file_pieces alter column content set storage external;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -356,4 +380,5 @@ export const MIGRATIONS: readonly string[] = [
   features,
   webhooks,
   prioritiesAndDeadlines,
+  files,
 ]

@@ -5,6 +5,7 @@ import { auditOperations } from '../audit.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
 import { cancelOperations } from '../cancel.ts'
 import { deleteOperations } from '../delete.ts'
+import { fileOperations } from '../files.ts'
 import { jobSearchOperations } from '../job-search.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { withSearches } from '../searches.ts'
@@ -20,6 +21,7 @@ const SHARED = {
   ...callbackRecordOperations(POSTGRES),
   ...cancelOperations(POSTGRES),
   ...deleteOperations(POSTGRES),
+  ...fileOperations,
   ...jobSearchOperations(POSTGRES),
   ...usageOperations(POSTGRES),
 }

@@ -1,6 +1,7 @@
 /** Deletes what has expired in SQLite, in steps so small that no write waits long behind one. */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
+import { fileOperations } from '../files.ts'
 import { hasExpired } from '../job-rows.ts'
 import { textOf } from '../rows.ts'
 import { deleteJobs } from './delete.ts'
@@ -17,7 +18,8 @@ export const expireOperations = {
     const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)
-    return responses >= STEP || keys >= STEP || jobs >= STEP
+    const files = runSteps(file, fileOperations.purgeFiles.steps(expiry.nowMs))
+    return files || responses >= STEP || keys >= STEP || jobs >= STEP
   }),
 }
 

@@ -207,4 +207,27 @@ alter table jobs add column deadline_ms integer; -- null for never
 create index jobs_by_deadline on jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
 
-export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth, sixth, seventh]
+/** Files of accounts. */
+const eighth = `
+create table files (
+  id text primary key,
+  account text not null,
+  filename text not null,
+  purpose text not null,
+  bytes integer not null,
+  created_at_ms integer not null,
+  complete integer not null,
+  remove_at_ms integer              -- when it is removed: expired, or abandoned while it was written; 0 if it was deleted
+) without rowid, strict;
+create index files_by_account on files (account, id, bytes);
+create index files_to_remove on files (remove_at_ms) where remove_at_ms is not null;
+
+create table file_pieces (
+  file_id text not null,
+  piece integer not null,
+  content blob not null,
+  primary key (file_id, piece)
+) strict;
+`
+
+export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth, sixth, seventh, eighth]

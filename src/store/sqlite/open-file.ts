@@ -7,7 +7,7 @@ import { QuotaSums, UsageSums } from './sums.ts'
 /**
  * The value of a column. Rows are passed between threads as arrays of cells, which cost a fraction of copying objects.
  */
-export type Cell = string | number | null
+export type Cell = string | number | null | Uint8Array
 
 /** As any process may open it; a command does so while a server is running. */
 export class OpenFile {

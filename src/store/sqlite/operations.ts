@@ -7,6 +7,7 @@ import { auditOperations } from '../audit.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
 import { cancelOperations } from '../cancel.ts'
 import { deleteOperations } from '../delete.ts'
+import { fileOperations } from '../files.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import { jobSearchOperations } from '../job-search.ts'
 import { usageOperations } from '../usage.ts'
@@ -36,6 +37,7 @@ const OPERATOR_OPERATIONS = {
   ...onFile(cancelOperations(SQLITE)),
   ...deletionOperations,
   ...onFile(deleteOperations(SQLITE)),
+  ...onFile(fileOperations),
   ...onFile(jobSearchOperations(SQLITE)),
   ...onFile(usageOperations(SQLITE)),
 }

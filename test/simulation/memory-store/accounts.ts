@@ -22,6 +22,7 @@ import {
   type Used,
 } from '../../../src/store/usage-store.ts'
 import { type AccountRow, type KeyRow, type MemoryDatabase, storedBytesOf } from './database.ts'
+import { fileBytesOf } from './files.ts'
 
 const NO_CAPS: OwnCaps = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
 
@@ -200,6 +201,7 @@ function auditOperations(db: MemoryDatabase) {
 function quotaUse(db: MemoryDatabase, account: string): QuotaUse {
   let storedBytes = 0
   for (const row of db.jobs.values()) if (row.job.account === account) storedBytes += storedBytesOf(row)
+  for (const row of db.files.values()) if (row.account === account) storedBytes += fileBytesOf(row)
   return { openJobs: openOf(db, account), storedBytes }
 }
 

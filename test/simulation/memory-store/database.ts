@@ -103,6 +103,18 @@ export interface UsageRow {
   outputTokens: number
 }
 
+export interface FileRow {
+  readonly id: string
+  readonly account: string
+  readonly createdAtMs: number
+  filename: string
+  purpose: string
+  readonly pieces: Uint8Array[]
+  isComplete: boolean
+  /** When it is removed; 0 if it was deleted. */
+  removeAtMs: number | null
+}
+
 /** A node that crashed while it held the job, or seemed to. */
 export interface CrashRow {
   readonly jobId: string
@@ -131,6 +143,7 @@ export class MemoryDatabase {
   readonly accounts = new Map<string, AccountRow>()
   readonly keys = new Map<string, KeyRow>()
   readonly usage = new Map<string, UsageRow>()
+  readonly files = new Map<string, FileRow>()
   readonly audit = new Map<string, AuditEntry>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()

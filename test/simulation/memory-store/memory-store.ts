@@ -9,6 +9,7 @@ import { accountOperations } from './accounts.ts'
 import { callbackOperations } from './callbacks.ts'
 import { claimOperations } from './claims.ts'
 import type { MemoryDatabase } from './database.ts'
+import { fileOperations } from './files.ts'
 import { jobOperations } from './jobs.ts'
 import { searchOperations } from './searches.ts'
 
@@ -27,6 +28,7 @@ export function memoryOperations(db: MemoryDatabase): Operations {
     ...claimOperations(db),
     ...callbackOperations(db),
     ...accountOperations(db),
+    ...fileOperations(db),
     ...searchOperations(db),
     scrub: () => {},
     ping: () => {},
