@@ -86,13 +86,14 @@ function summaryOf(counts: Readonly<TransferCounts>, retentionMs: number): strin
     ['callbacks done', counts.callbacksDone, ''],
     ['cached responses', counts.cachedResponses, ''],
     ['idempotency keys', counts.idempotencyKeys, ''],
+    ['files', counts.files, ''],
     ['not copied', counts.expired, ` (finished jobs older than jobs.retention_seconds, ${kept})`],
   ]
   return rows.map(([name, count, more]) => `${name.padEnd(16)} ${String(count).padStart(10)}${more}`)
 }
 
 function asJson(counts: Readonly<TransferCounts>): object {
-  const { accounts, keys, waiting, held, ended, expired } = counts
+  const { accounts, keys, waiting, held, ended, expired, files } = counts
   const { callbacksOwed, callbacksDone, cachedResponses, idempotencyKeys } = counts
   return {
     accounts,
@@ -105,5 +106,6 @@ function asJson(counts: Readonly<TransferCounts>): object {
     callbacks_done: callbacksDone,
     kept_answers: cachedResponses,
     idempotency_keys: idempotencyKeys,
+    files,
   }
 }

@@ -3,7 +3,8 @@
  * Conversations and outcomes are copied as stored JSON text, so that nothing in them changes.
  */
 import type { Expiry } from './expiry.ts'
-import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
+import { PIECE_BYTES } from './file-store.ts'
+import { bytesOf, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 
 /** Holds its database exclusively, and sees it as it was at one moment. */
 export interface TransferSource {
@@ -37,7 +38,7 @@ export const BATCH_ROWS = 1000
 export const BATCH_WEIGHT = 4 * 1024 * 1024
 
 /** As in Postgres. SQLite stores text and numbers, and booleans as 0 and 1. */
-type Type = 'uuid' | 'text' | 'integer' | 'bigint' | 'numeric' | 'double precision' | 'boolean'
+type Type = 'uuid' | 'text' | 'bytea' | 'integer' | 'bigint' | 'numeric' | 'double precision' | 'boolean'
 /** Its type, with `?` if it may be null, and the tables in which it is stored in SQLite and in Postgres. */
 type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: string]
 type Columns = Readonly<Record<string, Column>>
@@ -49,6 +50,8 @@ interface KindOfRow {
   readonly table: string
   readonly key: readonly string[]
   readonly columns: Columns
+  /** Maximum rows of a batch; `BATCH_ROWS` by default. */
+  readonly batchRows?: number
 }
 
 /** Columns, by their types, of a table that both stores have. */
@@ -171,6 +174,26 @@ export const KINDS = {
       numeric: ['input_tokens', 'output_tokens'],
     }),
   },
+  /** What is still being written stays behind. */
+  files: {
+    title: 'files',
+    table:
+      '(select id, account, filename, purpose, bytes, created_at_ms, 1 as complete, remove_at_ms from files where complete)',
+    key: ['id'],
+    columns: both('files', {
+      text: ['id', 'account', 'filename', 'purpose'],
+      bigint: ['bytes', 'created_at_ms'],
+      boolean: ['complete'],
+      'bigint?': ['remove_at_ms'],
+    }),
+  },
+  filePieces: {
+    title: 'the content of files',
+    table: '(select p.* from file_pieces p join files f on f.id = p.file_id where f.complete)',
+    key: ['file_id', 'piece'],
+    columns: both('file_pieces', { text: ['file_id'], integer: ['piece'], bytea: ['content'] }),
+    batchRows: BATCH_WEIGHT / PIECE_BYTES,
+  },
   /** Oldest first. */
   auditEntries: {
     title: 'the audit log',
@@ -188,6 +211,11 @@ export const KINDS = {
 export type Kind = keyof typeof KINDS
 export const KIND_NAMES = Object.keys(KINDS) as Kind[]
 
+export function batchRowsOf(kind: Kind): number {
+  const { batchRows = BATCH_ROWS }: KindOfRow = KINDS[kind]
+  return batchRows
+}
+
 export function columnsOf(kind: Kind): Columns {
   return KINDS[kind].columns
 }
@@ -196,13 +224,14 @@ export function columnsOf(kind: Kind): Columns {
 export function readerOf(kind: Kind): (row: Row) => Row {
   const columns = Object.entries(columnsOf(kind)).map(([name, [type]]) => [name, readerOfType(type)] as const)
   return (row) => {
-    const read: Record<string, string | number | null> = {}
+    const read: Record<string, string | number | Uint8Array | null> = {}
     for (const [name, value] of columns) read[name] = value(row, name)
     return read
   }
 }
 
 function readerOfType(type: Column[0]) {
+  if (type === 'bytea') return bytesOf
   const isText = type.startsWith('uuid') || type.startsWith('text')
   if (type.endsWith('?')) return isText ? textOrNull : numberOrNull
   return isText ? textOf : numberOf

@@ -10,6 +10,7 @@ import {
   BATCH_ROWS,
   BATCH_WEIGHT,
   type Batches,
+  batchRowsOf,
   columnsOf,
   KIND_NAMES,
   KINDS,
@@ -74,6 +75,8 @@ function noCounts() {
     idempotencyKeys: 0,
     /** Sums of an account, a month and a model. */
     usage: 0,
+    files: 0,
+    filePieces: 0,
     auditEntries: 0,
   }
 }
@@ -158,7 +161,7 @@ function select(
   const names = [...new Set([...columns, ...key])].join(', ')
   const which = allOf(after, columns.includes('until_ms') ? sql`until_ms > ${nowMs}` : undefined)
   return sql`select ${raw(names)} from ${table} t
-    where ${which} order by ${raw(key.join(', '))} limit ${raw(BATCH_ROWS)}`
+    where ${which} order by ${raw(key.join(', '))} limit ${raw(batchRowsOf(kind))}`
 }
 
 /**
