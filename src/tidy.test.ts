@@ -99,7 +99,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/operator-store.ts',
     'store/usage-store.ts',
   ],
-  v1: ['http', 'job', 'json-text', 'queue', 'store/store.ts'],
+  files: ['job', 'queue', 'store/file-store.ts'],
+  v1: ['files', 'http', 'job', 'json-text', 'queue', 'sharing', 'store/file-store.ts', 'store/store.ts'],
   telemetry: [
     'config/log-level.ts',
     'admin/overview.ts',

@@ -8,6 +8,7 @@ import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import { Files } from '../files/files.ts'
 import type { AdminOptions } from '../http/admin/admin-context.ts'
 import { adminRoutes } from '../http/admin/admin-routes.ts'
 import { createAuthentication } from '../http/authentication.ts'
@@ -37,6 +38,7 @@ import type { Cancellation } from '../queue/cancellation.ts'
 import { HeldRequests } from '../queue/held-requests.ts'
 import type { JobCreator } from '../queue/job-creator.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
+import { Quotas } from '../queue/quotas.ts'
 import type { Worker } from '../queue/worker.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'
@@ -51,6 +53,7 @@ import { HeldCreates } from '../v1/held-creates.ts'
 import { V1_DOCUMENT } from '../v1/openapi.ts'
 import { responseEndedWebhook } from '../v1/response-openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
+import { Uploads } from '../v1/upload.ts'
 import { VERSION } from '../version.ts'
 import type { Role } from './role.ts'
 
@@ -87,6 +90,9 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const bodies = new RequestBodies({ budget: bytes, clock, onRejected: metrics.memoryRejected })
   const cpu = new RequestCpu(parts.pool, clock)
   const requestTimeoutMs = wholeMs(settings.limits.request_timeout_seconds)
+  const files = createFiles(parts)
+  const retentionMs = wholeMs(settings.v1.file_retention_seconds)
+  const uploads = new Uploads({ files, bodies, clock, retentionMs })
   const app = createServer({
     authentication: createAuthentication({
       store,
@@ -110,6 +116,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       stopping,
       onDelayed: metrics.rejectionDelayed,
     }),
+    isUploading: uploads.isUploading,
     unread: new UnreadBodies(clock, stopping),
     pipelined: new PipelinedRequests({
       share: bytes.requests,
@@ -127,7 +134,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed')
     },
   })
-  await addRoutes(app, { ...parts, answers, bodies, cpu })
+  await addRoutes(app, { ...parts, answers, bodies, cpu, files, uploads })
   await app.ready()
   return app
 }
@@ -136,6 +143,8 @@ interface RouteParts extends HttpParts {
   readonly bodies: RequestBodies
   readonly answers: LargeAnswers
   readonly cpu: RequestCpu
+  readonly files: Files
+  readonly uploads: Uploads
 }
 
 async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void> {
@@ -187,6 +196,9 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       bodyBytes,
       models: Object.keys(settings.models),
       startedAt: Math.floor(clock.nowMs() / 1000),
+      files: parts.files,
+      uploads: parts.uploads,
+      answers,
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {
@@ -205,6 +217,11 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
     ready: parts.ready,
     metrics: () => metrics.text(),
   })
+}
+
+function createFiles({ store, clock }: HttpParts): Files {
+  const makeId = jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex'))
+  return new Files({ store, quotas: new Quotas({ store, clock }), clock, makeId })
 }
 
 function createHeldRequests({ settings, role, node, store, clock, log }: HttpParts): HeldRequests {

@@ -11,6 +11,7 @@ import { MAX_SCANNED } from '../store/pagination.ts'
 import { MAX_LISTENERS } from '../telemetry/metric-samples.ts'
 import { MAX_ANSWER_BYTES } from '../upstreams/openai-client.ts'
 import { METADATA } from '../v1/response-fields.ts'
+import { UPLOADS_OF_ACCOUNT, UPLOADS_OF_NODE } from '../v1/upload.ts'
 
 const METADATA_LIMIT = `${METADATA.pairs} texts of ${METADATA.valueLength} characters, names of ${METADATA.keyLength}`
 
@@ -67,6 +68,8 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
   'A request': [
     { name: 'body of a single create, bytes', setting: 'limits.body_bytes', beyond: '413' },
     { name: 'body of a batch, bytes', setting: 'limits.batch_body_bytes', beyond: '413' },
+    { name: 'uploaded file, bytes', setting: 'tiers.NAME.max_file_bytes', beyond: '413' },
+    { name: 'pace of an upload', fixed: '64 KiB per second, over 10 s', beyond: '408' },
     { name: 'nesting of JSON', setting: 'limits.json_depth', beyond: '400' },
     { name: 'jobs in a batch', setting: 'tiers.NAME.max_batch_jobs', beyond: '403' },
     { name: 'jobs read by one request', fixed: String(MAX_IDS), beyond: '400' },
@@ -119,6 +122,9 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: '403',
       metric: 'parley_quota_rejections_total',
     },
+    { name: 'files', setting: 'tiers.NAME.max_files', beyond: '429' },
+    { name: 'uploads at the same time, on each node', fixed: String(UPLOADS_OF_ACCOUNT), beyond: '429' },
+    { name: 'time of a file', setting: 'v1.file_retention_seconds', beyond: 'expires: 404' },
     { name: 'lists at the same time', fixed: '2', beyond: '429' },
     {
       name: 'requests on the CPU threads',
@@ -173,6 +179,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_waiters',
     },
     { name: 'running jobs', setting: 'jobs.concurrency', beyond: 'waits', metric: 'parley_jobs_running' },
+    { name: 'uploads of files', fixed: String(UPLOADS_OF_NODE), beyond: '503' },
     { name: 'event streams of operators', fixed: String(MAX_LISTENERS), beyond: '503' },
     {
       name: 'rows that one search scans',

@@ -21,6 +21,8 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
     maxMonthlyTokens: tier.max_monthly_tokens,
     maxOpenJobs: tier.max_open_jobs,
     maxStoredBytes: tier.max_stored_bytes,
+    maxFiles: tier.max_files,
+    maxFileBytes: tier.max_file_bytes,
   }))
 }
 

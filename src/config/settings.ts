@@ -174,8 +174,16 @@ const tier = Type.Object(
       'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
     ),
     max_stored_bytes: cap(
-      'Maximum bytes that the jobs of one account store until they expire or are deleted: conversations, schemas, callbacks with payloads, and answers. Further jobs are rejected with 403. Accepted jobs still run, so their answers may exceed the limit.',
+      'Maximum bytes that the jobs of one account store until they expire or are deleted: conversations, schemas, callbacks with payloads, and answers; its files count as well. Further jobs are rejected with 403. Accepted jobs still run, so their answers may exceed the limit.',
     ),
+    max_files: Type.Integer({
+      minimum: 0,
+      description: 'Maximum files of one account. Further uploads are rejected with 429.',
+    }),
+    max_file_bytes: Type.Integer({
+      minimum: 1,
+      description: 'Maximum bytes of one uploaded file. Larger uploads are rejected with 413.',
+    }),
   },
   {
     ...strict,
@@ -304,6 +312,10 @@ export const settingsSchema = Type.Object(
         rejoin_seconds: seconds(
           'How long after its caller has left an equal request to `/v1` joins a job instead of creating another one. A request that is marked as a retry always joins.',
           0,
+        ),
+        file_retention_seconds: seconds(
+          'How long an uploaded file is kept whose upload has no `expires_after`.',
+          60,
         ),
       },
       strict,
@@ -477,6 +489,8 @@ export const DEFAULTS: Settings = {
       max_monthly_tokens: null,
       max_open_jobs: 1000,
       max_stored_bytes: 1_073_741_824,
+      max_files: 100,
+      max_file_bytes: 200_000_000,
     },
     user_go: {
       models: 'all',
@@ -491,6 +505,8 @@ export const DEFAULTS: Settings = {
       max_monthly_tokens: null,
       max_open_jobs: 10_000,
       max_stored_bytes: 10_737_418_240,
+      max_files: 300,
+      max_file_bytes: 200_000_000,
     },
     user_pro: {
       models: 'all',
@@ -505,6 +521,8 @@ export const DEFAULTS: Settings = {
       max_monthly_tokens: null,
       max_open_jobs: 100_000,
       max_stored_bytes: 107_374_182_400,
+      max_files: 1000,
+      max_file_bytes: 200_000_000,
     },
     user_max: {
       models: 'all',
@@ -519,6 +537,8 @@ export const DEFAULTS: Settings = {
       max_monthly_tokens: null,
       max_open_jobs: null,
       max_stored_bytes: null,
+      max_files: 1000,
+      max_file_bytes: 200_000_000,
     },
   },
   jobs: {
@@ -534,7 +554,7 @@ export const DEFAULTS: Settings = {
   shutdown: { listen_seconds: 0 },
   cache: { enabled: true },
   sync: { max_waiters: 20_000 },
-  v1: { rejoin_seconds: 600 },
+  v1: { rejoin_seconds: 600, file_retention_seconds: 2_592_000 },
   limits: {
     body_bytes: 2_097_152,
     batch_body_bytes: 10_485_760,

@@ -48,6 +48,17 @@ export class LargeAnswers {
 
   /** Called by the server as the last step before it writes a response. */
   send(request: FastifyRequest, reply: FastifyReply, payload: unknown, done: OnPayload): void {
+    if (payload instanceof Readable && request.answerBytes > 0) {
+      const onClose = () => payload.destroy()
+      payload.once('close', () => {
+        request.raw.socket.off('close', onClose)
+        this.#release(request)
+      })
+      request.raw.socket.once('close', onClose)
+      if (request.raw.socket.destroyed) payload.destroy()
+      done(null, payload)
+      return
+    }
     const isLarge = (typeof payload === 'string' || Buffer.isBuffer(payload)) && payload.length > LARGE_ANSWER
     if (!isLarge) {
       if (request.answerBytes > 0) this.#release(request)

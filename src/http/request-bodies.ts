@@ -50,10 +50,17 @@ export class RequestBodies {
     this.#awaited.set(request, response)
   }
 
+  /** Asks a client for the body if it waits for that. */
+  readOn({ raw, headers }: FastifyRequest): void {
+    if (headers.expect !== undefined) this.#awaited.get(raw)?.writeContinue()
+  }
+
   /** Null if the body may be read, otherwise the error. */
   admit(request: FastifyRequest): HttpError | null | Promise<HttpError | null> {
     const { headers, method, route } = request
     const given = headers['content-length']
+    // An upload is stored while it arrives, and has limits of its own.
+    if (route.config.upload) return null
     const hasBody = given !== undefined || headers['transfer-encoding'] !== undefined
     if (!hasBody || method === 'GET' || method === 'HEAD') return null
     const length = given === undefined ? null : Number(given)
@@ -82,7 +89,7 @@ export class RequestBodies {
       done(tooLarge(limit))
       return
     }
-    if (headers.expect !== undefined) this.#awaited.get(raw)?.writeContinue()
+    this.readOn(request)
     // The client hung up while the request waited, and no more events are emitted.
     if (raw.destroyed) {
       done(notJson('The connection closed before the whole body arrived.'))

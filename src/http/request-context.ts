@@ -36,6 +36,8 @@ declare module 'fastify' {
     bearer?: boolean
     /** A large body is translated to a job by a thread; the name of the translation. */
     translation?: string
+    /** The body is a file, which the route stores while it arrives. */
+    upload?: boolean
     /** Counts towards the tier's reads per minute; a function returns whether the request walks through stored jobs. */
     limitReads?: boolean | ((request: FastifyRequest) => boolean)
     /** False if pages of other origins are never allowed, regardless of `cors.origins`. */

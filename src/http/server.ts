@@ -1,6 +1,7 @@
 /** The HTTP server: what happens to every request before and after its route. */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
+import type { Socket } from 'node:net'
 import fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -52,6 +53,8 @@ export interface ServerOptions {
   readonly rejections: RejectionPacing
   readonly unread: UnreadBodies
   readonly pipelined: PipelinedRequests
+  /** Whether a connection uploads a file, which has no time limit but a minimum pace. */
+  readonly isUploading: (socket: Socket) => boolean
   /** Limits the server's connections before they are read. */
   readonly guard: (server: Server) => void
   /** Aborted when the shutdown begins: responses then ask clients to open a new connection, which may reach another node. */
@@ -99,6 +102,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
       onCreate: compileOnFirstUse,
     },
     clientErrorHandler: (error, socket) => {
+      if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && options.isUploading(socket)) return
       pipelined.answerBroken(socket, error, () => {
         const id = requestId({ headers: {} })
         const status = answerBrokenRequest(error, socket, id, options.otherApi)

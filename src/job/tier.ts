@@ -28,6 +28,9 @@ export interface Tier {
   /** Jobs of an account that are queued or assigned, and bytes that its jobs store; null for no limit. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
+  /** Files of an account, and the bytes of one. */
+  readonly maxFiles: number
+  readonly maxFileBytes: number
 }
 
 /** For jobs and accounts whose tier no longer exists: the minimum of each limit. */
@@ -45,6 +48,8 @@ const NO_TIER: Tier = {
   maxMonthlyTokens: null,
   maxOpenJobs: null,
   maxStoredBytes: null,
+  maxFiles: 1,
+  maxFileBytes: 1,
 }
 
 export class Tiers {

@@ -20,6 +20,8 @@ const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): T
   maxMonthlyTokens,
   maxOpenJobs: null,
   maxStoredBytes: null,
+  maxFiles: 1,
+  maxFileBytes: 1,
 })
 
 test("an account's own cap goes before its tier's, and either may be none", () => {

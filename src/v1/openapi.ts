@@ -44,12 +44,12 @@ const ERRORS: Readonly<Record<number, string>> = {
   400: 'A field is wrong or not supported; `param` names it.',
   401: 'The API key is missing or invalid.',
   403: 'The tier or a suspension forbids the request.',
-  404: 'The model or the path does not exist.',
+  404: 'The model, the file or the path does not exist.',
   405: 'The path does not support this method.',
   408: 'The answer is not ready. The same request, sent again, waits for the same job.',
   409: 'The job was cancelled, or the Idempotency-Key was used with another body.',
   413: 'The body is too large.',
-  415: 'The body is not application/json, or it is compressed.',
+  415: 'The body has another type than the route expects, or it is compressed.',
   429: 'A rate was exceeded, or a quota or cap is reached (`insufficient_quota`).',
   431: 'The request headers are too large.',
   500: 'Internal server error.',
@@ -128,6 +128,63 @@ export const chatCompletion = {
     { title: 'ChatCompletion' },
   ),
   description: 'The answer.',
+}
+
+const file = Type.Object(
+  {
+    id: text,
+    object: Type.Literal('file'),
+    bytes: count,
+    created_at: count,
+    expires_at: Type.Optional(count),
+    filename: text,
+    purpose: Type.String({ description: '`batch` for uploads.' }),
+    status: Type.Literal('processed'),
+  },
+  { title: 'File' },
+)
+
+export const oneFile = { ...file, description: 'The file.' }
+export const fileList = {
+  ...Type.Object(
+    {
+      object: Type.Literal('list'),
+      data: Type.Array(file),
+      first_id: nullable(text),
+      last_id: nullable(text),
+      has_more: Type.Boolean(),
+    },
+    { title: 'FileList' },
+  ),
+  description: 'A page of files.',
+}
+export const deletedFile = {
+  ...Type.Object(
+    { id: text, object: Type.Literal('file'), deleted: Type.Literal(true) },
+    { title: 'DeletedFile' },
+  ),
+  description: 'The file was deleted.',
+}
+export const fileContent = {
+  description: 'The content.',
+  content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
+}
+/** Written by hand, because the fields are parts of a multipart body, in any order. */
+export const uploadBody = {
+  content: {
+    'multipart/form-data': {
+      schema: {
+        type: 'object',
+        required: ['file', 'purpose'],
+        properties: {
+          file: { type: 'string', format: 'binary' },
+          purpose: { type: 'string', enum: ['batch'] },
+          'expires_after[anchor]': { type: 'string', enum: ['created_at'] },
+          'expires_after[seconds]': { type: 'integer', minimum: 3600, maximum: 2_592_000 },
+        },
+      },
+    },
+  },
 }
 
 const model = Type.Object(

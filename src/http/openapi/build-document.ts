@@ -131,7 +131,8 @@ function withoutDescription({ description: _description, ...schema }: JsonObject
   return schema
 }
 
-function requestBody({ examples, ...schema }: JsonObject, components: Components): JsonObject {
+function requestBody({ examples, content, ...schema }: JsonObject, components: Components): JsonObject {
+  if (isObject(content)) return { required: true, content }
   return { required: isBodyRequired(schema), content: { [JSON_MEDIA]: media(schema, examples, components) } }
 }
 

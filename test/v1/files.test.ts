@@ -1,0 +1,248 @@
+/** Files below /v1, through OpenAI's own client and by requests that it would never send. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createReadStream } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import test from 'node:test'
+import OpenAI, { toFile } from 'openai'
+import { PIECE_BYTES } from '../../src/store/file-store.ts'
+import { FakeClock } from '../fake-clock.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { type Parley, startParley } from '../parley.ts'
+import { openaiOf } from './official-client.ts'
+
+const LINES = Buffer.from('{"custom_id":"a"}\n')
+
+/** A multipart body as a browser sends it. */
+function multipart(parts: Readonly<Record<string, string>>, content: Uint8Array = LINES, boundary = 'xyz') {
+  const fields = Object.entries(parts).map(
+    ([name, value]) => `--${boundary}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
+  )
+  const head = `--${boundary}\r\ncontent-disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n`
+  return Buffer.concat([Buffer.from(head), content, Buffer.from(`\r\n${fields.join('')}--${boundary}--\r\n`)])
+}
+
+async function send(
+  parley: Parley,
+  key: string,
+  body: Uint8Array,
+  type = 'multipart/form-data; boundary=xyz',
+) {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': type }
+  return parley.request('/v1/files', { method: 'POST', headers, body: new Uint8Array(body) })
+}
+
+/** Nothing of the account is stored, not even something that retention would delete later. */
+async function assertNothingStored(parley: Parley, account: string): Promise<void> {
+  assert.equal((await parley.store.quotaUse(account)).storedBytes, 0)
+  const file = { id: '01890a5d-ac96-7000-8000-000000000000', account, createdAtMs: 0 }
+  assert.equal(await parley.store.beginFile(file, 1), true, 'a file is left')
+}
+
+onEachStore(() => {
+  test('the official client uploads from a stream and from memory, reads, lists and deletes', async (t) => {
+    const parley = await startParley(t)
+    const openai = openaiOf(parley, await parley.key())
+    const content = randomBytes(3 * PIECE_BYTES + 5)
+    const path = join(parley.folder, 'lines.jsonl')
+    await writeFile(path, content)
+    const first = await openai.files.create({
+      file: createReadStream(path),
+      purpose: 'batch',
+      expires_after: { anchor: 'created_at', seconds: 3600 },
+    })
+    assert.match(first.id, /^file-/)
+    const { object, bytes, filename, purpose, status } = first
+    assert.deepEqual(
+      [object, bytes, filename, purpose, status],
+      ['file', content.length, 'lines.jsonl', 'batch', 'processed'],
+    )
+    assert.equal((first.expires_at ?? 0) - first.created_at, 3600)
+    const second = await openai.files.create({ file: await toFile(LINES, 'b.jsonl'), purpose: 'batch' })
+    assert.equal((second.expires_at ?? 0) - second.created_at, 2_592_000)
+    const empty = await openai.files.create({
+      file: await toFile(Buffer.alloc(0), 'c.jsonl'),
+      purpose: 'batch',
+    })
+
+    assert.deepEqual(await openai.files.retrieve(first.id), first)
+    assert.deepEqual(await openai.files.waitForProcessing(second.id), second)
+    const download = await openai.files.content(first.id)
+    assert.deepEqual(Buffer.from(await download.arrayBuffer()), content)
+    assert.equal(await (await openai.files.content(second.id)).text(), LINES.toString())
+    assert.equal(await (await openai.files.content(empty.id)).text(), '')
+
+    const all: string[] = []
+    for await (const file of openai.files.list({ limit: 2 })) all.push(file.id)
+    assert.deepEqual(all, [empty.id, second.id, first.id])
+    const page = await openai.files.list({ order: 'asc', limit: 1, after: first.id, purpose: 'batch' })
+    assert.deepEqual(page.data, [second])
+    assert.equal(page.has_more, true)
+    assert.deepEqual((await openai.files.list({ purpose: 'batch_output' })).data, [])
+
+    const other = openaiOf(parley, await parley.key('user_go'))
+    for (const call of ['retrieve', 'content', 'delete'] as const) {
+      await assert.rejects(other.files[call](first.id), OpenAI.NotFoundError)
+    }
+    assert.deepEqual((await other.files.list()).data, [])
+    assert.deepEqual(await openai.files.delete(first.id), { id: first.id, object: 'file', deleted: true })
+    await assert.rejects(openai.files.retrieve(first.id), OpenAI.NotFoundError)
+    await openai.files.delete(second.id)
+    await openai.files.delete(empty.id)
+    await assertNothingStored(parley, 'user_max')
+  })
+
+  test('uploads that cannot be read get 400, 413 or 415, and leave nothing behind', async (t) => {
+    const parley = await startParley(t, { settings: { tiers: { user_go: { max_file_bytes: 300_000 } } } })
+    const key = await parley.key('user_go')
+    const whole = multipart({ purpose: 'batch' }, randomBytes(290_000))
+    const cases: readonly [string, number, Uint8Array, string?][] = [
+      ['truncated in the file', 400, whole.subarray(0, 280_000)],
+      ['truncated in a field', 400, whole.subarray(0, -20)],
+      ['random bytes', 400, randomBytes(200_000)],
+      ['no boundary', 400, whole, 'multipart/form-data'],
+      ['another boundary', 400, whole, 'multipart/form-data; boundary=abc'],
+      ['empty', 400, Buffer.alloc(0)],
+      [
+        'no file',
+        400,
+        Buffer.from('--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n'),
+      ],
+      ['other purpose', 400, multipart({ purpose: 'assistants' })],
+      ['no purpose', 400, multipart({})],
+      ['wrong lifetime', 400, multipart({ purpose: 'batch', 'expires_after[anchor]': 'created_at' })],
+      ['long field', 400, multipart({ purpose: 'x'.repeat(5000) })],
+      [
+        'many fields',
+        400,
+        multipart(Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`f${n}`, '']))),
+      ],
+      ['two files', 400, Buffer.concat([multipart({}).subarray(0, -9), multipart({ purpose: 'batch' })])],
+      ['too large', 413, multipart({ purpose: 'batch' }, randomBytes(300_001))],
+      ['far too large', 413, multipart({ purpose: 'batch' }, randomBytes(1_000_000))],
+      ['JSON', 415, Buffer.from('{}'), 'application/json'],
+      ['form', 415, Buffer.from('purpose=batch'), 'application/x-www-form-urlencoded'],
+    ]
+    for (const [name, status, body, type] of cases) {
+      const answer = await send(parley, key, body, type)
+      assert.equal(answer.status, status, `${name}: ${answer.text}`)
+      assert.deepEqual(Object.keys(answer.body.error), ['message', 'type', 'param', 'code'], name)
+      assert.equal((await parley.store.quotaUse('user_go')).storedBytes, 0, name)
+    }
+    await assertNothingStored(parley, 'user_go')
+  })
+
+  test('the limits of an account: number of files, stored bytes, a suspension', async (t) => {
+    const parley = await startParley(t, {
+      settings: { tiers: { user_go: { max_files: 2, max_stored_bytes: 1_000_000 } } },
+    })
+    const key = await parley.key('user_go')
+    const upload = (bytes: number) => send(parley, key, multipart({ purpose: 'batch' }, randomBytes(bytes)))
+    assert.equal((await upload(600_000)).status, 200)
+    const over = await upload(600_000)
+    assert.deepEqual([over.status, over.body.error.code], [429, 'insufficient_quota'])
+    assert.equal((await parley.store.quotaUse('user_go')).storedBytes, 600_000)
+    assert.equal((await upload(10)).status, 200)
+    const third = await upload(10)
+    assert.deepEqual([third.status, third.headers.get('x-should-retry')], [429, 'false'])
+    const max = await parley.key('user_max')
+    await parley.store.suspend('user_max', 1)
+    assert.equal((await send(parley, max, multipart({ purpose: 'batch' }))).status, 403)
+  })
+
+  test('an upload whose client hangs up leaves nothing behind', async (t) => {
+    const parley = await startParley(t)
+    const socket = await begunUpload(parley, await parley.key())
+    socket.destroy()
+    for (let left = 1; left > 0; ) left = (await parley.store.quotaUse('user_max')).storedBytes
+    await assertNothingStored(parley, 'user_max')
+  })
+
+  test('an account uploads two files at a time, beyond the time limit of requests but not too slowly', async (t) => {
+    const clock = new FakeClock()
+    const parley = await startParley(t, { clock })
+    const key = await parley.key()
+    const sockets = [await begunUpload(parley, key), await begunUpload(parley, key)]
+    const third = await send(parley, key, multipart({ purpose: 'batch' }))
+    assert.deepEqual([third.status, third.headers.get('retry-after-ms')], [429, '1000'])
+    let isAnswered = false
+    const answers = Promise.all(sockets.map(answerOn)).finally(() => {
+      isAnswered = true
+    })
+    // They were fast enough at first, and send nothing now. The server may still be storing what they have sent.
+    while (!isAnswered) {
+      clock.advance(10_000)
+      for (let call = 0; call < 5; call++) await parley.store.ping()
+    }
+    for (const answer of await answers) {
+      assert.match(answer, /^HTTP\/1.1 408 /)
+      assert.match(answer, /x-should-retry: false/)
+    }
+    for (const socket of sockets) socket.destroy()
+    assert.equal((await send(parley, key, multipart({ purpose: 'batch' }))).status, 200)
+  })
+
+  test('an upload may take longer than other requests', async (t) => {
+    const settings = { limits: { header_timeout_seconds: 1, request_timeout_seconds: 1 } }
+    // Time stands still for the pace of the upload, but not for Node.
+    const parley = await startParley(t, { clock: new FakeClock(), settings })
+    const key = await parley.key()
+    const upload = await begunUpload(parley, key, 0)
+    const other = connectTo(parley)
+    other.write('POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n')
+    other.write(`authorization: Bearer ${key}\r\ncontent-type: application/json\r\n\r\n{`)
+    assert.match(await answerOn(other), /^HTTP\/1.1 408 /)
+    const answer = answerOn(upload)
+    upload.write(REST)
+    assert.match(await answer, /^HTTP\/1.1 200 /)
+  })
+
+  test('a download ends when its file is deleted, and the server goes on', async (t) => {
+    const parley = await startParley(t)
+    const key = await parley.key()
+    const openai = openaiOf(parley, key, { maxRetries: 0 })
+    const file = await openai.files.create({
+      file: await toFile(randomBytes(40 * PIECE_BYTES), 'a'),
+      purpose: 'batch',
+    })
+    const response = await openai.files.content(file.id)
+    await openai.files.delete(file.id)
+    await assert.rejects(response.arrayBuffer())
+    assert.equal((await openai.models.list()).object, 'list')
+  })
+})
+
+const HEAD = '--xyz\r\ncontent-disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n'
+const REST = '\r\n--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n'
+
+/** An upload of a MiB that has sent its file, most of which is stored. @param moreBytes what it promises to send in addition */
+async function begunUpload(parley: Parley, key: string, moreBytes = 2_000_000) {
+  const before = (await parley.store.quotaUse('user_max')).storedBytes
+  const socket = connectTo(parley)
+  const content = randomBytes(4 * PIECE_BYTES)
+  const headers = [
+    'POST /v1/files HTTP/1.1',
+    'host: a',
+    `authorization: Bearer ${key}`,
+    'content-type: multipart/form-data; boundary=xyz',
+    `content-length: ${HEAD.length + content.length + REST.length + moreBytes}`,
+  ]
+  socket.write(`${headers.join('\r\n')}\r\n\r\n${HEAD}`)
+  socket.write(content)
+  const expected = before + 3 * PIECE_BYTES
+  for (let stored = 0; stored < expected; ) stored = (await parley.store.quotaUse('user_max')).storedBytes
+  return socket
+}
+
+function connectTo(parley: Parley) {
+  const { hostname, port } = new URL(parley.url)
+  return connect(Number(port), hostname)
+}
+
+async function answerOn(socket: ReturnType<typeof connect>): Promise<string> {
+  const [piece] = await once(socket, 'data')
+  return String(piece)
+}
