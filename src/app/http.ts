@@ -198,7 +198,6 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       startedAt: Math.floor(clock.nowMs() / 1000),
       files: parts.files,
       uploads: parts.uploads,
-      answers,
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {

@@ -30,7 +30,7 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      alter table jobs drop column priority;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 5)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 6)
   return path
 }
 
