@@ -51,8 +51,8 @@ export class RequestBodies {
   }
 
   /** Asks a client for the body if it waits for that. */
-  readOn({ raw, headers }: FastifyRequest): void {
-    if (headers.expect !== undefined) this.#awaited.get(raw)?.writeContinue()
+  readOn({ raw }: FastifyRequest): void {
+    this.#awaited.get(raw)?.writeContinue()
   }
 
   /** Null if the body may be read, otherwise the error. */
@@ -89,7 +89,7 @@ export class RequestBodies {
       done(tooLarge(limit))
       return
     }
-    this.readOn(request)
+    if (headers.expect !== undefined) this.readOn(request)
     // The client hung up while the request waited, and no more events are emitted.
     if (raw.destroyed) {
       done(notJson('The connection closed before the whole body arrived.'))

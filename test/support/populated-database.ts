@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
+import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import { type OpenOptions, openStore } from '../../src/store/open.ts'
 import type { Idempotency, Store } from '../../src/store/store.ts'
 import {
@@ -139,6 +140,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const kept = { fingerprint: 'kept', untilMs: nowMs + HOUR_MS }
   const [recent] = held
   if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', cache: kept, nowMs: clock.ms }))
+  await addFile(last, makeId(), clock.ms)
   await last.close()
   return {
     nowMs,
@@ -147,6 +149,14 @@ export async function populate(url: string, seed: number): Promise<Population> {
     keptFingerprint: kept.fingerprint,
     idempotencyKey: { ...idempotency, jobId: repeatable.id },
   }
+}
+
+async function addFile(store: Store, id: string, nowMs: number): Promise<void> {
+  await store.beginFile({ id, account: 'acme', createdAtMs: nowMs }, 1)
+  for (const [piece, length] of [PIECE_BYTES, 5].entries()) {
+    await store.appendToFile(id, piece, randomBytes(length), nowMs)
+  }
+  await store.completeFile(id, { filename: 'ä.jsonl', purpose: 'batch', expiresAtMs: nowMs + HOUR_MS })
 }
 
 /** Another node finds that the holder crashed, and counts the crashes. */

@@ -1,4 +1,4 @@
-/** The open jobs and stored bytes of accounts, counted from the rows of jobs: what the sums of quotas must equal. */
+/** The open jobs and stored bytes of accounts, counted from the rows of jobs and files: what the sums of quotas must equal. */
 import { DatabaseSync } from 'node:sqlite'
 import pg from 'pg'
 
@@ -6,7 +6,7 @@ const BYTES = ['messages', 'response_format', 'callback', 'content', 'error', 'r
   .map((column) => `coalesce(octet_length(${column}), 0)`)
   .join(' + ')
 const sums = (isOpen: string, from: string) => `
-  select j.account, count(case when ${isOpen} then 1 end) as jobs, sum(${BYTES}) as bytes
+  select j.account, count(case when ${isOpen} then 1 end) as jobs, sum(${BYTES}) + coalesce((select sum(f.bytes) from files f where f.account = j.account), 0) as bytes
   from ${from} group by j.account order by j.account`
 const SQLITE = sums(
   'j.settled_at_ms is null',

@@ -8,6 +8,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import test from 'node:test'
 import OpenAI, { toFile } from 'openai'
+import { deleteAccount } from '../../src/admin/delete-account.ts'
 import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { onEachStore } from '../on-each-store.ts'
@@ -198,6 +199,24 @@ onEachStore(() => {
     const answer = answerOn(upload)
     upload.write(REST)
     assert.match(await answer, /^HTTP\/1.1 200 /)
+  })
+
+  test('deleting an account deletes its files', async (t) => {
+    const parley = await startParley(t)
+    const upload = async (account: string) =>
+      send(parley, await parley.key('user_max', account), multipart({ purpose: 'batch' }))
+    const [mine, others] = [await upload('acme'), await upload('other')]
+    const { store } = parley
+    // There are no other nodes that a deletion must wait for.
+    const clock = new FakeClock()
+    clock.after = (_ms, work) => {
+      work()
+      return () => {}
+    }
+    await deleteAccount(store, clock, { account: 'acme', scrub: false, onProgress: () => {} })
+    const pieceOf = (file: typeof mine) => store.readPiece(file.body.id.slice('file-'.length), 0)
+    assert.equal(await pieceOf(mine), null)
+    assert.equal(Buffer.from((await pieceOf(others)) ?? []).toString(), LINES.toString())
   })
 
   test('a download ends when its file is deleted, and the server goes on', async (t) => {
