@@ -23,7 +23,7 @@ import type { Uploads } from './upload.ts'
 export interface FileRoutes {
   readonly files: Files
   readonly uploads: Uploads
-  readonly answers: LargeAnswers
+  readonly answers: Pick<LargeAnswers, 'reserve'>
 }
 
 const PREFIX = 'file-'
