@@ -19,7 +19,7 @@ async function secondVersionFile(t: TestContext): Promise<string> {
   await populate(`sqlite:${path}`, 5)
   change(
     path,
-    `drop table quota_sums; drop table quota_state;
+    `drop table quota_sums; drop table quota_state; drop table files; drop table file_pieces;
      alter table accounts drop column cap_open_jobs; alter table accounts drop column cap_stored_bytes;
      alter table accounts drop column webhook_url;
      drop index jobs_by_route; drop index jobs_in_lanes; drop index jobs_suspected;
