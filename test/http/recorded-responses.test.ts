@@ -1,0 +1,131 @@
+/**
+ * Responses are byte for byte those that version 0.3.0 gave (SPEC §2 to §8), for requests without any newer field. IDs, times and
+ * keys are replaced by their kinds. `RECORD_RESPONSES=FILE` writes the file; it was recorded on a clone of 0.3.0.
+ */
+import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
+import test from 'node:test'
+import { reply } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { job } from '../parley.ts'
+import { startStage } from './stage.ts'
+
+const MESSAGES = '/api/v1/messages'
+const BATCHES = `${MESSAGES}/batches`
+const NOBODY = '01890000-0000-7000-8000-000000000000'
+const SCHEMA = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }
+const FILE = new URL('recorded-responses.json', import.meta.url)
+
+type Call = readonly [name: string, method: string, path: string, body?: unknown, headers?: object]
+
+const user = (content: string) => [{ role: 'user', content }]
+const json = { format: 'json', schema: SCHEMA }
+
+/** In their order; `ID` is the job that the call before it created, and `LAST` the last one of a batch. */
+const CALLS: readonly Call[] = [
+  ['a single create', 'POST', MESSAGES, job()],
+  ['its read', 'GET', `${MESSAGES}/ID`],
+  ['waiting for it', 'GET', `${MESSAGES}/ID?wait=5`],
+  ['a cached answer', 'POST', MESSAGES, job()],
+  ['an answer by a schema', 'POST', MESSAGES, job({ response_format: json, messages: user('json') })],
+  [
+    'an answer that fails its schema',
+    'POST',
+    MESSAGES,
+    job({ response_format: json, messages: user('no json') }),
+  ],
+  ['a rejected call', 'POST', MESSAGES, job({ messages: user('reject') })],
+  ['a refused answer', 'POST', MESSAGES, job({ messages: user('refuse') })],
+  ['a batch', 'POST', BATCHES, [job({ messages: user('one') }), job({ messages: user('two') })]],
+  ['waiting for its last job', 'GET', `${MESSAGES}/LAST?wait=30`],
+  ['reading it with others', 'GET', `${MESSAGES}?ids=LAST,${NOBODY}&wait=30`],
+  ['a list', 'GET', `${MESSAGES}?limit=1`],
+  ['a list of failed jobs', 'GET', `${MESSAGES}?status=failed&limit=2`],
+  ['cancelling an ended job', 'POST', `${MESSAGES}/LAST/cancel`],
+  ['deleting it', 'DELETE', `${MESSAGES}/LAST`],
+  ['reading it after that', 'GET', `${MESSAGES}/LAST`],
+  ['an unknown job', 'GET', `${MESSAGES}/${NOBODY}`],
+  ['no job ID', 'GET', `${MESSAGES}/nothing`],
+  ['a key for the first time', 'POST', MESSAGES, job({ messages: user('key') }), { 'idempotency-key': 'k' }],
+  ['the key again', 'POST', MESSAGES, job({ messages: user('key') }), { 'idempotency-key': 'k' }],
+  [
+    'the key with another body',
+    'POST',
+    MESSAGES,
+    job({ messages: user('other') }),
+    { 'idempotency-key': 'k' },
+  ],
+  ['no JSON', 'POST', MESSAGES, '{"model":'],
+  ['another type', 'POST', MESSAGES, 'x', { 'content-type': 'text/plain' }],
+  ['an array', 'POST', MESSAGES, []],
+  ['an empty batch', 'POST', BATCHES, []],
+  ['too long a batch', 'POST', BATCHES, Array.from({ length: 31 }, () => job())],
+  ['a batch with a wrong job', 'POST', BATCHES, [job(), job({ messages: [] })]],
+  ['no model', 'POST', MESSAGES, { messages: user('x'), response_format: { format: 'text' } }],
+  ['an unknown model', 'POST', MESSAGES, job({ model: 'gpt-1' })],
+  ['no message of a user', 'POST', MESSAGES, job({ messages: [{ role: 'system', content: 'x' }] })],
+  ['an unknown role', 'POST', MESSAGES, job({ messages: [{ role: 'tool', content: 'x' }] })],
+  ['an unknown format', 'POST', MESSAGES, job({ response_format: { format: 'xml' } })],
+  ['a schema of text', 'POST', MESSAGES, job({ response_format: { format: 'text', schema: SCHEMA } })],
+  ['a broken schema', 'POST', MESSAGES, job({ response_format: { format: 'json', schema: { type: 'no' } } })],
+  ['too short a timeout', 'POST', MESSAGES, job({ timeout: 1 })],
+  ['too long a cache time', 'POST', MESSAGES, job({ message_cache_ttl: 1e6 })],
+  ['a callback of a single create', 'POST', MESSAGES, job({ callback: { callback_url: 'http://x.test/' } })],
+  [
+    'a callback to a private address',
+    'POST',
+    BATCHES,
+    [job({ callback: { callback_url: 'http://10.0.0.1/' } })],
+  ],
+  ['another method', 'PUT', MESSAGES, job()],
+  ['another route', 'GET', '/api/v2/messages'],
+]
+
+onEachStore(() => {
+  test('responses to requests without newer fields are those of version 0.3.0', async (t) => {
+    const { parley, models } = await startStage(t)
+    models.script = ({ body }) => {
+      const text = JSON.stringify(body)
+      if (text.includes('"no json"')) return reply.text('no json')
+      if (text.includes('"json"')) return reply.text('{"n":1}')
+      if (text.includes('"reject"')) return reply.status(400)
+      if (text.includes('"refuse"')) return reply.refusal('No.')
+      return undefined
+    }
+    const key = await parley.key()
+    let id = NOBODY
+    let last = NOBODY
+    const responses: Record<string, unknown> = {}
+    for (const [name, method, path, body, headers] of CALLS) {
+      const answer = await parley.request(path.replace('ID', id).replace('LAST', last), {
+        method,
+        headers: {
+          'x-api-key': key,
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      })
+      id = answer.body.data?.job_id ?? id
+      last = answer.body.data?.job_ids?.at(-1) ?? last
+      responses[name] = { status: answer.status, body: withoutValues(answer.text) }
+    }
+    for (const headers of [{}, { 'x-api-key': 'wrong' }]) {
+      const { status, text } = await parley.request(`${MESSAGES}/${NOBODY}`, { headers })
+      // Since then, one more sentence tells what is wrong with the key.
+      const body = text.replace(/ The (request has no API key|API key does not exist)\./, '')
+      responses[`${Object.values(headers)[0] ?? 'no'} key`] = { status, body }
+    }
+    if (process.env.RECORD_RESPONSES) {
+      writeFileSync(process.env.RECORD_RESPONSES, `${JSON.stringify(responses, null, 2)}\n`)
+    }
+    assert.deepEqual(responses, JSON.parse(readFileSync(FILE, 'utf8')))
+  })
+})
+
+function withoutValues(text: string): string {
+  return text
+    .replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, 'ID')
+    .replace(/"(created_at|ended_at|resets_at|since|until)":\d+/g, '"$1":TIME')
+    .replace(/"\d{4}-\d\d-\d\dT[^"]*"/g, 'TIME')
+}
