@@ -11,10 +11,17 @@ const EVERY_MS = 100
 /** The timer of prom-client fires after 25 days. */
 const NEVER_MS = 2 ** 31 - 1
 const LAG = 'nodejs_eventloop_lag'
+/** Gauges with the suffix of counters, which promtool rejects. Each is the sum of a gauge with the same name without it. */
+const MISNAMED = [
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]
 const STATISTICS = ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'] as const
 
 export function addRuntimeMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS })
+  for (const name of MISNAMED) registry.removeSingleMetric(name)
   const gauge = (name: string, help: string, collect?: () => Promise<void>) => {
     registry.removeSingleMetric(name)
     return new Gauge({ name, help, registers: [registry], ...(collect && { collect }) })

@@ -1,5 +1,6 @@
 /** What a scrape reports about the node itself, and what it still reports while the database does not answer. */
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import test from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { TIMEOUT_MS } from '../../src/telemetry/gauges.ts'
@@ -29,6 +30,8 @@ function linesAboutThreads({ log }: Parley): LogLine[] {
   return log.filter((line) => line.message.includes('threads'))
 }
 
+const hasPromtool = spawnSync('promtool', ['--version']).status === 0
+
 onEachStore(() => {
   test('/metrics: what runs here, whether it is ready, how much room it has, and the counts of rare events', async (t) => {
     const { parley } = await startStage(t, {
@@ -55,6 +58,13 @@ onEachStore(() => {
     const [free, size] = [found.get('parley_disk_free_bytes'), found.get('parley_disk_size_bytes')]
     if (parley.store.shared) assert.deepEqual([free, size], [undefined, undefined])
     else assert.ok(free !== undefined && size !== undefined && free > 0 && free <= size)
+  })
+
+  test('promtool accepts the metrics', { skip: hasPromtool ? false : 'promtool is not there' }, async (t) => {
+    const { parley } = await startStage(t)
+    const { text } = await parley.get('/metrics')
+    const { status, stderr } = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' })
+    assert.deepEqual([status, stderr], [0, ''])
   })
 
   test('the setting threads has no effect, as the log says, and the metrics by thread have one entry', async (t) => {
