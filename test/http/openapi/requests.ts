@@ -80,6 +80,8 @@ export function valid(schema: Schema): fc.Arbitrary<unknown> {
   if (schema.anyOf) return fc.oneof(...schema.anyOf.map(valid))
   if (schema.enum) return fc.constantFrom(...schema.enum)
   switch (type) {
+    case 'null':
+      return fc.constant(null)
     case 'string':
       return fc.string({ minLength: schema.minLength ?? 0, maxLength: 40, unit: 'grapheme' })
     case 'boolean':
