@@ -71,7 +71,7 @@ test('its webhook is set and cleared; a URL that is not valid is named', async (
   await parley.key('user_max', 'hooked')
   const page = await visit(t, browser, parley, '/dashboard/accounts/hooked', { expected: /400/ })
   const set = async (url: string) => {
-    await page.getByRole('button', { name: 'Webhook of hooked' }).click()
+    await page.getByRole('button', { name: 'Change webhook…' }).click()
     await page.getByLabel('URL').fill(url)
     await page.getByRole('dialog').getByRole('button', { name: 'Set webhook' }).click()
   }

@@ -15,7 +15,7 @@ export interface WebhookButtonProps {
 
 export function WebhookButton({ account, onChange }: WebhookButtonProps) {
   const [isShown, setIsShown] = useState(false)
-  return html`<button type="button" class="button" aria-label=${`Webhook of ${account.name}`} onClick=${() => setIsShown(true)}>Change…</button>
+  return html`<button type="button" class="button" onClick=${() => setIsShown(true)}>Change webhook…</button>
     ${isShown && html`<${WebhookDialog} account=${account} onChange=${onChange} onClose=${() => setIsShown(false)} />`}`
 }
 
