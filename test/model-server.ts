@@ -56,6 +56,8 @@ export interface ModelServerForTests {
   /** For `base_url`. */
   readonly baseUrl: string
   readonly requests: readonly Received[]
+  /** Why connections got a 400 of the HTTP server itself. */
+  readonly connectionErrors: readonly string[]
   /** Called for each request; by default each is answered with an echo of its last user message. */
   script: Script
   /** The completion requests, without those for the list of models. */
@@ -262,6 +264,7 @@ function stalled(server: ModelServerForTests): (() => void)[] {
 class RecordingServer implements ModelServerForTests {
   baseUrl = ''
   readonly requests: Received[] = []
+  readonly connectionErrors: string[] = []
   script: Script
   readonly #keep: boolean
   readonly #server = createServer((request, response) => this.#take(request, response))
@@ -280,6 +283,10 @@ class RecordingServer implements ModelServerForTests {
       this.#connections++
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))
+    })
+    this.#server.on('clientError', (error, socket) => {
+      this.connectionErrors.push(String(error))
+      socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n')
     })
     // Connections of idle clients stay open for the whole test.
     this.#server.keepAliveTimeout = 0

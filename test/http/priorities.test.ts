@@ -117,12 +117,11 @@ onEachStore(() => {
     const order = await untilCalled(t, parley, models, 2)
     assert.equal(order[1]?.split(' ')[0], 'high')
     const batch = await createBatches({ parley }, key, jobs(1, 'high'))
-    await untilCalled(t, parley, models, 5)
+    // Without its priority it would be the last of 23; how many go first depends on when it is claimed.
+    const next = (await untilCalled(t, parley, models, 12)).slice(2)
     assert.ok(
-      called(models)
-        .slice(2)
-        .some((content) => content.startsWith('high')),
-      String(called(models)),
+      next.some((content) => content.startsWith('high')),
+      String(next),
     )
     models.script = () => undefined
     models.release()

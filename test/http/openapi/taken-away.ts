@@ -73,7 +73,8 @@ export function takenAway(
   /** For failure messages: what the caller reads of the job, how often it was called, and after which other jobs. */
   async function stateOf(jobId: string): Promise<string> {
     const { text } = await parley.get(`/api/v1/messages/${jobId}`, key)
-    return [text, ...models.requests.slice(-10).map((request) => request.text.slice(0, 200))].join('\n')
+    const last = models.requests.slice(-10).map((request) => request.text.slice(0, 200))
+    return [text, ...last, ...models.connectionErrors].join('\n')
   }
 
   return { done, openJob, endedJob }
