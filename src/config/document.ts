@@ -43,6 +43,10 @@ For completion and validation in an editor, start the file with \`"$schema": "./
 | \`PARLEY_SIMULATOR\` | whether the simulator answers: \`true\`, \`false\` or \`auto\` (\`simulator\`) | \`auto\` |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
+Instead of \`DATABASE_URL\`, \`OPENAI_API_KEY\` and \`PARLEY_ADMIN_TOKEN\`, you can set \`DATABASE_URL_FILE\`, \`OPENAI_API_KEY_FILE\` and \`PARLEY_ADMIN_TOKEN_FILE\` to the
+path of a file that contains the value, such as a mounted secret. Line breaks at its end are ignored. Setting both variables is an error. The files
+are read at the start only.
+
 A variable whose name begins with \`PARLEY_\` or \`OPENAI_\` and differs from a name in this table, or from that of another variable of Parley, by
 one or two letters is an error. Variables that your configuration file names, that OpenAI's clients read, or that Kubernetes adds for a service, are not.
 

@@ -6,6 +6,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { DEFAULT_DATABASE, databaseProblems } from './database-url.ts'
 import { isObject, type JsonObject } from './json-object.ts'
+import { withSecretFiles } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 import { environmentNameProblems } from './unknown-names.ts'
 
@@ -23,8 +24,9 @@ const DEFAULT_FILE = 'parley.config.json'
 export function loadDatabaseUrl(env: Environment, file?: string): string {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
-  const url = env.DATABASE_URL || given.database || DEFAULT_DATABASE
   const names = environmentNameProblems(env, given)
+  const { DATABASE_URL } = withSecretFiles(env, names, ['DATABASE_URL'])
+  const url = DATABASE_URL || given.database || DEFAULT_DATABASE
   const problems = typeof url === 'string' ? databaseProblems(url) : ['database: must be a string']
   if (names.length + problems.length > 0) throw new ConfigurationError([...names, ...problems])
   return String(url)

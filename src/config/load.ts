@@ -10,6 +10,7 @@ import { ConfigurationError, configFile, readFile, settingLines } from './file.t
 import { isObject, type JsonObject } from './json-object.ts'
 import { LOG_LEVELS, type LogLevel } from './log-level.ts'
 import { merge, OPENAI, withOpenAiModel, withoutUnusableDefaults } from './merge.ts'
+import { withSecretFiles } from './secret-files.ts'
 import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
 import { checkShape } from './shape.ts'
 import { didYouMean, environmentNameProblems } from './unknown-names.ts'
@@ -24,7 +25,7 @@ export interface Configuration {
   /** Whether the built-in simulator answers instead of model servers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
-  /** PARLEY_ADMIN_TOKEN; null if it is not set. */
+  /** PARLEY_ADMIN_TOKEN, or the content of PARLEY_ADMIN_TOKEN_FILE; null if neither is set. */
   readonly adminToken: string | null
   /** The file that was read, if any. */
   readonly file: string | null
@@ -37,9 +38,14 @@ const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
  * @param file the `--config` option; overrides PARLEY_CONFIG
  * @throws ConfigurationError that names each invalid setting, with the reason
  */
-export function loadConfiguration(env: Environment, file?: string): Configuration {
-  const path = configFile(env, file)
+export function loadConfiguration(environment: Environment, file?: string): Configuration {
+  const path = configFile(environment, file)
   const given = path === null ? {} : readFile(path)
+  const unread: string[] = []
+  const env = withSecretFiles(environment, unread)
+  // Most of the other problems would be consequences, such as a missing key.
+  if (unread.length > 0)
+    throw new ConfigurationError([...environmentNameProblems(environment, given), ...unread])
   const fromEnvironment: string[] = []
   const shape = checkShape(withEnvironment(merge(DEFAULTS, given) as Settings, env, fromEnvironment))
   const merged = shape.usable

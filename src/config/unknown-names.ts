@@ -3,10 +3,12 @@
  * almost those that Parley reads: a misspelled one would silently have no effect.
  */
 import { isObject, type JsonObject } from './json-object.ts'
+import { SECRET_FILE_VARIABLES } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 
 /** What the server, the commands and the examples read. */
 const READ_BY_PARLEY: readonly string[] = [
+  ...SECRET_FILE_VARIABLES,
   ...['PARLEY_CONFIG', 'PARLEY_ADMIN_TOKEN', 'PARLEY_SIMULATOR', 'PARLEY_OPERATOR'],
   ...['PARLEY_URL', 'PARLEY_API_KEY', 'PARLEY_LOG', 'PARLEY_CALLBACK_SECRET', 'PARLEY_CALLBACK_URL'],
   ...['PARLEY_FROM_PASSWORD', 'PARLEY_TO_PASSWORD'],

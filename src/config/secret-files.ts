@@ -1,0 +1,41 @@
+/** Variables whose value may be in a file instead, as Kubernetes and Docker mount secrets: `NAME_FILE` holds the path. */
+import { readFileSync } from 'node:fs'
+import type { Environment } from './settings.ts'
+
+const IN_FILES = ['DATABASE_URL', 'OPENAI_API_KEY', 'PARLEY_ADMIN_TOKEN'] as const
+type SecretName = (typeof IN_FILES)[number]
+
+export const SECRET_FILE_VARIABLES: readonly string[] = IN_FILES.map((name) => `${name}_FILE`)
+
+/**
+ * The environment with the values of these variables read from their files. Empty variables count as not set.
+ * @param problems receives one sentence for each value that cannot be read
+ */
+export function withSecretFiles(
+  env: Environment,
+  problems: string[],
+  names: readonly SecretName[] = IN_FILES,
+): Environment {
+  const inFiles = names.filter((name) => env[`${name}_FILE`])
+  const found = inFiles.flatMap((name) => {
+    const value = secretIn(name, env[`${name}_FILE`] ?? '', env, problems)
+    return value === null ? [] : [[name, value]]
+  })
+  return found.length === 0 ? env : { ...env, ...Object.fromEntries(found) }
+}
+
+function secretIn(name: SecretName, path: string, env: Environment, problems: string[]): string | null {
+  const variable = `${name}_FILE`
+  if (env[name]) {
+    problems.push(`${variable}: ${name} is set, too; unset one of the two`)
+    return null
+  }
+  try {
+    const value = readFileSync(path, 'utf8').replace(/[\r\n]+$/, '')
+    if (value !== '') return value
+    problems.push(`${variable}: the file ${path} is empty`)
+  } catch (error) {
+    problems.push(`${variable}: the file ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`)
+  }
+  return null
+}
