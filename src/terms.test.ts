@@ -149,7 +149,9 @@ const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; re
 test('no document, message or comment uses a retired phrase', () => {
   const documents = [
     ...markdownFiles(),
-    ...readdirSync(join(ROOT, 'deploy')).map((name) => `deploy/${name}`),
+    ...readdirSync(join(ROOT, 'deploy'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => /\.\w+$/.test(name) || name === 'Caddyfile')
+      .map((name) => `deploy/${name}`),
   ].map((path) => ({ path, lines: proseOf(readFileSync(join(ROOT, path), 'utf8')) }))
   const files = [
     ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
