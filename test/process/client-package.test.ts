@@ -38,6 +38,30 @@ async function installed(t: TestContext): Promise<Project> {
   return { place, path, write, run, packed: paths }
 }
 
+/** The first commands of the README, without their comments. */
+function installCommands(): string[] {
+  const [, block = ''] = /```sh\n(.*?)```/s.exec(readFileSync(join(CLONE, 'client/README.md'), 'utf8')) ?? []
+  return block.split('\n').flatMap((line) => line.replace(/\s+#.*$/, '') || [])
+}
+
+test('the README installs the client from a clone', { timeout: 120_000 }, async (t) => {
+  const place = await installation(t)
+  const project = join(place.folder, 'project')
+  await mkdir(project)
+  await writeFile(join(project, 'package.json'), '{ "private": true, "type": "module" }')
+  // The commands have an empty folder of their own instead of /tmp, no registry and no cache.
+  const env = { npm_config_offline: 'true', npm_config_cache: join(place.folder, 'empty-cache') }
+  const [packing = '', installing = '', ...others] = installCommands()
+  assert.deepEqual(others, [])
+  const shell = (command: string) => ['sh', '-c', command.replaceAll('/tmp', place.folder)]
+  await succeed(place, shell(packing), { cwd: CLONE, env })
+  await succeed(place, shell(installing), { cwd: project, env })
+  const script = "import { VERSION } from 'parley-client'; console.log(VERSION)"
+  const options = { cwd: project, env }
+  const { stdout } = await succeed(place, ['node', '--input-type=module', '-e', script], options)
+  assert.match(stdout, /^\d+\.\d+\.\d+/)
+})
+
 const JAVASCRIPT = `
 import { Parley, webhooks } from 'parley-client'
 const job = await new Parley().messages.createAndWait({
