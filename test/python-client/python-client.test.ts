@@ -1,0 +1,101 @@
+/** The Python client against a running server, by the machine's own Python; skipped if there is none. */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFile, readFile, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import test, { type TestContext } from 'node:test'
+import { makeSecret } from '../../src/net/signature.ts'
+import { startParley } from '../parley.ts'
+import { signedCallback } from '../process/listener.ts'
+import { CLONE, type Installation, installation } from '../process/server-process.ts'
+
+const timeout = 120_000
+const CLIENT = join(CLONE, 'clients/python')
+// Debian's own, which is at least as old as others that the PATH may name.
+const PYTHON = ['/usr/bin/python3', 'python3'].find(
+  (name) => spawnSync(name, ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']).status === 0,
+)
+const skip = PYTHON === undefined ? 'python3 is not installed on this machine' : false
+
+/** Runs a program next to a copy of the client. */
+async function run(
+  place: Installation,
+  file: string,
+  env: Readonly<Record<string, string>>,
+): Promise<string> {
+  await copyFile(join(CLIENT, 'parley_client.py'), join(place.folder, 'parley_client.py'))
+  const program = place.spawn([PYTHON ?? '', '-W', 'error', file], { env })
+  const { code } = await program.exited
+  assert.equal(code, 0, program.stdout + program.stderr)
+  return program.stdout
+}
+
+/** Of each three requests, responds to the first with 503 and hides the response to the second. */
+async function faultyProxy(t: TestContext, target: string): Promise<{ url: string; statuses: number[] }> {
+  const statuses: number[] = []
+  let requests = 0
+  const server = createServer(async (request, response) => {
+    const body = await buffer(request)
+    const step = requests++ % 3
+    if (step === 0) return response.writeHead(503, { 'retry-after': '0' }).end()
+    const headers = Object.entries(request.headers).filter(
+      ([name]) => !/^(host|connection|content-length)$/.test(name),
+    )
+    const answer = await fetch(target + request.url, {
+      method: request.method ?? 'GET',
+      headers: headers as [string, string][],
+      ...(body.length > 0 && { body }),
+    })
+    const text = await answer.text()
+    statuses.push(answer.status)
+    if (step === 1) return response.destroy()
+    return response.writeHead(answer.status, { 'content-type': 'application/json' }).end(text)
+  })
+  t.after(() => server.close())
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, statuses }
+}
+
+test('the Python client creates, waits, retries, lists, cancels, deletes and verifies', {
+  timeout,
+  skip,
+}, async (t) => {
+  const parley = await startParley(t)
+  const place = await installation(t)
+  const proxy = await faultyProxy(t, parley.url)
+  await copyFile(new URL('calls.py', import.meta.url), join(place.folder, 'calls.py'))
+  const secret = makeSecret()
+  const { body, headers } = signedCallback(secret)
+  const key = await parley.key('user_max')
+  const env = {
+    PARLEY_URL: parley.url,
+    PARLEY_API_KEY: key,
+    FAULTY_URL: proxy.url,
+    SECRET: secret,
+    BODY: body,
+  }
+  assert.equal(await run(place, 'calls.py', { ...env, ...headers }), 'done\n')
+  assert.ok(proxy.statuses.length >= 2)
+})
+
+test('the examples in its README run', { timeout, skip }, async (t) => {
+  const parley = await startParley(t)
+  const place = await installation(t)
+  const page = await readFile(join(CLIENT, 'README.md'), 'utf8')
+  const env = { PARLEY_URL: parley.url, PARLEY_API_KEY: await parley.key('user_max') }
+  const examples = [...page.matchAll(/```python\n(.*?)```/gs)].map(([, code = '']) => code)
+  assert.ok(examples.length >= 3)
+  for (const [index, code] of examples.entries()) {
+    await writeFile(join(place.folder, `example-${index}.py`), code)
+    const printed = await run(place, `example-${index}.py`, env)
+    if (code.includes('print(')) assert.match(printed, /\S/, code)
+  }
+  const source = await readFile(join(CLIENT, 'parley_client.py'), 'utf8')
+  const { version } = JSON.parse(await readFile(join(CLONE, 'package.json'), 'utf8')) as { version: string }
+  assert.ok(source.includes(`parley-python/${version}"`))
+})
