@@ -44,6 +44,12 @@ async function untilCalled(
   return called(models)
 }
 
+/** Until this many jobs wait for their turn at the model server. */
+async function callsWait(t: { signal: AbortSignal }, parley: Parley, count: number): Promise<void> {
+  const line = new RegExp(`^parley_upstream_calls\\{[^}]*state="waiting"\\} ${count}$`, 'm')
+  while (!line.test((await parley.get('/metrics')).text)) t.signal.throwIfAborted()
+}
+
 async function busy(parley: Parley, models: ModelServerForTests, key: string): Promise<void> {
   stall(models)
   await createBatches({ parley }, key, jobs(1, 'low'))
@@ -108,12 +114,10 @@ onEachStore(() => {
     const key = await parley.key()
     await busy(parley, models, key)
     const waiting = jobs(20).map((body) => parley.post(MESSAGES, body, key))
-    while (!(await parley.get('/metrics')).text.includes('\nparley_jobs_running 21\n'))
-      t.signal.throwIfAborted()
+    await callsWait(t, parley, 20)
     const [high = job()] = jobs(1, 'high')
     const answered = parley.post(MESSAGES, high, key)
-    while (!(await parley.get('/metrics')).text.includes('\nparley_jobs_running 22\n'))
-      t.signal.throwIfAborted()
+    await callsWait(t, parley, 21)
     const order = await untilCalled(t, parley, models, 2)
     assert.equal(order[1]?.split(' ')[0], 'high')
     const batch = await createBatches({ parley }, key, jobs(1, 'high'))
