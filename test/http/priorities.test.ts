@@ -121,8 +121,9 @@ onEachStore(() => {
     const order = await untilCalled(t, parley, models, 2)
     assert.equal(order[1]?.split(' ')[0], 'high')
     const batch = await createBatches({ parley }, key, jobs(1, 'high'))
-    // Without its priority it would be the last of 23; how many go first depends on when it is claimed.
-    const next = (await untilCalled(t, parley, models, 12)).slice(2)
+    await callsWait(t, parley, 21)
+    // One other may have got its turn before the claim.
+    const next = (await untilCalled(t, parley, models, 4)).slice(2)
     assert.ok(
       next.some((content) => content.startsWith('high')),
       String(next),
