@@ -67,7 +67,7 @@ export const tooManyWrongTokens = (retryAfterS: number) =>
   new HttpError(
     429,
     'Too many wrong admin tokens.',
-    `Requests from this address are rejected for ${retryAfterS} s.`,
+    `Only the right token is accepted from this address for ${retryAfterS} s.`,
     retryAfterS,
   )
 

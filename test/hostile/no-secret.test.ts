@@ -11,7 +11,7 @@ import { LONG } from '../support/long-form.ts'
 const ROUNDS = LONG ? 150 : 3
 /** Most of a round is spent waiting for the pauses between calls. */
 const ROUNDS_AT_ONCE = LONG ? 10 : ROUNDS
-/** After ten wrong tokens within a minute the admin API rejects the address for a while, whatever its token. */
+/** After ten wrong tokens within a minute the admin API answers further ones from the address with 429. */
 const WRONG_TOKENS = 8
 /** Each round makes about 20 of them. */
 const LEAST_CANARIES = LONG ? 1000 : 20

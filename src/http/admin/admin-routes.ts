@@ -77,10 +77,11 @@ class AdminAuthentication {
 
   /** Returns null if the request is allowed. */
   errorFor(authorization: string | undefined, address: string): HttpError | null {
+    const [, given] = /^bearer ([^ ]+)$/i.exec(authorization ?? '') ?? []
+    // First, because wrong tokens from an address that others share must not lock out who has the right one.
+    if (given !== undefined && this.#digest && timingSafeEqual(digestOf(given), this.#digest)) return null
     const waitMs = this.#failures.waitMs(address)
     if (waitMs > 0) return tooManyWrongTokens(Math.ceil(waitMs / 1000))
-    const [, given] = /^bearer ([^ ]+)$/i.exec(authorization ?? '') ?? []
-    if (given !== undefined && this.#digest && timingSafeEqual(digestOf(given), this.#digest)) return null
     // A request without a token is not a guess: a browser that opens the page sends none.
     if (given !== undefined) this.#failures.count(address)
     return tokenRequired()
