@@ -92,7 +92,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     {
       name: 'crashes of nodes that ran it',
       setting: 'jobs.max_attempts',
-      beyond: 'fails with `model_error`',
+      beyond: 'fails with `internal_error`',
     },
     { name: 'time after its end', setting: 'jobs.retention_seconds', beyond: 'expires: 404' },
     { name: 'time of an idempotency key', setting: 'limits.idempotency_seconds', beyond: 'forgotten' },
