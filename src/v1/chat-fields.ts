@@ -2,7 +2,7 @@
 
 import { FieldProblem } from '../job/field-problem.ts'
 import type { SingleCreate } from '../job/request.ts'
-import { type FieldPolicy, is, isAnything, isEmpty, supportedFields } from './fields.ts'
+import { type FieldPolicy, IGNORED, is, isAnything, isEmpty, supportedFields } from './fields.ts'
 import { messagesOf } from './messages.ts'
 import { optionsOf } from './options.ts'
 import { formatOf } from './response-format.ts'
@@ -22,16 +22,7 @@ const FIELDS: FieldPolicy = {
     'frequency_penalty',
     'reasoning_effort',
   ],
-  ignored: [
-    'metadata',
-    'user',
-    'store',
-    'service_tier',
-    'safety_identifier',
-    'prompt_cache_key',
-    'prompt_cache_options',
-    'prompt_cache_retention',
-  ],
+  ignored: ['metadata', ...IGNORED],
   neutral: {
     stream: is(false),
     n: is(1),

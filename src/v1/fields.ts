@@ -14,6 +14,17 @@ export interface FieldPolicy {
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
 
+/** Fields of several routes that do not change the answer. */
+export const IGNORED: readonly string[] = [
+  'store',
+  'user',
+  'service_tier',
+  'safety_identifier',
+  'prompt_cache_key',
+  'prompt_cache_options',
+  'prompt_cache_retention',
+]
+
 export const is =
   (...values: readonly unknown[]) =>
   (value: unknown): boolean =>

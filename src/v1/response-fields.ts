@@ -6,6 +6,7 @@ import type { SingleCreate } from '../job/request.ts'
 import {
   type FieldPolicy,
   type Fields,
+  IGNORED,
   is,
   isAnything,
   isEmpty,
@@ -45,15 +46,7 @@ const BODY: FieldPolicy = {
     'top_p',
     'metadata',
   ],
-  ignored: [
-    'store',
-    'user',
-    'service_tier',
-    'safety_identifier',
-    'prompt_cache_key',
-    'prompt_cache_options',
-    'prompt_cache_retention',
-  ],
+  ignored: IGNORED,
   neutral: {
     stream: is(false),
     tools: isEmpty,
