@@ -284,8 +284,11 @@ class RecordingServer implements ModelServerForTests {
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))
     })
-    this.#server.on('clientError', (error, socket) => {
-      this.connectionErrors.push(String(error))
+    this.#server.on('clientError', (error: Error & { rawPacket?: Buffer }, socket) => {
+      const { remotePort } = socket as Socket
+      this.connectionErrors.push(
+        `${error} port ${remotePort}: ${error.rawPacket?.toString('latin1').slice(0, 200)}`,
+      )
       socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n')
     })
     // Connections of idle clients stay open for the whole test.
