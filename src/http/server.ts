@@ -245,7 +245,6 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   if (error instanceof HttpError) return error
   if (error instanceof FieldProblem) return invalid(error.message)
   if (error instanceof StoreUnavailable) return unavailable()
-  // The key was deleted with its account.
   // Its keys were deleted with it.
   if (error instanceof UnknownAccount) return keyRequired('unknown')
   if ('validation' in error && Array.isArray(error.validation)) {

@@ -1,6 +1,6 @@
 /**
- * Fails queued jobs that have waited for model servers for too long, or whose deadline has passed. Nothing runs for it: the store settles those that no node
- * has claimed. A job that runs is failed by its own execution.
+ * Fails queued jobs that have waited for model servers for too long, or whose deadline has passed. Nothing runs for it: the store
+ * settles those that no node has claimed. A job that runs is failed by its own execution.
  */
 import type { Clock } from '../clock.ts'
 import type { Overdue, Store } from '../store/store.ts'

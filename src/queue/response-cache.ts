@@ -1,7 +1,8 @@
 /**
  * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they are of
  * one account and have the same model, response_format, options and messages (`jobFingerprint`). An answer is cached from its
- * settlement on, for the `message_cache_ttl` of its job, which is 0 if the job does not use the cache; failures are never cached. `cache.enabled` turns it off.
+ * settlement on, for the `message_cache_ttl` of its job, which is 0 if the job does not use the cache; failures are never
+ * cached. `cache.enabled` turns it off.
  *
  * The store looks a job up when it accepts it; a job that was queued is looked up again when its execution starts.
  */
