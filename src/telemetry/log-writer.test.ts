@@ -1,7 +1,12 @@
-/** The log survives a pipe that nobody reads for a while, and a full disk. */
+/**
+ * The log survives a pipe that nobody reads for a while, and a full disk.
+ *
+ * No test closes its file: a writer retries for as long as the process lives, and would write to whatever is opened next under
+ * the same descriptor, such as a connection of a later test.
+ */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { closeSync, constants, existsSync, openSync, readFileSync } from 'node:fs'
+import { constants, existsSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test from 'node:test'
 import { temporaryFolder } from '../../test/parley.ts'
@@ -14,7 +19,6 @@ const numbered = (count: number) =>
 test('lines arrive whole and in order', async (t) => {
   const path = join(await temporaryFolder(t), 'log')
   const fd = openSync(path, 'w')
-  t.after(() => closeSync(fd))
   const writer = new LogWriter(fd, lostLine)
   const lines = numbered(50)
   for (const line of lines) writer.write(line)
@@ -26,7 +30,6 @@ test('lines that a full pipe does not take are kept up to a limit, and a line re
   const path = join(await temporaryFolder(t), 'pipe')
   if (spawnSync('mkfifo', [path]).status !== 0) return t.skip('this system has no mkfifo')
   const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
-  t.after(() => closeSync(fd))
   const writer = new LogWriter(fd, lostLine)
   const lines = numbered(MAX_KEPT / 1000 + 500)
   for (const line of lines) writer.write(line)
@@ -49,9 +52,8 @@ test('lines that a full pipe does not take are kept up to a limit, and a line re
 
 test('a full disk neither throws nor delays the end of the process', {
   skip: existsSync('/dev/full') ? false : 'this system has no /dev/full',
-}, (t) => {
+}, () => {
   const fd = openSync('/dev/full', 'w')
-  t.after(() => closeSync(fd))
   const writer = new LogWriter(fd, lostLine)
   for (const line of numbered(200)) writer.write(line)
   writer.flush()
