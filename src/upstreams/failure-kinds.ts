@@ -7,7 +7,7 @@
  * | `overloaded` | 429, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, and 500 of a gateway that reached nothing | the server; the job too, where others succeed in between |
  * | `misconfigured` | 401, 402, 403, 404, no quota left | the operator; the job too, where others succeed in between |
- * | `failing` | 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open |
+ * | `failing` | 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
  */

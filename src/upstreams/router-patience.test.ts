@@ -4,6 +4,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { isModelList, reply } from '../../test/model-server.ts'
 import {
   failing,
+  isPause,
   modelRequest,
   never,
   passPauses,
@@ -87,6 +88,25 @@ describe('a patient router', () => {
     const { wait, calls, reply: last } = await asked
     assert.deepEqual([wait, calls.length], [undefined, MAX_TRIES])
     assert.ok(last.kind === 'error' && last.status === 500)
+  })
+
+  it('lets a job wait that gets 500 three times, if another one gets it too and none succeeds', async (t) => {
+    const setup = await startPatient(t, { a: () => reply.status(500) })
+    const asked = ask(setup, 'job')
+    await setup.clock.timerSet(isPause)
+    assert.equal((await ask(setup, 'another', 'two')).target, 'b/n')
+    await passPauses(setup.clock, ROUNDS - 1)
+    const { wait, calls } = await asked
+    assert.deepEqual([calls.length, wait?.tries], [ROUNDS, 1])
+  })
+
+  it('fails one job after the other that gets 500 three times', async (t) => {
+    const setup = await startPatient(t, { a: () => reply.status(500) })
+    for (const jobId of ['first', 'second']) {
+      const asked = ask(setup, jobId)
+      await passPauses(setup.clock, MAX_TRIES - 1)
+      assert.equal((await asked).wait, undefined)
+    }
   })
 
   it('counts the tries of earlier runs', async (t) => {

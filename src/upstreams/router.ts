@@ -134,7 +134,10 @@ export class ModelRouter implements Router, Routes {
         if (!successes.has(target)) successes.set(target, target.health.successesOf(account))
       }
       if (failures > 0 && countsAgainstJob) attempt.tries++
-      if (attempt.tries >= MAX_TRIES) return resultOf(attempt)
+      if (attempt.tries >= MAX_TRIES) {
+        for (const { health } of targets) health.forget(account, request.jobId)
+        return resultOf(attempt)
+      }
       if (round === ROUNDS && attempt.reply.kind === 'error') {
         const trouble = troubleOf(attempt.reply)
         for (const [target, before] of successes) target.health.giveUp(account, trouble, before)
@@ -219,7 +222,8 @@ function isOfJob(kind: FailureKind, { health }: Target, { request, tries }: Rout
     case 'too large':
       return true
     case 'failing':
-      return health.isCallable(account) || health.succeededBetweenFailuresOf(account, jobId)
+      if (health.succeededBetweenFailuresOf(account, jobId)) return true
+      return health.isCallable(account) && health.failsAlone(account, jobId)
     case 'broken':
     case 'misconfigured':
       return tries === 0 || health.succeededBetweenFailuresOf(account, jobId)

@@ -138,6 +138,22 @@ export class TargetHealth {
     return this.#accounts.get(account)?.failures.get(jobId)?.succeededBetween ?? false
   }
 
+  /**
+   * Whether no other job of the account has failed since the last success, so that this one may be the cause. If several fail by
+   * turns, it is rather the target.
+   */
+  failsAlone(account: string, jobId: string): boolean {
+    for (const [other, { successes }] of this.#accounts.get(account)?.failures ?? []) {
+      if (other !== jobId && successes === this.#successes) return false
+    }
+    return true
+  }
+
+  /** The job has failed for good: its failures show nothing about those that follow. */
+  forget(account: string, jobId: string): void {
+    this.#accounts.get(account)?.failures.delete(jobId)
+  }
+
   /** How many calls of the account have succeeded since its calls last failed. */
   successesOf(account: string): number {
     return this.#accounts.get(account)?.successes ?? 0
