@@ -149,7 +149,7 @@ export class TargetHealth {
     return true
   }
 
-  /** The job has failed for good: its failures show nothing about those that follow. */
+  /** The job has failed permanently: its failures show nothing about those that follow. */
   forget(account: string, jobId: string): void {
     this.#accounts.get(account)?.failures.delete(jobId)
   }
