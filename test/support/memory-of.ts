@@ -1,5 +1,5 @@
-/** How much memory a process uses, and how many connections it has open. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+/** How much memory a process uses. */
+import { existsSync, readFileSync } from 'node:fs'
 
 /** The resident memory of the process now, in MiB. */
 export function residentMiB(pid: number): number {
@@ -25,9 +25,4 @@ export function peakOf(pid: number): { readonly peakMiB: () => number; readonly 
 function numberOf(pid: number, name: string): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8')
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? 0)
-}
-
-/** Files and connections that the process has open. */
-export function openHandles(pid: number): number {
-  return readdirSync(`/proc/${pid}/fd`).length
 }
