@@ -1,0 +1,242 @@
+/**
+ * Nodes behind a reverse proxy restart one after the other, and no caller notices: with the configurations of deploy/, on TCP and on
+ * Unix sockets, also with a proxy that hears of a stopping node seconds late, as in Kubernetes. Needs nginx or Caddy on the PATH.
+ */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import test, { type TestContext } from 'node:test'
+import { setTimeout as passed } from 'node:timers/promises'
+import { Agent, request } from 'undici'
+import { reply, startModelServer } from '../model-server.ts'
+import { freshRealDatabase } from '../postgres/database.ts'
+import { jobOf } from '../process/caller.ts'
+import { CLONE, type Installation, installation, MAIN, type Program } from '../process/server-process.ts'
+import { eventually } from '../support/eventually.ts'
+import { LONG } from '../support/long-form.ts'
+
+/** As root, workers of nginx run as another user, who may not use the sockets. */
+const AS_ROOT = process.getuid?.() === 0 ? 'user root;\n' : ''
+const RESTARTS = LONG ? 20 : 2
+const CALLERS = 24
+const LISTEN_S = LONG ? 5 : 2
+/** When the proxy hears that a node stops, in the runs in which it is told. */
+const LATE_MS = LISTEN_S * 600
+/** Requests that follow the last restart, and those between two. */
+const ANSWERS_BETWEEN = LONG ? 2000 : 200
+const ANSWER_MS = 20
+
+/** Where a node listens, as in HOST and PORT, and as the proxy's configuration names it. */
+interface Place {
+  readonly env: Readonly<Record<string, string>>
+  readonly address: string
+}
+
+interface Proxy {
+  readonly name: string
+  readonly version: readonly string[]
+  /** From the file in deploy/, with other addresses and without TLS, which needs a domain. */
+  configured(text: string, socket: string, folder: string, nodes: readonly string[]): string
+  readonly file: string
+  start(path: string): readonly string[]
+  reload(path: string): readonly string[]
+}
+
+const NGINX: Proxy = {
+  name: 'nginx',
+  version: ['-v'],
+  file: 'nginx.conf',
+  configured: (text, socket, folder, nodes) => {
+    const servers = nodes.map((node) => `server ${node} max_fails=0;`)
+    const changed = text
+      .replace(/server 127\.0\.0\.1:8080 max_fails=0;/, servers.join('\n'))
+      .replace('listen 443 ssl;', `listen unix:${socket};`)
+      .replace('listen 127.0.0.1:8081;', `listen unix:${socket}.operators;`)
+      .replace(/ssl_certificate\w* .*;/g, '')
+    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (kind) => `${kind}_temp_path ${folder}/${kind};`,
+    )
+    return `${AS_ROOT}daemon off;\npid ${folder}/nginx.pid;\nerror_log ${folder}/nginx.log;\n${changed.replace(
+      'http {',
+      `http {\naccess_log off;\n${temporary.join('\n')}`,
+    )}`
+  },
+  start: (path) => ['nginx', '-e', 'stderr', '-c', path],
+  reload: (path) => ['nginx', '-e', 'stderr', '-c', path, '-s', 'reload'],
+}
+
+const CADDY: Proxy = {
+  name: 'caddy',
+  version: ['version'],
+  file: 'Caddyfile',
+  configured: (text, socket, _folder, nodes) =>
+    text
+      .replace(
+        'reverse_proxy 127.0.0.1:8080',
+        `reverse_proxy ${nodes.map((node) => node.replace(/^unix:/, 'unix/')).join(' ')}`,
+      )
+      .replace(/^api\.example\.com \{/m, `http:// {\nbind unix/${socket}`)
+      .replace(
+        'http://127.0.0.1:8081 {\n\tbind 127.0.0.1',
+        `http://operators {\nbind unix/${socket}.operators`,
+      )
+      .replace(/^\{/m, `{\nadmin unix/${socket}.admin\nauto_https off`),
+  start: (path) => ['caddy', 'run', '--adapter', 'caddyfile', '--config', path],
+  reload: (path) => ['caddy', 'reload', '--adapter', 'caddyfile', '--config', path],
+}
+
+for (const proxy of [NGINX, CADDY]) {
+  const isThere = spawnSync(proxy.name, [...proxy.version]).status === 0
+  const skip = isThere ? false : `${proxy.name} is not installed`
+  const timeout = 900_000
+  test(`${proxy.name}: ${RESTARTS} restarts of nodes on TCP fail no request`, { skip, timeout }, (t) =>
+    restarts(t, proxy, { onSockets: false, isTold: false }),
+  )
+  test(
+    `${proxy.name}: ${RESTARTS} restarts of nodes on Unix sockets fail no request`,
+    { skip, timeout },
+    (t) => restarts(t, proxy, { onSockets: true, isTold: false }),
+  )
+  test(
+    `${proxy.name}: ${RESTARTS} restarts of nodes that leave its configuration late fail no request`,
+    {
+      skip,
+      timeout,
+    },
+    (t) => restarts(t, proxy, { onSockets: false, isTold: true }),
+  )
+}
+
+interface Run {
+  readonly onSockets: boolean
+  /** Whether the proxy's configuration changes, late, while a node is away. */
+  readonly isTold: boolean
+}
+
+async function restarts(t: TestContext, proxy: Proxy, { onSockets, isTold }: Run): Promise<void> {
+  const models = await startModelServer({ script: () => reply.after(ANSWER_MS), keep: false })
+  t.after(() => models.close())
+  const place = await installation(t, {
+    upstream: models.baseUrl,
+    databaseUrl: await freshRealDatabase(t),
+    settings: { trust_proxy: '127.0.0.1', shutdown: { listen_seconds: LISTEN_S } },
+  })
+  const created = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
+  const key = created.stdout.trim()
+  const nodes: { program: Program; readonly at: Place }[] = []
+  for (const name of ['a', 'b']) nodes.push(await startNode(place, onSockets ? onSocket(place, name) : null))
+  const addresses = nodes.map(({ at }) => at.address)
+  const running = await startProxy(place, proxy, addresses)
+
+  const callers = new Callers(running.socket, key)
+  t.after(() => callers.close())
+  for (let restart = 0; restart < RESTARTS; restart++) {
+    await callers.answered(t, ANSWERS_BETWEEN)
+    const node = nodes[restart % nodes.length]
+    assert.ok(node)
+    node.program.kill('SIGTERM')
+    const others = addresses.filter((address) => address !== node.at.address)
+    // What is tested is that the proxy hears of it only after a time.
+    if (isTold) await passed(LATE_MS).then(() => running.use(others))
+    assert.deepEqual(await node.program.exited, { code: 0, signal: null })
+    node.program = (await startNode(place, node.at)).program
+    if (isTold) await running.use(addresses)
+  }
+  await callers.answered(t, ANSWERS_BETWEEN)
+  await callers.close()
+  t.diagnostic(`${callers.answers} answers, ${callers.failures.length} failures`)
+  assert.deepEqual(callers.failures.slice(0, 10), [])
+}
+
+function onSocket({ folder }: Installation, name: string): Place {
+  const path = join(folder, `${name}.sock`)
+  return { env: { HOST: `unix:${path}` }, address: `unix:${path}` }
+}
+
+/** @param at where it listened before; null for any port */
+async function startNode(place: Installation, at: Place | null): Promise<{ program: Program; at: Place }> {
+  const program = place.spawn([process.execPath, MAIN, 'serve'], { env: at?.env ?? {} })
+  const [, url = ''] = await program.line(/listening on (\S+)\n/)
+  if (at) return { program, at }
+  const { port } = new URL(url)
+  return { program, at: { env: { PORT: port }, address: `127.0.0.1:${port}` } }
+}
+
+async function startProxy(place: Installation, proxy: Proxy, nodes: readonly string[]) {
+  const { folder } = place
+  const socket = join(folder, 'proxy.sock')
+  const path = join(folder, proxy.file)
+  const text = await readFile(join(CLONE, 'deploy', proxy.file), 'utf8')
+  const write = (used: readonly string[]) => writeFile(path, proxy.configured(text, socket, folder, used))
+  await write(nodes)
+  const program = place.spawn(proxy.start(path), { env: { HOME: folder } })
+  const dispatcher = new Agent({ connect: { socketPath: socket } })
+  const isUp = async () => {
+    const { statusCode } = await request('http://parley/v1/models', { dispatcher })
+    return statusCode === 401
+  }
+  await Promise.race([
+    eventually(() => isUp().catch(() => false), Boolean),
+    program.exited.then(() => assert.fail(`${proxy.name} ended: ${program.stderr}`)),
+  ])
+  await dispatcher.destroy()
+  return {
+    socket,
+    async use(used: readonly string[]) {
+      await write(used)
+      const reload = place.spawn(proxy.reload(path), { env: { HOME: folder } })
+      assert.equal((await reload.exited).code, 0, reload.stderr)
+    },
+  }
+}
+
+/** Callers that send one create after the other, without retries. */
+class Callers {
+  answers = 0
+  readonly failures: string[] = []
+  readonly #dispatcher: Agent
+  readonly #key: string
+  readonly #loops: Promise<void>[]
+  #isClosed = false
+
+  constructor(socketPath: string, key: string) {
+    this.#key = key
+    this.#dispatcher = new Agent({ connect: { socketPath } })
+    this.#loops = Array.from({ length: CALLERS }, () => this.#loop())
+  }
+
+  answered(t: TestContext, more: number): Promise<unknown> {
+    const wanted = this.answers + more
+    return eventually(
+      () => this.answers + this.failures.length,
+      (count) => count >= wanted,
+      { signal: t.signal },
+    )
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await Promise.all(this.#loops)
+    await this.#dispatcher.destroy()
+  }
+
+  async #loop(): Promise<void> {
+    for (let sent = 0; !this.#isClosed; sent++) {
+      try {
+        const { statusCode, body } = await request('http://parley/api/v1/messages', {
+          dispatcher: this.#dispatcher,
+          method: 'POST',
+          headers: { 'x-api-key': this.#key, 'content-type': 'application/json' },
+          body: JSON.stringify(jobOf(`request ${sent}`)),
+        })
+        const text = await body.text()
+        // 202: the job is stored, and runs on while its node stops.
+        if (statusCode === 200 || statusCode === 202) this.answers++
+        else this.failures.push(`${statusCode} ${text.slice(0, 200)}`)
+      } catch (error) {
+        this.failures.push(String(error))
+      }
+    }
+  }
+}
