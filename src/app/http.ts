@@ -78,8 +78,8 @@ export interface HttpParts {
   readonly admin: AdminOptions
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
-  /** Aborted when the shutdown begins, `shutdown.listen_seconds` before `stopping`. */
-  readonly leaving: AbortSignal
+  /** Aborted when the listener closes, before `stopping`. */
+  readonly closing: AbortSignal
   readonly stopping: AbortSignal
 }
 
@@ -125,7 +125,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       onRejected: metrics.memoryRejected,
     }),
     guard: connectionGuard(parts),
-    leaving: parts.leaving,
+    closing: parts.closing,
     stopping,
     metrics,
     log,

@@ -45,8 +45,9 @@ export interface Service {
   /** Starts listening; resolves with the URL, such as `http://127.0.0.1:8080`. */
   listen(): Promise<string>
   /**
-   * Stops in order: `/readyz` responds with 503, the listener closes `shutdown.listen_seconds` later, pending responses get their 202, executions end or their jobs are released, connections close, and the
-   * store closes last. A second call waits for the same shutdown.
+   * Stops in order: `/readyz` responds with 503, the listener closes `shutdown.listen_seconds` later, pending responses get
+   * their 202, executions end or their jobs are released, connections close, and the store closes last. A second call waits for
+   * the same shutdown.
    */
   stop(): Promise<void>
 }
@@ -120,6 +121,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   })
   const { bytes, dispatcher, worker, pendingResponses, cancellation } = engine
   const leaving = new AbortController()
+  const closing = new AbortController()
   const stopping = new AbortController()
   const ready = async () => {
     if (leaving.signal.aborted) throw new Error('the server is stopping')
@@ -179,7 +181,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     connections,
     pool,
     ready,
-    leaving: leaving.signal,
+    closing: closing.signal,
     stopping: stopping.signal,
     admin,
   })
@@ -198,8 +200,12 @@ async function connect(parts: OpenedParts): Promise<Service> {
         { seconds: listenMs / 1000 },
         'no longer ready; still accepting requests (shutdown.listen_seconds)',
       )
-      await new Promise<void>((resolve) => clock.after(listenMs, resolve))
+      await passed(clock, listenMs)
+      closing.abort()
+      await listeners.acceptNoMore()
+      await passed(clock, LAST_REQUESTS_MS)
     }
+    closing.abort()
     stopping.abort()
     samples.stop()
     await engine.stop({
@@ -223,6 +229,16 @@ async function connect(parts: OpenedParts): Promise<Service> {
       return stopped
     },
   }
+}
+
+/**
+ * How long requests on open connections are answered as usual after the listener has closed: a proxy may have sent them before it
+ * could know.
+ */
+const LAST_REQUESTS_MS = 500
+
+function passed(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.after(ms, resolve))
 }
 
 /** The setting is accepted so that the files of 0.3 stay valid. With `auto` and 1, nothing else could be expected. */

@@ -6,10 +6,14 @@
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { chmod, lstat, unlink } from 'node:fs/promises'
-import { connect, createServer, type Server } from 'node:net'
+import { connect, createServer, Server } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 const SEVERAL_ADDRESSES = 'localhost'
+/** How many turns of the event loop the listener waits for a short one before it closes. */
+const TURNS = 100
+const SHORT_TURN_MS = 0.2
 
 export interface ListenOptions {
   /** A name, an address (IPv6 with or without brackets), or `unix:/path`. */
@@ -23,6 +27,7 @@ export interface ListenOptions {
 export class Listeners {
   readonly #app: FastifyInstance
   readonly #others: Server[] = []
+  #socketPath: string | null = null
 
   constructor(app: FastifyInstance) {
     this.#app = app
@@ -49,6 +54,7 @@ export class Listeners {
     await removeStaleSocket(path)
     await this.#app.listen({ path })
     await openSocketToGroup(path)
+    this.#socketPath = path
     return `unix:${path}`
   }
 
@@ -63,6 +69,22 @@ export class Listeners {
     } catch {
       // Not every machine that resolves the name has the address.
     }
+  }
+
+  /**
+   * Accepts no further connections; requests on open ones are still answered. A connection that the system has accepted but this
+   * process has not is reset when the listener closes. So a Unix socket is removed before, and the listener closes right after a
+   * turn of the event loop, which accepts what has arrived, that was short.
+   */
+  async acceptNoMore(): Promise<void> {
+    if (this.#socketPath !== null) await unlink(this.#socketPath).catch(() => {})
+    for (let turn = 0; turn < TURNS; turn++) {
+      const startMs = performance.now()
+      await setImmediate()
+      if (performance.now() - startMs < SHORT_TURN_MS) break
+    }
+    // Not the HTTP server's own `close`, which also ends connections on which a request may be on its way.
+    for (const server of [this.#app.server, ...this.#others]) Server.prototype.close.call(server)
   }
 
   /** Stops accepting connections. Resolves when the open ones have ended. */

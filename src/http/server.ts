@@ -57,9 +57,9 @@ export interface ServerOptions {
   readonly isUploading: (socket: Socket) => boolean
   /** Limits the server's connections before they are read. */
   readonly guard: (server: Server) => void
-  /** Aborted when the shutdown begins: responses then ask clients to open a new connection, which may reach another node. */
-  readonly leaving: AbortSignal
-  /** Aborted when the server stops listening: connections are then closed after their response. */
+  /** Aborted when the listener closes: responses then ask clients to open a new connection, which reaches another node. */
+  readonly closing: AbortSignal
+  /** Aborted when requests no longer wait: connections are then closed after their response. */
   readonly stopping: AbortSignal
   /** Counts a request whose response was sent; `log` gets its line. Both name the route, never the URL as sent. */
   readonly metrics: { requestCompleted(method: string, route: string, status: number, ms: number): void }
@@ -78,7 +78,7 @@ const KEEP_ALIVE_MS = 75_000
 const MAX_HEADERS = 200
 
 export function createServer(options: ServerOptions): FastifyInstance {
-  const { authentication, bodies, answers, rejections, unread, pipelined, leaving, stopping, onError } =
+  const { authentication, bodies, answers, rejections, unread, pipelined, closing, stopping, onError } =
     options
   const cors = new Cors(options.corsOrigins, options.otherApi)
   const app = fastify({
@@ -124,7 +124,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   const answer404 = answerUnrouted(app, cors, options.otherApi)
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
-    if (leaving.aborted) reply.header('connection', 'close')
+    if (closing.aborted) reply.header('connection', 'close')
     const route = request.routeOptions
     request.route = route
     if (cors.enabled && route.config.cors !== false && !request.is404) cors.allow(request, reply)

@@ -1,6 +1,9 @@
 /** A shutdown behind a load balancer: `/readyz` first, the listener last. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { test } from 'node:test'
+import { Client } from 'undici'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
@@ -8,12 +11,26 @@ import { type Stage, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const LISTEN_MS = 5000
+/** In which open connections are still served after the listener has closed. */
+const LAST_REQUESTS_MS = 500
+
+/** Whether a new connection is. */
+async function isAccepted(url: string): Promise<boolean> {
+  const { port, hostname } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  const accepted = await once(socket, 'connect').then(
+    () => true,
+    () => false,
+  )
+  socket.destroy()
+  return accepted
+}
 
 onEachStore(() => {
   test('for shutdown.listen_seconds, /readyz responds with 503 while requests are accepted and jobs run', async (t) => {
     // Before the stop of the stage: if the test fails on the way, its server must still stop.
     let stage: Stage | undefined
-    t.after(() => stage?.clock.advance(LISTEN_MS))
+    t.after(() => stage?.clock.advance(LISTEN_MS + LAST_REQUESTS_MS))
     const settings = { shutdown: { listen_seconds: LISTEN_MS / 1000 } }
     stage = await startStage(t, { settings })
     const { parley, models, clock } = stage
@@ -23,11 +40,11 @@ onEachStore(() => {
 
     const unready = await parley.get('/readyz')
     assert.equal(unready.status, 503)
-    assert.equal(unready.headers.get('connection'), 'close')
     assert.equal((await parley.get('/healthz')).status, 200)
     const single = await parley.post(MESSAGES, job(), key)
     assert.deepEqual([single.status, single.body.data.status], [200, 'completed'], single.text)
-    assert.equal(single.headers.get('connection'), 'close')
+    // A proxy that must open a new connection for each request loses those that the listener does not accept any more.
+    assert.equal(single.headers.get('connection'), 'keep-alive')
     const batch = await parley.post(
       `${MESSAGES}/batches`,
       [job({ messages: [{ role: 'user', content: 'in a batch' }] })],
@@ -36,13 +53,25 @@ onEachStore(() => {
     const read = await parley.get(`${MESSAGES}/${batch.body.data.job_ids[0]}?wait=10`, key)
     assert.equal(read.body.data.status, 'completed')
 
-    // The drain begins afterwards: a response that waits gets its 202 then, and nobody listens any more.
+    // Then nobody listens any more, but requests on open connections are still answered as before, each as the last one.
     models.script = () => reply.stall()
     const waiting = parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'stalls' }] }), key)
     await models.received(3)
+    const open = new Client(parley.url)
+    t.after(() => open.destroy())
+    const healthOn = async (client: Client) => {
+      const { statusCode, headers, body } = await client.request({ method: 'GET', path: '/healthz' })
+      await body.dump()
+      return [statusCode, headers.connection]
+    }
+    assert.deepEqual(await healthOn(open), [200, 'keep-alive'])
     clock.advance(LISTEN_MS)
+    while (await isAccepted(parley.url)) {}
+    assert.deepEqual(await healthOn(open), [200, 'close'])
+
+    // The drain begins afterwards: a response that waits gets its 202.
+    clock.advance(LAST_REQUESTS_MS)
     assert.equal((await waiting).status, 202)
-    await assert.rejects(parley.get('/readyz'))
     models.release()
     await stopped
   })
