@@ -17,6 +17,8 @@ import { quotasOf } from './quotas.ts'
 
 /** Each poll costs an idle server something, and operators can wait. */
 const POLL_MS = 2000
+/** A command requests its next step soon after the one before was made. */
+const NEXT_STEP_MS = 500
 /** Requests that are read together. */
 const STEP = 100
 
@@ -36,12 +38,19 @@ export class Reruns {
   readonly #options: RerunsOptions
   readonly #poll: PollingLoop
   #isStopped = false
+  /** In its last run. */
+  #hasMade = false
   #making: Promise<void> = Promise.resolve()
 
   constructor(options: RerunsOptions) {
     const { clock, onError } = options
     this.#options = options
-    this.#poll = new PollingLoop({ clock, pauseMs: POLL_MS, task: () => this.makeAll(), onError })
+    this.#poll = new PollingLoop({
+      clock,
+      pauseMs: () => (this.#hasMade ? NEXT_STEP_MS : POLL_MS),
+      task: () => this.makeAll(),
+      onError,
+    })
   }
 
   start(): void {
@@ -62,13 +71,16 @@ export class Reruns {
 
   async #makeOpen(): Promise<void> {
     const { store, clock, onError } = this.#options
+    this.#hasMade = false
     try {
       while (!this.#isStopped) {
         const open = await store.openReruns(clock.nowMs(), STEP)
         if (open.length === 0) return
         for (const rerun of open) {
           if (this.#isStopped) return
-          if (await store.takeRerun(rerun.id, clock.nowMs())) await this.#make(rerun)
+          if (!(await store.takeRerun(rerun.id, clock.nowMs()))) continue
+          this.#hasMade = true
+          await this.#make(rerun)
         }
       }
     } catch (error) {

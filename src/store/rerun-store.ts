@@ -10,6 +10,9 @@ import type { Expiry } from './expiry.ts'
 /** A node that takes a rerun makes its job, or refuses it, within this time; if it crashed, another node takes it then. */
 export const RERUN_TAKEN_MS = 60_000
 
+/** A link is forgotten this many retentions after the rerun was made, because the new job expires later than the other one. */
+export const RERUN_RETENTIONS = 2
+
 export interface RerunStore {
   /**
    * Requests a rerun of each of these jobs, whether it can be made or not. Of a job whose rerun is requested or was made, another

@@ -7,6 +7,7 @@ import {
   type EndedRerun,
   type JobToRerun,
   type OpenRerun,
+  RERUN_RETENTIONS,
   RERUN_TAKEN_MS,
   type RequestedRerun,
   type RerunEnd,
@@ -18,8 +19,6 @@ import { raw, read, repeatableWrite, type Sql, type Steps, sql, write } from './
 
 /** Links that one step forgets. */
 const STEP = 400
-/** The new job expires later than the one that it repeats. */
-const RETENTIONS = 2
 
 const isFree = (nowMs: number) =>
   sql`ended_at_ms is null and (taken_at_ms is null or taken_at_ms <= ${nowMs - RERUN_TAKEN_MS})`
@@ -87,7 +86,7 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob }: D
   forgetReruns: repeatableWrite(function* ({ nowMs, retentionMs }: Expiry): Steps<boolean> {
     const rows = yield sql`
       delete from reruns where id in (
-        select id from reruns where ended_at_ms <= ${Math.floor(nowMs - RETENTIONS * retentionMs)} limit ${STEP}
+        select id from reruns where ended_at_ms <= ${Math.floor(nowMs - RERUN_RETENTIONS * retentionMs)} limit ${STEP}
       ) returning id`
     return rows.length >= STEP
   }),

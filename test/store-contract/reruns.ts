@@ -140,4 +140,16 @@ export function rerunTests(on: On): void {
     assert.deepEqual([ended?.hasEnded, ended?.owner.suspendedAtMs], [true, now.ms])
     assert.equal(await store.jobToRerun(leastJobId(now.ms), expiry()), null)
   })
+
+  on('forgets a link when both jobs have had time to expire', async (store) => {
+    const [jobId = ''] = await stored(store, 1)
+    const rerunId = await rerun(store, jobId)
+    const { retentionMs } = expiry()
+    const rerunsAfter = async (ms: number) => {
+      while (await store.expire({ nowMs: now.ms + ms, retentionMs }));
+      return (await store.findJob(jobId, expiry()))?.reruns
+    }
+    assert.deepEqual(await rerunsAfter(2 * retentionMs - 1), [rerunId])
+    assert.deepEqual(await rerunsAfter(2 * retentionMs), [])
+  })
 }

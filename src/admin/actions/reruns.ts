@@ -188,8 +188,9 @@ const rerunFoundJobs = adminAction({
       again: ['--again', 'also rerun jobs that were rerun before, and reruns'],
     },
     help: `
-A rerun is a new job with the same request. ${PAYS}
-A running server makes it within about two seconds. A filter skips reruns, and jobs that were rerun before, so the command can be repeated. With --again, it finds both: pass --from\nwith the time of the first command to rerun only what failed again.`,
+A rerun is a new job with the same request. ${PAYS.replace(': ', ':\n')}
+A running server makes it within about two seconds. A filter skips reruns, and jobs that were rerun before, so the command can
+be repeated. With --again, it finds both: to rerun only what failed again, pass the time of the first command as --from.`,
     examples: [
       'parley jobs rerun 019a5d3e-…',
       'parley jobs rerun --account acme --error-code model_error --from $(date -d yesterday +%s)',

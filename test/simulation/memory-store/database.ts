@@ -122,6 +122,7 @@ export interface RerunRow {
   readonly withCallback: boolean
   readonly requestedAtMs: number
   takenAtMs: number | null
+  endedAtMs: number | null
   /** Null until the job was made, or refused. */
   end: RerunEnd | null
 }

@@ -25,7 +25,8 @@ export function rerunOperations(db: MemoryDatabase) {
         const number = rows.filter(({ end }) => !end || end.refusal === null).length
         if (requested.length === limit || (number > 0 && !again)) continue
         const id = `${jobId}/${number}`
-        db.reruns.set(id, { id, jobId, withCallback, requestedAtMs: nowMs, takenAtMs: null, end: null })
+        const open = { takenAtMs: null, endedAtMs: null, end: null }
+        db.reruns.set(id, { id, jobId, withCallback, requestedAtMs: nowMs, ...open })
         requested.push({ id, jobId })
       }
       return requested
@@ -47,9 +48,9 @@ export function rerunOperations(db: MemoryDatabase) {
       return true
     },
 
-    endRerun(id: string, end: RerunEnd, _nowMs: number): void {
+    endRerun(id: string, end: RerunEnd, nowMs: number): void {
       const row = db.reruns.get(id)
-      if (row !== undefined) row.end ??= end
+      if (row?.end === null) Object.assign(row, { end, endedAtMs: nowMs })
     },
 
     endedReruns(ids: readonly string[]): EndedRerun[] {
