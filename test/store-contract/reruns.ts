@@ -111,8 +111,13 @@ export function rerunTests(on: On): void {
     await store.deleteJob(second)
     assert.deepEqual(await linksOf(jobId), [null, [first]])
     await store.cancelJob(jobId, now.ms)
+    const refused = await store.requestReruns({ ...ONE, jobIds: [jobId], again: true, nowMs: now.ms })
+    const ids = refused.map(({ id }) => id)
+    for (const id of ids) await store.endRerun(id, { rerunId: null, refusal: 'acme has no more' }, now.ms)
+    assert.equal((await store.endedReruns(ids)).length, 1)
     await store.deleteJob(jobId)
     assert.deepEqual(await linksOf(first), [null, [third]])
+    assert.deepEqual(await store.endedReruns(ids), [])
   })
 
   on('returns what a rerun repeats, and whose it is', async (store) => {

@@ -241,6 +241,7 @@ export class MemoryDatabase {
     for (const [fingerprint, { jobId }] of this.cachedResponses) {
       if (jobId === row.job.id) this.cachedResponses.delete(fingerprint)
     }
+    for (const { id, jobId } of this.reruns.values()) if (jobId === row.job.id) this.reruns.delete(id)
   }
 
   /** The job while it can be read. */
