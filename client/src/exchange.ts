@@ -73,6 +73,8 @@ export interface Call extends CallOptions {
   readonly isIdempotent?: boolean
   /** For deletes, the data of a later try that finds nothing: an earlier one deleted it, and its response was lost. */
   readonly dataIfGone?: object
+  /** A field that `data` must have; other servers use the same envelope. */
+  readonly field?: string
   /** Added to the timeout, in seconds, because the server holds a single create open until the job has finished. */
   readonly extraSeconds?: number
   /** Called with the headers of each response. */
@@ -145,7 +147,7 @@ export class Exchange {
       idempotencyKey: call.idempotencyKey ?? undefined,
     }
     if (response.type === 'opaqueredirect' || (status >= 300 && status < 400)) {
-      const message = `${this.#parts.baseUrl} redirects; set baseUrl to the URL that it redirects to`
+      const message = `the server at ${this.#parts.baseUrl} redirects to another URL; use that one`
       throw new UnexpectedResponseError(message, fields)
     }
     if (status === 404 && attempt > 1 && call.dataIfGone)
@@ -153,8 +155,11 @@ export class Exchange {
     const body = this.#parsed(text)
     if (!response.ok) throw errorOf(status, body, text, fields)
     const envelope = body as { readonly success?: unknown; readonly data?: unknown } | null | undefined
-    if (envelope?.success === true && envelope.data !== undefined) {
-      return { data: envelope.data, response, requestId }
+    const { data } = envelope ?? {}
+    const isKnown =
+      call.field === undefined || (typeof data === 'object' && data !== null && call.field in data)
+    if (envelope?.success === true && data !== undefined && isKnown) {
+      return { data, response, requestId }
     }
     const message = `the response of ${this.#parts.baseUrl} is not from a Parley server: ${excerpt(text)}`
     throw new UnexpectedResponseError(message, fields)

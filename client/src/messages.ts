@@ -91,6 +91,7 @@ export class Messages {
       method: 'POST',
       path: '/api/v1/messages',
       body: JSON.stringify(serializable(job)),
+      field: 'job_id',
       idempotencyKey,
       extraSeconds: job.timeout ?? DEFAULT_TIMEOUT_S,
     })

@@ -60,5 +60,6 @@ export function errorOf(status: number, body: unknown, text: string, fields: Err
 }
 
 export function excerpt(text: string): string {
+  if (text === '') return '(empty)'
   return text.length > MAX_EXCERPT_LENGTH ? `${text.slice(0, MAX_EXCERPT_LENGTH)}…` : text
 }

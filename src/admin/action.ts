@@ -16,6 +16,8 @@ export interface ActionTools {
   readonly store: OperatorStore
   readonly clock: Clock
   readonly expiry: () => Expiry | Promise<Expiry>
+  /** Makes the reruns that are requested. Absent in a command: running servers look for them every two seconds. */
+  readonly makeReruns?: () => Promise<void>
   /** Called repeatedly by actions that take long. */
   readonly onProgress: (progress: DeletionProgress) => void
 }

@@ -107,6 +107,8 @@ export const jobDetails = Type.Object({
   response_format: Type.Enum(['text', 'json', 'json with schema']),
   priority: Type.String({ description: '`high`, `normal` or `low`.' }),
   deadline: unixTimeOrNull('When it fails if it has not ended'),
+  rerun_of: textOrNull('The job whose request this one repeats.'),
+  reruns: Type.Array(Type.String(), { description: 'The jobs that repeat its request, oldest first.' }),
   deaths: Type.Integer({ description: 'The crash count: how many processes crashed while running the job.' }),
   timeline: Type.Array(timelineEntry),
   waiting_for_upstream: orNull(
@@ -204,6 +206,8 @@ export function jobDetailsView(
     response_format: job.format,
     priority: job.priority,
     deadline: seconds(job.deadlineMs),
+    rerun_of: job.rerunOf,
+    reruns: [...job.reruns],
     deaths: job.crashCount,
     timeline: timelineOf(job, callback),
     waiting_for_upstream: waitingView(job, routeOf),

@@ -10,6 +10,8 @@ export type RefusalReason =
   | { readonly kind: 'job ended' }
   | { readonly kind: 'job not ended' }
   | { readonly kind: 'callback in progress' }
+  | { readonly kind: 'not rerun'; readonly why: string }
+  | { readonly kind: 'no filter' }
   | { readonly kind: 'not scrubbed'; readonly why: string }
 
 export class Refusal {
@@ -30,6 +32,8 @@ function noSuch(what: 'account' | 'job' | 'callback' | 'key', message: string): 
   return new Refusal({ kind: `no such ${what}` }, `refused: there is no such ${what}`, message)
 }
 
+export const NO_FILTER =
+  'Pass a job ID, or at least one of --account, --error-code, --model, --from and --status.'
 const SCRUB_LATER =
   'Wait until backups, copies and open queries have finished, make sure that there is enough free disk space, and run `parley scrub`.'
 
@@ -95,6 +99,10 @@ export const refusals = {
       'refused: it was being sent just then',
       `The callback of job ${jobId} is being sent right now, so it was not replayed. Try again in a minute.`,
     ),
+  /** @param why a sentence */
+  notRerun: (jobId: string, why: string) =>
+    new Refusal({ kind: 'not rerun', why }, `refused: ${why}`, `Job ${jobId} was not rerun. ${why}`),
+  noFilter: () => new Refusal({ kind: 'no filter' }, 'refused: no filter', NO_FILTER),
   /** @param what such as `Job X` */
   notScrubbed: (what: string, why: string) =>
     new Refusal(

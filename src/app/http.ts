@@ -39,9 +39,11 @@ import { HeldRequests } from '../queue/held-requests.ts'
 import type { JobCreator } from '../queue/job-creator.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
 import { Quotas } from '../queue/quotas.ts'
+import type { Reruns } from '../queue/reruns.ts'
 import type { Worker } from '../queue/worker.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'
+import type { Expiry } from '../store/expiry.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -281,11 +283,13 @@ interface AdminApiParts {
   readonly gauges: Gauges
   readonly samples: MetricSamples
   readonly cancellation: Cancellation
+  readonly reruns: Pick<Reruns, 'makeAll'>
+  readonly expiry: () => Expiry
   readonly log: Log
 }
 
 export function createAdmin(parts: AdminApiParts): AdminOptions {
-  const { configuration, token, node, role, store, clock, gauges, samples, cancellation, log } = parts
+  const { configuration, token, node, role, store, clock, gauges, samples, cancellation, expiry, log } = parts
   const { settings, simulated } = configuration
   const about = { version: VERSION, node, role, simulated, started_at: clock.nowMs() / 1000 }
   return {
@@ -299,7 +303,8 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
       jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
     ),
     onCancelled: (jobId) => (jobId === undefined ? cancellation.apply() : cancellation.cancelled(jobId)),
-    expiry: () => ({ nowMs: clock.nowMs(), retentionMs: wholeMs(settings.jobs.retention_seconds) }),
+    makeReruns: () => parts.reruns.makeAll(),
+    expiry,
     overview: async () => {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
       return overviewOf({ about, gauges, depth, callbacks, nowMs: clock.nowMs() })

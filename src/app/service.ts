@@ -10,7 +10,9 @@ import { DEFAULT_DATABASE } from '../config/database-url.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import { admissionError } from '../http/errors.ts'
 import { Listeners } from '../http/listeners.ts'
+import { Reruns } from '../queue/reruns.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf, type Gauges } from '../telemetry/gauges.ts'
@@ -162,6 +164,18 @@ async function connect(parts: OpenedParts): Promise<Service> {
   })
   const { token, file: adminTokenFile, note } = adminToken(configuration.adminToken, file)
   if (note !== null) log.warn({}, note)
+  const retentionMs = wholeMs(settings.jobs.retention_seconds)
+  const expiry = () => ({ nowMs: clock.nowMs(), retentionMs })
+  const reruns = new Reruns({
+    store,
+    creator: engine.creator,
+    tiers: engine.tiers,
+    clock,
+    expiry,
+    describe: (error) => admissionError(error).message,
+    onMade: (jobId, rerunId) => log.info({ job_id: rerunId, rerun_of: jobId }, 'made a rerun'),
+    onError: (error) => log.warn(errorFields(error), 'could not make a rerun; retrying'),
+  })
   const admin = createAdmin({
     configuration,
     token,
@@ -173,6 +187,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
     gauges,
     samples,
     cancellation,
+    reruns,
+    expiry,
     log,
   })
   const app = await createHttp({
@@ -189,6 +205,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   metrics.watch(gauges)
   samples.begin()
   await engine.start()
+  reruns.start()
   log.info({ node, role }, 'serving')
 
   const listenMs = wholeMs(settings.shutdown.listen_seconds)
@@ -208,6 +225,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     closing.abort()
     stopping.abort()
     samples.stop()
+    await reruns.stop()
     await engine.stop({
       close: () => listeners.close(),
       cutOff: () => app.server.closeAllConnections(),

@@ -78,6 +78,9 @@ export const noSuchCallback = () =>
     'The job does not exist, has expired, has not finished yet, or was created without a callback.',
   )
 
+/** @param why a sentence */
+export const notRerun = (why: string) => new HttpError(409, 'The job was not rerun.', why)
+
 export const callbackInProgress = () =>
   new HttpError(
     409,

@@ -6,11 +6,11 @@
 import type { Clock } from '../clock.ts'
 
 const ID_LENGTH = 36
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+export const JOB_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** Whether the text is a job identifier as Parley writes it, in lower case. */
 export function isJobId(text: string): boolean {
-  return UUID.test(text)
+  return JOB_ID.test(text)
 }
 
 /**
@@ -18,10 +18,10 @@ export function isJobId(text: string): boolean {
  * readers to accept both cases, and some libraries and databases write UUIDs in upper case.
  */
 export function readJobId(text: string): string | null {
-  if (UUID.test(text)) return text
+  if (JOB_ID.test(text)) return text
   // The length first: the text comes from outside, and may be long.
   const lower = text.length === ID_LENGTH ? text.toLowerCase() : ''
-  return UUID.test(lower) ? lower : null
+  return JOB_ID.test(lower) ? lower : null
 }
 
 /** The third and the fourth group of digits start with these. */

@@ -53,7 +53,7 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
 
   listAccounts: read(function* ({ after = '', limit, nowMs }: AccountPage): Steps<AccountRecord[]> {
     const rows = yield sql`
-      select a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, a.webhook_url, ${CAPS},
+      select a.name, a.tier, a.rotated_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS},
         (select count(*) from keys k where k.account = a.name) as keys,
         (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
           and coalesce(k.expires_at_ms > ${Math.floor(nowMs)}, true)) as active_keys,
@@ -119,9 +119,10 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
   }),
 })
 
-const CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
+/** Of accounts `a`. */
+export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
 const KEYS = sql`
-  select k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, a.webhook_url, ${CAPS}
+  select k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
   from keys k join accounts a on a.name = k.account`
 
 /** Of a row with `secret`, `previous_secret` and `rotated_at_ms`. */
@@ -161,11 +162,11 @@ function readAccount(row: Row): AccountRecord {
 }
 
 /** The name is not checked: the tier may be one of another version, and then `Tiers.of` allows the account the least. */
-function readTier(row: Row): TierName {
+export function readTier(row: Row): TierName {
   return textOf(row, 'tier') as TierName
 }
 
-function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'webhookUrl' | 'caps'> {
+export function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'webhookUrl' | 'caps'> {
   return {
     suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
     webhookUrl: textOrNull(row, 'webhook_url'),

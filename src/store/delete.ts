@@ -10,7 +10,7 @@ import { raw, type Steps, sql, write } from './sql.ts'
 /** Jobs that one step looks at: a few milliseconds of the database. */
 const STEP = 2000
 
-export const deleteOperations = ({ deleteJobs, job, jobId: idOf, joinJob }: Dialect) => {
+export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob }: Dialect) => {
   const columns = sql`j.id, j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, ${job.claimedAtMs} as claimed_at_ms,
     c.due_at_ms`
   const findOne = (jobId: string) => sql`
@@ -18,7 +18,10 @@ export const deleteOperations = ({ deleteJobs, job, jobId: idOf, joinJob }: Dial
 
   function* deleteEnded(rows: readonly Row[]): Steps<number> {
     const ended = rows.filter((row) => row.settled_at_ms !== null)
-    if (ended.length > 0) yield* deleteJobs(ended)
+    if (ended.length === 0) return 0
+    yield* deleteJobs(ended)
+    // Why a rerun was refused may name the account.
+    yield sql`delete from reruns where original_id ${anyOf(ended.map((row) => textOf(row, 'id')))}`
     return ended.length
   }
 

@@ -3,6 +3,7 @@ import type { Status, Usage } from '../job/job.ts'
 import type { MetadataById } from '../job/job-record.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
+import type { RerunLinks } from './rerun-store.ts'
 
 export interface JobSearchStore {
   /**
@@ -61,7 +62,7 @@ export interface JobSummary {
   readonly callback: CallbackState | null
 }
 
-export interface JobDetails extends JobSummary {
+export interface JobDetails extends JobSummary, RerunLinks {
   readonly format: 'text' | 'json' | 'json with schema'
   readonly crashCount: number
   /** Null unless it is queued: its route, if known, and when it was released to wait for a model server. */

@@ -10,6 +10,8 @@ import { hasExpired, STATUSES } from './job-rows.ts'
 import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-search-store.ts'
 import type { OwnRequest, OwnRequestRead } from './own-job-store.ts'
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './pagination.ts'
+import type { RerunLinks } from './rerun-store.ts'
+import { rerunLinks } from './reruns.ts'
 import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, raw, read, type Sql, type Steps, sql } from './sql.ts'
 
@@ -74,7 +76,7 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
 
     findJob: read(function* (jobId: string, expiry: Expiry): Steps<JobDetails | null> {
       const row = yield* findOne(details, jobId, expiry)
-      return row && readJobDetails(row)
+      return row && { ...readJobDetails(row), ...(yield* rerunLinks(idOf(jobId))) }
     }),
 
     heldMessages: read(function* (account: string, jobId: string, maxBytes: number): Steps<string | null> {
@@ -171,7 +173,7 @@ function readJobSummary(row: Row): JobSummary {
   }
 }
 
-function readJobDetails(row: Row): JobDetails {
+function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
   const { kind } = formatParts(textOf(row, 'response_format'))
   return {
     ...readJobSummary(row),

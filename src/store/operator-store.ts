@@ -5,6 +5,7 @@ import type { AuditStore } from './audit-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
 import type { FileStore } from './file-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
+import type { RerunStore } from './rerun-store.ts'
 import type { UsageStore } from './usage-store.ts'
 
 export interface OperatorStore
@@ -14,6 +15,7 @@ export interface OperatorStore
     AdminActionStore,
     FileStore,
     JobSearchStore,
+    RerunStore,
     UsageStore {
   close(): Promise<void>
 }

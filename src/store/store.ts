@@ -9,6 +9,7 @@
  * - `held-request-store.ts`: requests that are held, for those that are sent again
  * - `job-search-store.ts`: jobs as operators see them
  * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
+ * - `rerun-store.ts`: finished jobs that run again, as new ones
  * - `own-job-store.ts`: cancelling and deleting jobs by their callers
  * - `audit-store.ts`: the audit log
  *
@@ -34,6 +35,7 @@ import type { HeldRequestStore } from './held-request-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
 import type { Claim, NodeStore } from './node-store.ts'
 import type { OwnJobStore } from './own-job-store.ts'
+import type { RerunStore } from './rerun-store.ts'
 import type { UsageStore } from './usage-store.ts'
 
 export interface Store
@@ -46,6 +48,7 @@ export interface Store
     JobSearchStore,
     NodeStore,
     OwnJobStore,
+    RerunStore,
     UsageStore {
   /**
    * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, it stores nothing

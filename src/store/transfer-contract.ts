@@ -132,6 +132,21 @@ export const KINDS = {
       due_at_ms: ['bigint?', '', ''],
     },
   },
+  /** Those that are requested are made by the servers of the target. */
+  reruns: {
+    title: 'reruns',
+    table: 'reruns',
+    key: ['id'],
+    columns: both('reruns', {
+      text: ['id'],
+      uuid: ['original_id'],
+      'uuid?': ['rerun_id'],
+      integer: ['with_callback'],
+      bigint: ['requested_at_ms'],
+      'bigint?': ['ended_at_ms'],
+      'text?': ['refusal'],
+    }),
+  },
   callbacks: {
     title: 'callbacks',
     table: 'callbacks',

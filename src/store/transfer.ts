@@ -66,6 +66,7 @@ function noCounts() {
     /** How many of those were assigned to a server. */
     held: 0,
     ended: 0,
+    reruns: 0,
     /** Finished jobs that can no longer be read: they are not transferred. */
     expired: 0,
     callbacksOwed: 0,

@@ -124,3 +124,27 @@ test('/docs shows the routes under its policy', async (t) => {
   await page.goto('/docs/?api=admin')
   await page.getByText('List accounts, by name').first().waitFor()
 })
+
+test('on a narrow screen an upstream that is skipped fits, with all that is known of it', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/settings', { width: 390 })
+  await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
+  await page.route('**/admin/api/overview', async (route) => {
+    const json = await (await route.fetch()).json()
+    const message = `connect ECONNREFUSED ${'model-server.'.repeat(4)}example:8000`
+    json.data.upstreams = json.data.upstreams.map((upstream: object) => ({
+      ...upstream,
+      name: 'the-model-servers-of-the-second-floor',
+      running: 1000,
+      concurrency_limit: 1000,
+      max_concurrency: 10_000,
+      skipped_until: Date.now() / 1000 + 3600,
+      unavailable: [{ model: 'gpt-5-mini', since: 1795219200, reason: 'unreachable', status: null, message }],
+      limited_accounts: 3,
+    }))
+    await route.fulfill({ json })
+  })
+  await page.goto('/dashboard')
+  await page.getByText('skipped').waitFor()
+  await page.getByText('connect ECONNREFUSED').waitFor()
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390)
+})

@@ -1,4 +1,4 @@
-/** Admin actions on one job from its page: cancel it, and delete it. */
+/** Admin actions on jobs from their pages: cancel one, rerun it or those of a search, and delete it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -84,4 +84,45 @@ test('a finished job is deleted, and its page reports that it does not exist', a
   assert.equal((await parley.get(`/api/v1/messages/${id}`, key)).status, 404)
   await page.goto(`/dashboard/jobs/${id}`)
   await page.getByText('Job not found').waitFor()
+})
+
+test('a finished job is rerun, and the pages of both jobs link to each other', async (t) => {
+  server.script = () => reply.echo()
+  const [id = ''] = await createBatch('once more')
+  await parley.ended(id, key)
+  const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`)
+  const dialog = page.getByRole('dialog', { name: 'Rerun this job?' })
+  await page.getByRole('button', { name: 'Rerun job…' }).click()
+  assert.equal(await dialog.getByLabel('Also send the callback').count(), 0)
+  await dialog.getByRole('button', { name: 'Rerun job' }).click()
+  await page.getByRole('status').getByText('The job was rerun.').waitFor()
+  await page.locator('.facts').getByRole('link', { name: id }).click()
+  const made = page.locator('.facts').getByRole('link', { name: /^[0-9a-f-]{36}$/ })
+  await page.getByText('Rerun as').waitFor()
+  const rerunId = (await made.textContent()) ?? ''
+  assert.equal((await parley.ended(rerunId, key)).body.data.status, 'completed')
+  await page.getByRole('button', { name: 'Rerun job…' }).click()
+  await dialog.getByText('It was rerun before.').waitFor()
+  await dialog.getByRole('button', { name: 'Rerun job' }).click()
+  await page.getByText('Rerun of').waitFor()
+})
+
+test('the failed jobs of a search are rerun, each once', async (t) => {
+  server.script = () => reply.status(400)
+  const failing = await parley.key('user_max', 'failing')
+  const jobs = ['a', 'b'].map((content) => job({ messages: [{ role: 'user', content }] }))
+  const { body } = await parley.post('/api/v1/messages/batches', jobs, failing)
+  for (const id of body.data.job_ids) await parley.ended(id, failing)
+  server.script = () => reply.echo()
+  const page = await visit(t, browser, parley, '/dashboard/jobs?account=failing')
+  await page.getByRole('link', { name: /…/ }).first().waitFor()
+  assert.equal(await page.getByRole('button', { name: 'Rerun these jobs…' }).count(), 0)
+  await page.goto('/dashboard/jobs?account=failing&status=failed')
+  const rerun = async (result: string) => {
+    await page.getByRole('button', { name: 'Rerun these jobs…' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Rerun jobs' }).click()
+    await page.getByRole('status').getByText(result).waitFor()
+  }
+  await rerun('2 jobs were rerun')
+  await rerun('0 jobs were rerun; 2 skipped')
 })

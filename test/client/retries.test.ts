@@ -125,9 +125,13 @@ onAnyStore(() => {
     await assert.rejects(client.me(), UnexpectedResponseError)
     proxy.script({ status: 200, body: '{"object":"list"}' })
     await assert.rejects(client.me(), /is not from a Parley server/)
+    proxy.script({ status: 200, body: '{"success":true,"data":{"id":1}}' })
+    await assert.rejects(client.messages.create(ask), /is not from a Parley server: \{"success"/)
+    proxy.script({ status: 200, body: '' })
+    await assert.rejects(client.me(), /is not from a Parley server: \(empty\)/)
     proxy.script({ status: 301, headers: { location: 'http://127.0.0.1:1/' } })
     await assert.rejects(client.me(), /redirects/)
-    assert.equal(proxy.requests.length, 4)
+    assert.equal(proxy.requests.length, 6)
   })
 
   test('each network failure has its class', async (t) => {

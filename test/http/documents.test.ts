@@ -120,6 +120,8 @@ onAnyStore(async () => {
       'get /admin/api/jobs/{jobId}': read('getJob', '404 '),
       'get /admin/api/jobs/{jobId}/content': read('getJobContent', '404 '),
       'post /admin/api/jobs/{jobId}/cancel': write('cancelJob', '404 409 '),
+      'post /admin/api/jobs/{jobId}/rerun': write('rerunJob', '404 409 '),
+      'post /admin/api/jobs/rerun': write('rerunJobs'),
       'delete /admin/api/jobs/{jobId}': write('deleteJob', '404 409 '),
       'get /admin/api/callbacks': read('listCallbacks'),
       'get /admin/api/callbacks/{jobId}': read('getCallback', '404 '),

@@ -259,3 +259,60 @@ both('a job is deleted once it has ended', async ({ place, models, caller, accou
   assert.equal((await caller.read(id)).status, 404)
   assert.deepEqual(await json(place, 'scrub'), { scrubbed: true })
 })
+
+both('jobs are rerun by the running server', async ({ place, models, caller, account: own }) => {
+  models.script = () => reply.status(400)
+  const ids: string[] = []
+  for (const text of ['a', 'b', 'c']) ids.push(...idsOf(await caller.single(text)))
+  models.script = () => undefined
+  const [id = '', ...others] = ids
+  const one = await json(place, 'jobs', 'rerun', id)
+  assert.equal(one.rerun_of, id)
+  const made = await within(
+    () => caller.read(one.job_id),
+    ({ body }) => body.data?.status === 'completed',
+  )
+  assert.deepEqual(made.body.data?.result, { response_content: 'echo: a' })
+  const again = await place.parley(['jobs', 'rerun', id])
+  assert.equal(again.code, 1)
+  assert.match(again.stderr, new RegExp(`was not rerun\\. It was rerun as ${one.job_id}\\..*--again`))
+  const { jobs, ...rest } = await json(
+    place,
+    'jobs',
+    'rerun',
+    '--account',
+    own,
+    '--error-code',
+    'model_error',
+  )
+  assert.deepEqual(jobs.map(({ rerun_of }: { rerun_of: string }) => rerun_of).sort(), others)
+  assert.deepEqual(rest, { skipped: 1, refused: [], waiting: 0, next: null })
+  const { stdout } = await run(place, 'jobs', 'rerun', '--account', own)
+  assert.equal(stdout, '0 jobs were rerun.\n3 skipped: they were rerun before, or are reruns.\n')
+  const acts = await json(place, 'audit', '--account', own)
+  assert.deepEqual(
+    [0, 1, 3].map((at) => acts[at]).map(({ what, outcome }: Record<string, string>) => [what, outcome]),
+    [
+      ['rerun jobs', '0 rerun, 3 skipped, 0 refused, 0 waiting'],
+      ['rerun jobs', '2 rerun, 1 skipped, 0 refused, 0 waiting'],
+      ['rerun a job', `rerun as ${one.job_id}`],
+    ],
+  )
+})
+
+test('a rerun that is requested while no server runs is made by the next one', { timeout }, async (t) => {
+  const place = await installation(t)
+  const first = await place.start()
+  const key = await first.firstKey()
+  const [id = ''] = idsOf(await first.caller(key).single('Once more.'))
+  await first.stop()
+  const asked = await place.parley(['jobs', 'rerun', id])
+  assert.deepEqual([asked.code, asked.stderr], [0, ''])
+  assert.match(asked.stdout, /is requested\. No server has made it yet\./)
+  const again = await place.parley(['jobs', 'rerun', '--status', 'completed'])
+  assert.match(again.stdout, /^0 jobs were rerun\.\n1 skipped/)
+  const second = await place.start()
+  const list = () => second.caller(key).send('/api/v1/messages')
+  const both = await eventually(list, ({ text }) => text.match(/"job_id"/g)?.length === 2)
+  assert.equal(both.status, 200)
+})

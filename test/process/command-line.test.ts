@@ -179,7 +179,7 @@ test('--help and --version end with 0', { timeout }, async (t) => {
 const COMMANDS = [
   'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys revoke',
   'accounts list,accounts secret,accounts tier,accounts suspend,accounts resume,accounts cap,accounts delete',
-  'jobs list,jobs cancel,jobs delete,callbacks list,callbacks show,callbacks replay,listen,usage,audit,completion',
+  'jobs list,jobs cancel,jobs rerun,jobs delete,callbacks list,callbacks show,callbacks replay,listen,usage,audit,completion',
 ].flatMap((names) => names.split(','))
 
 test('every command has examples in its help', { timeout }, async (t) => {
@@ -265,6 +265,12 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: `jobs cancel ${NO_JOB}`, says: /Job .* not found: .*expired/ },
   { args: 'jobs cancel nonsense', says: /Job nonsense not found/ },
   { args: 'jobs cancel --account nobody', says: /parley accounts list/ },
+  { args: 'jobs rerun', says: /a job ID, or at least one of --account, --error-code, --model/ },
+  { args: `jobs rerun ${NO_JOB} --account eve`, says: /either a job ID or a filter/ },
+  { args: `jobs rerun ${NO_JOB}`, says: /Job .* not found: .*expired/ },
+  { args: 'jobs rerun --account eve --before x', says: /--before: must be a job ID/ },
+  { args: 'jobs rerun --account eve --limit 0', says: /whole number from 1 to 10000/ },
+  { args: 'jobs rerun --status open', says: /Allowed choices are failed, completed/ },
   { args: `jobs delete ${NO_JOB}`, says: /Job .* not found: .*expired/ },
   { args: 'usage --month 2026-13', says: /must be a month in the form YYYY-MM/ },
   { args: 'usage --csv --json', says: /cannot be used with/ },

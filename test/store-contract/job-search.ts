@@ -113,6 +113,8 @@ export function jobSearchTests(on: On): void {
       queued: { route: '', waitsSinceMs: null },
       priority: 'low',
       deadlineMs,
+      rerunOf: null,
+      reruns: [],
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
     const [claimed] = await claimNext(store, 'node-a', 1, createdAtMs + 100)
@@ -136,6 +138,8 @@ export function jobSearchTests(on: On): void {
       queued: ____,
       priority: _____,
       deadlineMs: ______,
+      rerunOf: _______,
+      reruns: ________,
       ...summary
     } = known
     assert.deepEqual((await store.searchJobs(search())).jobs, [summary])

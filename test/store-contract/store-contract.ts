@@ -26,6 +26,7 @@ import { queueModel } from './queue-model.ts'
 import { quotaModel } from './quota-model.ts'
 import { quotaTests } from './quotas.ts'
 import { readTests } from './reading.ts'
+import { rerunTests } from './reruns.ts'
 import { returnTests } from './returning.ts'
 import { routeTests } from './routes.ts'
 import { settleTests } from './settling.ts'
@@ -56,6 +57,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: cancel`, () => cancelTests(on))
   describe(`${name}: delete`, () => deleteTests(on))
   describe(`${name}: own jobs`, () => ownJobTests(on))
+  describe(`${name}: reruns`, () => rerunTests(on))
   describe(`${name}: held requests`, () => heldRequestTests(on))
   describe(`${name}: files`, () => fileTests(on))
   describe(`${name}: audit`, () => auditTests(on))

@@ -141,6 +141,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const [recent] = held
   if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', cache: kept, nowMs: clock.ms }))
   await addFile(last, makeId(), clock.ms)
+  await addReruns(last, [repeatable.id, owedForLong.id, early.id], clock.ms)
   await last.close()
   return {
     nowMs,
@@ -157,6 +158,16 @@ async function addFile(store: Store, id: string, nowMs: number): Promise<void> {
     await store.appendToFile(id, piece, randomBytes(length), nowMs)
   }
   await store.completeFile(id, { filename: 'ä.jsonl', purpose: 'batch', expiresAtMs: nowMs + HOUR_MS })
+}
+
+/** The first is the rerun of the second; the others are requested and refused. */
+async function addReruns(store: Store, jobIds: readonly string[], nowMs: number): Promise<void> {
+  const request = { jobIds, withCallback: true, again: false, ofReruns: false, limit: 10, nowMs }
+  for (const { id, jobId } of await store.requestReruns(request)) {
+    const [rerunId = '', made, refused] = jobIds
+    if (jobId === made) await store.endRerun(id, { rerunId, refusal: null }, nowMs)
+    if (jobId === refused) await store.endRerun(id, { rerunId: null, refusal: 'no' }, nowMs)
+  }
 }
 
 /** Another node finds that the holder crashed, and counts the crashes. */

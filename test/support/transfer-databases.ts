@@ -141,5 +141,6 @@ export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Recor
     files: all(path, 'select * from files order by id'),
     filePieces: all(path, 'select file_id, piece, hex(content) from file_pieces order by file_id, piece'),
     audit: all(path, 'select * from audit order by id'),
+    reruns: all(path, 'select * from reruns order by id'),
   }
 }

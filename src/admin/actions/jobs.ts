@@ -6,6 +6,7 @@ import { jobContent, jobContentJson } from '../job-view.ts'
 import { refusals } from '../refusals.ts'
 import { afterDeletion, NO_SCRUB, SCRUB_HELP, SCRUBBED, scrubField, tryScrub } from '../scrub.ts'
 import { cancelAccountJobs } from './accounts.ts'
+import { rerunActions } from './reruns.ts'
 
 const readContents = adminAction({
   what: 'look at contents',
@@ -134,4 +135,4 @@ export const scrub = adminAction({
   print: () => ({ json: { scrubbed: true }, text: SCRUBBED }),
 })
 
-export const jobActions = [readContents, cancelJob, deleteJob] as const
+export const jobActions = [readContents, cancelJob, ...rerunActions, deleteJob] as const

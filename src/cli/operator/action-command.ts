@@ -1,6 +1,7 @@
 /** The options of the commands that perform admin actions, from the declarations of the actions. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import type { AnyAction, Described } from '../../admin/action.ts'
+import { numberFrom } from '../number-option.ts'
 import { config, type DefaultOptions, examples } from './shared-options.ts'
 
 /** @param parent the command that the first word of its name names; the program if it has one word */
@@ -35,6 +36,7 @@ interface FieldSchema {
   readonly type?: string
   readonly enum?: readonly string[]
   readonly anyOf?: readonly unknown[]
+  readonly minimum?: number
   readonly maximum?: number
 }
 
@@ -52,6 +54,8 @@ function optionOf([flags, help]: Described, schema: FieldSchema | undefined): Op
   const option = new Option(flags, help)
   if (schema?.enum) return option.choices(schema.enum)
   if (schema?.anyOf) return option.argParser(readCap)
+  if (schema?.type === 'integer')
+    return option.argParser(numberFrom(schema.minimum ?? 0, schema.maximum ?? 0))
   if (schema?.type === 'number') return option.argParser(positiveUpTo(schema.maximum ?? 0))
   return option
 }

@@ -21,6 +21,7 @@ import {
   noSuchCallback,
   noSuchJob,
   noSuchKey,
+  notRerun,
   notScrubbed,
   otherTier,
 } from '../errors.ts'
@@ -56,14 +57,14 @@ export function actionRoutes(
 
 function actionRoute(
   app: FastifyInstance,
-  { store, clock, expiry, auditLog, onCancelled, onAction }: AdminOptions,
+  { store, clock, expiry, auditLog, onCancelled, makeReruns, onAction }: AdminOptions,
   action: AnyAction,
   route: ActionRoute<unknown, unknown>,
 ): void {
   const { method, path, checkBody } = route
   const fields = route.takesFields === false ? null : fieldsOf(action)
   const inQuery = method === 'delete'
-  const tools: ActionTools = { store, clock, expiry, onProgress: () => void onCancelled() }
+  const tools: ActionTools = { store, clock, expiry, makeReruns, onProgress: () => void onCancelled() }
   app.route({
     method,
     url: path,
@@ -210,6 +211,8 @@ const ERRORS: {
   'job ended': jobEnded,
   'job not ended': jobNotEnded,
   'callback in progress': callbackInProgress,
+  'not rerun': ({ why }) => notRerun(why),
+  'no filter': () => invalid('must have at least one of account, error_code, model, from and status'),
   'not scrubbed': ({ why }) => notScrubbed(why),
 }
 

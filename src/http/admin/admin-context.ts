@@ -22,6 +22,8 @@ export interface AdminOptions {
    * this one.
    */
   readonly onCancelled: (jobId?: string) => Promise<void>
+  /** Makes the reruns that are requested. */
+  readonly makeReruns: () => Promise<void>
   readonly overview: () => Promise<CurrentState>
   /** Why the jobs of a route wait for a model server; undefined if, as far as this node knows, they do not have to wait. */
   readonly waitingRoute: (route: string) => WaitingRoute | undefined

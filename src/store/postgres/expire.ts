@@ -4,11 +4,13 @@ import type { Expiry } from '../expiry.ts'
 import { fileOperations } from '../files.ts'
 import { hasExpired } from '../job-rows.ts'
 import { BEFORE_ALL } from '../pagination.ts'
+import { rerunOperations } from '../reruns.ts'
 import { textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import { forgetCancelled } from './cancel.ts'
 import { forgetCrashes } from './crashes.ts'
 import { type Database, methodsOn, queryOf, type Statement } from './database.ts'
+import { POSTGRES } from './dialect.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
 import { deleteRows, foldQuotas, foldUsage, reconcileOpenJobs } from './quotas.ts'
@@ -24,7 +26,8 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
   let quotasDueMs = 0
-  const files = methodsOn(database, fileOperations)
+  const { purgeFiles } = methodsOn(database, fileOperations)
+  const { forgetReruns } = methodsOn(database, rerunOperations(POSTGRES))
   return {
     expire: async (expiry) => {
       if (performance.now() >= partitionsDueMs) {
@@ -40,13 +43,14 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
       cursor = jobs.cursor
       await forgetCancelled(database, expiry.nowMs)
       await forgetCrashes(database, STEP)
-      const hasMoreFiles = await files.purgeFiles(expiry.nowMs)
+      const hasMoreFiles = await purgeFiles(expiry.nowMs)
+      const hasMoreReruns = await forgetReruns(expiry)
       if (performance.now() >= quotasDueMs) {
         quotasDueMs = performance.now() + QUOTAS_EVERY_MS
         await reconcileOpenJobs(database)
       }
       const hasMoreUsage = await foldUsage(database)
-      if ((await foldQuotas(database)) || hasMoreUsage || hasMoreFiles) return true
+      if ((await foldQuotas(database)) || hasMoreUsage || hasMoreFiles || hasMoreReruns) return true
       return responses.length >= STEP || keys.length >= STEP || jobs.scanned >= STEP
     },
   }

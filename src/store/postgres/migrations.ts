@@ -367,6 +367,24 @@ create table file_pieces (
 alter table file_pieces alter column content set storage external;
 `
 
+/** Reruns: what operators request, and later the link of both jobs. */
+const reruns = `
+create table reruns (
+  id text primary key,              -- the job that it repeats, and a number
+  original_id uuid not null,
+  with_callback integer not null,
+  requested_at_ms bigint not null,
+  taken_at_ms bigint,               -- when a node last began to make the job
+  ended_at_ms bigint,               -- when the job was made, or refused
+  rerun_id uuid,                    -- the new job
+  refusal text                      -- why there is none
+);
+create index reruns_by_original on reruns (original_id);
+create index reruns_by_job on reruns (rerun_id) where rerun_id is not null;
+create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
+create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -381,4 +399,5 @@ export const MIGRATIONS: readonly string[] = [
   webhooks,
   prioritiesAndDeadlines,
   files,
+  reruns,
 ]

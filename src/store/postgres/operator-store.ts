@@ -8,6 +8,7 @@ import { deleteOperations } from '../delete.ts'
 import { fileOperations } from '../files.ts'
 import { jobSearchOperations } from '../job-search.ts'
 import type { OperatorStore } from '../operator-store.ts'
+import { rerunOperations } from '../reruns.ts'
 import { withSearches } from '../searches.ts'
 import { usageOperations } from '../usage.ts'
 import { Database, methodsOn } from './database.ts'
@@ -23,6 +24,7 @@ const SHARED = {
   ...deleteOperations(POSTGRES),
   ...fileOperations,
   ...jobSearchOperations(POSTGRES),
+  ...rerunOperations(POSTGRES),
   ...usageOperations(POSTGRES),
 }
 

@@ -122,7 +122,7 @@ function postgresTarget(connection: TransferConnection, expiry: Expiry): Transfe
     commit: async () => {
       // Plans from the statistics of empty tables would be poor until autovacuum gathers new ones.
       await connection.run(
-        'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, files, file_pieces, audit',
+        'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, files, file_pieces, audit, reruns',
       )
       await connection.run('set local enable_seqscan = on')
       await connection.run(QUOTA_SUMS)

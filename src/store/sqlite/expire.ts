@@ -3,10 +3,14 @@ import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
 import { fileOperations } from '../files.ts'
 import { hasExpired } from '../job-rows.ts'
+import { rerunOperations } from '../reruns.ts'
 import { textOf } from '../rows.ts'
 import { deleteJobs } from './delete.ts'
+import { SQLITE } from './dialect.ts'
 import type { ServedFile } from './open-file.ts'
 import { runSteps, write } from './operation.ts'
+
+const { forgetReruns } = rerunOperations(SQLITE)
 
 /** Rows of each kind that one step looks at. */
 const STEP = 400
@@ -19,7 +23,8 @@ export const expireOperations = {
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)
     const files = runSteps(file, fileOperations.purgeFiles.steps(expiry.nowMs))
-    return files || responses >= STEP || keys >= STEP || jobs >= STEP
+    const reruns = runSteps(file, forgetReruns.steps(expiry))
+    return reruns || files || responses >= STEP || keys >= STEP || jobs >= STEP
   }),
 }
 

@@ -230,4 +230,32 @@ create table file_pieces (
 ) strict;
 `
 
-export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth, sixth, seventh, eighth]
+/** Reruns: what operators request, and later the link of both jobs. */
+const ninth = `
+create table reruns (
+  id text primary key,              -- the job that it repeats, and a number
+  original_id text not null,
+  with_callback integer not null,
+  requested_at_ms integer not null,
+  taken_at_ms integer,              -- when a node last began to make the job
+  ended_at_ms integer,              -- when the job was made, or refused
+  rerun_id text,                    -- the new job
+  refusal text                      -- why there is none
+) without rowid, strict;
+create index reruns_by_original on reruns (original_id);
+create index reruns_by_job on reruns (rerun_id) where rerun_id is not null;
+create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
+create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
+`
+
+export const MIGRATIONS: readonly string[] = [
+  first,
+  second,
+  third,
+  fourth,
+  fifth,
+  sixth,
+  seventh,
+  eighth,
+  ninth,
+]

@@ -10,6 +10,7 @@ import { deleteOperations } from '../delete.ts'
 import { fileOperations } from '../files.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import { jobSearchOperations } from '../job-search.ts'
+import { rerunOperations } from '../reruns.ts'
 import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
 import { callbackOperations } from './callbacks.ts'
@@ -39,6 +40,7 @@ const OPERATOR_OPERATIONS = {
   ...onFile(deleteOperations(SQLITE)),
   ...onFile(fileOperations),
   ...onFile(jobSearchOperations(SQLITE)),
+  ...onFile(rerunOperations(SQLITE)),
   ...onFile(usageOperations(SQLITE)),
 }
 

@@ -7,6 +7,7 @@ import type { OwnCaps } from '../../../src/store/account-store.ts'
 import type { AuditEntry } from '../../../src/store/audit-store.ts'
 import type { CallbackAttempt } from '../../../src/store/callback-store.ts'
 import { type Expiry, expiresAtMs } from '../../../src/store/expiry.ts'
+import type { RerunEnd } from '../../../src/store/rerun-store.ts'
 import type { Idempotency } from '../../../src/store/store.ts'
 import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
 
@@ -115,6 +116,17 @@ export interface FileRow {
   removeAtMs: number | null
 }
 
+export interface RerunRow {
+  readonly id: string
+  readonly jobId: string
+  readonly withCallback: boolean
+  readonly requestedAtMs: number
+  takenAtMs: number | null
+  endedAtMs: number | null
+  /** Null until the job was made, or refused. */
+  end: RerunEnd | null
+}
+
 /** A node that crashed while it held the job, or seemed to. */
 export interface CrashRow {
   readonly jobId: string
@@ -144,6 +156,7 @@ export class MemoryDatabase {
   readonly keys = new Map<string, KeyRow>()
   readonly usage = new Map<string, UsageRow>()
   readonly files = new Map<string, FileRow>()
+  readonly reruns = new Map<string, RerunRow>()
   readonly audit = new Map<string, AuditEntry>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()
@@ -228,6 +241,7 @@ export class MemoryDatabase {
     for (const [fingerprint, { jobId }] of this.cachedResponses) {
       if (jobId === row.job.id) this.cachedResponses.delete(fingerprint)
     }
+    for (const { id, jobId } of this.reruns.values()) if (jobId === row.job.id) this.reruns.delete(id)
   }
 
   /** The job while it can be read. */

@@ -24,6 +24,7 @@ import {
   type OwnRequestRead,
   usageOfCancelled,
 } from '../../../src/store/own-job-store.ts'
+import { RERUN_RETENTIONS } from '../../../src/store/rerun-store.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -491,6 +492,10 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
   for (const [name, { untilMs }] of db.cachedResponses) if (untilMs <= nowMs) db.cachedResponses.delete(name)
   for (const [name, { untilMs }] of db.idempotency) if (untilMs <= nowMs) db.idempotency.delete(name)
   db.crashes = db.crashes.filter(({ jobId }) => db.jobs.get(jobId)?.outcome === null)
+  const madeMs = nowMs - RERUN_RETENTIONS * expiry.retentionMs
+  for (const { id, endedAtMs } of db.reruns.values()) {
+    if (endedAtMs !== null && endedAtMs <= madeMs) db.reruns.delete(id)
+  }
   const expired: JobRow[] = []
   for (const row of db.jobs.values()) {
     if (expired.length < STEP && hasExpired(row, expiry) && db.mayTake(row.job.id)) expired.push(row)

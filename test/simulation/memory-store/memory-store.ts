@@ -11,6 +11,7 @@ import { claimOperations } from './claims.ts'
 import type { MemoryDatabase } from './database.ts'
 import { fileOperations } from './files.ts'
 import { jobOperations } from './jobs.ts'
+import { rerunOperations } from './reruns.ts'
 import { searchOperations } from './searches.ts'
 
 /** What a node asks of the database; the other methods concern the node itself. */
@@ -29,6 +30,7 @@ export function memoryOperations(db: MemoryDatabase): Operations {
     ...callbackOperations(db),
     ...accountOperations(db),
     ...fileOperations(db),
+    ...rerunOperations(db),
     ...searchOperations(db),
     scrub: () => {},
     ping: () => {},

@@ -12,6 +12,7 @@ import type {
 } from '../../../src/store/job-search-store.ts'
 import { stateOf } from './callbacks.ts'
 import { hasExpired, type JobRow, type MemoryDatabase } from './database.ts'
+import { rerunLinks } from './reruns.ts'
 
 export function searchOperations(db: MemoryDatabase) {
   return {
@@ -43,6 +44,7 @@ export function searchOperations(db: MemoryDatabase) {
         deadlineMs: job.deadlineMs ?? null,
         queued: turn === null ? null : { route, waitsSinceMs },
         receiptJson: outcome?.receiptJson ?? null,
+        ...rerunLinks(db, jobId),
       }
     },
 

@@ -14,7 +14,7 @@ import { Empty, StateOf } from '../parts/state-of.ts'
 import { useReloadOnChange, useResource } from '../resource.ts'
 import { address } from '../router.ts'
 import { Content } from './content.ts'
-import { CancelJob, DeleteJob } from './job-actions.ts'
+import { CancelJob, DeleteJob, RerunJob } from './job-actions.ts'
 
 export function JobPage({ id }: { readonly id: string }) {
   const job = useResource<JobDetails>(`/jobs/${encodeURIComponent(id)}`)
@@ -36,11 +36,11 @@ export function JobPage({ id }: { readonly id: string }) {
     ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
 }
 
-/** An open job can be cancelled, a finished one deleted. */
+/** An open job can be cancelled, a finished one rerun or deleted. */
 function Actions({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
   return job.settled_at === null
     ? html`<${CancelJob} job=${job} onChange=${onChange} />`
-    : html`<${DeleteJob} job=${job} onChange=${onChange} />`
+    : html`<${RerunJob} job=${job} onChange=${onChange} /><${DeleteJob} job=${job} onChange=${onChange} />`
 }
 
 function Details({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
@@ -100,8 +100,14 @@ function factsOf(job: JobDetails) {
       'Attempts',
       html`${job.attempts}${job.deaths > 0 ? html` <span class="muted">(its node crashed ${job.deaths} ${job.deaths === 1 ? 'time' : 'times'})</span>` : ''}`,
     ],
+    ...(job.rerun_of === null ? [] : [['Rerun of', jobLink(job.rerun_of)]]),
+    ...(job.reruns.length === 0 ? [] : [['Rerun as', job.reruns.map(jobLink)]]),
     ...(job.error_code === null ? [] : [['Error', html`<span class="code-word">${job.error_code}</span>`]]),
   ]
+}
+
+function jobLink(id: string) {
+  return html`<a class="mono" href=${address(['jobs', id])}>${id}</a> `
 }
 
 /** The events of a job in order, each with the time since the previous one. */

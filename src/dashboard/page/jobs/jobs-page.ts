@@ -12,6 +12,7 @@ import { Empty, StateOf } from '../parts/state-of.ts'
 import { Time } from '../parts/time.ts'
 import { useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
+import { RerunJobs } from './job-actions.ts'
 
 const PAGE_SIZE = '50'
 
@@ -32,7 +33,13 @@ export function JobsPage() {
   const older = () => {
     if (data?.next) navigate(address(['jobs'], { ...filters, before: data.next }))
   }
-  return html`<${PageTitle} title="Jobs" />
+  const { account, model, status } = filters
+  return html`<${PageTitle} title="Jobs">
+      ${
+        (status === 'failed' || status === 'completed') &&
+        html`<${RerunJobs} filters=${{ account, model, status }} from=${since} onChange=${jobs.reload} />`
+      }
+    <//>
     <${Filters} filters=${filters} />
     ${jobs.error || !data ? html`<${StateOf} of=${jobs} what="the jobs" />` : null}
     ${data && data.jobs.length > 0 && html`<${JobTable} jobs=${data.jobs} />`}

@@ -67,17 +67,17 @@ function Row({ upstream, points, name }: RowProps) {
   const isSkipped = skipped_until !== null && skipped_until > serverNow()
   return html`<tr>
     <th scope="row">
-      ${name}
-      ${rejected_roles.map(({ model, rejects, until }) => html`<div key=${model} class="hint">${model} rejects ${REJECTED[rejects]}. Until ${timeOfDay(until)} they are sent in user messages.</div>`)}
-      ${unavailable.map(({ model, since, message }) => html`<div key=${model} class="hint">Jobs wait for ${model} since ${timeOfDay(since)}: ${message}</div>`)}
+      <span class="breaks">${name}</span>
+      ${rejected_roles.map(({ model, rejects, until }) => html`<div key=${model} class="hint breaks">${model} rejects ${REJECTED[rejects]}. Until ${timeOfDay(until)} they are sent in user messages.</div>`)}
+      ${unavailable.map(({ model, since, message }) => html`<div key=${model} class="hint breaks">Jobs wait for ${model} since ${timeOfDay(since)}: ${message}</div>`)}
       ${limited_accounts > 0 && html`<div class="hint">${limited_accounts} ${limited_accounts === 1 ? 'account waits' : 'accounts wait'} because of failures of their own calls.</div>`}
     </th>
     <td>
-      ${isSkipped ? html`<${Badge} state="skipped" word=${`skipped until ${timeOfDay(skipped_until)}`} />` : html`<${Badge} state="healthy" />`}
+      ${isSkipped ? html`<${Badge} state="skipped" /> <span class="muted">until ${timeOfDay(skipped_until)}</span>` : html`<${Badge} state="healthy" />`}
     </td>
-    <td class="number">${count(running)} <span class="muted">of ${count(concurrency_limit)}${concurrency_limit < max_concurrency && ` (up to ${count(max_concurrency)})`}</span></td>
+    <td class="number">${count(running)} <span class="muted wide">of ${count(concurrency_limit)}${concurrency_limit < max_concurrency && ` (up to ${count(max_concurrency)})`}</span></td>
     <td class="number wide">${count(waiting)}</td>
     <td class="number">${count(calls)}</td>
-    <td class="number">${calls === 0 ? '–' : `${count(trouble)} (${figure((trouble / calls) * 100)}%)`}</td>
+    <td class="number">${calls === 0 ? '–' : html`${count(trouble)}<span class="wide"> (${figure((trouble / calls) * 100)}%)</span>`}</td>
   </tr>`
 }

@@ -1,0 +1,174 @@
+/**
+ * Makes the reruns that operators request through any process on the database: new jobs, which the limits of their account apply
+ * to as if a caller had created them, except for the jobs per minute.
+ */
+import type { Clock } from '../clock.ts'
+import type { CreateElement } from '../job/create-body.ts'
+import type { Callback } from '../job/job.ts'
+import { PRIORITIES } from '../job/priority.ts'
+import { splitMetadata, splitOptions, splitRecord } from '../job/response-format.ts'
+import type { Tiers } from '../job/tier.ts'
+import { PollingLoop } from '../polling-loop.ts'
+import type { Expiry } from '../store/expiry.ts'
+import type { JobToRerun, OpenRerun, RerunEnd, RerunStore } from '../store/rerun-store.ts'
+import type { Acceptance, AdmissionError, JobCreator, JobOwner } from './job-creator.ts'
+import { capsOf } from './monthly-caps.ts'
+import { quotasOf } from './quotas.ts'
+
+/** Each poll costs an idle server something, and operators can wait. */
+const POLL_MS = 2000
+/** A command requests its next step soon after the one before was made. */
+const NEXT_STEP_MS = 500
+/** Requests that are read together. */
+const STEP = 100
+
+export interface RerunsOptions {
+  readonly store: Pick<RerunStore, 'openReruns' | 'takeRerun' | 'endRerun' | 'jobToRerun'>
+  readonly creator: Pick<JobCreator, 'admit' | 'accept' | 'idempotencyMs'>
+  readonly tiers: Tiers
+  readonly clock: Clock
+  readonly expiry: () => Expiry
+  /** The message that a caller would get. */
+  readonly describe: (error: AdmissionError) => string
+  readonly onMade: (jobId: string, rerunId: string) => void
+  readonly onError: (error: unknown) => void
+}
+
+export class Reruns {
+  readonly #options: RerunsOptions
+  readonly #poll: PollingLoop
+  #isStopped = false
+  /** In its last run. */
+  #hasMade = false
+  #making: Promise<void> = Promise.resolve()
+
+  constructor(options: RerunsOptions) {
+    const { clock, onError } = options
+    this.#options = options
+    this.#poll = new PollingLoop({
+      clock,
+      pauseMs: () => (this.#hasMade ? NEXT_STEP_MS : POLL_MS),
+      task: () => this.makeAll(),
+      onError,
+    })
+  }
+
+  start(): void {
+    this.#poll.start()
+  }
+
+  /** Resolves when the rerun that is being made has its job. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    await Promise.all([this.#poll.stop(), this.#making])
+  }
+
+  /** Resolves when no request from before the call is open, except those that another node has taken. Never rejects. */
+  makeAll(): Promise<void> {
+    this.#making = this.#making.then(() => this.#makeOpen())
+    return this.#making
+  }
+
+  async #makeOpen(): Promise<void> {
+    const { store, clock, onError } = this.#options
+    this.#hasMade = false
+    try {
+      while (!this.#isStopped) {
+        const open = await store.openReruns(clock.nowMs(), STEP)
+        if (open.length === 0) return
+        for (const rerun of open) {
+          if (this.#isStopped) return
+          if (!(await store.takeRerun(rerun.id, clock.nowMs()))) continue
+          this.#hasMade = true
+          await this.#make(rerun)
+        }
+      }
+    } catch (error) {
+      // It is taken, and made when it is free again.
+      onError(error)
+    }
+  }
+
+  async #make(rerun: OpenRerun): Promise<void> {
+    const { store, clock, onMade } = this.#options
+    const end = await this.#endOf(rerun)
+    await store.endRerun(rerun.id, end, clock.nowMs())
+    if (end.rerunId !== null) onMade(rerun.jobId, end.rerunId)
+  }
+
+  async #endOf({ id, jobId, withCallback }: OpenRerun): Promise<RerunEnd> {
+    const { store, creator, clock, expiry } = this.#options
+    const job = await store.jobToRerun(jobId, expiry())
+    if (job === null) return refused('The job has expired or was deleted.')
+    if (!job.hasEnded) return refused('The job has not finished.')
+    const owner = this.#ownerOf(job)
+    const admission = await creator.admit([elementOf(job, withCallback)], owner, countOf, true)
+    if (!admission.ok) return this.#refusedFor(admission.error)
+    // If a node crashed before it recorded the job, the next one finds it by this key. It has a space, which no caller's key has.
+    const idempotency = {
+      key: `rerun ${id}`,
+      fingerprint: '',
+      untilMs: clock.nowMs() + creator.idempotencyMs,
+    }
+    const accepted = await creator.accept({ jobs: admission.jobs, owner, idempotency }, null)
+    return this.#accepted(accepted, admission.jobs[0]?.id)
+  }
+
+  #accepted(accepted: Acceptance, id: string | undefined): RerunEnd {
+    if (accepted.kind === 'conflict') throw new Error('the key of a rerun is in use')
+    if (accepted.kind !== 'accepted' && accepted.kind !== 'repeated') return this.#refusedFor(accepted)
+    const rerunId = accepted.kind === 'accepted' ? id : accepted.jobIds[0]
+    if (rerunId === undefined) throw new Error('a rerun has no job')
+    return { rerunId, refusal: null }
+  }
+
+  #refusedFor(error: AdmissionError): RerunEnd {
+    return refused(this.#options.describe(error))
+  }
+
+  /** As the account is now. Reruns leave its callers the jobs per minute that they may create. */
+  #ownerOf({ owner: { name, tier: tierName, suspendedAtMs, caps } }: JobToRerun): JobOwner {
+    const tier = this.#options.tiers.of(tierName)
+    return {
+      account: name,
+      tier: { ...tier, createsPerMinute: null },
+      suspended: suspendedAtMs !== null,
+      caps: capsOf(name, tier, caps),
+      quotas: quotasOf(name, tier, caps),
+    }
+  }
+}
+
+function refused(refusal: string): RerunEnd {
+  return { rerunId: null, refusal }
+}
+
+/** Counted when the job was created, unless a bound was enough. */
+const countOf = async ({ tokensAtMost }: CreateElement) =>
+  ({ tokens: tokensAtMost, certainty: 'exact' }) as const
+
+/** The request of the job. It does not use the response cache, whose answer may be the one that the rerun replaces. */
+function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
+  const { model, messagesJson, responseFormatJson: storedJson, createdAtMs, inputTokens, deadlineMs } = job
+  const { optionsJson, formatJson } = splitOptions(storedJson)
+  const { metadataJson } = splitMetadata(storedJson)
+  const { recordJson } = splitRecord(storedJson)
+  const callbackJson = withCallback ? job.callbackJson : null
+  return {
+    model,
+    messagesJson,
+    messages: 0,
+    tokensAtMost: inputTokens,
+    responseFormatJson: formatJson,
+    options: optionsJson === null ? null : JSON.parse(optionsJson),
+    metadata: metadataJson === null ? null : JSON.parse(metadataJson),
+    cacheTtlS: 0,
+    timeoutS: undefined,
+    ...(recordJson !== null && { recordJson }),
+    priority: PRIORITIES.find((priority) => priority === job.priority),
+    completeWithinS: deadlineMs === null ? undefined : (deadlineMs - createdAtMs) / 1000,
+    callback: callbackJson === null ? null : (JSON.parse(callbackJson) as Callback),
+    ignored: null,
+    problem: null,
+  }
+}
