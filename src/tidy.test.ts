@@ -108,6 +108,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'admin/overview.ts',
     'cpu-pool',
     'job',
+    'net/post.ts',
     'queue',
     'sharing',
     'upstreams',

@@ -93,10 +93,10 @@ test('the image starts what the package starts, in the place that its variables 
   assert.ok(
     image.some(({ text }) => text.includes(`ln -s /opt/parley/${manifest.bin.parley} /usr/local/bin/parley`)),
   )
-  assert.equal(instruction('USER'), 'node')
+  assert.equal(instruction('USER'), '1000:1000')
   assert.equal(DEFAULTS.database, 'sqlite:./data/parley.db')
   assert.equal(instruction('VOLUME'), `${instruction('WORKDIR')}/data`)
-  const [, major = ''] = /^node:(\d+)-/.exec(instruction('FROM')) ?? []
+  const [, major = ''] = /^ARG NODE_IMAGE=node:(\d+)-/m.exec(read('Dockerfile')) ?? []
   assert.match(manifest.engines.node, new RegExp(`>=${major}\\.`))
 })
 

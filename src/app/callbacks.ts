@@ -10,6 +10,7 @@ import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { CallbackStore } from '../store/callback-store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { isTracing, tracedPoster } from '../telemetry/traces.ts'
 
 export interface CallbackParts {
   readonly settings: Settings
@@ -29,12 +30,13 @@ export function createCallbackPoster(
   clock: Clock,
 ): Poster {
   const { concurrency, retry_concurrency, concurrency_per_origin, timeout_seconds } = settings.callbacks
-  const poster = createPoster({
+  const untraced = createPoster({
     rules: addressRulesOf(settings),
     timeoutMs: wholeMs(timeout_seconds),
     idle: { total: concurrency + retry_concurrency, perOrigin: concurrency_per_origin },
     clock,
   })
+  const poster = isTracing() ? tracedPoster(untraced) : untraced
   if (!simulated) return poster
   return {
     post: ({ headers, ...request }) => poster.post({ ...request, headers: markedSimulated(headers) }),

@@ -26,6 +26,7 @@ import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { activeTraceparent } from '../telemetry/trace-context.ts'
 import { isTracing, tracedExecution, tracedRouter } from '../telemetry/traces.ts'
 import type { Router } from '../upstreams/model-server.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
@@ -100,6 +101,7 @@ export function createEngine(parts: EngineParts) {
     onQuotaReached: metrics.quotaReached,
     clock,
     // A key is forgotten with its jobs, if they expire earlier.
+    ...(isTracing() && { traceparent: activeTraceparent }),
     idempotencyMs: Math.min(wholeMs(settings.limits.idempotency_seconds), retentionMs),
   })
   const retention = retentionLoop({

@@ -49,6 +49,8 @@ import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { type MetricSamples, overviewOf } from '../telemetry/metric-samples.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { traceCreates } from '../telemetry/traced-requests.ts'
+import { isTracing } from '../telemetry/traces.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import { V1_ERRORS } from '../v1/errors.ts'
 import { HeldCreates } from '../v1/held-creates.ts'
@@ -136,6 +138,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       log.error({ request_id: requestId, ...errorFields(error) }, 'a request failed')
     },
   })
+  if (isTracing()) traceCreates(app)
   await addRoutes(app, { ...parts, answers, bodies, cpu, files, uploads })
   await app.ready()
   return app

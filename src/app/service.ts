@@ -19,7 +19,9 @@ import { diskOf, type Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
 import { Metrics } from '../telemetry/metrics.ts'
+import type { Otlp } from '../telemetry/otlp.ts'
 import { busyMeter } from '../telemetry/runtime-metrics.ts'
+import { activeTraceparent } from '../telemetry/trace-context.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
@@ -36,6 +38,8 @@ export interface ServiceOptions {
   readonly log: Log
   readonly role?: Role
   readonly clock?: Clock
+  /** Present if telemetry is exported. */
+  readonly otlp?: Pick<Otlp, 'watch'>
   /** The storage thread or the heartbeat thread has exited: exit the process and restart it. */
   readonly onFatal: (error: Error) => void
 }
@@ -59,6 +63,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const { configuration, clock = systemClock, log, onFatal } = options
   const { settings } = configuration
   const metrics = new Metrics()
+  options.otlp?.watch(metrics)
   const node = randomBytes(8).toString('hex')
   const newFolder = missingFolder(settings)
   const store = await openStore(settings.database, {
@@ -107,7 +112,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
     configuration,
     clock,
     random,
-    serverOf: modelServers(configuration, clock, readLarge),
+    // An SDK that the operator loads may add the header to requests itself.
+    serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
     log,
   })

@@ -22,16 +22,21 @@ export interface RouterParts {
   readonly log: Log
 }
 
-/** Clients of the configured upstreams, or the simulator instead of each. */
+/**
+ * Clients of the configured upstreams, or the simulator instead of each.
+ * @param traceparent of each call; absent without telemetry
+ */
 export function modelServers(
   { settings, access, simulated }: Configuration,
   clock: Clock,
   readLarge: ReadLarge,
+  traceparent?: () => string | null,
 ): RouterParts['serverOf'] {
   return (name) => {
     const upstream = settings.upstreams[name]
     if (simulated || upstream === undefined) return new Simulator(clock)
-    return new OpenAiClient({ name, settings: upstream, apiKey: null, ...access.get(name), clock, readLarge })
+    const common = { name, settings: upstream, apiKey: null, ...access.get(name), clock, readLarge }
+    return new OpenAiClient({ ...common, ...(traceparent && { traceparent }) })
   }
 }
 

@@ -25,6 +25,8 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
     url: callback.url,
     body,
     headers: {
+      // One of the caller's own replaces it.
+      ...(callback.traceparent !== undefined && { traceparent: callback.traceparent }),
       ...callback.headers,
       'content-type': 'application/json',
       'webhook-id': view.id,

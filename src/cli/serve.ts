@@ -10,6 +10,7 @@ import { maskedSettings } from '../config/masked.ts'
 import type { Environment } from '../config/settings.ts'
 import { isPostgres } from '../store/open.ts'
 import { createLog, errorFields, type Log } from '../telemetry/log.ts'
+import type { Otlp } from '../telemetry/otlp.ts'
 import { VERSION } from '../version.ts'
 import type { CheckedUpstream, reach } from './check/upstream.ts'
 import { CommandError } from './command-error.ts'
@@ -61,7 +62,8 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   process.stdout.on('error', () => {})
   // Loaded only now, because it takes most of the time of a start: mistakes in the settings are reported at once.
   const { createService } = await import('../app/service.ts')
-  const service = await createService({ configuration, role, log, onFatal })
+  const otlp = await startTelemetry(process.env, log)
+  const service = await createService({ configuration, role, log, onFatal, ...(otlp && { otlp }) })
   const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)
   // V8 would create some objects of each request in the old generation, because others from the same place once lived long, and
@@ -79,8 +81,22 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   if (first !== null) printFirstKey(first, address, configuration)
   await stopped
   stopping.abort()
+  const isFlushed = (await otlp?.stop()) ?? true
   log.flush()
+  // A request to a collector that does not answer would keep the process running.
+  if (!isFlushed) process.exit(0)
   return 0
+}
+
+/** Null, with nothing loaded, unless the environment names a receiver of telemetry. */
+async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> {
+  if (!env.OTEL_EXPORTER_OTLP_ENDPOINT || env.OTEL_SDK_DISABLED === 'true') return null
+  const { startOtlp } = await import('../telemetry/otlp.ts')
+  try {
+    return await startOtlp(env, log)
+  } catch (error) {
+    throw new CommandError(error instanceof Error ? error.message : String(error))
+  }
 }
 
 /** With `simulator: true`, the configuration may look as if models were called, so the log reports this, too. */

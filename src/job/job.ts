@@ -32,6 +32,8 @@ export interface Callback {
   readonly include?: readonly 'usage'[]
   /** Makes the body an event that names the job and how it ended, and nothing else of it; absent for the body of SPEC §6. */
   readonly event?: CallbackEvent
+  /** The trace that the job continues; absent for none. */
+  readonly traceparent?: string
 }
 
 /** `of` is the first part of the event's type, such as `response` in `response.completed`; `idPrefix` comes before the job ID. */
@@ -41,8 +43,8 @@ export interface CallbackEvent {
 }
 
 /** How a callback is stored: the URL comes first, so that it is found without reading the payload. */
-export function callbackText({ url, headers, payloadJson, include, event }: Callback): string {
-  return JSON.stringify({ url, headers, payloadJson, include, event })
+export function callbackText({ url, headers, payloadJson, include, event, traceparent }: Callback): string {
+  return JSON.stringify({ url, headers, payloadJson, include, event, traceparent })
 }
 
 /** A job with everything that its execution needs. */

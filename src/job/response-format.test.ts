@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { jobFingerprint } from './fingerprint.ts'
 import {
   formatParts,
+  splitMetadata,
   splitOptions,
   splitRecord,
   TEXT_JSON,
+  traceparentOf,
+  withMetadata,
   withOptions,
   withRecord,
+  withTraceparent,
 } from './response-format.ts'
 
 const FORMATS = [
@@ -29,4 +34,27 @@ test('a format, options and a record are taken apart as they were put together',
       assert.deepEqual(JSON.parse(stored), { request: JSON.parse(RECORD), ...JSON.parse(rest) })
     }
   }
+})
+
+test('a trace is found beside everything else that a job stores, and changes nothing else', () => {
+  const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+  for (const format of FORMATS) {
+    const others = withRecord(withOptions(format, { temperature: 0.5 }), RECORD)
+    const prints = [
+      others,
+      withTraceparent(others, trace),
+      withMetadata(withTraceparent(others, trace), { a: '}' }),
+    ]
+    for (const [index, stored] of prints.entries()) {
+      assert.equal(traceparentOf(stored), index === 0 ? null : trace)
+      assert.equal(splitMetadata(stored).othersJson, others)
+      assert.deepEqual(splitRecord(stored), splitRecord(others))
+      assert.deepEqual(formatParts(stored), formatParts(format))
+    }
+    const fingerprints = prints.map((responseFormatJson) =>
+      jobFingerprint({ account: 'a', model: 'm', messagesJson: '[]', responseFormatJson }),
+    )
+    assert.equal(new Set(fingerprints).size, 1)
+  }
+  assert.equal(traceparentOf(withTraceparent(TEXT_JSON, trace)), trace)
 })

@@ -19,7 +19,7 @@ const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
-/** @param storedJson as `withOptions`, `withRecord` and `withMetadata` write an accepted `response_format` */
+/** @param storedJson as `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` write an accepted `response_format` */
 export function formatParts(storedJson: string): FormatParts {
   if (storedJson === TEXT_JSON) return TEXT
   const json = splitOptions(storedJson).formatJson
@@ -64,18 +64,33 @@ export function withRecord(storedJson: string, recordJson: string): string {
   return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
 }
 
+/** What the stored `response_format` of a job with a trace and no metadata begins with. */
+export const BEFORE_TRACE = '{"traceparent":'
+
+/** Adds the trace that the job continues, before everything but metadata. */
+export function withTraceparent(storedJson: string, traceparent: string): string {
+  return `${BEFORE_TRACE}${JSON.stringify(traceparent)},${storedJson.slice(1)}`
+}
+
+/** The trace that the job continues; null if it stores none. */
+export function traceparentOf(storedJson: string): string | null {
+  if (storedJson === TEXT_JSON) return null
+  const [traceJson] = splitFirst(splitFirst(storedJson, BEFORE_METADATA)[1], BEFORE_TRACE)
+  return traceJson === null ? null : JSON.parse(traceJson)
+}
+
 /** Adds metadata to a stored `response_format`, before everything else. */
 export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }
 
-/** The metadata, null if the job has none, and what the job would store without it. */
+/** The metadata, null if the job has none, and what the job would store without it and without a trace. */
 export function splitMetadata(storedJson: string): {
   readonly metadataJson: string | null
   readonly othersJson: string
 } {
-  const [metadataJson, othersJson] = splitFirst(storedJson, BEFORE_METADATA)
-  return { metadataJson, othersJson }
+  const [metadataJson, restJson] = splitFirst(storedJson, BEFORE_METADATA)
+  return { metadataJson, othersJson: splitFirst(restJson, BEFORE_TRACE)[1] }
 }
 
 /** The record, null if the job has none, and what follows it. */

@@ -10,7 +10,7 @@ import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
 import type { JobOptions } from '../job/options.ts'
 import type { Priority } from '../job/priority.ts'
-import { withMetadata, withOptions, withRecord } from '../job/response-format.ts'
+import { withMetadata, withOptions, withRecord, withTraceparent } from '../job/response-format.ts'
 import type { Tier } from '../job/tier.ts'
 import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
@@ -106,6 +106,8 @@ export interface JobCreatorOptions extends AdmissionRules {
   readonly onQuotaReached: (reached: QuotaReached) => void
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   readonly idempotencyMs: number
+  /** The trace that created jobs continue; absent without telemetry. */
+  readonly traceparent?: () => string | null
 }
 
 const DEFAULT_CACHE_TTL_MS = wholeMs(CACHE_TTL_S.default)
@@ -143,6 +145,9 @@ export class JobCreator {
     if (owner.suspended) return { ok: false, error: { kind: 'suspended', account: owner.account } }
     const rules = this.#options
     const callbacks: (string | null)[] = []
+    // Null while a node is alive that could not read it: the job is worth more than its trace.
+    const { traceparent: traceNow, store } = rules
+    const traceparent = traceNow !== undefined && store.isKnownToAll('traceparent') ? traceNow() : null
     let mustCount = false
     for (const element of elements) {
       const checked = checkFields(element, rules)
@@ -150,12 +155,12 @@ export class JobCreator {
         const index = single ? null : callbacks.length
         return { ok: false, error: { kind: 'invalid', element: index, ...checked } }
       }
-      callbacks.push(checked && callbackText(checked))
+      callbacks.push(checked && callbackText(traceparent === null ? checked : { ...checked, traceparent }))
       mustCount ||= element.tokensAtMost > boundOf(element, owner.tier, rules)
     }
-    if (!mustCount) return this.#admitCounted(elements, callbacks, owner, NO_COUNTS)
+    if (!mustCount) return this.#admitCounted(elements, callbacks, owner, NO_COUNTS, traceparent)
     return countAll(elements, owner.tier, rules, countTokens).then((counts) =>
-      this.#admitCounted(elements, callbacks, owner, counts),
+      this.#admitCounted(elements, callbacks, owner, counts, traceparent),
     )
   }
 
@@ -281,6 +286,7 @@ export class JobCreator {
     callbacks: readonly (string | null)[],
     { account, tier }: JobOwner,
     counts: Counts,
+    traceparent: string | null,
   ): Admission {
     const { makeId, clock, store } = this.#options
     const { name, models, maxInputTokens: limit, maxOutputTokens } = tier
@@ -320,7 +326,8 @@ export class JobCreator {
         return { ok: false, error: { kind: 'unknown to a node', field: 'metadata' } }
       }
       const withoutRecord = options === null ? formatJson : withOptions(formatJson, options)
-      const storedJson = recordJson === undefined ? withoutRecord : withRecord(withoutRecord, recordJson)
+      const withoutTrace = recordJson === undefined ? withoutRecord : withRecord(withoutRecord, recordJson)
+      const storedJson = traceparent === null ? withoutTrace : withTraceparent(withoutTrace, traceparent)
       if (priority !== undefined && !tier.priorities.has(priority)) {
         return { ok: false, error: { kind: 'priority not allowed', tier, priority } }
       }

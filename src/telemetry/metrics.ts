@@ -14,6 +14,18 @@ const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
+/** A metric with all its values; those of a histogram are named as in the Prometheus format. */
+export interface MetricValues {
+  readonly name: string
+  readonly help: string
+  readonly type: string
+  readonly values: readonly {
+    readonly labels: Readonly<Record<string, string | number | undefined>>
+    readonly value: number
+    readonly metricName?: string
+  }[]
+}
+
 export class Metrics {
   readonly #registry = new Registry()
   readonly #requests = this.#counter('http_requests_total', 'HTTP requests completed.', [
@@ -159,6 +171,15 @@ export class Metrics {
 
   async text(): Promise<{ type: string; text: string }> {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
+  }
+
+  /** The same as values. @param isStopped whether the parts that gauges read have stopped, so that only what was counted is left */
+  async values(isStopped: boolean): Promise<readonly MetricValues[]> {
+    const isLeft = (metric: unknown) => metric instanceof MetricCounter || metric instanceof MetricHistogram
+    // The declared type is wrong: it is that of what `get` returns.
+    const metrics = this.#registry.getMetricsAsArray() as unknown as { get(): Promise<MetricValues> }[]
+    const left = isStopped ? metrics.filter(isLeft) : metrics
+    return Promise.all(left.map((metric) => metric.get()))
   }
 
   /** What the counters and percentiles have gained since the last call. There must be only one caller. */

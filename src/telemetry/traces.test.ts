@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Attributes, type Span, type SpanOptions, type Tracer, trace } from '@opentelemetry/api'
+import {
+  type Attributes,
+  type Context,
+  type Span,
+  type SpanOptions,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { job, startParley } from '../../test/parley.ts'
 import { isTracing } from './traces.ts'
@@ -34,8 +41,12 @@ function record(): Recorded[] {
     }
     return span
   }
-  const startActiveSpan = (name: string, _options: SpanOptions, work: (span: Span) => unknown) =>
-    work(startSpan(name))
+  const startActiveSpan = (
+    name: string,
+    _options: SpanOptions,
+    _parent: Context,
+    work: (span: Span) => unknown,
+  ) => work(startSpan(name))
   const tracer = { startSpan, startActiveSpan } as Tracer
   trace.setGlobalTracerProvider({ getTracer: () => tracer })
   return spans
@@ -51,8 +62,10 @@ test('without an SDK nothing is traced; with one, the life of a job is traced wi
   const answer = await parley.post('/api/v1/messages', job(), await parley.key())
   assert.equal(answer.status, 200)
   assert.deepEqual(spans.map(({ name }) => name).sort(), [
+    'POST /api/v1/messages',
     'chat gpt-5-mini',
     'parley.accept',
+    'parley.queue',
     'parley.run',
     'parley.settle',
   ])

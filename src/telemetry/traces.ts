@@ -1,11 +1,27 @@
 /**
  * OpenTelemetry spans for the life of a job, with the GenAI names for calls to models. They exist only when an SDK is
- * loaded (`NODE_OPTIONS=--import …`) before the service is created; otherwise nothing is wrapped, and tracing costs nothing.
+ * registered before the service is created (`otlp.ts`, or one that the operator loads); otherwise nothing is wrapped, and
+ * tracing costs nothing. No span contains a text of a conversation, an answer or an address of a caller.
  */
-import { ProxyTracerProvider, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import {
+  type Attributes,
+  type Context,
+  context,
+  metrics,
+  ProxyTracerProvider,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api'
+import type { Usage } from '../job/job.ts'
+import { traceparentOf } from '../job/response-format.ts'
+import type { Poster } from '../net/post.ts'
 import type { ExecuteJob } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
-import type { Router } from '../upstreams/model-server.ts'
+import type { ModelRequest, RoutedReply, Router } from '../upstreams/model-server.ts'
+import { activeTraceparent, contextOf } from './trace-context.ts'
 
 /** Whether an SDK records spans. */
 export function isTracing(): boolean {
@@ -16,8 +32,14 @@ export function isTracing(): boolean {
 
 const tracer = trace.getTracer('parley')
 
-async function withSpan<T>(name: string, kind: SpanKind, work: (span: Span) => Promise<T>): Promise<T> {
-  return tracer.startActiveSpan(name, { kind }, async (span) => {
+/** @param parent if absent, what is active */
+async function withSpan<T>(
+  name: string,
+  kind: SpanKind,
+  work: (span: Span) => Promise<T>,
+  parent: Context = context.active(),
+): Promise<T> {
+  return tracer.startActiveSpan(name, { kind }, parent, async (span) => {
     try {
       return await work(span)
     } catch (error) {
@@ -28,6 +50,9 @@ async function withSpan<T>(name: string, kind: SpanKind, work: (span: Span) => P
     }
   })
 }
+
+/** The context of each execution that has ended, by its usage, which the settlement contains. */
+const contexts = new WeakMap<Usage, Context>()
 
 /** Spans `parley.accept` and `parley.settle`. A job that a cached response completes when it is accepted has only the first. */
 export function tracedStore(store: Store): Store {
@@ -46,10 +71,15 @@ export function tracedStore(store: Store): Store {
       return accepted
     })
   const settle = (settlement: Settlement) =>
-    withSpan('parley.settle', SpanKind.INTERNAL, (span) => {
-      span.setAttribute('parley.job.id', settlement.jobId)
-      return store.settle(settlement)
-    })
+    withSpan(
+      'parley.settle',
+      SpanKind.INTERNAL,
+      (span) => {
+        span.setAttribute('parley.job.id', settlement.jobId)
+        return store.settle(settlement)
+      },
+      contexts.get(settlement.usage) ?? ROOT_CONTEXT,
+    )
   return new Proxy(store, {
     get(target, name) {
       if (name === 'accept') return accept
@@ -60,48 +90,138 @@ export function tracedStore(store: Store): Store {
   })
 }
 
-/** A span `parley.run` for each execution, with its outcome. */
+/**
+ * A span `parley.queue` from the creation of a job to the start of an execution, and `parley.run` for the execution, with its
+ * outcome. Both continue the trace that the job stores, whichever node executes it.
+ */
 export function tracedExecution(execute: ExecuteJob): ExecuteJob {
-  return (job, signal, cacheKey) =>
-    withSpan('parley.run', SpanKind.INTERNAL, async (span) => {
-      span.setAttributes({
-        'parley.job.id': job.id,
-        'parley.job.model': job.model,
-        'parley.job.attempt': job.attempt,
-      })
-      const result = await execute(job, signal, cacheKey)
-      span.setAttribute('parley.job.outcome', result?.outcome?.status ?? 'released')
-      if (result === null || result.outcome === null) return result
-      if (result.outcome.status === 'failed') {
-        span.setAttribute('error.type', result.outcome.error.code)
-        span.setStatus({ code: SpanStatusCode.ERROR })
-      }
-      span.setAttribute('parley.cache_hit', result.usage.cache_hit)
-      return result
-    })
+  return (job, signal, cacheKey, events) => {
+    const traceparent = traceparentOf(job.responseFormatJson)
+    const parent = (traceparent !== null && contextOf(traceparent)) || ROOT_CONTEXT
+    const about = { 'parley.job.id': job.id, 'parley.job.attempt': job.attempt }
+    tracer.startSpan('parley.queue', { startTime: job.createdAtMs, attributes: about }, parent).end()
+    return withSpan(
+      'parley.run',
+      SpanKind.INTERNAL,
+      async (span) => {
+        span.setAttributes({ ...about, 'parley.job.model': job.model })
+        const result = await execute(job, signal, cacheKey, events)
+        span.setAttribute('parley.job.outcome', result?.outcome?.status ?? 'released')
+        if (result === null || result.outcome === null) return result
+        contexts.set(result.usage, parent)
+        if (result.outcome.status === 'failed') {
+          span.setAttribute('error.type', result.outcome.error.code)
+          span.setStatus({ code: SpanStatusCode.ERROR })
+        }
+        span.setAttribute('parley.cache_hit', result.usage.cache_hit)
+        return result
+      },
+      parent,
+    )
+  }
 }
 
-/** A span `chat MODEL` for each request to the router. */
+/** A span `chat MODEL` for each request to the router, and the GenAI metrics. */
 export function tracedRouter(router: Router): Router {
+  const record = genAiMetrics()
   return {
     ask: (request, signal) =>
       withSpan(`chat ${request.model}`, SpanKind.CLIENT, async (span) => {
         const routed = await router.ask(request, signal)
         span.setAttributes({
-          'gen_ai.operation.name': 'chat',
-          'gen_ai.request.model': request.model,
+          ...modelAttributes(request, routed.target),
           'gen_ai.usage.input_tokens': routed.tokens.input,
           'gen_ai.usage.output_tokens': routed.tokens.output,
+          'parley.job.id': request.jobId,
           'parley.calls': routed.calls.length,
         })
-        if (routed.target !== null) span.setAttribute('gen_ai.response.model', routed.target)
+        const finish = finishReason(routed)
+        if (finish !== null) span.setAttribute('gen_ai.response.finish_reasons', [finish])
         if (routed.reply.kind !== 'answer') {
           // Released as `trouble`, like the receipts.
           span.setAttribute('error.type', routed.reply.kind === 'error' ? 'trouble' : routed.reply.kind)
           span.setStatus({ code: SpanStatusCode.ERROR })
         }
+        record(request, routed)
         return routed
       }),
     close: () => router.close(),
+  }
+}
+
+/** A span `parley.callback` for each attempt to deliver the callback of a job that stores a trace. The receiver gets its `traceparent`. */
+export function tracedPoster(poster: Poster): Poster {
+  return {
+    post: (request) => {
+      const stored = request.headers.traceparent ?? ''
+      const parent = contextOf(stored)
+      if (parent === null) return poster.post(request)
+      return withSpan(
+        'parley.callback',
+        SpanKind.CLIENT,
+        async (span) => {
+          const traceparent = activeTraceparent() ?? stored
+          const result = await poster.post({ ...request, headers: { ...request.headers, traceparent } })
+          span.setAttribute('http.request.method', 'POST')
+          const jobId = request.headers['webhook-id']
+          if (jobId !== undefined) span.setAttribute('parley.job.id', jobId)
+          if (result.kind === 'answered') span.setAttribute('http.response.status_code', result.status)
+          else span.setAttribute('error.type', result.kind)
+          if (result.kind !== 'answered' || result.status >= 300) {
+            span.setStatus({ code: SpanStatusCode.ERROR })
+          }
+          return result
+        },
+        parent,
+      )
+    },
+    close: () => poster.close(),
+  }
+}
+
+/** @param target as `upstream/model`; no name of an upstream has a slash */
+function modelAttributes({ model }: Pick<ModelRequest, 'model'>, target: string | null): Attributes {
+  const about = { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': model }
+  if (target === null) return about
+  const slash = target.indexOf('/')
+  return {
+    ...about,
+    'gen_ai.provider.name': target.slice(0, slash),
+    'gen_ai.response.model': target.slice(slash + 1),
+  }
+}
+
+function finishReason({ reply }: RoutedReply): string | null {
+  if (reply.kind === 'refused') return 'content_filter'
+  if (reply.truncated) return 'length'
+  return reply.kind === 'answer' ? 'stop' : null
+}
+
+/** The bounds that the conventions recommend. */
+const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
+const SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+
+/** Creates the metrics of calls, and returns what records a request to the router: the duration of each call, and its tokens. */
+function genAiMetrics(): (request: ModelRequest, routed: RoutedReply) => void {
+  const meter = metrics.getMeter('parley')
+  const duration = meter.createHistogram('gen_ai.client.operation.duration', {
+    description: 'Duration of a call to a model server.',
+    unit: 's',
+    advice: { explicitBucketBoundaries: SECONDS },
+  })
+  const usage = meter.createHistogram('gen_ai.client.token.usage', {
+    description: 'Tokens of a request, as counted by the model server.',
+    unit: '{token}',
+    advice: { explicitBucketBoundaries: TOKENS },
+  })
+  return (request, { calls, tokens, target }) => {
+    for (const { target: called, ms, kind } of calls) {
+      const failed = kind !== 'answer' && { 'error.type': kind }
+      duration.record(ms / 1000, { ...modelAttributes(request, called), ...failed })
+    }
+    if (target === null) return
+    const about = modelAttributes(request, target)
+    if (tokens.input > 0) usage.record(tokens.input, { ...about, 'gen_ai.token.type': 'input' })
+    if (tokens.output > 0) usage.record(tokens.output, { ...about, 'gen_ai.token.type': 'output' })
   }
 }

@@ -58,6 +58,8 @@ export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly readLarge: ReadLarge
   readonly maxAnswerBytes?: number
   readonly connectTimeoutMs?: number
+  /** The span of the call that is being made; null for none. */
+  readonly traceparent?: () => string | null
 }
 
 /** Reads a large completion on a thread, for the account whose job it answers. Null if the signal stopped it first. */
@@ -78,6 +80,7 @@ export class OpenAiClient implements ModelServer {
   #checkPool: Pool | null = null
   /** The part that all requests have in common. */
   readonly #request: Dispatcher.DispatchOptions
+  readonly #headers: string[]
   readonly #modelsPath: string
   /** The fields of `body` in the settings, as the end of each request's body; null if there are none. */
   readonly #bodyEnd: string | null
@@ -86,6 +89,7 @@ export class OpenAiClient implements ModelServer {
   readonly #limits: CallLimits
   readonly #readLarge: ReadLarge
   readonly #connectTimeoutMs: number
+  readonly #traceparent: OpenAiClientOptions['traceparent']
 
   /** Throws if the URL or the key cannot be used. Opens no connection before the first call. */
   constructor(options: OpenAiClientOptions) {
@@ -99,7 +103,9 @@ export class OpenAiClient implements ModelServer {
     const models = endpointUrl(settings.base_url, '/models', query)
     this.#modelsPath = `${models.pathname}${models.search}`
     const path = `${url.pathname}${url.search}`
-    this.#request = { method: 'POST', path, headers: requestHeaders(name, { apiKey, headers }) }
+    this.#headers = requestHeaders(name, { apiKey, headers })
+    this.#request = { method: 'POST', path, headers: this.#headers }
+    this.#traceparent = options.traceparent
     const fields = JSON.stringify(settings.body).slice(1)
     this.#bodyEnd = fields === '}' ? null : `,${fields}`
     this.#options = new SentOptions(settings.body, defaultRoles(url) === 'native')
@@ -172,7 +178,9 @@ export class OpenAiClient implements ModelServer {
     const { optionsJson } = prompt
     const end = optionsJson === undefined ? this.#bodyEnd : this.#options.bodyEnd(format, optionsJson)
     const sent = end === null ? composed : composed.slice(0, -1) + end
-    this.#pool.dispatch({ ...this.#request, body: sent }, call)
+    const traceparent = this.#traceparent?.()
+    const traced = traceparent ? { headers: [...this.#headers, 'traceparent', traceparent] } : null
+    this.#pool.dispatch({ ...this.#request, ...traced, body: sent }, call)
     const ended = await call.ended
     if (ended.kind !== 'response') return this.#failure(ended)
     const { status, body } = ended

@@ -199,7 +199,7 @@ const servers = [pods[0], pods[1]]
 
 test('pods run without privileges, as the user of the image, and write only to volumes', () => {
   const dockerfile = read('Dockerfile')
-  assert.match(dockerfile, /^USER node$/m)
+  assert.match(dockerfile, /^USER 1000:1000$/m)
   for (const { spec } of pods) {
     const [container] = spec.containers
     assert.deepEqual([spec.automountServiceAccountToken, spec.enableServiceLinks], [false, false])

@@ -1,0 +1,175 @@
+/**
+ * Sends traces and metrics by OTLP over HTTP. Loaded only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The exporters read endpoint,
+ * headers, timeout, compression and certificates from the standard variables themselves.
+ *
+ * A collector that is slow or down delays nothing: a bounded number of spans waits, further ones are dropped, and the log has a warning
+ * once a minute at most.
+ */
+import { context, DiagLogLevel, diag, metrics, trace } from '@opentelemetry/api'
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
+import { setGlobalErrorHandler } from '@opentelemetry/core'
+import {
+  defaultResource,
+  detectResources,
+  envDetector,
+  resourceFromAttributes,
+} from '@opentelemetry/resources'
+import { MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics'
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type Sampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace'
+import { VERSION } from '../version.ts'
+import type { Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
+import { OtlpMetrics } from './otlp-metrics.ts'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+export interface Otlp {
+  /** Exports these metrics, too. */
+  watch(metrics: Pick<Metrics, 'values'>): void
+  /** Sends what is left. Resolves with false if that takes longer than a second. Never rejects. */
+  stop(): Promise<boolean>
+}
+
+/** Part of the three seconds by which a shutdown may exceed `jobs.drain_seconds`; answering the last requests takes two. */
+const FLUSH_MS = 1000
+const WARN_EVERY_MS = 60_000
+const PROTOCOLS: ReadonlySet<string> = new Set(['http/protobuf', 'http/json'])
+
+/** Registers the SDK for the process. Throws with a message for the operator if a variable has an unknown value. */
+export async function startOtlp(env: Environment, log: Pick<Log, 'warn'>): Promise<Otlp> {
+  const warn = warner(log)
+  const problem = (message: unknown) => warn(message instanceof Error ? message.message : String(message))
+  setGlobalErrorHandler(problem)
+  const ignore = () => {}
+  const logger = { error: problem, warn: problem, info: ignore, debug: ignore, verbose: ignore }
+  diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
+  const named = env.OTEL_SERVICE_NAME ?? ''
+  const about = { 'service.name': 'parley', 'service.version': VERSION }
+  const resource = defaultResource()
+    .merge(resourceFromAttributes(about))
+    .merge(detectResources({ detectors: [envDetector] }))
+    .merge(resourceFromAttributes(named === '' ? {} : { 'service.name': named }))
+  let isStopped = false
+  const ownMetrics = new OtlpMetrics()
+  const providers: { shutdown(): Promise<void> }[] = []
+  const isExported = (what: 'TRACES' | 'METRICS') => env[`OTEL_${what}_EXPORTER`] !== 'none'
+
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
+  const spanProcessors = isExported('TRACES')
+    ? [
+        new BatchSpanProcessor({
+          exporter: await traceExporter(env),
+          ...numbers(env, {
+            maxQueueSize: 'OTEL_BSP_MAX_QUEUE_SIZE',
+            maxExportBatchSize: 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE',
+            scheduledDelayMillis: 'OTEL_BSP_SCHEDULE_DELAY',
+            exportTimeoutMillis: 'OTEL_BSP_EXPORT_TIMEOUT',
+          }),
+        }),
+      ]
+    : []
+  const sampler = spanProcessors.length === 0 ? new AlwaysOffSampler() : samplerOf(env)
+  const tracers = new TracerProvider({ resource, spanProcessors, sampler })
+  trace.setGlobalTracerProvider(tracers)
+  providers.push(tracers)
+  if (isExported('METRICS')) {
+    const reader = new PeriodicExportingMetricReader({
+      exporter: await metricExporter(env),
+      metricProducers: [ownMetrics],
+      ...numbers(env, {
+        exportIntervalMillis: 'OTEL_METRIC_EXPORT_INTERVAL',
+        exportTimeoutMillis: 'OTEL_METRIC_EXPORT_TIMEOUT',
+      }),
+    })
+    const meters = new MeterProvider({ resource, readers: [reader] })
+    metrics.setGlobalMeterProvider(meters)
+    providers.push(meters)
+  }
+  return {
+    watch: (service) => ownMetrics.watch(() => service.values(isStopped)),
+    stop: async () => {
+      isStopped = true
+      const flushed = Promise.all(providers.map((provider) => provider.shutdown().catch(problem)))
+      const { promise: late, resolve } = Promise.withResolvers<false>()
+      const timer = setTimeout(resolve, FLUSH_MS, false)
+      const isFlushed = await Promise.race([flushed.then(() => true), late])
+      clearTimeout(timer)
+      return isFlushed
+    },
+  }
+}
+
+function isJson({ OTEL_EXPORTER_OTLP_PROTOCOL: protocol = 'http/protobuf' }: Environment): boolean {
+  if (!PROTOCOLS.has(protocol)) {
+    throw new Error(
+      `OTEL_EXPORTER_OTLP_PROTOCOL is ${protocol}, which Parley cannot send. Set it to http/protobuf or http/json.`,
+    )
+  }
+  return protocol === 'http/json'
+}
+
+async function traceExporter(env: Environment) {
+  const { OTLPTraceExporter } = isJson(env)
+    ? await import('@opentelemetry/exporter-trace-otlp-http')
+    : await import('@opentelemetry/exporter-trace-otlp-proto')
+  return new OTLPTraceExporter()
+}
+
+async function metricExporter(env: Environment) {
+  const { OTLPMetricExporter } = isJson(env)
+    ? await import('@opentelemetry/exporter-metrics-otlp-http')
+    : await import('@opentelemetry/exporter-metrics-otlp-proto')
+  return new OTLPMetricExporter()
+}
+
+const ROOTS: Readonly<Record<string, (ratio: number) => Sampler>> = {
+  always_on: () => new AlwaysOnSampler(),
+  always_off: () => new AlwaysOffSampler(),
+  traceidratio: (ratio) => new TraceIdRatioBasedSampler(ratio),
+}
+
+function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment): Sampler {
+  const name = OTEL_TRACES_SAMPLER || 'parentbased_always_on'
+  const root = ROOTS[name.replace(/^parentbased_/, '')]?.(Number(OTEL_TRACES_SAMPLER_ARG || 1))
+  if (root === undefined) {
+    throw new Error(
+      `OTEL_TRACES_SAMPLER is ${name}. Set it to always_on, always_off or traceidratio, or one of them after parentbased_.`,
+    )
+  }
+  return name.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root
+}
+
+/** Those variables that are set to a positive number. */
+function numbers<Name extends string>(env: Environment, names: Readonly<Record<Name, string>>) {
+  const given = Object.entries<string>(names).map(
+    ([name, variable]) => [name, Number(env[variable])] as const,
+  )
+  return Object.fromEntries(given.filter(([, value]) => value > 0)) as Partial<Record<Name, number>>
+}
+
+/** While a collector is down, each export fails. */
+function warner(log: Pick<Log, 'warn'>): (message: string) => void {
+  let nextMs = Number.NEGATIVE_INFINITY
+  let suppressed = 0
+  return (message) => {
+    if (performance.now() < nextMs) {
+      suppressed++
+      return
+    }
+    nextMs = performance.now() + WARN_EVERY_MS
+    const why = message.slice(0, 500)
+    log.warn(
+      { why, ...(suppressed > 0 && { suppressed }) },
+      'could not send telemetry (OTEL_EXPORTER_OTLP_ENDPOINT)',
+    )
+    suppressed = 0
+  }
+}

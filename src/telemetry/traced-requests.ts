@@ -1,0 +1,44 @@
+/** A server span for each request with which a caller creates jobs. It continues the trace of the request's `traceparent`. */
+import { type Context, context, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { contextOf } from './trace-context.ts'
+
+const tracer = trace.getTracer('parley')
+const CREATES: ReadonlySet<string | undefined> = new Set([
+  '/api/v1/messages',
+  '/api/v1/messages/batches',
+  '/v1/chat/completions',
+  '/v1/responses',
+])
+
+/** Must be called before the routes are added, because hooks apply only to later ones. */
+export function traceCreates(app: FastifyInstance): void {
+  const open = new WeakMap<FastifyRequest, { readonly span: Span; readonly inside: Context }>()
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { url } = request.routeOptions
+    if (request.method === 'POST' && CREATES.has(url)) {
+      const { traceparent } = request.headers
+      // An SDK that the operator loads may have begun a span for the request already.
+      const isBegun = trace.getActiveSpan() !== undefined
+      const given = isBegun || typeof traceparent !== 'string' ? null : contextOf(traceparent)
+      const parent = given ?? context.active()
+      const attributes = { 'http.request.method': 'POST', 'http.route': url }
+      const span = tracer.startSpan(`POST ${url}`, { kind: SpanKind.SERVER, attributes }, parent)
+      open.set(request, { span, inside: trace.setSpan(parent, span) })
+    }
+    done()
+  })
+  // Not earlier, because reading the body loses the context.
+  app.addHook('preHandler', (request, _reply, done) => {
+    const traced = open.get(request)
+    if (traced === undefined) done()
+    else context.with(traced.inside, done)
+  })
+  app.addHook('onResponse', (request, reply, done) => {
+    const span = open.get(request)?.span
+    span?.setAttribute('http.response.status_code', reply.statusCode)
+    if (reply.statusCode >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
+    span?.end()
+    done()
+  })
+}

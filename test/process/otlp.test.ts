@@ -1,0 +1,218 @@
+/** Telemetry by OTLP: a job is one trace across a restart, metrics arrive, and a collector that does not answer harms nothing. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { job } from '../parley.ts'
+import { freshDatabase } from '../postgres/database.ts'
+import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.ts'
+import { installation, type Server } from './server-process.ts'
+
+const timeout = 180_000
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+const CALLER = 'b7ad6b7169203331'
+const LOOPBACK = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
+
+async function receiver(t: TestContext, options?: ReceiverOptions): Promise<Receiver> {
+  const started = await startReceiver(options)
+  t.after(() => started.close())
+  return started
+}
+
+const telemetryTo = ({ url }: Receiver, more: Record<string, string> = {}) => ({
+  OTEL_EXPORTER_OTLP_ENDPOINT: url,
+  OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+  ...more,
+})
+
+interface Attribute {
+  readonly key: string
+  readonly value: Readonly<Record<string, unknown>>
+}
+
+interface Span {
+  readonly name: string
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentSpanId?: string
+  readonly attributes: readonly Attribute[]
+}
+
+/** The bodies that a path of the collector received. */
+function bodies({ requests }: Receiver, path: string) {
+  return requests.filter((request) => request.path === path).map(({ body }) => JSON.parse(body))
+}
+
+function spansOf(collector: Receiver): Span[] {
+  return bodies(collector, '/v1/traces')
+    .flatMap(({ resourceSpans }) => resourceSpans)
+    .flatMap(({ scopeSpans }) => scopeSpans)
+    .flatMap(({ spans }) => spans)
+}
+
+function metricsOf(collector: Receiver): Map<string, Record<string, object>> {
+  const metrics = bodies(collector, '/v1/metrics')
+    .flatMap(({ resourceMetrics }) => resourceMetrics)
+    .flatMap(({ scopeMetrics }) => scopeMetrics)
+    .flatMap(({ metrics }) => metrics)
+  return new Map(metrics.map((metric) => [metric.name, metric]))
+}
+
+const attributeOf = ({ attributes }: Span, key: string) => attributes.find((one) => one.key === key)?.value
+
+function create(server: Server, key: string, body: object): Promise<Response> {
+  const path = Array.isArray(body) ? '/api/v1/messages/batches' : '/api/v1/messages'
+  const traceparent = `00-${TRACE}-${CALLER}-01`
+  const headers = { 'content-type': 'application/json', 'x-api-key': key, traceparent }
+  return fetch(server.url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+}
+
+for (const [store, databaseUrl] of [
+  ['SQLite', () => undefined],
+  ['Postgres', freshDatabase],
+] as const) {
+  test(`a job is one trace across a restart, on ${store}`, { timeout }, async (t) => {
+    const collector = await receiver(t)
+    const callbacks = await receiver(t)
+    const models = await startModelServer()
+    t.after(() => models.close())
+    const database = await databaseUrl(t)
+    const place = await installation(t, {
+      upstream: models.baseUrl,
+      settings: { ...LOOPBACK, jobs: { drain_seconds: 0 } },
+      ...(database !== undefined && { databaseUrl: database }),
+    })
+    const env = telemetryTo(collector, { OTEL_SERVICE_NAME: 'messages' })
+    models.script = ({ method }) => (method === 'POST' ? reply.stall() : undefined)
+    const first = await place.start({ env })
+    const key = await first.firstKey()
+    const callback = { callback_url: `${callbacks.url}/hook`, callback_payload: {} }
+    const messages = [{ role: 'user', content: 'A secret question' }]
+    const calls = async (count: number) => {
+      for (let received = 1; models.completions().length < count; received++) await models.received(received)
+    }
+    const created = await create(first, key, [job({ callback, messages, metadata: { of: 'a test' } })])
+    assert.equal(created.status, 202, await created.text())
+    await calls(1)
+    assert.deepEqual(await first.stop(), { code: 0, signal: null })
+
+    models.script = ({ method }) => (method === 'POST' ? reply.text('A secret answer') : undefined)
+    const second = await place.start({ env })
+    const [delivered] = await callbacks.received(1)
+    assert.deepEqual(await second.stop(), { code: 0, signal: null })
+
+    const spans = spansOf(collector)
+    const named = (name: string) => spans.filter((span) => span.name === name)
+    assert.deepEqual(spans.map(({ name }) => name).toSorted(), [
+      'POST /api/v1/messages/batches',
+      'chat gpt-5-mini',
+      'chat gpt-5-mini',
+      'parley.accept',
+      'parley.callback',
+      'parley.queue',
+      'parley.queue',
+      'parley.run',
+      'parley.run',
+      'parley.settle',
+    ])
+    assert.deepEqual([...new Set(spans.map(({ traceId }) => traceId))], [TRACE])
+    const [root] = named('POST /api/v1/messages/batches')
+    assert.equal(root?.parentSpanId, CALLER)
+    for (const name of ['parley.accept', 'parley.queue', 'parley.run', 'parley.settle', 'parley.callback']) {
+      for (const span of named(name)) assert.equal(span.parentSpanId, root?.spanId, name)
+    }
+    const sent = models.completions().map(({ headers }) => headers.traceparent)
+    const chats = named('chat gpt-5-mini')
+    assert.deepEqual(sent.toSorted(), chats.map(({ spanId }) => `00-${TRACE}-${spanId}-01`).toSorted())
+    const [callbackSpan] = named('parley.callback')
+    assert.equal(delivered?.headers.traceparent, `00-${TRACE}-${callbackSpan?.spanId}-01`)
+
+    const answered = chats.find((span) => attributeOf(span, 'gen_ai.response.finish_reasons'))
+    assert.ok(answered)
+    assert.deepEqual(attributeOf(answered, 'gen_ai.provider.name'), { stringValue: 'openai' })
+    assert.deepEqual(attributeOf(answered, 'gen_ai.request.model'), { stringValue: 'gpt-5-mini' })
+    assert.deepEqual(attributeOf(answered, 'gen_ai.response.finish_reasons'), {
+      arrayValue: { values: [{ stringValue: 'stop' }] },
+    })
+    const metrics = metricsOf(collector)
+    for (const name of [
+      'gen_ai.client.operation.duration',
+      'gen_ai.client.token.usage',
+      'parley_jobs_total',
+    ]) {
+      assert.ok(metrics.has(name), `${name} of ${[...metrics.keys()]}`)
+    }
+    assert.match(JSON.stringify(metrics.get('parley_jobs_total')), /"asDouble":1/)
+    const all = collector.requests.map(({ body }) => body).join()
+    assert.match(all, /"messages"/)
+    assert.doesNotMatch(all, /secret/)
+  })
+}
+
+test('by default, telemetry is sent as protobuf', { timeout }, async (t) => {
+  const collector = await receiver(t)
+  const place = await installation(t)
+  const server = await place.start({ env: { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url } })
+  assert.equal((await create(server, await server.firstKey(), job())).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  const sent = collector.requests.map(({ path, headers }) => [path, headers['content-type']])
+  assert.deepEqual(sent.toSorted(), [
+    ['/v1/metrics', 'application/x-protobuf'],
+    ['/v1/traces', 'application/x-protobuf'],
+  ])
+})
+
+test('a collector that does not answer delays neither jobs nor the shutdown, and is logged once', {
+  timeout,
+}, async (t) => {
+  const collector = await receiver(t, { reply: () => ({ kind: 'stall' }) })
+  const place = await installation(t)
+  const waits = { OTEL_EXPORTER_OTLP_TIMEOUT: '600000', OTEL_BSP_EXPORT_TIMEOUT: '600000' }
+  const env = telemetryTo(collector, { ...waits, OTEL_BSP_SCHEDULE_DELAY: '1' })
+  const server = await place.start({ env })
+  const key = await server.firstKey()
+  assert.equal((await create(server, key, job())).status, 200)
+  await collector.received(1)
+  assert.equal(
+    (await create(server, key, job({ messages: [{ role: 'user', content: 'Again' }] }))).status,
+    200,
+  )
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})
+
+test('a collector that is down is logged once, and jobs complete', { timeout }, async (t) => {
+  const collector = await receiver(t)
+  await collector.close()
+  const place = await installation(t)
+  const env = telemetryTo(collector, {
+    OTEL_BSP_SCHEDULE_DELAY: '1',
+    OTEL_METRIC_EXPORT_INTERVAL: '500',
+    OTEL_METRIC_EXPORT_TIMEOUT: '400',
+    OTEL_EXPORTER_OTLP_TIMEOUT: '400',
+  })
+  const server = await place.start({ env })
+  const key = await server.firstKey()
+  const warned = server.program.logged(/could not send telemetry/)
+  assert.equal((await create(server, key, job())).status, 200)
+  await warned
+  assert.equal(
+    (await create(server, key, job({ messages: [{ role: 'user', content: 'Again' }] }))).status,
+    200,
+  )
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  assert.equal(server.program.stderr.split('could not send telemetry').length, 2)
+})
+
+test('a protocol or a sampler that Parley does not have is reported, and the server does not start', {
+  timeout,
+}, async (t) => {
+  const place = await installation(t)
+  for (const [name, value] of [
+    ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'],
+    ['OTEL_TRACES_SAMPLER', 'jaeger_remote'],
+  ] as const) {
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318', [name]: value }
+    const { code, stderr } = await place.parley(['serve'], { env })
+    assert.equal(code, 1)
+    assert.match(stderr, new RegExp(`^${name} is ${value}`))
+  }
+})
