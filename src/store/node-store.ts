@@ -22,6 +22,7 @@ export const FEATURES = [
   'uncached',
   'callback.event',
   'responses',
+  'batches',
 ] as const
 export type Feature = (typeof FEATURES)[number]
 

@@ -6,6 +6,7 @@
 import type { NodeEvents } from '../../../src/store/node-store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { accountOperations } from './accounts.ts'
+import { batchOperations } from './batches.ts'
 import { callbackOperations } from './callbacks.ts'
 import { claimOperations } from './claims.ts'
 import type { MemoryDatabase } from './database.ts'
@@ -28,6 +29,7 @@ export function memoryOperations(db: MemoryDatabase): Operations {
     ...claimOperations(db),
     ...callbackOperations(db),
     ...accountOperations(db),
+    ...batchOperations(db),
     ...fileOperations(db),
     ...searchOperations(db),
     scrub: () => {},
