@@ -6,6 +6,7 @@ import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { jobIdMaker } from '../job/job-id.ts'
+import { Stop } from '../job/stop.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
 import type { CountElement, JobCreator } from '../queue/job-creator.ts'
@@ -33,7 +34,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
     (account: string): CountElement =>
     async (element, limit) => {
       const count = await countConversation(element, limit, (jsonTexts, enough) =>
-        pool.run('count tokens', { jsonTexts, enough }, { account, weight: 1 }),
+        pool.run('count tokens', { jsonTexts, enough }, { account, weight: 1 }, new Stop()),
       )
       if (count === null) throw new Error('the count of tokens was stopped')
       return count
