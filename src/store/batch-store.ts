@@ -1,7 +1,7 @@
 /**
  * Batches of accounts: the part of the storage contract behind `/v1/batches`. A batch reads its lines from a file and writes their
- * results to files. One node owns it while it is open, and stores each of its steps in one call: the results of lines, how far its
- * input was read, and what the batch looks like now. So a crash loses or doubles nothing: it only repeats a step.
+ * results to files. While it is open, one node owns it, and stores the whole step at once: the results of lines, how far its input was
+ * read, and what the batch looks like now. So a crash loses or doubles nothing: it only repeats a step.
  */
 import type { OwnCaps } from './account-store.ts'
 
