@@ -203,6 +203,8 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       startedAt: Math.floor(clock.nowMs() / 1000),
       files: parts.files,
       uploads: parts.uploads,
+      clock,
+      makeBatchId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {
@@ -271,7 +273,7 @@ function connectionGuard({ settings, clock, log, metrics, connections }: HttpPar
   }
 }
 
-function partLimits({ limits }: Settings): PartLimits {
+export function partLimits({ limits }: Settings): PartLimits {
   return { payloadBytes: limits.callback_payload_bytes, schemaBytes: limits.schema_bytes }
 }
 

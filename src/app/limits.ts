@@ -122,6 +122,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: '403',
       metric: 'parley_quota_rejections_total',
     },
+    { name: 'lines of a batch', setting: 'tiers.NAME.max_batch_lines', beyond: 'the batch fails' },
     { name: 'files', setting: 'tiers.NAME.max_files', beyond: '429' },
     { name: 'uploads at the same time, on each node', fixed: String(UPLOADS_OF_ACCOUNT), beyond: '429' },
     { name: 'time of a file', setting: 'v1.file_retention_seconds', beyond: 'expires: 404' },

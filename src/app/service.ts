@@ -25,6 +25,7 @@ import { activeTraceparent } from '../telemetry/trace-context.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
+import { createBatchRunner } from './batches.ts'
 import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
@@ -207,11 +208,13 @@ async function connect(parts: OpenedParts): Promise<Service> {
     stopping: stopping.signal,
     admin,
   })
+  const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const listeners = new Listeners(app)
   metrics.watch(gauges)
   samples.begin()
   await engine.start()
   reruns.start()
+  batches?.start()
   log.info({ node, role }, 'serving')
 
   const listenMs = wholeMs(settings.shutdown.listen_seconds)
@@ -232,6 +235,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     stopping.abort()
     samples.stop()
     await reruns.stop()
+    await batches?.stop()
     await engine.stop({
       close: () => listeners.close(),
       cutOff: () => app.server.closeAllConnections(),

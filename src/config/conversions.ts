@@ -23,6 +23,7 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
     maxStoredBytes: tier.max_stored_bytes,
     maxFiles: tier.max_files,
     maxFileBytes: tier.max_file_bytes,
+    maxBatchLines: tier.max_batch_lines,
   }))
 }
 

@@ -184,6 +184,10 @@ const tier = Type.Object(
       minimum: 1,
       description: 'Maximum bytes of one uploaded file. Larger uploads are rejected with 413.',
     }),
+    max_batch_lines: Type.Integer({
+      minimum: 1,
+      description: 'Maximum lines of a batch at `/v1/batches`. One with more fails.',
+    }),
   },
   {
     ...strict,
@@ -491,6 +495,7 @@ export const DEFAULTS: Settings = {
       max_stored_bytes: 1_073_741_824,
       max_files: 100,
       max_file_bytes: 200_000_000,
+      max_batch_lines: 50_000,
     },
     user_go: {
       models: 'all',
@@ -507,6 +512,7 @@ export const DEFAULTS: Settings = {
       max_stored_bytes: 10_737_418_240,
       max_files: 300,
       max_file_bytes: 200_000_000,
+      max_batch_lines: 50_000,
     },
     user_pro: {
       models: 'all',
@@ -523,6 +529,7 @@ export const DEFAULTS: Settings = {
       max_stored_bytes: 107_374_182_400,
       max_files: 1000,
       max_file_bytes: 200_000_000,
+      max_batch_lines: 50_000,
     },
     user_max: {
       models: 'all',
@@ -539,6 +546,7 @@ export const DEFAULTS: Settings = {
       max_stored_bytes: null,
       max_files: 1000,
       max_file_bytes: 200_000_000,
+      max_batch_lines: 50_000,
     },
   },
   jobs: {

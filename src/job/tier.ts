@@ -31,6 +31,8 @@ export interface Tier {
   /** Files of an account, and the bytes of one. */
   readonly maxFiles: number
   readonly maxFileBytes: number
+  /** Lines of the input file of a batch. */
+  readonly maxBatchLines: number
 }
 
 /** For jobs and accounts whose tier no longer exists: the minimum of each limit. */
@@ -50,6 +52,7 @@ const NO_TIER: Tier = {
   maxStoredBytes: null,
   maxFiles: 1,
   maxFileBytes: 1,
+  maxBatchLines: 1,
 }
 
 export class Tiers {

@@ -21,6 +21,7 @@ const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): T
   maxOpenJobs: null,
   maxStoredBytes: null,
   maxFiles: 1,
+  maxBatchLines: 1,
   maxFileBytes: 1,
 })
 

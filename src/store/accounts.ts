@@ -170,12 +170,16 @@ export function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'w
   return {
     suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
     webhookUrl: textOrNull(row, 'webhook_url'),
-    caps: {
-      monthlyJobs: readCap(row, 'cap_jobs'),
-      monthlyTokens: readCap(row, 'cap_tokens'),
-      openJobs: readCap(row, 'cap_open_jobs'),
-      storedBytes: readCap(row, 'cap_stored_bytes'),
-    },
+    caps: readCaps(row),
+  }
+}
+
+export function readCaps(row: Row): OwnCaps {
+  return {
+    monthlyJobs: readCap(row, 'cap_jobs'),
+    monthlyTokens: readCap(row, 'cap_tokens'),
+    openJobs: readCap(row, 'cap_open_jobs'),
+    storedBytes: readCap(row, 'cap_stored_bytes'),
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Status } from '../job/job.ts'
 import type { CancelJobs, CancelledOutcome } from './admin-action-store.ts'
+import type { BatchLine } from './batch-store.ts'
 import type { Row } from './rows.ts'
 import type { Sql, Steps, Value } from './sql.ts'
 
@@ -37,6 +38,9 @@ export interface Dialect {
    * keys may be among them.
    */
   heldRequestsOf(accounts: readonly string[], prefixes: readonly string[], nowMs: number): Sql
+
+  /** Selects these lines as `line`, `custom_id` and `job_id`. */
+  linesOf(lines: readonly BatchLine[]): Sql
 
   /** Selects `node` of those that have a lease. */
   readonly liveNodes: Sql

@@ -1,5 +1,12 @@
 /** Files, in every store. */
-import { ABANDONED_MS, type AboutFile, type FileSearch, type NewFile, type StoredFile } from './file-store.ts'
+import {
+  ABANDONED_MS,
+  type AboutFile,
+  type FileSearch,
+  type NewFile,
+  PIECE_BYTES,
+  type StoredFile,
+} from './file-store.ts'
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
@@ -94,6 +101,33 @@ export const fileOperations = {
     if (pieces.length < PURGED_PIECES) yield sql`delete from files where id = ${id}`
     return true
   }),
+}
+
+/**
+ * Appends to a file that is part of something larger, which completes it: it is never abandoned. It is created if it does not exist.
+ * Only the last piece may be shorter than the others, so that one is written again. Stores nothing if the file was deleted.
+ */
+export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
+  yield sql`
+    insert into files (id, account, filename, purpose, bytes, created_at_ms, complete, remove_at_ms)
+    values (${id}, ${account}, '', '', 0, ${createdAtMs}, false, null) on conflict (id) do nothing`
+  const [row] = yield sql`
+    update files set bytes = bytes + ${content.length}
+    where id = ${id} and not complete and remove_at_ms is null returning bytes`
+  if (!row) return
+  const before = numberOf(row, 'bytes') - content.length
+  const first = Math.floor(before / PIECE_BYTES)
+  const [last] =
+    before % PIECE_BYTES === 0
+      ? []
+      : yield sql`select content from file_pieces where file_id = ${id} and piece = ${first}`
+  const rest = last ? Buffer.concat([bytesOf(last, 'content'), content]) : content
+  for (let at = 0; at * PIECE_BYTES < rest.length; at++) {
+    const piece = rest.subarray(at * PIECE_BYTES, (at + 1) * PIECE_BYTES)
+    yield sql`
+      insert into file_pieces (file_id, piece, content) values (${id}, ${first + at}, ${piece})
+      on conflict (file_id, piece) do update set content = excluded.content`
+  }
 }
 
 function readFile(row: Row): StoredFile {

@@ -23,6 +23,7 @@ export const FEATURES = [
   'callback.event',
   'responses',
   'traceparent',
+  'batches',
 ] as const
 export type Feature = (typeof FEATURES)[number]
 

@@ -2,6 +2,7 @@
 import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
+import type { BatchStore } from './batch-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
 import type { FileStore } from './file-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
@@ -11,6 +12,7 @@ import type { UsageStore } from './usage-store.ts'
 export interface OperatorStore
   extends AccountStore,
     AuditStore,
+    BatchStore,
     CallbackRecords,
     AdminActionStore,
     FileStore,

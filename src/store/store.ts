@@ -6,6 +6,7 @@
  * - `node-store.ts`: leases of nodes, and what other nodes report
  * - `usage-store.ts`: what accounts have used
  * - `file-store.ts`: files of accounts, in pieces
+ * - `batch-store.ts`: batches of accounts, whose lines and results are in files
  * - `held-request-store.ts`: requests that are held, for those that are sent again
  * - `job-search-store.ts`: jobs as operators see them
  * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
@@ -28,6 +29,7 @@ import type { JobRecord } from '../job/job-record.ts'
 import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'
+import type { BatchStore } from './batch-store.ts'
 import type { CallbackStore } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { FileStore } from './file-store.ts'
@@ -41,6 +43,7 @@ import type { UsageStore } from './usage-store.ts'
 export interface Store
   extends AccountStore,
     AuditStore,
+    BatchStore,
     CallbackStore,
     AdminActionStore,
     FileStore,

@@ -189,11 +189,11 @@ export const KINDS = {
       numeric: ['input_tokens', 'output_tokens'],
     }),
   },
-  /** What is still being written stays behind. */
+  /** An upload that is in progress stays behind; what batches write does not. */
   files: {
     title: 'files',
     table:
-      '(select id, account, filename, purpose, bytes, created_at_ms, 1 as complete, remove_at_ms from files where complete)',
+      '(select id, account, filename, purpose, bytes, created_at_ms, case when complete then 1 else 0 end as complete, remove_at_ms from files where complete or remove_at_ms is null)',
     key: ['id'],
     columns: both('files', {
       text: ['id', 'account', 'filename', 'purpose'],
@@ -204,10 +204,29 @@ export const KINDS = {
   },
   filePieces: {
     title: 'the content of files',
-    table: '(select p.* from file_pieces p join files f on f.id = p.file_id where f.complete)',
+    table:
+      '(select p.* from file_pieces p join files f on f.id = p.file_id where f.complete or f.remove_at_ms is null)',
     key: ['file_id', 'piece'],
     columns: both('file_pieces', { text: ['file_id'], integer: ['piece'], bytea: ['content'] }),
     batchRows: BATCH_WEIGHT / PIECE_BYTES,
+  },
+  /** Those that are open continue there. */
+  batches: {
+    title: 'batches',
+    table: 'batches',
+    key: ['id'],
+    columns: both('batches', {
+      text: ['id', 'account', 'status', 'endpoint', 'input_file_id', 'about', 'progress'],
+      'text?': ['output_file_id', 'error_file_id'],
+      bigint: ['version', 'created_at_ms', 'deadline_ms'],
+      'bigint?': ['cancelling_at_ms', 'remove_at_ms'],
+    }),
+  },
+  batchLines: {
+    title: 'running lines of batches',
+    table: 'batch_lines',
+    key: ['batch_id', 'line'],
+    columns: both('batch_lines', { text: ['batch_id', 'custom_id', 'job_id'], bigint: ['line'] }),
   },
   /** Oldest first. */
   auditEntries: {
@@ -281,5 +300,5 @@ function isPartOf(table: string): (row: Row) => boolean {
 
 /** Whether rows of the kind belong to a finished job, their `job_id`. */
 export function isOfJob(kind: Kind): boolean {
-  return 'job_id' in columnsOf(kind)
+  return kind !== 'batchLines' && 'job_id' in columnsOf(kind)
 }

@@ -78,6 +78,8 @@ function noCounts() {
     usage: 0,
     files: 0,
     filePieces: 0,
+    batches: 0,
+    batchLines: 0,
     auditEntries: 0,
   }
 }

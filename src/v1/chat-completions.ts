@@ -46,7 +46,7 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
 }
 
 /** As text, because the answer of the job is JSON text already. */
-function completionJson(record: JobRecord, model: string, { textJson, finish }: TextAnswer): string {
+export function completionJson(record: JobRecord, model: string, { textJson, finish }: TextAnswer): string {
   const { input, cached, output } = tokensOf(record)
   const usage = {
     prompt_tokens: input,

@@ -159,6 +159,13 @@ function fileView({ id, bytes, createdAtMs, expiresAtMs, filename, purpose }: St
   }
 }
 
+export const fileName = (id: string) => PREFIX + id
+
+/** Null for text that is not the ID of any file. */
+export function fileIdOf(text: string): string | null {
+  return isFileId(text) ? text.slice(PREFIX.length) : null
+}
+
 function isFileId(text: string): boolean {
   return text.startsWith(PREFIX) && isJobId(text.slice(PREFIX.length))
 }

@@ -122,7 +122,7 @@ function messageOf(item: unknown, field: string): Message {
 /** The limits of OpenAI's API. */
 export const METADATA = { pairs: 16, keyLength: 64, valueLength: 512 } as const
 
-function metadataOf(given: unknown): Readonly<Record<string, string>> {
+export function metadataOf(given: unknown): Readonly<Record<string, string>> {
   if (given === undefined) return {}
   if (!isObject(given)) throw new FieldProblem('metadata', 'must be an object')
   const pairs = Object.entries(given)

@@ -18,6 +18,9 @@ export interface StoredRequest {
 
 export const ID_PREFIX = 'resp_'
 
+/** How the messages of a request with instructions begin. */
+export const BEFORE_INSTRUCTIONS = '[{"role":"system","content":'
+
 /** Null for text that is not the ID of any response. */
 export function jobIdOf(responseId: string): string | null {
   return responseId.startsWith(ID_PREFIX) ? readJobId(responseId.slice(ID_PREFIX.length)) : null

@@ -16,7 +16,14 @@ import { is, isEmpty, supportedFields } from './fields.ts'
 import type { HeldCreates } from './held-creates.ts'
 import { UNCHECKED } from './openapi.ts'
 import type { ResponseRecord } from './response-fields.ts'
-import { ID_PREFIX, jobIdOf, recordOf, responseJson, type StoredRequest } from './response-object.ts'
+import {
+  BEFORE_INSTRUCTIONS,
+  ID_PREFIX,
+  jobIdOf,
+  recordOf,
+  responseJson,
+  type StoredRequest,
+} from './response-object.ts'
 import { SCHEMAS } from './response-openapi.ts'
 
 export interface ResponseRoutes {
@@ -116,8 +123,6 @@ function send(reply: FastifyReply, json: string): FastifyReply {
 function eventTo(url: string): Callback {
   return { url, headers: {}, payloadJson: 'null', event: { of: 'response', idPrefix: ID_PREFIX } }
 }
-
-const BEFORE_INSTRUCTIONS = '[{"role":"system","content":'
 
 /** What the job of a new response will store. */
 function storedOf(element: CreateElement): StoredRequest {

@@ -11,16 +11,22 @@
  * - `fields.ts` decides which fields are supported, ignored, or accepted with a neutral value.
  * - `messages.ts` and `options.ts` read conversations and options, `answers.ts` the outcome of a job.
  * - `held-creates.ts`: `create` stores a job, `hold` also waits until it has ended or the server must answer (408).
+ * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
  * - `upload.ts` and `multipart.ts`: a file is stored while it arrives. `files/` knows nothing of OpenAI's shapes.
  */
 import type { FastifyInstance } from 'fastify'
+import { type BatchRoutes, batchesRoutes } from './batches.ts'
 import { type ChatRoute, chatRoute } from './chat-completions.ts'
 import { type FileRoutes, fileRoutes } from './files.ts'
 import { inputItemsRoute } from './input-items.ts'
 import { type ModelRoutes, modelRoutes } from './models.ts'
 import { type ResponseRoutes, responseRoutes } from './responses.ts'
 
-export interface V1Options extends ChatRoute, FileRoutes, ModelRoutes, ResponseRoutes {}
+export interface V1Options extends ChatRoute, BatchRoutes, FileRoutes, ModelRoutes {
+  readonly store: BatchRoutes['store'] & ResponseRoutes['store']
+  readonly reader: ResponseRoutes['reader']
+  readonly actions: ResponseRoutes['actions']
+}
 
 export function v1Routes(app: FastifyInstance, options: V1Options): void {
   chatRoute(app, options)
@@ -28,4 +34,5 @@ export function v1Routes(app: FastifyInstance, options: V1Options): void {
   responseRoutes(app, options)
   inputItemsRoute(app, options)
   fileRoutes(app, options)
+  batchesRoutes(app, options)
 }

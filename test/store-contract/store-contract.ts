@@ -6,6 +6,7 @@ import { describe, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
 import { accountTests } from './accounts.ts'
 import { auditTests } from './audit.ts'
+import { batchTests } from './batches.ts'
 import { callbackSearchTests } from './callback-search.ts'
 import { callbackTests } from './callbacks.ts'
 import { cancelTests } from './cancelling.ts'
@@ -60,6 +61,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: reruns`, () => rerunTests(on))
   describe(`${name}: held requests`, () => heldRequestTests(on))
   describe(`${name}: files`, () => fileTests(on))
+  describe(`${name}: batches`, () => batchTests(on))
   describe(`${name}: audit`, () => auditTests(on))
   describe(`${name}: durability`, () => durabilityTests(makePlace))
   queueModel(name, makePlace)

@@ -140,7 +140,9 @@ export async function populate(url: string, seed: number): Promise<Population> {
   const kept = { fingerprint: 'kept', untilMs: nowMs + HOUR_MS }
   const [recent] = held
   if (recent) await last.settle(settlement(claimOf(recent), { node: 'last', cache: kept, nowMs: clock.ms }))
-  await addFile(last, makeId(), clock.ms)
+  const inputFileId = makeId()
+  await addFile(last, inputFileId, clock.ms)
+  await addBatch(last, { id: makeId(), inputFileId, jobId: recent?.id ?? '' }, clock.ms)
   await addReruns(last, [repeatable.id, owedForLong.id, early.id], clock.ms)
   await last.close()
   return {
@@ -168,6 +170,31 @@ async function addReruns(store: Store, jobIds: readonly string[], nowMs: number)
     if (jobId === made) await store.endRerun(id, { rerunId, refusal: null }, nowMs)
     if (jobId === refused) await store.endRerun(id, { rerunId: null, refusal: 'no' }, nowMs)
   }
+}
+
+/** One that is running, with a line whose job was created, and the first content of its output file. */
+async function addBatch(
+  store: Store,
+  { id, inputFileId, jobId }: { readonly id: string; readonly inputFileId: string; readonly jobId: string },
+  nowMs: number,
+): Promise<void> {
+  const batch = { account: 'acme', endpoint: '/v1/chat/completions', aboutJson: '{}', createdAtMs: nowMs }
+  await store.createBatch({ id, inputFileId, ...batch, deadlineMs: nowMs + HOUR_MS }, 10)
+  const [claimed] = await store.claimBatches('last', 10)
+  await store.advanceBatch({
+    batchId: id,
+    node: 'last',
+    version: claimed?.version ?? 0,
+    status: 'in_progress',
+    progressJson: '{"line":2}',
+    started: [{ line: 2, customId: 'zweite Zeile', jobId }],
+    endedJobIds: [],
+    forgottenKeys: [],
+    output: { fileId: inputFileId.replace(/.$/, '0'), content: Buffer.from('{"custom_id":"erste"}\n') },
+    errors: null,
+    nowMs,
+    end: null,
+  })
 }
 
 /** Another node finds that the holder crashed, and counts the crashes. */

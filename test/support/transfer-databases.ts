@@ -139,6 +139,9 @@ export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Recor
     idempotency: all(path, `select * from idempotency where until_ms > ${nowMs} order by account, key`),
     usage: all(path, 'select * from usage order by account, month, model'),
     files: all(path, 'select * from files order by id'),
+    // The node that runs one is not at the other database.
+    batches: all(path, 'select * from batches order by id').map((row) => ({ ...row, node: null })),
+    batchLines: all(path, 'select * from batch_lines order by batch_id, line'),
     filePieces: all(path, 'select file_id, piece, hex(content) from file_pieces order by file_id, piece'),
     audit: all(path, 'select * from audit order by id'),
     reruns: all(path, 'select * from reruns order by id'),

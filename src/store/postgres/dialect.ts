@@ -31,6 +31,11 @@ export const POSTGRES: Dialect = {
       and until_ms > ${nowMs}
       order by fingerprint like ${NO_CALLERS} desc, key limit ${raw(MAX_EQUAL)}
     ) i`,
+  linesOf: (lines) => sql`
+    select * from unnest(
+      ${lines.map(({ line }) => line)}::bigint[], ${lines.map(({ customId }) => customId)}::text[],
+      ${lines.map(({ jobId }) => jobId)}::text[]
+    ) as l(line, custom_id, job_id)`,
   liveNodes: sql`select node from nodes where lease_until > clock_timestamp()`,
 
   quotaUseOf,

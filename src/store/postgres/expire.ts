@@ -1,5 +1,6 @@
 /** Deletes what has expired in Postgres: whole partitions where that is sound, and the rest in small steps; and folds sums. */
 import { leastJobId } from '../../job/job-id.ts'
+import { purgeBatches } from '../batches.ts'
 import type { Expiry } from '../expiry.ts'
 import { fileOperations } from '../files.ts'
 import { hasExpired } from '../job-rows.ts'
@@ -26,7 +27,7 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
   let quotasDueMs = 0
-  const { purgeFiles } = methodsOn(database, fileOperations)
+  const files = methodsOn(database, { ...fileOperations, purgeBatches })
   const { forgetReruns } = methodsOn(database, rerunOperations(POSTGRES))
   return {
     expire: async (expiry) => {
@@ -43,7 +44,8 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
       cursor = jobs.cursor
       await forgetCancelled(database, expiry.nowMs)
       await forgetCrashes(database, STEP)
-      const hasMoreFiles = await purgeFiles(expiry.nowMs)
+      await files.purgeBatches(expiry.nowMs)
+      const hasMoreFiles = await files.purgeFiles(expiry.nowMs)
       const hasMoreReruns = await forgetReruns(expiry)
       if (performance.now() >= quotasDueMs) {
         quotasDueMs = performance.now() + QUOTAS_EVERY_MS
@@ -91,5 +93,7 @@ const OLD_JOBS: Statement = {
   text: `
   select j.id, j.cache_ttl_s, o.settled_at_ms, c.due_at_ms
   from jobs_default j left join outcomes o on o.id = j.id left join callbacks c on c.job_id = j.id
-  where j.id > $1::uuid and j.id < $2::uuid order by j.id limit $3::bigint`,
+  where j.id > $1::uuid and j.id < $2::uuid
+    and not exists (select 1 from batch_lines l where l.job_id = j.id::text)
+  order by j.id limit $3::bigint`,
 }

@@ -385,6 +385,39 @@ create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
 create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
 `
 
+/** Batches of accounts, and their lines that are running. */
+const batches = `
+create table batches (
+  id text collate "C" primary key,
+  account text not null,
+  node text,                        -- which runs it; null for none yet
+  version bigint not null,
+  status text not null,
+  endpoint text not null,
+  input_file_id text not null,
+  output_file_id text,
+  error_file_id text,
+  about text not null,              -- what its account said about it
+  progress text not null,           -- how far it is
+  created_at_ms bigint not null,
+  deadline_ms bigint not null,
+  cancelling_at_ms bigint,
+  remove_at_ms bigint               -- when it is removed; null while it is open
+);
+create index batches_by_account on batches (account, id);
+create index batches_open on batches (account, id) where remove_at_ms is null;
+create index batches_to_remove on batches (remove_at_ms) where remove_at_ms is not null;
+
+create table batch_lines (
+  batch_id text collate "C" not null,
+  line bigint not null,
+  custom_id text not null,
+  job_id text collate "C" not null,
+  primary key (batch_id, line)
+);
+create index batch_lines_by_job on batch_lines (job_id);
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -400,4 +433,5 @@ export const MIGRATIONS: readonly string[] = [
   prioritiesAndDeadlines,
   files,
   reruns,
+  batches,
 ]

@@ -2,6 +2,7 @@
 import type { Secrets } from '../account-store.ts'
 import { accountOperations } from '../accounts.ts'
 import { auditOperations } from '../audit.ts'
+import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
 import { cancelOperations } from '../cancel.ts'
 import { deleteOperations } from '../delete.ts'
@@ -19,6 +20,7 @@ import { migratePostgres } from './schema.ts'
 const SHARED = {
   ...accountOperations(POSTGRES),
   ...auditOperations,
+  ...batchOperations(POSTGRES),
   ...callbackRecordOperations(POSTGRES),
   ...cancelOperations(POSTGRES),
   ...deleteOperations(POSTGRES),

@@ -153,6 +153,7 @@ const STRAYS = {
 const STILL_NEEDED = (outcomes: string) => `
   select exists (select 1 from open_jobs where id >= $1::uuid and id < $2::uuid)
     or exists (select 1 from callbacks where job_id >= $1::uuid and job_id < $2::uuid and due_at_ms is not null)
+    or exists (select 1 from batch_lines where job_id >= $1::uuid::text and job_id < $2::uuid::text)
     or exists (select 1 from ${outcomes} where settled_at_ms > $3::bigint) as needed`
 const FORGET_CALLBACKS = {
   name: '',

@@ -22,6 +22,9 @@ export const SQLITE: Dialect = {
     cross join idempotency i
       on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}
     order by i.fingerprint like ${NO_CALLERS} desc, i.key limit ${MAX_EQUAL * accounts.length}`,
+  linesOf: (lines) => sql`
+    select value ->> 0 as line, value ->> 1 as custom_id, value ->> 2 as job_id
+    from json_each(${JSON.stringify(lines.map(({ line, customId, jobId }) => [line, customId, jobId]))})`,
   // No other node uses the file.
   liveNodes: sql`select '' as node where false`,
 

@@ -1,5 +1,6 @@
 /** Deletes what has expired in SQLite, in steps so small that no write waits long behind one. */
 import { leastJobId } from '../../job/job-id.ts'
+import { purgeBatches } from '../batches.ts'
 import type { Expiry } from '../expiry.ts'
 import { fileOperations } from '../files.ts'
 import { hasExpired } from '../job-rows.ts'
@@ -22,6 +23,7 @@ export const expireOperations = {
     const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)
+    runSteps(file, purgeBatches.steps(expiry.nowMs))
     const files = runSteps(file, fileOperations.purgeFiles.steps(expiry.nowMs))
     const reruns = runSteps(file, forgetReruns.steps(expiry))
     return reruns || files || responses >= STEP || keys >= STEP || jobs >= STEP
@@ -51,4 +53,4 @@ const DELETE_KEYS = `
 const OLD_JOBS = `
   select j.id, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms
   from jobs j left join callbacks c on c.seq = j.seq
-  where j.id > ? and j.id < ? order by j.id limit ?`
+  where j.id > ? and j.id < ? and not exists (select 1 from batch_lines l where l.job_id = j.id) order by j.id limit ?`

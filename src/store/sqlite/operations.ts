@@ -4,6 +4,7 @@
  */
 import { accountOperations } from '../accounts.ts'
 import { auditOperations } from '../audit.ts'
+import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
 import { cancelOperations } from '../cancel.ts'
 import { deleteOperations } from '../delete.ts'
@@ -34,6 +35,7 @@ import { settleOperations } from './settle.ts'
 const OPERATOR_OPERATIONS = {
   ...onFile(accountOperations(SQLITE)),
   ...onFile(auditOperations),
+  ...onFile(batchOperations(SQLITE)),
   ...onFile(callbackRecordOperations(SQLITE)),
   ...onFile(cancelOperations(SQLITE)),
   ...deletionOperations,

@@ -5,6 +5,7 @@
 import type { Job, Usage } from '../../../src/job/job.ts'
 import type { OwnCaps } from '../../../src/store/account-store.ts'
 import type { AuditEntry } from '../../../src/store/audit-store.ts'
+import type { BatchLine, StoredBatch } from '../../../src/store/batch-store.ts'
 import type { CallbackAttempt } from '../../../src/store/callback-store.ts'
 import { type Expiry, expiresAtMs } from '../../../src/store/expiry.ts'
 import type { RerunEnd } from '../../../src/store/rerun-store.ts'
@@ -127,6 +128,12 @@ export interface RerunRow {
   end: RerunEnd | null
 }
 
+export interface BatchRow extends StoredBatch {
+  readonly node: string | null
+  readonly removeAtMs: number | null
+  readonly lines: readonly BatchLine[]
+}
+
 /** A node that crashed while it held the job, or seemed to. */
 export interface CrashRow {
   readonly jobId: string
@@ -157,6 +164,7 @@ export class MemoryDatabase {
   readonly usage = new Map<string, UsageRow>()
   readonly files = new Map<string, FileRow>()
   readonly reruns = new Map<string, RerunRow>()
+  readonly batches = new Map<string, BatchRow>()
   readonly audit = new Map<string, AuditEntry>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()

@@ -6,6 +6,7 @@
 import type { NodeEvents } from '../../../src/store/node-store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { accountOperations } from './accounts.ts'
+import { batchOperations } from './batches.ts'
 import { callbackOperations } from './callbacks.ts'
 import { claimOperations } from './claims.ts'
 import type { MemoryDatabase } from './database.ts'
@@ -29,6 +30,7 @@ export function memoryOperations(db: MemoryDatabase): Operations {
     ...claimOperations(db),
     ...callbackOperations(db),
     ...accountOperations(db),
+    ...batchOperations(db),
     ...fileOperations(db),
     ...rerunOperations(db),
     ...searchOperations(db),

@@ -1,0 +1,60 @@
+/** Creates the part that runs batches. */
+import { randomBytes } from 'node:crypto'
+import { BatchRunner } from '../batches/batch-runner.ts'
+import { LineStarts } from '../batches/line-starts.ts'
+import { type Clock, wholeMs } from '../clock.ts'
+import type { Settings } from '../config/settings.ts'
+import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import { jobIdMaker } from '../job/job-id.ts'
+import { Stop } from '../job/stop.ts'
+import type { Tiers } from '../job/tier.ts'
+import type { Cancellation } from '../queue/cancellation.ts'
+import type { CountElement, JobCreator } from '../queue/job-creator.ts'
+import type { Store } from '../store/store.ts'
+import { errorFields, type Log } from '../telemetry/log.ts'
+import { countConversation } from '../tokens/token-counter.ts'
+import { BatchLines } from '../v1/batch-lines.ts'
+import { partLimits } from './http.ts'
+
+export interface BatchParts {
+  readonly settings: Settings
+  readonly store: Store
+  readonly node: string
+  readonly clock: Clock
+  readonly log: Log
+  readonly pool: Pick<CpuPool, 'run'>
+  readonly creator: JobCreator
+  readonly tiers: Tiers
+  readonly cancellation: Pick<Cancellation, 'cancelled'>
+}
+
+export function createBatchRunner(parts: BatchParts): BatchRunner {
+  const { settings, store, node, clock, log, pool, creator, tiers, cancellation } = parts
+  const countTokens =
+    (account: string): CountElement =>
+    async (element, limit) => {
+      const count = await countConversation(element, limit, (jsonTexts, enough) =>
+        pool.run('count tokens', { jsonTexts, enough }, { account, weight: 1 }, new Stop()),
+      )
+      if (count === null) throw new Error('the count of tokens was stopped')
+      return count
+    }
+  return new BatchRunner({
+    store,
+    node,
+    clock,
+    format: new BatchLines({
+      store,
+      limits: partLimits(settings),
+      maxDepth: settings.limits.json_depth,
+      usesCache: (model) => settings.models[model]?.v1_cache === true,
+    }),
+    starts: new LineStarts({ store, creator, tiers, countTokens }),
+    makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
+    maxLineBytes: settings.limits.body_bytes,
+    maxLinesOf: (tier) => tiers.of(tier).maxBatchLines,
+    retentionMs: wholeMs(settings.v1.file_retention_seconds),
+    onCancelled: (jobId) => cancellation.cancelled(jobId),
+    onError: (error) => log.warn(errorFields(error), 'a step of a batch failed; retrying'),
+  })
+}

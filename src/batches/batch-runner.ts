@@ -1,0 +1,80 @@
+/** Runs the batches that this node owns, a step of each at a time. It takes those that are new, or whose node has crashed. */
+
+import type { Clock } from '../clock.ts'
+import { PollingLoop } from '../polling-loop.ts'
+import { BatchRun, type BatchRunOptions } from './batch-run.ts'
+
+export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
+  readonly clock: Clock
+  readonly onError: (error: unknown) => void
+}
+
+/** Lines of all batches of a node that have jobs at the same time, and the fewest of one batch. */
+const OPEN_LINES = 1000
+const LEAST_OPEN = 10
+const MAX_BATCHES = 100
+/** Between two searches for batches, which also find out what others have changed. */
+const CLAIM_MS = 1000
+const BUSY_PAUSE_MS = 20
+const PAUSE_MS = 200
+
+export class BatchRunner {
+  readonly #options: BatchRunnerOptions
+  readonly #runs = new Map<string, BatchRun>()
+  readonly #loop: PollingLoop
+  #isBusy = false
+  #claimAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(options: BatchRunnerOptions) {
+    this.#options = options
+    this.#loop = new PollingLoop({
+      clock: options.clock,
+      pauseMs: () => (this.#isBusy ? BUSY_PAUSE_MS : this.#runs.size > 0 ? PAUSE_MS : CLAIM_MS),
+      task: () => this.#round(),
+      onError: options.onError,
+    })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop()
+  }
+
+  async #round(): Promise<void> {
+    const { clock } = this.#options
+    this.#isBusy = false
+    if (clock.steadyMs() >= this.#claimAtMs) {
+      this.#claimAtMs = clock.steadyMs() + CLAIM_MS
+      await this.#claim()
+    }
+    const maxOpen = Math.max(LEAST_OPEN, Math.floor(OPEN_LINES / Math.max(1, this.#runs.size)))
+    for (const [id, run] of this.#runs) await this.#step(id, run, maxOpen)
+  }
+
+  async #claim(): Promise<void> {
+    const { store, node } = this.#options
+    const batches = await store.claimBatches(node, Math.max(0, MAX_BATCHES - this.#runs.size))
+    const owned = new Set(batches.map(({ id }) => id))
+    for (const id of this.#runs.keys()) if (!owned.has(id)) this.#runs.delete(id)
+    for (const batch of batches) {
+      if (this.#runs.get(batch.id)?.version === batch.version) continue
+      this.#runs.set(batch.id, await BatchRun.of(batch, this.#options))
+    }
+  }
+
+  /** A run that failed is thrown away; the next claim continues from what is stored. */
+  async #step(id: string, run: BatchRun, maxOpen: number): Promise<void> {
+    try {
+      const result = await run.step(maxOpen)
+      if (result === 'busy') this.#isBusy = true
+      if (result === 'ended' || result === 'lost') this.#runs.delete(id)
+      if (result === 'lost') this.#claimAtMs = Number.NEGATIVE_INFINITY
+    } catch (error) {
+      this.#runs.delete(id)
+      this.#options.onError(error)
+    }
+  }
+}

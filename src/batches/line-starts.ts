@@ -1,0 +1,99 @@
+/** Creates the jobs of lines: within the limits of the account, and each once, however often its line is started. */
+import type { CreateElement } from '../job/create-body.ts'
+import type { Job } from '../job/job.ts'
+import type { Tiers } from '../job/tier.ts'
+import type { AdmissionError, CountElement, JobCreator, JobOwner } from '../queue/job-creator.ts'
+import { capsOf } from '../queue/monthly-caps.ts'
+import { quotasOf } from '../queue/quotas.ts'
+import type { StoredBatch } from '../store/batch-store.ts'
+import { type Store, WriteRejected } from '../store/store.ts'
+
+export interface LineStartsOptions {
+  readonly store: Pick<Store, 'findOwner' | 'findEarlier'>
+  readonly creator: JobCreator
+  readonly tiers: Tiers
+  readonly countTokens: (account: string) => CountElement
+}
+
+export type Admitted =
+  | { readonly kind: 'admitted'; readonly job: Job }
+  | { readonly kind: 'refused'; readonly error: AdmissionError }
+  /** A limit is reached that may be gone later. */
+  | { readonly kind: 'later'; readonly error: AdmissionError }
+
+export type Started =
+  | { readonly kind: 'started'; readonly jobId: string }
+  | Exclude<Admitted, { kind: 'admitted' }>
+
+/** A key that no caller can send, because it has spaces. */
+export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${line}`
+
+const FINGERPRINT = 'batch'
+/** After the time of the batch, its keys are of no use. */
+const REMEMBER_MS = 86_400_000
+const LASTING = ['invalid', 'model not allowed', 'too many tokens', 'too many output tokens']
+
+export class LineStarts {
+  readonly #options: LineStartsOptions
+
+  constructor(options: LineStartsOptions) {
+    this.#options = options
+  }
+
+  /** Null if the account was deleted. How many jobs it creates per minute does not matter to batches, which start lines in turn. */
+  async ownerOf(account: string): Promise<JobOwner | null> {
+    const { store, tiers } = this.#options
+    const found = await store.findOwner(account)
+    if (found === null) return null
+    const tier = { ...tiers.of(found.tier), createsPerMinute: null }
+    return {
+      account,
+      tier,
+      suspended: found.suspendedAtMs !== null,
+      caps: capsOf(account, tier, found.caps),
+      quotas: quotasOf(account, tier, found.caps),
+    }
+  }
+
+  /** Nothing is stored yet. */
+  async admit(element: CreateElement, owner: JobOwner): Promise<Admitted> {
+    const { creator, countTokens } = this.#options
+    const admission = await creator.admit([element], owner, countTokens(owner.account), true)
+    if (!admission.ok) {
+      const { error } = admission
+      return { kind: LASTING.includes(error.kind) ? 'refused' : 'later', error }
+    }
+    const [job] = admission.jobs
+    if (job === undefined) throw new Error('no job was admitted')
+    return { kind: 'admitted', job }
+  }
+
+  /** Resolves when the job is durable. A line that was started before has the job that it got then. */
+  async start(batch: StoredBatch, line: number, element: CreateElement, owner: JobOwner): Promise<Started> {
+    const admitted = await this.admit(element, owner)
+    if (admitted.kind !== 'admitted') return admitted
+    const job: Job = { ...admitted.job, priority: 'low', deadlineMs: batch.deadlineMs }
+    const idempotency = idempotencyOf(batch, line)
+    try {
+      const accepted = await this.#options.creator.accept({ jobs: [job], owner, idempotency }, null)
+      if (accepted.kind === 'accepted') return { kind: 'started', jobId: job.id }
+      if (accepted.kind === 'repeated') return { kind: 'started', jobId: accepted.jobIds[0] ?? job.id }
+      if (accepted.kind === 'conflict') throw new Error('another request has the key of a line')
+      return { kind: 'later', error: accepted }
+    } catch (error) {
+      if (!(error instanceof WriteRejected)) throw error
+      const rule = 'cannot be stored by the database'
+      return { kind: 'refused', error: { kind: 'invalid', element: null, field: 'messages', rule } }
+    }
+  }
+
+  /** The job that a line got before a crash; null if it got none. */
+  async jobOf(batch: StoredBatch, line: number, nowMs: number): Promise<string | null> {
+    const earlier = await this.#options.store.findEarlier(batch.account, idempotencyOf(batch, line), nowMs)
+    return earlier?.kind === 'repeated' ? (earlier.jobIds[0] ?? null) : null
+  }
+}
+
+function idempotencyOf({ id, deadlineMs }: StoredBatch, line: number) {
+  return { key: keyOfLine(id, line), fingerprint: FINGERPRINT, untilMs: deadlineMs + REMEMBER_MS }
+}

@@ -1,0 +1,66 @@
+/** How far a batch is, as it is stored with each of its steps. */
+import type { StoredBatch } from '../store/batch-store.ts'
+
+export interface Progress {
+  /** Lines and bytes of the input that were read. */
+  readonly line: number
+  readonly offset: number
+  /** How many lines with requests there are; null until they were validated. */
+  readonly total: number | null
+  readonly completed: number
+  readonly failed: number
+  readonly inputTokens: number
+  readonly cachedTokens: number
+  readonly outputTokens: number
+  readonly inProgressAtMs: number | null
+  readonly endedAtMs: number | null
+  /** Whether lines did not run, or not to their end, within the time of the batch. */
+  readonly expired: boolean
+  /** What is wrong with the batch, by line. */
+  readonly problems: readonly LineProblem[]
+  /** Why no further lines start for now; null if they do. */
+  readonly waiting: Problem | null
+}
+
+export interface Problem {
+  readonly code: string
+  readonly message: string
+}
+
+export interface LineProblem extends Problem {
+  readonly line: number | null
+  readonly param: string | null
+}
+
+/** What the account said about a batch, and what is known of its input. */
+export interface AboutBatch {
+  readonly metadata: Readonly<Record<string, string>> | null
+  readonly window: string
+  /** How long its files are kept, in seconds; null for the setting. */
+  readonly filesExpireS: number | null
+  readonly inputBytes: number
+}
+
+const AT_FIRST: Progress = {
+  line: 0,
+  offset: 0,
+  total: null,
+  completed: 0,
+  failed: 0,
+  inputTokens: 0,
+  cachedTokens: 0,
+  outputTokens: 0,
+  inProgressAtMs: null,
+  endedAtMs: null,
+  expired: false,
+  problems: [],
+  waiting: null,
+}
+
+export function progressOf({ progressJson }: Pick<StoredBatch, 'progressJson'>): Progress {
+  return progressJson === '' ? AT_FIRST : JSON.parse(progressJson)
+}
+
+export function aboutOf({ aboutJson }: Pick<StoredBatch, 'aboutJson'>): AboutBatch {
+  return JSON.parse(aboutJson)
+}

@@ -1,0 +1,93 @@
+/** Checks all lines of a batch before the first one runs, and names each wrong one. */
+import { hash } from 'node:crypto'
+import type { JobOwner } from '../queue/job-creator.ts'
+import type { StoredBatch } from '../store/batch-store.ts'
+import type { LineFormat } from './line-format.ts'
+import type { LineReader } from './line-reader.ts'
+import type { LineStarts } from './line-starts.ts'
+import type { LineProblem } from './progress.ts'
+
+/** Further ones are not named, but counted. */
+const MAX_NAMED = 1000
+/** Of a hash of a `custom_id`, by which equal ones are found: many megabytes of them would not fit into memory. */
+const HASH_DIGITS = 16
+
+export interface ValidationOptions {
+  readonly batch: StoredBatch
+  readonly reader: LineReader
+  readonly format: LineFormat
+  readonly starts: LineStarts
+  readonly maxLines: number
+}
+
+export class Validation {
+  readonly problems: LineProblem[] = []
+  total = 0
+  readonly #options: ValidationOptions
+  readonly #seen = new Set<string>()
+  #line = 0
+  #wrong = 0
+
+  constructor(options: ValidationOptions) {
+    this.#options = options
+  }
+
+  /** Checks some lines. Returns whether that was all. */
+  async check(owner: JobOwner, lines: number): Promise<boolean> {
+    const { reader, maxLines } = this.#options
+    for (let left = lines; left > 0; left--) {
+      const line = await reader.next(this.#line === 0 ? 0 : undefined)
+      if (line === null) return this.#end()
+      this.#line += 1
+      if (line.bytes?.length === 0) continue
+      this.total += 1
+      if (this.total > maxLines) {
+        const message = `The file has more than ${maxLines} lines, the limit of the tier (max_batch_lines).`
+        this.problems.push({ line: null, code: 'too_many_lines', message, param: null })
+        return true
+      }
+      await this.#checkLine(line.bytes, owner)
+    }
+    return false
+  }
+
+  #end(): true {
+    const more = this.#wrong - MAX_NAMED
+    if (more > 0) {
+      const message = `${more} further lines are wrong.`
+      this.problems.push({ line: null, code: 'more_errors', message, param: null })
+    }
+    if (this.total === 0) {
+      this.problems.push({ line: null, code: 'empty_file', message: 'The file has no lines.', param: null })
+    }
+    return true
+  }
+
+  async #checkLine(bytes: Uint8Array | null, owner: JobOwner): Promise<void> {
+    const { format, starts, batch } = this.#options
+    if (bytes === null) return this.#add(TOO_LONG)
+    const read = format.read(bytes, batch.endpoint)
+    if (!('element' in read)) return this.#add(read)
+    const digits = hash('sha256', read.customId, 'base64url').slice(0, HASH_DIGITS)
+    if (this.#seen.has(digits)) {
+      const message = 'Another line has the same custom_id.'
+      return this.#add({ code: 'duplicate_custom_id', message, param: 'custom_id' })
+    }
+    this.#seen.add(digits)
+    // A suspension ends; a line that is wrong stays wrong.
+    const admitted = await starts.admit(read.element, { ...owner, suspended: false })
+    if (admitted.kind === 'refused') this.#add(format.problemOf(admitted.error))
+  }
+
+  #add(problem: Omit<LineProblem, 'line'>): void {
+    this.#wrong += 1
+    const { code, message, param } = problem
+    if (this.#wrong <= MAX_NAMED) this.problems.push({ line: this.#line, code, message, param })
+  }
+}
+
+const TOO_LONG = {
+  code: 'line_too_long',
+  message: 'The line is longer than a request may be (limits.body_bytes).',
+  param: null,
+}

@@ -1,0 +1,151 @@
+/** Batches in the reference store. */
+import {
+  type AccountLimits,
+  type BatchLine,
+  type BatchSearch,
+  type BatchStep,
+  type FileExtension,
+  type NewBatch,
+  OUTPUT_PURPOSE,
+  type StoredBatch,
+} from '../../../src/store/batch-store.ts'
+import { PIECE_BYTES } from '../../../src/store/file-store.ts'
+import { WriteRejected } from '../../../src/store/store.ts'
+import type { BatchRow, MemoryDatabase } from './database.ts'
+
+export function batchOperations(db: MemoryDatabase) {
+  const isOpen = ({ removeAtMs }: BatchRow) => removeAtMs === null
+  const ofAccount = (account: string) => [...db.batches.values()].filter((row) => row.account === account)
+  const find = (account: string, batchId: string) => {
+    const row = db.batches.get(batchId)
+    return row?.account === account ? row : null
+  }
+  const extend = (account: string, fileId: string | null, extension: FileExtension | null, nowMs: number) => {
+    if (fileId === null || extension === null) return
+    const row = db.files.get(fileId) ?? {
+      ...{ id: fileId, account, createdAtMs: nowMs, filename: '', purpose: '' },
+      ...{ pieces: [], isComplete: false, removeAtMs: null },
+    }
+    db.files.set(fileId, row)
+    const content = Buffer.concat([...row.pieces, extension.content])
+    row.pieces.length = 0
+    for (let at = 0; at < content.length; at += PIECE_BYTES)
+      row.pieces.push(content.subarray(at, at + PIECE_BYTES))
+  }
+  return {
+    createBatch(batch: NewBatch, maxOpen: number): boolean {
+      if (ofAccount(batch.account).filter(isOpen).length >= maxOpen) return false
+      if (db.batches.has(batch.id)) throw new WriteRejected('the batch exists')
+      const none = {
+        cancellingAtMs: null,
+        outputFileId: null,
+        errorFileId: null,
+        node: null,
+        removeAtMs: null,
+      }
+      db.batches.set(batch.id, {
+        ...batch,
+        ...none,
+        version: 0,
+        status: 'validating',
+        progressJson: '',
+        lines: [],
+      })
+      return true
+    },
+
+    findBatch(account: string, batchId: string): StoredBatch | null {
+      const row = find(account, batchId)
+      return row && viewOf(row)
+    },
+
+    listBatches({ account, afterBatchId, limit }: BatchSearch): StoredBatch[] {
+      return ofAccount(account)
+        .filter(({ id }) => afterBatchId === undefined || id < afterBatchId)
+        .sort((one, other) => (one.id < other.id ? 1 : -1))
+        .slice(0, limit)
+        .map(viewOf)
+    },
+
+    cancelBatch(account: string, batchId: string, nowMs: number): StoredBatch | null {
+      const row = find(account, batchId)
+      if (row?.status === 'validating' || row?.status === 'in_progress') {
+        const version = row.version + 1
+        db.batches.set(batchId, { ...row, status: 'cancelling', cancellingAtMs: nowMs, version })
+      }
+      const after = find(account, batchId)
+      return after && viewOf(after)
+    },
+
+    claimBatches(node: string, limit: number): StoredBatch[] {
+      const open = [...db.batches.values()].filter(isOpen).sort((one, other) => (one.id < other.id ? -1 : 1))
+      const isFree = (row: BatchRow) =>
+        row.node === null || (row.node !== node && !(db.shared && db.hasLease(row.node)))
+      for (const row of open.filter(isFree).slice(0, limit)) {
+        db.batches.set(row.id, { ...row, node, version: row.version + 1 })
+      }
+      return open
+        .map(({ id }) => db.batches.get(id))
+        .filter((row) => row !== undefined)
+        .filter((row) => row.node === node)
+        .map(viewOf)
+    },
+
+    linesOfBatch: (batchId: string): BatchLine[] => [...(db.batches.get(batchId)?.lines ?? [])],
+
+    advanceBatch(step: BatchStep): boolean {
+      const {
+        batchId,
+        node,
+        version,
+        status,
+        progressJson,
+        started,
+        endedJobIds,
+        output,
+        errors,
+        end,
+        nowMs,
+      } = step
+      const row = db.batches.get(batchId)
+      if (row === undefined || row.node !== node || row.version !== version || !isOpen(row)) return false
+      const outputFileId = row.outputFileId ?? output?.fileId ?? null
+      const errorFileId = row.errorFileId ?? errors?.fileId ?? null
+      const lines = [...row.lines, ...started].filter(({ jobId }) => !endedJobIds.includes(jobId))
+      const removeAtMs = end?.removeAtMs ?? null
+      const changed = { status, progressJson, outputFileId, errorFileId, lines, removeAtMs }
+      db.batches.set(batchId, { ...row, ...changed, version: version + 1 })
+      for (const key of step.forgottenKeys) {
+        for (const [place, kept] of db.idempotency) {
+          if (kept.account === row.account && kept.key === key) db.idempotency.delete(place)
+        }
+      }
+      extend(row.account, outputFileId, output, nowMs)
+      extend(row.account, errorFileId, errors, nowMs)
+      if (end === null) return true
+      const { filesExpireAtMs } = end
+      for (const [fileId, filename] of [
+        [outputFileId, end.outputName],
+        [errorFileId, end.errorName],
+      ] as const) {
+        const file = fileId === null ? undefined : db.files.get(fileId)
+        const about = { isComplete: true, filename, purpose: OUTPUT_PURPOSE, removeAtMs: filesExpireAtMs }
+        if (file?.removeAtMs === null) Object.assign(file, about)
+      }
+      return true
+    },
+
+    deleteBatchesOf(account: string): void {
+      for (const { id } of ofAccount(account)) db.batches.delete(id)
+    },
+
+    findOwner(account: string): AccountLimits | null {
+      const row = db.accounts.get(account)
+      return row ? { tier: row.tier, suspendedAtMs: row.suspendedAtMs, caps: row.caps } : null
+    },
+  }
+}
+
+function viewOf({ node, removeAtMs, lines, ...batch }: BatchRow): StoredBatch {
+  return batch
+}

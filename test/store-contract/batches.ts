@@ -1,0 +1,107 @@
+/** What every store guarantees about batches. */
+import assert from 'node:assert/strict'
+import type { BatchStep, NewBatch } from '../../src/store/batch-store.ts'
+import { PIECE_BYTES } from '../../src/store/file-store.ts'
+import type { Store } from '../../src/store/store.ts'
+import { newJob, now, type On } from './fixtures.ts'
+
+const NODE = 'this-node'
+const END = { removeAtMs: 9e15, filesExpireAtMs: 8e15, outputName: 'output.jsonl', errorName: 'error.jsonl' }
+
+async function create(store: Store, account = 'acme'): Promise<NewBatch> {
+  const batch = {
+    ...{ id: newJob().id, account, inputFileId: newJob().id, endpoint: '/v1/chat/completions' },
+    ...{ aboutJson: '{"metadata":null}', createdAtMs: now.ms, deadlineMs: now.ms + 1000 },
+  }
+  assert.equal(await store.createBatch(batch, 100), true)
+  return batch
+}
+
+function stepOf(batchId: string, version: number, over: Partial<BatchStep> = {}): BatchStep {
+  return {
+    ...{ batchId, node: NODE, version, status: 'in_progress', progressJson: '{}', started: [] },
+    ...{ endedJobIds: [], forgottenKeys: [], output: null, errors: null, nowMs: now.ms, end: null },
+    ...over,
+  }
+}
+
+export function batchTests(on: On): void {
+  on('stores, lists and finds the batches of an account, up to a number of open ones', async (store) => {
+    const [first, second] = [await create(store), await create(store)]
+    const other = await create(store, 'other')
+    const fresh = {
+      ...{ version: 0, status: 'validating', progressJson: '' },
+      ...{ cancellingAtMs: null, outputFileId: null, errorFileId: null },
+    }
+    assert.deepEqual(await store.findBatch('acme', first.id), { ...first, ...fresh })
+    assert.equal(await store.findBatch('acme', other.id), null)
+    const ids = (rows: readonly NewBatch[]) => rows.map(({ id }) => id)
+    assert.deepEqual(ids(await store.listBatches({ account: 'acme', limit: 5 })), [second.id, first.id])
+    const page = { account: 'acme', afterBatchId: second.id, limit: 5 }
+    assert.deepEqual(ids(await store.listBatches(page)), [first.id])
+    assert.equal(await store.createBatch({ ...first, id: newJob().id }, 2), false)
+    await assert.rejects(store.createBatch(first, 3))
+    await store.deleteBatchesOf('acme')
+    assert.deepEqual(await store.listBatches({ account: 'acme', limit: 5 }), [])
+    assert.notEqual(await store.findBatch('other', other.id), null)
+  })
+
+  on('lets one step of each version happen, by the node that claimed the batch', async (store) => {
+    const { id } = await create(store)
+    assert.equal(await store.advanceBatch(stepOf(id, 0)), false)
+    const [claimed] = await store.claimBatches(NODE, 10)
+    assert.deepEqual([claimed?.id, claimed?.version], [id, 1])
+    assert.equal((await store.claimBatches(NODE, 10))[0]?.version, 1)
+    assert.equal(await store.advanceBatch(stepOf(id, 1, { node: 'another-node' })), false)
+    assert.equal(await store.advanceBatch(stepOf(id, 1, { progressJson: '{"line":1}' })), true)
+    assert.equal(await store.advanceBatch(stepOf(id, 1, { progressJson: '{"line":2}' })), false)
+    const cancelled = await store.cancelBatch('acme', id, now.ms + 5)
+    assert.deepEqual(
+      [cancelled?.status, cancelled?.cancellingAtMs, cancelled?.version, cancelled?.progressJson],
+      ['cancelling', now.ms + 5, 3, '{"line":1}'],
+    )
+    assert.equal((await store.cancelBatch('acme', id, now.ms + 9))?.cancellingAtMs, now.ms + 5)
+    assert.equal(await store.cancelBatch('other', id, now.ms), null)
+    assert.equal(await store.advanceBatch(stepOf(id, 2)), false)
+    assert.equal(await store.advanceBatch(stepOf(id, 3, { status: 'cancelled', end: END })), true)
+    assert.equal(await store.advanceBatch(stepOf(id, 4)), false)
+    assert.deepEqual(await store.claimBatches(NODE, 10), [])
+    assert.equal((await store.cancelBatch('acme', id, now.ms))?.status, 'cancelled')
+  })
+
+  on('moves the results of lines to files, which can be read at the end', async (store) => {
+    const { id } = await create(store)
+    await store.claimBatches(NODE, 10)
+    const lines = [1, 2, 3].map((line) => ({ line, customId: `say "${line}"`, jobId: newJob().id }))
+    assert.equal(await store.advanceBatch(stepOf(id, 1, { started: lines })), true)
+    assert.deepEqual(await store.linesOfBatch(id), lines)
+    const fileId = newJob().id
+    const parts = [PIECE_BYTES - 10, 7, 2 * PIECE_BYTES, 3].map((bytes, at) => Buffer.alloc(bytes, 65 + at))
+    for (const [at, content] of parts.entries()) {
+      const endedJobIds = lines.slice(at, at + 1).map(({ jobId }) => jobId)
+      const output = { fileId, content }
+      assert.equal(await store.advanceBatch(stepOf(id, 2 + at, { endedJobIds, output })), true)
+      assert.equal(await store.advanceBatch(stepOf(id, 2 + at, { endedJobIds, output })), false)
+    }
+    assert.deepEqual(await store.linesOfBatch(id), [])
+    assert.equal(await store.findFile('acme', fileId, now.ms), null)
+    assert.equal(await store.purgeFiles(now.ms + 1e12), false)
+    assert.equal(await store.advanceBatch(stepOf(id, 6, { status: 'completed', end: END })), true)
+    const file = await store.findFile('acme', fileId, now.ms)
+    const whole = Buffer.concat(parts)
+    assert.deepEqual(
+      [file?.bytes, file?.filename, file?.purpose, file?.expiresAtMs],
+      [whole.length, 'output.jsonl', 'batch_output', 8e15],
+    )
+    const read: Uint8Array[] = []
+    for (let at = 0, piece = await store.readPiece(fileId, 0); piece !== null; ) {
+      read.push(piece)
+      at += 1
+      piece = await store.readPiece(fileId, at)
+    }
+    assert.ok(Buffer.concat(read).equals(whole))
+    const ended = await store.findBatch('acme', id)
+    assert.deepEqual([ended?.outputFileId, ended?.errorFileId], [fileId, null])
+    assert.equal((await store.quotaUse('acme')).storedBytes, whole.length)
+  })
+}

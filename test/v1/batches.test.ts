@@ -1,0 +1,298 @@
+/** Batches below /v1, through OpenAI's own client. */
+import assert from 'node:assert/strict'
+import test, { type TestContext } from 'node:test'
+import type OpenAI from 'openai'
+import { toFile } from 'openai'
+import { FakeClock } from '../fake-clock.ts'
+import { granted } from '../http/expect.ts'
+import { UNLIMITED_READS } from '../http/stage.ts'
+import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { ADMIN_TOKEN, type Parley, type ParleyOptions, startParley } from '../parley.ts'
+import { eventually } from '../support/eventually.ts'
+import { openaiOf } from './official-client.ts'
+
+const ADMIN = { authorization: `Bearer ${ADMIN_TOKEN}` }
+const A_DAY_MS = 86_400_000
+/** A call may take longer than a batch has. */
+const UNHURRIED = {
+  jobs: { run_timeout_seconds: 100_000 },
+  upstreams: { openai: { call_timeout_seconds: 100_000, api_key_env: null } },
+}
+const CHAT = '/v1/chat/completions'
+type Batch = OpenAI.Batch
+interface Line {
+  readonly custom_id: string
+  readonly response: { readonly status_code: number; readonly body: unknown } | null
+  readonly error: { readonly code: string } | null
+}
+
+const chatLine = (id: string, content = id, over: object = {}) => ({
+  custom_id: id,
+  method: 'POST',
+  url: CHAT,
+  body: { model: 'gpt-5-mini', messages: [{ role: 'user', content }], ...over },
+})
+
+interface Place {
+  readonly parley: Parley
+  readonly models: ModelServerForTests
+  readonly openai: OpenAI
+  readonly key: string
+}
+
+async function start(t: TestContext, options: ParleyOptions = {}): Promise<Place> {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const parley = await startParley(t, { upstream: models.baseUrl, ...options })
+  t.after(() => models.release())
+  const key = await parley.key()
+  return { parley, models, openai: openaiOf(parley, key), key }
+}
+
+async function submit(openai: OpenAI, lines: readonly unknown[], over: object = {}): Promise<Batch> {
+  const text = lines.map((line) => (typeof line === 'string' ? line : JSON.stringify(line))).join('\n')
+  const file = await openai.files.create({
+    file: await toFile(Buffer.from(text), 'in.jsonl'),
+    purpose: 'batch',
+  })
+  return openai.batches.create({
+    input_file_id: file.id,
+    endpoint: CHAT,
+    completion_window: '24h',
+    ...over,
+  })
+}
+
+const ended = (t: TestContext, openai: OpenAI, { id }: Batch) =>
+  eventually(
+    () => openai.batches.retrieve(id),
+    ({ status }) => ['completed', 'failed', 'expired', 'cancelled'].includes(status),
+    { signal: t.signal },
+  )
+
+async function linesOf(openai: OpenAI, fileId: string | undefined): Promise<Line[]> {
+  if (fileId === undefined) return []
+  const text = await (await openai.files.content(fileId)).text()
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+}
+
+const codesOf = (lines: readonly Line[]) =>
+  Object.fromEntries(lines.map(({ custom_id, error }) => [custom_id, error?.code]))
+
+onEachStore(() => {
+  test('a batch runs each line once, and its output file has the answers', async (t) => {
+    const { openai, models } = await start(t)
+    const ids = Array.from({ length: 250 }, (_, n) => `line ${n}`)
+    const created = await submit(
+      openai,
+      ids.map((id) => chatLine(id)),
+      { metadata: { team: 'a' } },
+    )
+    assert.match(created.id, /^batch_/)
+    const { object, status, endpoint, completion_window, metadata } = created
+    assert.deepEqual(
+      [object, status, endpoint, completion_window, metadata],
+      ['batch', 'validating', CHAT, '24h', { team: 'a' }],
+    )
+    assert.equal((created.expires_at ?? 0) - created.created_at, 86_400)
+    const batch = await ended(t, openai, created)
+    assert.equal(batch.status, 'completed')
+    assert.deepEqual(batch.request_counts, { total: 250, completed: 250, failed: 0 })
+    assert.equal(batch.error_file_id, undefined)
+    const output = await linesOf(openai, batch.output_file_id)
+    assert.deepEqual(output.map(({ custom_id }) => custom_id).sort(), ids.toSorted())
+    for (const { custom_id, response, error } of output) {
+      assert.equal(error, null)
+      assert.equal(response?.status_code, 200)
+      const completion = response?.body as OpenAI.ChatCompletion
+      assert.equal(completion.choices[0]?.message.content, `echo: ${custom_id}`)
+    }
+    assert.equal(models.completions().length, 250)
+    const characters = ids.reduce((sum, id) => sum + id.length, 0)
+    assert.equal(batch.usage?.input_tokens, characters)
+    const file = await openai.files.retrieve(batch.output_file_id ?? '')
+    assert.deepEqual([file.purpose, file.status], ['batch_output', 'processed'])
+  })
+
+  test('lines for responses, with a schema and with options', async (t) => {
+    const { openai, models } = await start(t)
+    models.script = () => reply.json({ river: 'Lena' })
+    const line = {
+      custom_id: 'r',
+      method: 'POST',
+      url: '/v1/responses',
+      body: { model: 'gpt-5-mini', input: 'Name a river.', instructions: 'In Asia.', temperature: 0.2 },
+    }
+    const batch = await ended(t, openai, await submit(openai, [line], { endpoint: '/v1/responses' }))
+    const [output] = await linesOf(openai, batch.output_file_id)
+    const body = output?.response?.body as OpenAI.Responses.Response
+    assert.deepEqual([body.object, body.status, body.instructions], ['response', 'completed', 'In Asia.'])
+    assert.equal(models.completions()[0]?.body.temperature, 0.2)
+  })
+
+  test('each wrong line is named, and nothing runs', async (t) => {
+    const { openai, models } = await start(t)
+    const batch = await ended(
+      t,
+      openai,
+      await submit(openai, [
+        chatLine('good'),
+        'not json',
+        '[1]',
+        { ...chatLine('a'), method: 'GET' },
+        { ...chatLine('b'), url: '/v1/responses' },
+        { ...chatLine('c'), custom_id: '' },
+        chatLine('good'),
+        chatLine('d', 'Hello', { stream: true }),
+        chatLine('e', 'Hello', { model: 'no-such-model' }),
+        { ...chatLine('f'), body: { model: 'gpt-5-mini', messages: [] } },
+      ]),
+    )
+    assert.equal(batch.status, 'failed')
+    const problems = (batch.errors?.data ?? []).map(({ line, code, param }) => [line, code, param])
+    assert.deepEqual(problems, [
+      [2, 'invalid_json_line', null],
+      [3, 'invalid_json_line', null],
+      [4, 'invalid_method', 'method'],
+      [5, 'mismatched_url', 'url'],
+      [6, 'invalid_custom_id', 'custom_id'],
+      [7, 'duplicate_custom_id', 'custom_id'],
+      [8, 'invalid_request', 'body.stream'],
+      [9, 'invalid_request', 'body.model'],
+      [10, 'invalid_request', 'body.messages'],
+    ])
+    assert.equal(models.completions().length, 0)
+  })
+
+  test('a line that fails goes to the error file', async (t) => {
+    const { openai, models } = await start(t)
+    models.script = ({ body }) => (JSON.stringify(body).includes('bad') ? reply.status(400) : undefined)
+    const batch = await ended(t, openai, await submit(openai, [chatLine('good'), chatLine('bad')]))
+    assert.equal(batch.status, 'completed')
+    assert.deepEqual(batch.request_counts, { total: 2, completed: 1, failed: 1 })
+    const [error] = await linesOf(openai, batch.error_file_id)
+    assert.deepEqual([error?.custom_id, error?.response?.status_code], ['bad', 502])
+  })
+
+  test('cancelling ends the lines that run, and keeps the answers that are there', async (t) => {
+    const { openai, models } = await start(t)
+    models.script = ({ body }) => (JSON.stringify(body).includes('slow') ? reply.stall() : undefined)
+    const created = await submit(openai, [chatLine('quick'), chatLine('slow'), chatLine('slow too')])
+    await eventually(
+      () => openai.batches.retrieve(created.id),
+      ({ request_counts }) => request_counts?.completed === 1,
+      { signal: t.signal },
+    )
+    await models.received(3)
+    const cancelling = await openai.batches.cancel(created.id)
+    assert.equal(cancelling.status, 'cancelling')
+    const batch = await ended(t, openai, created)
+    assert.equal(batch.status, 'cancelled')
+    assert.deepEqual(batch.request_counts, { total: 3, completed: 1, failed: 2 })
+    const errors = await linesOf(openai, batch.error_file_id)
+    assert.deepEqual(codesOf(errors), { slow: 'batch_cancelled', 'slow too': 'batch_cancelled' })
+    assert.deepEqual(
+      (await linesOf(openai, batch.output_file_id)).map(({ custom_id }) => custom_id),
+      ['quick'],
+    )
+    assert.equal((await openai.batches.cancel(created.id)).status, 'cancelled')
+  })
+
+  test('a line whose job is cancelled is an error of the batch, and the others run on', async (t) => {
+    const { openai, models, parley, key } = await start(t)
+    models.script = () => reply.stall()
+    const created = await submit(openai, [chatLine('one'), chatLine('other')])
+    await models.received(2)
+    const { jobs } = granted(await parley.get('/api/v1/messages?status=assigned', key), 200)
+    assert.equal(jobs.length, 2)
+    granted(await parley.post(`/api/v1/messages/${jobs[0].job_id}/cancel`, undefined, key), 200)
+    models.release()
+    const batch = await ended(t, openai, created)
+    assert.deepEqual(
+      [batch.status, batch.request_counts],
+      ['completed', { total: 2, completed: 1, failed: 1 }],
+    )
+    const codes = codesOf(await linesOf(openai, batch.error_file_id))
+    assert.deepEqual(Object.values(codes), ['job_cancelled'])
+    const [answered] = await linesOf(openai, batch.output_file_id)
+    assert.deepEqual([answered?.custom_id, ...Object.keys(codes)].sort(), ['one', 'other'])
+  })
+
+  test('what has not run within its time is an error, with the answers that are there', async (t) => {
+    const clock = new FakeClock()
+    const { openai, models } = await start(t, { clock, settings: { tiers: UNLIMITED_READS, ...UNHURRIED } })
+    models.script = ({ body }) => (JSON.stringify(body).includes('slow') ? reply.stall() : undefined)
+    const asked = submit(openai, [chatLine('quick'), chatLine('slow')])
+    const created = await asked
+    let batch = created
+    const passUntil = async (isThere: (batch: Batch) => boolean, stepMs: number) => {
+      while (!isThere(batch)) {
+        clock.advance(stepMs)
+        batch = await openai.batches.retrieve(created.id)
+      }
+    }
+    await passUntil(({ request_counts }) => request_counts?.completed === 1, 200)
+    clock.advance(A_DAY_MS)
+    await passUntil(({ status }) => status === 'expired', 1000)
+    assert.deepEqual(batch.request_counts, { total: 2, completed: 1, failed: 1 })
+    assert.deepEqual(codesOf(await linesOf(openai, batch.error_file_id)), { slow: 'batch_expired' })
+    assert.equal((await linesOf(openai, batch.output_file_id))[0]?.custom_id, 'quick')
+  })
+
+  test('a cap reached in the middle makes lines wait, and the batch says so', async (t) => {
+    const { openai, parley } = await start(t)
+    granted(
+      await parley.post(
+        '/admin/api/accounts/user_max/caps',
+        { max_monthly_jobs: 3, max_monthly_tokens: 'none' },
+        undefined,
+        ADMIN,
+      ),
+      200,
+    )
+    const created = await submit(
+      openai,
+      Array.from({ length: 5 }, (_, n) => chatLine(`${n}`)),
+    )
+    const waiting = await eventually(
+      () => openai.batches.retrieve(created.id),
+      ({ errors }) => (errors?.data?.length ?? 0) > 0,
+      { signal: t.signal },
+    )
+    assert.equal(waiting.status, 'in_progress')
+    assert.match(waiting.errors?.data?.[0]?.message ?? '', /monthly|month/)
+    granted(
+      await parley.post(
+        '/admin/api/accounts/user_max/caps',
+        { max_monthly_jobs: 'none', max_monthly_tokens: 'none' },
+        undefined,
+        ADMIN,
+      ),
+      200,
+    )
+    const batch = await ended(t, openai, created)
+    assert.deepEqual(
+      [batch.status, batch.request_counts?.completed, batch.errors],
+      ['completed', 5, undefined],
+    )
+  })
+
+  test('batches are listed page by page, newest first, and are those of their account only', async (t) => {
+    const { openai, parley } = await start(t)
+    const ids: string[] = []
+    for (const name of ['a', 'b', 'c']) ids.unshift((await submit(openai, [chatLine(name)])).id)
+    const listed: string[] = []
+    for await (const { id } of openai.batches.list({ limit: 2 })) listed.push(id)
+    assert.deepEqual(listed, ids)
+    const other = openaiOf(parley, await parley.key('user_max', 'other'))
+    assert.deepEqual((await other.batches.list()).data, [])
+    await assert.rejects(other.batches.retrieve(ids[0] ?? ''), { status: 404 })
+    await assert.rejects(other.batches.cancel(ids[0] ?? ''), { status: 404 })
+    await assert.rejects(openai.batches.retrieve('batch_x'), { status: 404 })
+    for (const id of ids) await ended(t, openai, { id } as Batch)
+  })
+})
