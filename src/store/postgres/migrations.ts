@@ -367,6 +367,11 @@ create table file_pieces (
 alter table file_pieces alter column content set storage external;
 `
 
+/** Labels of keys. */
+const keyLabels = `
+alter table keys add column label text; -- what the operator calls it
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -381,4 +386,5 @@ export const MIGRATIONS: readonly string[] = [
   webhooks,
   prioritiesAndDeadlines,
   files,
+  keyLabels,
 ]

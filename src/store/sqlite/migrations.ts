@@ -230,4 +230,19 @@ create table file_pieces (
 ) strict;
 `
 
-export const MIGRATIONS: readonly string[] = [first, second, third, fourth, fifth, sixth, seventh, eighth]
+/** Labels of keys. */
+const ninth = `
+alter table keys add column label text; -- what the operator calls it
+`
+
+export const MIGRATIONS: readonly string[] = [
+  first,
+  second,
+  third,
+  fourth,
+  fifth,
+  sixth,
+  seventh,
+  eighth,
+  ninth,
+]
