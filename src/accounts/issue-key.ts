@@ -11,6 +11,7 @@ export const MOST_DAYS = 36_500
 export interface IssueRequest {
   readonly account: string
   readonly tier: TierName
+  readonly label?: string | null
   /** Days until the key expires; null for never. */
   readonly expiresDays: number | null
   readonly nowMs: number
@@ -24,13 +25,14 @@ export type Issued =
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
-  const { account, tier, nowMs } = request
+  const { account, tier, label = null, nowMs } = request
   const result = await store.createKey({
     id: keyId,
     hash: hashKey(key),
     account,
     tier,
     secret: makeSecret(),
+    label,
     createdAtMs: nowMs,
     expiresAtMs: keyEndMs(request),
   })

@@ -107,6 +107,7 @@ export async function findAccount(
 export const key = Type.Object({
   id: Type.String(),
   account: Type.String(),
+  label: textOrNull('What the operator calls it; null for no label.'),
   tier: Type.String(),
   created_at: unixTime('When it was created'),
   expires_at: unixTimeOrNull('When it expires'),
@@ -122,15 +123,17 @@ export const newKey = Type.Object({
   id: Type.String(),
   key: Type.String({ description: 'The key. It cannot be shown again.' }),
   account: Type.String(),
+  label: textOrNull('What the operator calls it; null for no label.'),
   tier: Type.String(),
   expires_at: unixTimeOrNull('When it expires'),
 })
 export type NewKey = Static<typeof newKey>
 
-export function keyView({ id, account, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord): Key {
+export function keyView({ id, account, label, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord): Key {
   return {
     id,
     account,
+    label,
     tier,
     created_at: Math.floor(createdAtMs / 1000),
     expires_at: wholeSeconds(expiresAtMs),

@@ -79,8 +79,9 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
     key.tier,
     day(key.createdAtMs),
     stateOf(key, Date.now()),
+    printable(key.label ?? ''),
   ])
-  printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE'], ...rows]))
+  printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE', 'LABEL'], ...rows]))
 }
 
 function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string {

@@ -78,6 +78,8 @@ export interface NewKey {
   readonly tier: TierName
   /** The signing secret for an account that is new. */
   readonly secret: string
+  /** What the operator calls it. */
+  readonly label?: string | null
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
 }
@@ -92,6 +94,8 @@ export type RevokeResult = 'revoked' | 'revoked before' | 'unknown'
 export interface KeyRecord {
   readonly id: string
   readonly account: string
+  /** What the operator calls it; null for no label. */
+  readonly label: string | null
   readonly tier: TierName
   readonly createdAtMs: number
   readonly expiresAtMs: number | null

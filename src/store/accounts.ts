@@ -26,8 +26,8 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
       on conflict (name) do update set tier = a.tier returning tier`
     const tier = readTier(account)
     if (tier !== key.tier) return { kind: 'other tier', tier }
-    yield sql`insert into keys (id, account, hash, created_at_ms, expires_at_ms)
-      values (${key.id}, ${key.account}, ${key.hash}, ${key.createdAtMs}, ${key.expiresAtMs})`
+    yield sql`insert into keys (id, account, hash, label, created_at_ms, expires_at_ms)
+      values (${key.id}, ${key.account}, ${key.hash}, ${key.label ?? null}, ${key.createdAtMs}, ${key.expiresAtMs})`
     return { kind: 'created' }
   }),
 
@@ -122,7 +122,7 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
 /** Of accounts `a`. */
 export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
 const KEYS = sql`
-  select k.id, k.account, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
+  select k.id, k.account, k.label, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
   from keys k join accounts a on a.name = k.account`
 
 /** Of a row with `secret`, `previous_secret` and `rotated_at_ms`. */
@@ -141,6 +141,7 @@ function readKey(row: Row): KeyRecord {
   return {
     id: textOf(row, 'id'),
     account: textOf(row, 'account'),
+    label: textOrNull(row, 'label'),
     tier: readTier(row),
     createdAtMs: numberOf(row, 'created_at_ms'),
     expiresAtMs: numberOrNull(row, 'expires_at_ms'),

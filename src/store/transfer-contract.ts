@@ -86,6 +86,7 @@ export const KINDS = {
     key: ['id'],
     columns: both('keys', {
       text: ['id', 'account', 'hash'],
+      'text?': ['label'],
       bigint: ['created_at_ms'],
       'bigint?': ['expires_at_ms', 'revoked_at_ms'],
     }),

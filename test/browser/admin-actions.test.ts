@@ -52,6 +52,7 @@ onEachStore(async () => {
     await dialog.getByRole('alert').waitFor()
     await dialog.getByLabel('Account').fill('newcomer')
     await dialog.getByLabel('Tier').selectOption('user_go')
+    await dialog.getByLabel('Label (optional)').fill('first of newcomer')
     await dialog.getByRole('button', { name: 'Create' }).click()
     const made = (await dialog.locator('[data-key]').textContent()) ?? ''
     assert.match(made, /^prl_\w{38}$/)
@@ -66,6 +67,7 @@ onEachStore(async () => {
     await dialog.getByRole('button', { name: 'I have saved it' }).click()
     assert.equal((await parley.get('/api/v1/me', made)).body.data.tier, 'user_go')
     assert.doesNotMatch(await page.content(), /prl_/)
+    await page.getByText('first of newcomer').waitFor()
 
     await page.getByLabel('Tier of newcomer').selectOption('user_pro')
     await page.getByText('newcomer now has the tier user_pro').waitFor()

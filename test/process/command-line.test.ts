@@ -34,12 +34,24 @@ test('keys list --json is an array of keys with times in Unix seconds', { timeou
   const place = await installation(t)
   assert.deepEqual(await listed(place), [])
   const before = Math.floor(Date.now() / 1000)
-  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_go', '--expires', '30'])
+  await place.parley([
+    'keys',
+    'create',
+    '--account',
+    'ada',
+    '--tier',
+    'user_go',
+    '--expires',
+    '30',
+    '--label',
+    'CI',
+  ])
   await place.parley(['keys', 'create', '--account', 'bob', '--tier', 'user_free'])
   const [ada, bob, ...others] = await listed(place)
-  const names = ['id', 'account', 'tier', 'created_at', 'expires_at', 'revoked_at']
+  const names = ['id', 'account', 'label', 'tier', 'created_at', 'expires_at', 'revoked_at']
   assert.deepEqual([Object.keys(ada ?? {}), Object.keys(bob ?? {}), others], [names, names, []])
   assert.deepEqual([ada?.account, ada?.tier, bob?.account, bob?.tier], ['ada', 'user_go', 'bob', 'user_free'])
+  assert.deepEqual([ada?.label, bob?.label], ['CI', null])
   const createdAt = Number(ada?.created_at)
   assert.ok(createdAt >= before && createdAt <= Date.now() / 1000, `created at ${createdAt}`)
   assert.equal(ada?.expires_at, createdAt + 30 * 86_400)
@@ -342,6 +354,7 @@ interface ListedKey {
   readonly account: string
   readonly tier: string
   readonly created_at: number
+  readonly label: string | null
   readonly expires_at: number | null
   readonly revoked_at: number | null
 }

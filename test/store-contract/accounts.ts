@@ -21,12 +21,13 @@ export function accountTests(on: On): void {
   on('creates an account with its first key, and finds keys by their hash', async (store) => {
     assert.equal(await store.hasAccounts(), false)
     assert.deepEqual(await store.createKey(key()), { kind: 'created' })
-    assert.deepEqual(await store.createKey(key({ id: 'key_2', hash: 'h2', expiresAtMs: 9 })), {
+    assert.deepEqual(await store.createKey(key({ id: 'key_2', hash: 'h2', label: 'CI', expiresAtMs: 9 })), {
       kind: 'created',
     })
     assert.equal(await store.hasAccounts(), true)
     const common = { account: 'acme', tier: 'user_go', createdAtMs: START_MS, revokedAtMs: null, ...STANDING }
-    assert.deepEqual(await store.findKey('h2'), { id: 'key_2', ...common, expiresAtMs: 9 })
+    assert.deepEqual(await store.findKey('h2'), { id: 'key_2', label: 'CI', ...common, expiresAtMs: 9 })
+    assert.equal((await store.findKey('h1'))?.label, null)
     assert.equal(await store.findKey('h3'), null)
     assert.deepEqual(
       (await store.listKeys()).map(({ id }) => id),

@@ -218,7 +218,8 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
         tier: 'user_max',
         secret: `whsec_${account}`,
       } as const
-      await store.createKey({ ...key, createdAtMs: nowMs, expiresAtMs })
+      const label = kind === 'b' ? `Ä key of ${account}` : null
+      await store.createKey({ ...key, label, createdAtMs: nowMs, expiresAtMs })
     }
   }
   await store.revokeKey('key_bob_a', nowMs + 5)

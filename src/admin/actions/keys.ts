@@ -4,7 +4,7 @@ import { issueKey, keyEndMs, MOST_DAYS } from '../../accounts/issue-key.ts'
 import { Type } from '../../typed-schema.ts'
 import { findAccount, newKey } from '../account-view.ts'
 import { adminAction } from '../action.ts'
-import { strict, tierName, wholeSeconds } from '../fields.ts'
+import { defined, strict, tierName, wholeSeconds } from '../fields.ts'
 import { refusals } from '../refusals.ts'
 
 const createKey = adminAction({
@@ -16,6 +16,12 @@ const createKey = adminAction({
       tier: Type.Optional(
         Type.Enum(tierName.enum, {
           description: 'The tier of the account; may be absent if the account exists.',
+        }),
+      ),
+      label: Type.Optional(
+        Type.String({
+          pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,100}$',
+          description: 'What you call the key, at most 100 characters in one line.',
         }),
       ),
       expires_days: Type.Optional(
@@ -31,20 +37,20 @@ const createKey = adminAction({
       examples: [
         { account: 'acme', tier: 'user_pro' },
         { account: 'acme' },
-        { account: 'acme', tier: 'user_pro', expires_days: 90 },
+        { account: 'acme', tier: 'user_pro', label: 'billing', expires_days: 90 },
       ],
     },
   ),
-  details: ({ tier = null, expires_days = null }) => ({ tier, expires_days }),
+  details: ({ tier = null, label, expires_days = null }) => ({ tier, ...defined({ label }), expires_days }),
   check: ({ account }) =>
     ACCOUNT_NAME.test(account) ? null : refusals.invalidAccountName(account, ACCOUNT_RULE),
-  run: async ({ account, tier: given, expires_days: expiresDays = null }, { store, clock }) => {
+  run: async ({ account, tier: given, label = null, expires_days: expiresDays = null }, { store, clock }) => {
     const tier = given ?? (await findAccount(store, account, clock.nowMs()))?.tier
     if (tier === undefined) return refusals.tierRequired(account)
-    const request = { account, tier, expiresDays, nowMs: clock.nowMs() }
+    const request = { account, tier, label, expiresDays, nowMs: clock.nowMs() }
     const issued = await issueKey(store, request)
     if (issued.kind === 'other tier') return refusals.otherTier(account, issued.tier, tier)
-    return { ...issued, tier, expiresAt: wholeSeconds(keyEndMs(request)) }
+    return { ...issued, tier, label, expiresAt: wholeSeconds(keyEndMs(request)) }
   },
   outcome: ({ keyId }) => `made ${keyId}`,
   log: ({ account }, { keyId, tier }) => ({ key_id: keyId, account, tier }),
@@ -59,9 +65,9 @@ const createKey = adminAction({
     success: 'The key.',
     data: newKey,
     conflicts: true,
-    answer: ({ keyId, key, tier, expiresAt }, { account }) => ({
+    answer: ({ keyId, key, tier, label, expiresAt }, { account }) => ({
       message: 'This is the key. It cannot be shown again.',
-      data: { id: keyId, key, account, tier, expires_at: expiresAt },
+      data: { id: keyId, key, account, label, tier, expires_at: expiresAt },
     }),
   },
   command: {
@@ -70,11 +76,12 @@ const createKey = adminAction({
     options: {
       account: ['--account <name>', 'the account that the key belongs to'],
       tier: ['--tier <tier>', 'tier of a new account'],
+      label: ['--label <text>', 'what you call the key, for lists'],
       expires_days: ['--expires <days>', 'days until the key expires (default: never)'],
     },
     required: ['account'],
     examples: [
-      'parley keys create --account acme --tier user_pro',
+      'parley keys create --account acme --tier user_pro --label billing',
       'PARLEY_API_KEY=$(parley keys create --account ci --tier user_go --expires 30)',
     ],
   },

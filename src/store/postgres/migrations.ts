@@ -418,6 +418,11 @@ create table batch_lines (
 create index batch_lines_by_job on batch_lines (job_id);
 `
 
+/** Labels of keys. */
+const keyLabels = `
+alter table keys add column label text; -- what the operator calls it
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -434,4 +439,5 @@ export const MIGRATIONS: readonly string[] = [
   files,
   reruns,
   batches,
+  keyLabels,
 ]

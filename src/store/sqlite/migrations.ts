@@ -281,6 +281,11 @@ create table batch_lines (
 create index batch_lines_by_job on batch_lines (job_id);
 `
 
+/** Labels of keys. */
+const eleventh = `
+alter table keys add column label text; -- what the operator calls it
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   second,
@@ -292,4 +297,5 @@ export const MIGRATIONS: readonly string[] = [
   eighth,
   ninth,
   tenth,
+  eleventh,
 ]

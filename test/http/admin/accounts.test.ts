@@ -20,12 +20,19 @@ onEachStore(async () => {
   test('a key is created with its account, works, is listed, and is revoked permanently', async () => {
     const answer = await admin.post('/keys', { account: 'acme', tier: 'user_go' })
     const { id, key, ...rest } = granted(answer, 201)
-    assert.deepEqual(rest, { account: 'acme', tier: 'user_go', expires_at: null })
+    assert.deepEqual(rest, { account: 'acme', label: null, tier: 'user_go', expires_at: null })
     assert.deepEqual(granted(await parley.get(ME, key), 200).key_id, id)
     const listed = await admin.get('/keys?account=acme')
     const { keys, more } = granted(listed, 200)
     const createdAt = Math.floor(clock.nowMs() / 1000)
-    const common = { id, account: 'acme', tier: 'user_go', created_at: createdAt, expires_at: null }
+    const common = {
+      id,
+      account: 'acme',
+      label: null,
+      tier: 'user_go',
+      created_at: createdAt,
+      expires_at: null,
+    }
     assert.deepEqual([keys, more], [[{ ...common, revoked_at: null }], false])
     assert.ok(!listed.text.includes(key))
 
@@ -40,6 +47,17 @@ onEachStore(async () => {
       { what: 'revoke a key', key_id: id },
       { what: 'revoke a key', key_id: id },
     ])
+  })
+
+  test('a key has the label it was created with, one line of at most 100 characters', async () => {
+    const label = 'Billing, nightly – José'
+    const made = granted(await admin.post('/keys', { account: 'titled', tier: 'user_go', label }), 201)
+    assert.equal(made.label, label)
+    const [listed] = granted(await admin.get('/keys?account=titled'), 200).keys
+    assert.equal(listed?.label, label)
+    for (const wrong of ['', 'two\nlines', 'nul\0', 'x'.repeat(101)]) {
+      refused(await admin.post('/keys', { account: 'titled', label: wrong }), 400)
+    }
   })
 
   test('a key expires after its days', async () => {

@@ -33,7 +33,16 @@ export function accountOperations(db: MemoryDatabase) {
     return account !== undefined
   }
   return {
-    createKey({ id, hash, account: name, tier, secret, createdAtMs, expiresAtMs }: NewKey): NewKeyResult {
+    createKey({
+      id,
+      hash,
+      account: name,
+      tier,
+      secret,
+      label = null,
+      createdAtMs,
+      expiresAtMs,
+    }: NewKey): NewKeyResult {
       const account = db.accounts.get(name)
       if (account && account.tier !== tier) return { kind: 'other tier', tier: account.tier as TierName }
       const isThere = [...db.keys.values()].some((key) => key.id === id || key.hash === hash)
@@ -48,7 +57,7 @@ export function accountOperations(db: MemoryDatabase) {
         }
         db.accounts.set(name, { name, tier, secret, ...none })
       }
-      db.keys.set(id, { id, hash, account: name, createdAtMs, expiresAtMs, revokedAtMs: null })
+      db.keys.set(id, { id, hash, account: name, label, createdAtMs, expiresAtMs, revokedAtMs: null })
       return { kind: 'created' }
     },
 

@@ -88,6 +88,7 @@ export interface KeyRow {
   readonly id: string
   readonly hash: string
   readonly account: string
+  readonly label: string | null
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   revokedAtMs: number | null

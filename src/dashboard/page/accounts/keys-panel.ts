@@ -72,7 +72,7 @@ function KeyTable({ keys, onChange }: KeyTableProps) {
       <tbody>
         ${keys.map(
           (key) => html`<tr key=${key.id}>
-          <th scope="row"><code class="breaks">${key.id}</code><span class="narrow-only muted">${key.account}</span></th>
+          <th scope="row"><code class="breaks">${key.id}</code>${key.label !== null && html`<br /><span class="muted breaks">${key.label}</span>`}<span class="narrow-only muted">${key.account}</span></th>
           <td class="wide">${key.account}</td>
           <td class="wide"><${Time} at=${key.created_at} /></td>
           <td>${stateOf(key)}</td>
@@ -84,13 +84,13 @@ function KeyTable({ keys, onChange }: KeyTableProps) {
 }
 
 function RevokeKey({ shown, onChange }: { readonly shown: Key; readonly onChange: () => void }) {
-  const { id, account } = shown
+  const { id, account, label } = shown
   const revoke = async () => {
     await admin(`/keys/${encodeURIComponent(id)}/revoke`, { body: {} })
     return 'The key was revoked. Every node rejects it within a few seconds.'
   }
   return html`<${ConfirmedAction} label="Revoke…" name=${`Revoke ${id}`} title="Revoke this key?" action="Revoke" danger work=${revoke} onEnd=${onChange}>
-    <p><code class="breaks">${id}</code> of the account <strong>${account}</strong> stops working permanently. The
+    <p><code class="breaks">${id}</code>${label !== null && html` (${label})`} of the account <strong>${account}</strong> stops working permanently. The
     account's jobs continue, and its other keys can read them.</p>
   <//>`
 }

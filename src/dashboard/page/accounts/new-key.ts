@@ -43,6 +43,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
   const listId = useId()
   const [name, setName] = useState(account)
   const [tier, setTier] = useState<string>('user_free')
+  const [label, setLabel] = useState('')
   const [days, setDays] = useState('')
   const [error, setError] = useState<ApiError | null>(null)
   const [busy, setBusy] = useState(false)
@@ -55,6 +56,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
       const body = {
         account: name.trim(),
         tier: existing?.tier ?? tier,
+        ...(label.trim() !== '' && { label: label.trim() }),
         ...(days !== '' && { expires_days: Number(days) }),
       }
       onKey(await admin<NewKey>('/keys', { body }))
@@ -74,6 +76,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
             ? html`<p class="hint">The account has the tier <strong>${existing.tier}</strong>.</p>`
             : html`<${Select} label="Tier" value=${tier} options=${TIERS.map((one) => [one, one])} onChange=${setTier} />`
         }
+        <${TextField} label="Label (optional)" value=${label} onInput=${setLabel} maxlength="100" autocomplete="off" />
         <${Select} label="Expires" value=${days} options=${LIFETIMES} onChange=${setDays} />
       </div>
       <div class="dialog-actions">
