@@ -234,12 +234,12 @@ async function connect(parts: OpenedParts): Promise<Service> {
     closing.abort()
     stopping.abort()
     samples.stop()
-    await reruns.stop()
-    await batches?.stop()
+    const polls = [reruns.stop(), batches?.stop()]
     await engine.stop({
       close: () => listeners.close(),
       cutOff: () => app.server.closeAllConnections(),
     })
+    await Promise.all(polls)
     await pool.close()
     await store.close()
   }
