@@ -170,9 +170,9 @@ export function fillMissingBody(request: FastifyRequest, _reply: FastifyReply, d
   done()
 }
 
-/** @param schema of a body. A body without required fields may be omitted. */
+/** @param schema of a body. A body that may be an empty object may be omitted. */
 export function isBodyRequired(schema: object): boolean {
-  return !('properties' in schema) || 'required' in schema
+  return !('properties' in schema) || 'required' in schema || 'minProperties' in schema
 }
 
 function needsBody({ route }: FastifyRequest): boolean {

@@ -28,6 +28,7 @@ function ruleOf(
 ): string {
   if (keyword === 'required') return 'is required'
   if (keyword === 'enum') return `must be one of ${(params.allowedValues as unknown[]).join(', ')}`
+  if (keyword === 'minProperties') return 'must have at least one field'
   if (keyword === 'type') return `must be ${article(String(params.type))}`
   if (keyword === 'additionalProperties') {
     const atTop = path.length === 1 || (path.length === 2 && isIndex(path[0]))

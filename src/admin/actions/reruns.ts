@@ -123,7 +123,7 @@ const rerunFoundJobs = adminAction({
       ),
       ...howFields,
     },
-    { ...strict, examples: [{ account: 'acme', error_code: 'model_error' }] },
+    { ...strict, minProperties: 1, examples: [{ account: 'acme', error_code: 'model_error' }] },
   ),
   details: (input) => input,
   check: ({ account, error_code, model, status, from }) =>

@@ -144,7 +144,8 @@ onEachStore(() => {
     await models.received(2)
     assert.equal(refused(await admin.post(`/jobs/${open}/rerun`), 409).details, 'It has not finished.')
     for (const id of [randomUUID(), 'x']) refused(await admin.post(`/jobs/${id}/rerun`), 404)
-    invalid(await rerun({}), /at least one of account, error_code, model, from and status/)
+    invalid(await rerun({}), /the body must have at least one field/)
+    invalid(await rerun({ again: true }), /at least one of account, error_code, model, from and status/)
     invalid(await rerun({ before: 'x', account: 'acme' }), /before/)
     invalid(await rerun({ limit: 0, account: 'acme' }), /limit/)
 

@@ -49,6 +49,7 @@ export function takenAway(
     'POST /api/v1/messages/{jobId}/cancel': async () => ({ jobId: await openJob() }),
     'DELETE /api/v1/messages/{jobId}': async () => ({ jobId: await endedJob() }),
     'POST /admin/api/jobs/{jobId}/cancel': async () => ({ jobId: await openJob() }),
+    'POST /admin/api/jobs/{jobId}/rerun': async () => ({ jobId: await endedJob() }),
     'DELETE /admin/api/jobs/{jobId}': async () => ({ jobId: await endedJob() }),
     'DELETE /admin/api/accounts/{name}': async () => ({ name: await newAccount() }),
   }
