@@ -2,9 +2,8 @@
 import type { CreateElement } from '../job/create-body.ts'
 import type { Job } from '../job/job.ts'
 import type { Tiers } from '../job/tier.ts'
+import { backgroundOwner } from '../queue/background-owner.ts'
 import type { AdmissionError, CountElement, JobCreator, JobOwner } from '../queue/job-creator.ts'
-import { capsOf } from '../queue/monthly-caps.ts'
-import { quotasOf } from '../queue/quotas.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
 import { type Store, WriteRejected } from '../store/store.ts'
 
@@ -40,19 +39,11 @@ export class LineStarts {
     this.#options = options
   }
 
-  /** Null if the account was deleted. How many jobs it creates per minute does not matter to batches, which start lines in turn. */
+  /** Null if the account was deleted. */
   async ownerOf(account: string): Promise<JobOwner | null> {
     const { store, tiers } = this.#options
     const found = await store.findOwner(account)
-    if (found === null) return null
-    const tier = { ...tiers.of(found.tier), createsPerMinute: null }
-    return {
-      account,
-      tier,
-      suspended: found.suspendedAtMs !== null,
-      caps: capsOf(account, tier, found.caps),
-      quotas: quotasOf(account, tier, found.caps),
-    }
+    return found && backgroundOwner(account, tiers.of(found.tier), found)
   }
 
   /** Nothing is stored yet. */

@@ -11,9 +11,8 @@ import type { Tiers } from '../job/tier.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Expiry } from '../store/expiry.ts'
 import type { JobToRerun, OpenRerun, RerunEnd, RerunStore } from '../store/rerun-store.ts'
-import type { Acceptance, AdmissionError, JobCreator, JobOwner } from './job-creator.ts'
-import { capsOf } from './monthly-caps.ts'
-import { quotasOf } from './quotas.ts'
+import { backgroundOwner } from './background-owner.ts'
+import type { Acceptance, AdmissionError, JobCreator } from './job-creator.ts'
 
 /** Each poll costs an idle server something, and operators can wait. */
 const POLL_MS = 2000
@@ -97,11 +96,11 @@ export class Reruns {
   }
 
   async #endOf({ id, jobId, withCallback }: OpenRerun): Promise<RerunEnd> {
-    const { store, creator, clock, expiry } = this.#options
+    const { store, creator, tiers, clock, expiry } = this.#options
     const job = await store.jobToRerun(jobId, expiry())
     if (job === null) return refused('The job has expired or was deleted.')
     if (!job.hasEnded) return refused('The job has not finished.')
-    const owner = this.#ownerOf(job)
+    const owner = backgroundOwner(job.owner.name, tiers.of(job.owner.tier), job.owner)
     const admission = await creator.admit([elementOf(job, withCallback)], owner, countOf, true)
     if (!admission.ok) return this.#refusedFor(admission.error)
     // If a node crashed before it recorded the job, the next one finds it by this key. It has a space, which no caller's key has.
@@ -124,18 +123,6 @@ export class Reruns {
 
   #refusedFor(error: AdmissionError): RerunEnd {
     return refused(this.#options.describe(error))
-  }
-
-  /** As the account is now. Reruns leave its callers the jobs per minute that they may create. */
-  #ownerOf({ owner: { name, tier: tierName, suspendedAtMs, caps } }: JobToRerun): JobOwner {
-    const tier = this.#options.tiers.of(tierName)
-    return {
-      account: name,
-      tier: { ...tier, createsPerMinute: null },
-      suspended: suspendedAtMs !== null,
-      caps: capsOf(name, tier, caps),
-      quotas: quotasOf(name, tier, caps),
-    }
   }
 }
 
