@@ -2,6 +2,7 @@
  * Every limit of a server, on one page: what it limits, for whom, where it is set, what happens beyond it, and the metric
  * that counts it. `docs/limits.md` is generated from this table, and tests compare it with the settings and the metrics.
  */
+import { OPEN_LINES } from '../batches/batch-runner.ts'
 import { DEFAULTS } from '../config/settings.ts'
 import { MAX_IDS } from '../http/read-jobs.ts'
 import { COMPLETE_WITHIN_S } from '../job/field-bounds.ts'
@@ -10,6 +11,7 @@ import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../net/exchange.ts'
 import { MAX_SCANNED } from '../store/pagination.ts'
 import { MAX_LISTENERS } from '../telemetry/metric-samples.ts'
 import { MAX_ANSWER_BYTES } from '../upstreams/openai-client.ts'
+import { MAX_OPEN_BATCHES } from '../v1/batches.ts'
 import { METADATA } from '../v1/response-fields.ts'
 import { UPLOADS_OF_ACCOUNT, UPLOADS_OF_NODE } from '../v1/upload.ts'
 
@@ -122,6 +124,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: '403',
       metric: 'parley_quota_rejections_total',
     },
+    { name: 'open batches', fixed: String(MAX_OPEN_BATCHES), beyond: '429' },
     { name: 'lines of a batch', setting: 'tiers.NAME.max_batch_lines', beyond: 'the batch fails' },
     { name: 'files', setting: 'tiers.NAME.max_files', beyond: '429' },
     { name: 'uploads at the same time, on each node', fixed: String(UPLOADS_OF_ACCOUNT), beyond: '429' },
@@ -180,6 +183,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_waiters',
     },
     { name: 'running jobs', setting: 'jobs.concurrency', beyond: 'waits', metric: 'parley_jobs_running' },
+    { name: 'lines of batches that run', fixed: OPEN_LINES.toLocaleString('en'), beyond: 'waits' },
     { name: 'uploads of files', fixed: String(UPLOADS_OF_NODE), beyond: '503' },
     { name: 'event streams of operators', fixed: String(MAX_LISTENERS), beyond: '503' },
     {

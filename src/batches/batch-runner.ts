@@ -10,7 +10,7 @@ export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
 }
 
 /** Lines of all batches of a node that have jobs at the same time, and the fewest of one batch. */
-const OPEN_LINES = 1000
+export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
 const MAX_BATCHES = 100
 /** Between two searches for batches, which also find out what others have changed. */

@@ -26,7 +26,8 @@ export interface BatchRoutes {
 const PREFIX = 'batch_'
 const WINDOW = '24h'
 const WINDOW_MS = 86_400_000
-const MAX_OPEN = 100
+/** Of an account. */
+export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
 const BODY: FieldPolicy = {
   supported: ['input_file_id', 'endpoint', 'completion_window', 'metadata', 'output_expires_after'],
@@ -60,7 +61,7 @@ export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeB
         ...{ id: makeBatchId(), account, inputFileId: file.id, endpoint: wanted.endpoint, createdAtMs },
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },
       }
-      if (!(await store.createBatch(batch, MAX_OPEN))) throw tooManyBatches()
+      if (!(await store.createBatch(batch, MAX_OPEN_BATCHES))) throw tooManyBatches()
       return send(reply, viewOf(await found(account, batch.id)))
     },
   )
@@ -185,6 +186,10 @@ const seconds = (ms: number) => Math.floor(ms / 1000)
 const noSuchBatch = (id: string) => new V1Error(404, `No such batch: ${id.slice(0, 100)}.`, { param: 'id' })
 
 const tooManyBatches = () =>
-  new V1Error(429, `An account may have ${MAX_OPEN} batches that have not ended. Wait until one has.`, {
-    shouldRetry: false,
-  })
+  new V1Error(
+    429,
+    `An account may have ${MAX_OPEN_BATCHES} batches that have not ended. Wait until one has.`,
+    {
+      shouldRetry: false,
+    },
+  )

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type OpenAI from 'openai'
 import { toFile } from 'openai'
+import { Client } from 'pg'
+import { isPostgres } from '../../src/store/open.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { granted } from '../http/expect.ts'
 import { UNLIMITED_READS } from '../http/stage.ts'
@@ -19,6 +21,8 @@ const UNHURRIED = {
   jobs: { run_timeout_seconds: 100_000 },
   upstreams: { openai: { call_timeout_seconds: 100_000, api_key_env: null } },
 }
+/** How many lines run at the same time. */
+const RUNNING = 1000
 const CHAT = '/v1/chat/completions'
 type Batch = OpenAI.Batch
 interface Line {
@@ -279,6 +283,60 @@ onEachStore(() => {
       [batch.status, batch.request_counts?.completed, batch.errors],
       ['completed', 5, undefined],
     )
+  })
+
+  test('a batch whose input file is deleted before all of it was read fails, with the answers that are there', async (t) => {
+    const { openai, models } = await start(t)
+    models.script = () => reply.stall()
+    // More than run at a time, and several pieces of a file.
+    const lines = Array.from({ length: RUNNING + 500 }, (_, n) => chatLine(`${n}`, 'x'.repeat(1000)))
+    const created = await submit(openai, lines)
+    await models.received(1)
+    await eventually(
+      () => openai.batches.retrieve(created.id),
+      ({ status }) => status === 'in_progress',
+      { signal: t.signal },
+    )
+    await openai.files.delete(created.input_file_id)
+    models.script = () => undefined
+    models.release()
+    const batch = await ended(t, openai, created)
+    assert.equal(batch.status, 'failed')
+    assert.deepEqual(
+      batch.errors?.data?.map(({ code }) => code),
+      ['input_file_deleted'],
+    )
+    const { completed = 0 } = batch.request_counts ?? {}
+    assert.ok(completed > 0 && completed < lines.length, `${completed}`)
+    assert.equal((await linesOf(openai, batch.output_file_id)).length, completed)
+  })
+
+  test('results count in the stored bytes of the account, until they are deleted', async (t) => {
+    const { openai, parley } = await start(t)
+    const batch = await ended(t, openai, await submit(openai, [chatLine('a')]))
+    const { bytes } = await openai.files.retrieve(batch.output_file_id ?? '')
+    const { storedBytes: before } = await parley.store.quotaUse('user_max')
+    await openai.files.delete(batch.output_file_id ?? '')
+    assert.equal((await parley.store.quotaUse('user_max')).storedBytes, before - bytes)
+  })
+
+  test('while a node of an earlier version is alive, batches are refused', async (t) => {
+    const { openai, parley } = await start(t)
+    if (!isPostgres(parley.database)) return t.skip('a file has one node')
+    const database = new Client(parley.database)
+    await database.connect()
+    t.after(() => database.end())
+    await database.query(
+      "insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '1 hour')",
+    )
+    const file = await openai.files.create({ file: await toFile(Buffer.from('{}'), 'in'), purpose: 'batch' })
+    const create = () =>
+      openai.batches
+        .create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' })
+        .catch((error) => error)
+    const refused = await eventually(create, (answer) => answer instanceof Error, { signal: t.signal })
+    assert.equal(refused.status, 503)
+    assert.match(refused.message, /earlier version/)
   })
 
   test('batches are listed page by page, newest first, and are those of their account only', async (t) => {
