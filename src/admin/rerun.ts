@@ -21,7 +21,7 @@ export interface RerunSearch extends Omit<JobSearch, 'limit' | 'expiry'> {
 }
 
 /** What became of the jobs that a search found. */
-export interface Reruns {
+export interface FoundReruns {
   readonly made: readonly EndedRerun[]
   readonly refused: readonly EndedRerun[]
   /** Requested, but not made: no server has taken them yet. */
@@ -65,7 +65,7 @@ export async function rerunFound(
   limit: number,
   options: RerunOptions,
   tools: ActionTools,
-): Promise<Reruns> {
+): Promise<FoundReruns> {
   const made: EndedRerun[] = []
   const refused: EndedRerun[] = []
   let left = limit

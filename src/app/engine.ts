@@ -100,8 +100,8 @@ export function createEngine(parts: EngineParts) {
     quotas: new Quotas({ store, clock }),
     onQuotaReached: metrics.quotaReached,
     clock,
-    // A key is forgotten with its jobs, if they expire earlier.
     ...(isTracing() && { traceparent: activeTraceparent }),
+    // A key is forgotten with its jobs, if they expire earlier.
     idempotencyMs: Math.min(wholeMs(settings.limits.idempotency_seconds), retentionMs),
   })
   const retention = retentionLoop({

@@ -228,7 +228,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
       )
       await passed(clock, listenMs)
       closing.abort()
-      await listeners.acceptNoMore()
+      await listeners.stopAccepting()
       await passed(clock, LAST_REQUESTS_MS)
     }
     closing.abort()

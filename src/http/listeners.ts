@@ -73,10 +73,10 @@ export class Listeners {
 
   /**
    * Accepts no further connections; requests on open ones are still answered. A connection that the system has accepted but this
-   * process has not is reset when the listener closes. So a Unix socket is removed before, and the listener closes right after a
-   * turn of the event loop, which accepts what has arrived, that was short.
+   * process has not is reset when the listener closes. So the file of a Unix socket is removed first, and the listener closes right
+   * after a short turn of the event loop, which has accepted all that had arrived.
    */
-  async acceptNoMore(): Promise<void> {
+  async stopAccepting(): Promise<void> {
     if (this.#socketPath !== null) await unlink(this.#socketPath).catch(() => {})
     for (let turn = 0; turn < TURNS; turn++) {
       const startMs = performance.now()

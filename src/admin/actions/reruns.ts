@@ -4,7 +4,7 @@ import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
 import { accountName, count, defined, modelName, next, strict, textOrNull } from '../fields.ts'
 import { refusals } from '../refusals.ts'
-import { type RerunSearch, type Reruns, rerunFound, rerunJobs } from '../rerun.ts'
+import { type FoundReruns, type RerunSearch, rerunFound, rerunJobs } from '../rerun.ts'
 
 const MOST = 10_000
 const DEFAULT_LIMIT = 1000
@@ -205,7 +205,7 @@ be repeated. With --again, it finds both: to rerun only what failed again, pass 
   print: (reruns) => ({ json: viewOf(reruns), text: textOf(reruns) }),
 })
 
-function viewOf({ made, refused, skipped, waiting, next }: Reruns) {
+function viewOf({ made, refused, skipped, waiting, next }: FoundReruns) {
   const byReason = Map.groupBy(refused, ({ refusal }) => refusal ?? '')
   return {
     jobs: made.map(({ jobId, rerunId }) => ({ job_id: rerunId, rerun_of: jobId })),
@@ -220,7 +220,7 @@ function viewOf({ made, refused, skipped, waiting, next }: Reruns) {
   }
 }
 
-function textOf(reruns: Reruns): string {
+function textOf(reruns: FoundReruns): string {
   const { made, skipped, waiting, next } = reruns
   const lines = [`${made.length} ${made.length === 1 ? 'job was' : 'jobs were'} rerun.`]
   if (skipped > 0) lines.push(`${skipped} skipped: they were rerun before, or are reruns.`)
