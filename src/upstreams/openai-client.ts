@@ -179,8 +179,8 @@ export class OpenAiClient implements ModelServer {
     const end = optionsJson === undefined ? this.#bodyEnd : this.#options.bodyEnd(format, optionsJson)
     const sent = end === null ? composed : composed.slice(0, -1) + end
     const traceparent = this.#traceparent?.()
-    const traced = traceparent ? { headers: [...this.#headers, 'traceparent', traceparent] } : null
-    this.#pool.dispatch({ ...this.#request, ...traced, body: sent }, call)
+    const headers = traceparent ? [...this.#headers, 'traceparent', traceparent] : this.#headers
+    this.#pool.dispatch({ ...this.#request, headers, body: sent }, call)
     const ended = await call.ended
     if (ended.kind !== 'response') return this.#failure(ended)
     const { status, body } = ended
