@@ -32,6 +32,10 @@ export class FileWriter {
     this.#options = options
   }
 
+  get createdAtMs(): number {
+    return this.#file.createdAtMs
+  }
+
   /** Await each write before the next one. Nothing can be written after one that was not. */
   async write(bytes: Uint8Array): Promise<Written> {
     for (let at = 0; at < bytes.length; ) {

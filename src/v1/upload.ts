@@ -79,7 +79,7 @@ export class Uploads {
           mustBeWritten(await writer.write(content))
         },
       })
-      return mustBeWritten(await writer.complete(aboutOf(body, clock.nowMs(), retentionMs)))
+      return mustBeWritten(await writer.complete(aboutOf(body, writer.createdAtMs, retentionMs)))
     } catch (error) {
       await abort(writer)
       throw error
@@ -109,11 +109,11 @@ function mustBeWritten<Result>(result: Result | Written): Exclude<Result, Writte
   return result as Exclude<Result, Written>
 }
 
-function aboutOf({ fields, filename }: Multipart, nowMs: number, retentionMs: number): AboutFile {
+function aboutOf({ fields, filename }: Multipart, createdAtMs: number, retentionMs: number): AboutFile {
   const purpose = fields.get('purpose')
   if (purpose !== 'batch') throw invalidField('purpose', 'must be batch')
   const [anchor, seconds] = ['anchor', 'seconds'].map((name) => fields.get(`expires_after[${name}]`))
-  const expiresAtMs = nowMs + (lifetimeMs(anchor, seconds) ?? retentionMs)
+  const expiresAtMs = createdAtMs + (lifetimeMs(anchor, seconds) ?? retentionMs)
   return { filename: filename.slice(0, MAX_FILENAME), purpose, expiresAtMs }
 }
 

@@ -201,6 +201,17 @@ onEachStore(() => {
     assert.match(await answer, /^HTTP\/1.1 200 /)
   })
 
+  test('the time of a file begins with its upload', async (t) => {
+    const clock = new FakeClock()
+    const parley = await startParley(t, { clock })
+    const upload = await begunUpload(parley, await parley.key(), 0)
+    clock.advance(3000)
+    const answer = answerOn(upload)
+    upload.write(REST)
+    const { created_at, expires_at } = JSON.parse((await answer).split('\r\n\r\n')[1] ?? '')
+    assert.equal(expires_at - created_at, 2_592_000)
+  })
+
   test('deleting an account deletes its files', async (t) => {
     const parley = await startParley(t)
     const upload = async (account: string) =>
