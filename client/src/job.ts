@@ -98,7 +98,7 @@ export interface CallbackRequest {
   readonly callback_headers?: Readonly<Record<string, string>>
   /** Returned unchanged in the callback. */
   readonly callback_payload?: object
-  readonly include?: readonly 'usage'[]
+  readonly include?: readonly Include[]
 }
 
 /** What a job used. Null until it has finished. */

@@ -8,6 +8,7 @@ import { SIMULATED_HEADER } from '../job/simulated-header.ts'
 import { createPoster, type Poster } from '../net/post.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { CallbackStore } from '../store/callback-store.ts'
+import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedPoster } from '../telemetry/traces.ts'
@@ -15,7 +16,7 @@ import { isTracing, tracedPoster } from '../telemetry/traces.ts'
 export interface CallbackParts {
   readonly settings: Settings
   readonly node: string
-  readonly store: CallbackStore
+  readonly store: CallbackStore & Pick<Store, 'metadataOf'>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics

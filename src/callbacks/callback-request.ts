@@ -1,7 +1,7 @@
 /** The signed POST of SPEC §6, or an event, which reports an outcome to a caller's own server. */
 import { endingOf } from '../job/ending.ts'
 import type { CallbackEvent } from '../job/job.ts'
-import { jobRecordJson } from '../job/job-record.ts'
+import { jobRecordJson, type MetadataById } from '../job/job-record.ts'
 import type { PostRequest } from '../net/post.ts'
 import { sign } from '../net/signature.ts'
 import type { Secrets } from '../store/account-store.ts'
@@ -12,14 +12,16 @@ const ROTATION_MS = 86_400_000
 
 export interface SignableBody extends CallbackBody {
   readonly secrets: Secrets
+  /** Needed if the callback includes the metadata of the job. */
+  readonly metadata?: MetadataById
 }
 
 /** The payload is sent as the text that was stored. */
 export function callbackRequest(signable: SignableBody, nowMs: number): PostRequest {
-  const { callback, view, secrets } = signable
+  const { callback, view, secrets, metadata } = signable
   const body = callback.event
     ? eventJson(callback.event, signable)
-    : `${jobRecordJson(view, callback.include).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
+    : `${jobRecordJson(view, callback.include, metadata).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
   const timestampS = Math.floor(nowMs / 1000)
   return {
     url: callback.url,

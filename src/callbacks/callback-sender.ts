@@ -1,17 +1,13 @@
 /** Makes one attempt to deliver a callback: waits until its body may be in memory, loads it, sends it, and records the result. */
 import type { Clock } from '../clock.ts'
+import { type MetadataById, NO_METADATA } from '../job/job-record.ts'
 import { Stop } from '../job/stop.ts'
 import type { Poster, PostResult } from '../net/post.ts'
 import { retryWrite } from '../queue/retry-write.ts'
 import type { ByteShare } from '../sharing/byte-budget.ts'
 import { callbackBytes } from '../sharing/byte-budget.ts'
-import type {
-  CallbackAttempt,
-  CallbackBody,
-  CallbackNext,
-  CallbackStore,
-  DueCallback,
-} from '../store/callback-store.ts'
+import type { CallbackAttempt, CallbackBody, CallbackNext, DueCallback } from '../store/callback-store.ts'
+import type { Store } from '../store/store.ts'
 import { callbackRequest } from './callback-request.ts'
 import type { Delivery } from './deliveries.ts'
 import { type Health, healthOf } from './receivers.ts'
@@ -25,7 +21,7 @@ const NO_ACCOUNT = 'not sent: the account of the job no longer exists, so there 
 const OVERDUE = 'not retried: the receiver is failing, and too many callbacks are waiting for it'
 
 export interface CallbackSenderOptions {
-  readonly store: Pick<CallbackStore, 'loadCallback' | 'recordCallback'>
+  readonly store: Pick<Store, 'loadCallback' | 'recordCallback' | 'metadataOf'>
   readonly poster: Poster
   readonly clock: Clock
   /** From 0 up to but not including 1. */
@@ -51,6 +47,10 @@ export type SendResult =
   | { readonly kind: 'not sent' }
   /** No attempt was made, and none is owed: the job or its account was deleted, or another node holds the callback. */
   | { readonly kind: 'gone' }
+
+interface LoadedBody extends CallbackBody {
+  readonly metadata: MetadataById
+}
 
 const NOT_SENT: SendResult = { kind: 'not sent' }
 const GONE: SendResult = { kind: 'gone' }
@@ -147,10 +147,17 @@ export class CallbackSender {
     return { kind: 'sent', result, atMs, health: this.#isCutOff(result) ? 'unknown' : healthOf(result) }
   }
 
-  #load({ callback, attempt }: Delivery): Promise<CallbackBody | null | 'given up'> {
+  #load({ callback, attempt }: Delivery): Promise<LoadedBody | null | 'given up'> {
     const { store, clock, onError } = this.#options
     const { jobId, bodyBytes } = callback
-    const load = () => store.loadCallback({ jobId, attempt, bodyBytes })
+    const load = async () => {
+      const body = await store.loadCallback({ jobId, attempt, bodyBytes })
+      // Another read, so that callbacks without it cost nothing more.
+      const metadata = body?.callback.include?.includes('metadata')
+        ? await store.metadataOf([jobId])
+        : NO_METADATA
+      return body && { ...body, metadata }
+    }
     return retryWrite(load, clock, onError, () => this.#state === 'running')
   }
 

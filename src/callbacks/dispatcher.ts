@@ -13,6 +13,7 @@ import type {
   DeliveryQueueName,
   DueCallback,
 } from '../store/callback-store.ts'
+import type { Store } from '../store/store.ts'
 import { CallbackSender } from './callback-sender.ts'
 import { Deliveries } from './deliveries.ts'
 import { DeliveryQueue } from './delivery-queue.ts'
@@ -30,7 +31,7 @@ const LEASE_SLACK_MS = 30_000
 const STOP_GRACE_MS = 5000
 
 export interface CallbackDispatcherOptions {
-  readonly store: CallbackStore
+  readonly store: CallbackStore & Pick<Store, 'metadataOf'>
   readonly node: string
   readonly poster: Poster
   readonly clock: Clock

@@ -14,10 +14,8 @@ export interface JobRecord {
   readonly usageJson: string | null
 }
 
-/** What a response says of a job beyond the specification, if its caller asks for it. */
+/** What a response or a callback says of a job beyond the specification, if its caller asks for it. */
 export const INCLUDES = ['usage', 'metadata'] as const
-/** What a callback says. */
-export const CALLBACK_INCLUDES = ['usage'] as const
 export type Include = (typeof INCLUDES)[number]
 
 /** The metadata of those jobs that have any, as JSON text. */

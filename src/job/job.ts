@@ -29,7 +29,7 @@ export interface Callback {
   readonly headers: { readonly [name: string]: string }
   readonly payloadJson: string
   /** What else the body contains of the job (`job-record.ts`); absent for nothing. */
-  readonly include?: readonly 'usage'[]
+  readonly include?: readonly ('usage' | 'metadata')[]
   /** Makes the body an event that names the job and how it ended, and nothing else of it; absent for the body of SPEC §6. */
   readonly event?: CallbackEvent
   /** The trace that the job continues; absent for none. */

@@ -2,7 +2,7 @@
 import { type Static, Type } from '../typed-schema.ts'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-bounds.ts'
 import { ROLES } from './job.ts'
-import { CALLBACK_INCLUDES } from './job-record.ts'
+import { INCLUDES } from './job-record.ts'
 import { jobOptions } from './options.ts'
 import { PRIORITIES } from './priority.ts'
 
@@ -57,9 +57,10 @@ const callback = Type.Object(
       ),
     ),
     include: Type.Optional(
-      Type.Array(Type.Enum([...CALLBACK_INCLUDES]), {
+      Type.Array(Type.Enum([...INCLUDES]), {
         maxItems: 16,
-        description: 'What else the POST contains of the job: `usage`, as in reads with `?include=usage`.',
+        description:
+          'What else the POST contains of the job: `usage`, `metadata`, as in reads with `?include=usage,metadata`.',
       }),
     ),
   },

@@ -5,6 +5,7 @@ import { Client } from 'pg'
 import { isPostgres } from '../../src/store/open.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
+import { startReceiver } from '../receiver.ts'
 import { adminOf } from './admin/admin.ts'
 import { completed, enqueued, granted, invalid, refused } from './expect.ts'
 import { startStage } from './stage.ts'
@@ -42,6 +43,36 @@ onEachStore(() => {
       assert.equal('metadata' in (await metadataOf(query)), false)
     }
     assert.equal('metadata' in (await metadataOf('')).jobs[0], false)
+  })
+
+  test('a callback carries it if it asks, alone or with the usage', async (t) => {
+    const receiver = await startReceiver()
+    t.after(() => receiver.close())
+    const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
+    const { parley } = await startStage(t, { settings })
+    const key = await parley.key()
+    const element = (include: string[] | undefined, metadata?: object) =>
+      job({ metadata, callback: { callback_url: receiver.url, include } })
+    const batch = [
+      element(['metadata'], PAIRS),
+      element(['usage', 'metadata'], { n: '2' }),
+      element(['metadata']),
+      element(['usage'], PAIRS),
+      element(undefined, PAIRS),
+    ]
+    const ids = enqueued(await parley.post(`${MESSAGES}/batches`, batch, key), batch.length)
+    const posts = (await receiver.received(batch.length)).map(({ body }) => JSON.parse(body))
+    const bodies = ids.map((id) => posts.find((body) => body.job_id === id))
+    assert.deepEqual(
+      bodies.map(({ metadata }) => metadata),
+      [PAIRS, { n: '2' }, {}, undefined, undefined],
+    )
+    assert.deepEqual(
+      bodies.map((body) => 'usage' in body),
+      [false, true, false, true, false],
+    )
+    const read = await parley.get(`${MESSAGES}/${ids[1]}?include=usage,metadata`, key)
+    assert.deepEqual(bodies[1], { ...granted(read, 200), callback_payload: {} })
   })
 
   test('models do not see it, and the response cache ignores it', async (t) => {
