@@ -6,6 +6,8 @@ import type { Job, JobPage, JobSummary } from './job.ts'
 export interface ListOptions extends CallOptions {
   /** Only jobs with this status. */
   readonly status?: Job['status'] | undefined
+  /** Only jobs whose metadata has all of these pairs. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined
   /** Jobs of a page: 1 to 100, 20 if absent. */
   readonly limit?: number | undefined
   /** The `next` of the previous page. */
@@ -39,12 +41,13 @@ export class JobList extends ApiPromise<JobPage> implements AsyncIterable<JobSum
 }
 
 export function listJobs(exchange: Exchange, options: ListOptions): JobList {
-  const { status, limit, after: first, ...call } = options
+  const { status, metadata = {}, limit, after: first, ...call } = options
   const page = (after: string | undefined) => {
     const query = new URLSearchParams()
     for (const [name, value] of Object.entries({ status, limit, after })) {
       if (value !== undefined) query.set(name, String(value))
     }
+    for (const [key, value] of Object.entries(metadata)) query.set(`metadata[${key}]`, value)
     const text = query.toString()
     const path = `/api/v1/messages${text && `?${text}`}`
     return exchange.send<JobPage>({ ...call, method: 'GET', path })

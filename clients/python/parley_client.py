@@ -221,7 +221,9 @@ class Parley:
                 pause(1, None, deadline)
 
     def list(self, **filters):
-        """Yields the account's jobs, newest first, without their contents. Filters are those of the API, such as status."""
+        """Yields the account's jobs, newest first, without their contents. Filters are those of the API, such as status and metadata."""
+        for key, value in filters.pop("metadata", {}).items():
+            filters[f"metadata[{key}]"] = value
         while True:
             page = self._call("GET", f"/api/v1/messages?{urllib.parse.urlencode(filters)}")
             yield from page["jobs"]

@@ -3,6 +3,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
 import { type Include, type MetadataById, usageView } from '../job/job-record.ts'
+import { metadataFilter } from '../job/metadata-filter.ts'
 import { Counts } from '../sharing/counts.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import type { JobPage, JobSearch, JobSummary } from '../store/job-search-store.ts'
@@ -109,6 +110,7 @@ const query = Type.Object(
         description: 'Only jobs with this status.',
       }),
     ),
+    metadata: metadataFilter,
     ids: Type.Optional(
       Type.Array(Type.String(), {
         minItems: 1,
@@ -161,11 +163,21 @@ export function listJobsRoute(app: FastifyInstance, { store, reader, readMany }:
       schema,
     },
     async (request, reply) => {
-      const { limit, after, status, ids, wait, wait_for: until, include = [] } = request.query
+      const {
+        limit,
+        after,
+        status,
+        metadata: pairs,
+        ids,
+        wait,
+        wait_for: until,
+        include = [],
+      } = request.query
       if (ids !== undefined) {
         if (limit !== undefined || after !== undefined || status !== undefined) {
           throw invalid('ids: cannot be combined with limit, after or status')
         }
+        if (pairs !== undefined) throw invalid('ids: cannot be combined with metadata')
         return readMany(request, reply, { ids, waitS: wait ?? 0, until: until ?? 'all', include })
       }
       if (wait !== undefined || until !== undefined) throw invalid('wait: needs ids')
@@ -176,6 +188,7 @@ export function listJobsRoute(app: FastifyInstance, { store, reader, readMany }:
         limit: limit ?? LIMIT.default,
         expiry: reader.expiry(),
         ...(status !== undefined && { status }),
+        ...(pairs !== undefined && { metadata: pairs }),
         ...(beforeJobId !== null && { beforeJobId }),
       })
       const metadata = await reader.metadataOf(

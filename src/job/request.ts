@@ -71,9 +71,13 @@ const callback = Type.Object(
   },
 )
 
-const metadata = Type.Record(Type.String({ maxLength: 512 }), {
-  maxProperties: 16,
-  propertyNames: { maxLength: 64 },
+export const METADATA_BOUNDS = {
+  value: Type.String({ maxLength: 512 }),
+  pairs: { maxProperties: 16, propertyNames: { maxLength: 64 } },
+} as const
+
+const metadata = Type.Record(METADATA_BOUNDS.value, {
+  ...METADATA_BOUNDS.pairs,
   title: 'Metadata',
   description:
     'What the caller wants to remember of the job, for reads with `?include=metadata`: up to 16 keys of at most 64 characters, with values of at most 512. Models do not see it.',

@@ -51,6 +51,9 @@ export interface Dialect {
   /** Selects the sums of usage that meet the condition. */
   usage(condition: Sql): Sql
 
+  /** Where the text first has the part, from 1 on; 0 for nowhere. */
+  placeIn(text: Sql, part: string): Sql
+
   /**
    * Joins to a row the job with that ID: `j`, its outcome `o` and callback `c`, of which all columns are null if there is none.
    * One by one: each join is a lookup by a key, whatever the planner estimates.

@@ -1,6 +1,7 @@
 /** Jobs of all accounts, as operators see them. An expired job is not shown, even if it is still stored. */
 import type { Status, Usage } from '../job/job.ts'
 import type { MetadataById } from '../job/job-record.ts'
+import type { Metadata } from '../job/request.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { RerunLinks } from './rerun-store.ts'
@@ -25,6 +26,8 @@ export interface JobSearch {
   readonly account?: string
   readonly status?: Status
   readonly model?: string
+  /** Only jobs whose metadata has these pairs. */
+  readonly metadata?: Metadata
   /** Only jobs created at this time or later. */
   readonly fromMs?: number
   /** Only jobs created before this time. */

@@ -2,6 +2,7 @@
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
+import { hasMetadata, METADATA_CHARS, pairText } from '../job/metadata-filter.ts'
 import { BEFORE_METADATA, formatParts, splitMetadata, splitOptions } from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'
@@ -20,6 +21,8 @@ export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
+  /** Texts that the metadata must contain; none for jobs with and without metadata. */
+  readonly pairTexts: readonly string[]
   /** The lowest ID to scan. */
   readonly fromId: string
   /** IDs from this one on are not scanned. */
@@ -30,7 +33,7 @@ export interface JobScan {
 
 export type JobChunk = Chunk<Row>
 
-export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf }: Dialect) => {
+export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf, placeIn }: Dialect) => {
   const summary = sql`j.id, j.account, j.tier, j.model, ${job.status} as status, j.created_at_ms, j.cache_ttl_s,
     ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms, ${job.attempt} as attempt, o.usage,
     substr(o.error, 1, ${raw(ERROR_HEAD)}) as error_head, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms`
@@ -38,6 +41,9 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
     ${job.queued}.waits_since_ms, ${job.request}.response_format, j.priority, j.deadline_ms, o.receipt`
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${job.request}.messages,
     ${job.request}.response_format, o.content, o.error, o.receipt`
+
+  const startsWithMetadata = sql`substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}`
+  const storedMetadata = sql`substr(${job.request}.response_format, 1, ${raw(METADATA_CHARS)})`
 
   function* findOne(columns: Sql, jobId: string, expiry: Expiry): Steps<Row | null> {
     if (!isJobId(jobId)) return null
@@ -48,7 +54,7 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
   return {
     /** A row without an ID only reports what was scanned. For one account, the scan reads the accounts of jobs. */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
-      const { account, status, model, fromId, beforeId, rows: limit } = scan
+      const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
       const columns = account === null ? sql`id` : sql`id, account`
       const range = sql`id < ${beforeId} and id >= ${fromId}`
       const rows = yield sql`
@@ -56,12 +62,14 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
           ${jobsWith(status, columns, range)} order by id desc limit ${raw(limit)}
         ),
         matching as (
-          select ${summary}
+          select ${summary}${pairTexts.length === 0 ? sql`` : sql`, ${storedMetadata} as stored_metadata`}
           from (select id from scanned where ${account === null ? sql`true` : sql`account = ${account}`}) one
           ${joinJob(sql`one.id`)}
           where ${allOf(
             model === null ? undefined : sql`j.model = ${model}`,
             status === null ? undefined : sql`${job.status} = ${status}`,
+            pairTexts.length === 0 ? undefined : startsWithMetadata,
+            ...pairTexts.map((text) => sql`${placeIn(storedMetadata, text)} > 0`),
           )}
         )
         select (select count(*) from scanned) as scanned, (select id from scanned order by id limit 1) as last_id, m.*
@@ -117,7 +125,7 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
       if (jobIds.length === 0) return new Map()
       const rows = yield sql`
         select one.id, ${job.request}.response_format from (${idsOf(jobIds)}) one ${joinJob(sql`one.id`)}
-        where substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}`
+        where ${startsWithMetadata}`
       return new Map(rows.map((row) => [textOf(row, 'id'), metadataIn(row)]))
     }),
   }
@@ -132,16 +140,22 @@ export async function searchJobsByChunk(
   rows: number,
   scanJobs: (scan: JobScan) => Promise<JobChunk>,
 ): Promise<JobPage> {
-  const { account = null, status = null, model = null, limit, expiry } = search
+  const { account = null, status = null, model = null, metadata = {}, limit, expiry } = search
+  const pairTexts = Object.entries(metadata).map(pairText)
+  const chunkRows = pairTexts.length === 0 ? rows : Math.ceil(rows / METADATA_COST)
   const fromId = search.fromMs === undefined ? BEFORE_ALL : leastJobId(search.fromMs)
   const { items, complete, next } = await paginate<JobSummary>({
     limit,
-    chunkRows: rows,
+    chunkRows,
     beforeId: upperBound(search),
     idOf: ({ id }) => id,
     scan: async (beforeId) => {
-      const chunk = await scanJobs({ account, status, model, fromId, beforeId, rows })
-      const matches = chunk.matches.filter((row) => !hasExpired(row, expiry)).map(readJobSummary)
+      const scan = { account, status, model, pairTexts, fromId, beforeId, rows: chunkRows }
+      const chunk = await scanJobs(scan)
+      const matches = chunk.matches
+        .filter((row) => !hasExpired(row, expiry))
+        .filter((row) => pairTexts.length === 0 || hasMetadata(textOf(row, 'stored_metadata'), metadata))
+        .map(readJobSummary)
       return { ...chunk, matches }
     },
   })
@@ -152,6 +166,9 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
   const to = toMs === undefined ? AFTER_ALL : leastJobId(toMs)
   return beforeJobId !== undefined && beforeJobId < to ? beforeJobId : to
 }
+
+/** How many times as much as a job's other columns its metadata may cost to read: it is stored behind the messages. */
+const METADATA_COST = 10
 
 /** The first characters of a stored error, which hold its code. */
 const ERROR_HEAD = 80

@@ -122,4 +122,22 @@ onEachStore(async () => {
     assert.match(three, /cut off The model reached its length limit \(finish_reason: length\)/)
     assert.equal((await receiptText({ target: 'a/m' })).match(/not recorded/g)?.length, 2)
   })
+
+  test('jobs are found by metadata, which the contents of a job show', async (t) => {
+    const metadata = { customer: 'acme inc.', team: 'a' }
+    await parley.post('/api/v1/messages', job({ metadata, messages: userMessage('of a customer') }), key)
+    const page = await visit(t, browser, parley, '/dashboard/jobs')
+    const rows = page.locator('tbody tr')
+    await page.getByLabel('Metadata').fill('customer=nobody')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByText('No matching jobs').waitFor()
+    await page.getByLabel('Metadata').fill('customer=acme inc. team=a')
+    await page.getByLabel('Status').selectOption('completed')
+    await rows.first().waitFor()
+    assert.equal(await rows.count(), 1)
+    await rows.getByRole('link').click()
+    await page.getByRole('button', { name: /Show contents .*logged/ }).click()
+    await page.getByRole('heading', { name: 'Metadata' }).waitFor()
+    await page.getByText('acme inc.').waitFor()
+  })
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Client } from 'pg'
+import { Parley } from '../../client/src/index.ts'
 import { isPostgres } from '../../src/store/open.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
@@ -109,6 +110,62 @@ onEachStore(() => {
     for (const wrong of [pairs(17), { ['k'.repeat(65)]: '' }, { k: 'v'.repeat(513) }, { k: 1 }, [], 'k']) {
       invalid(await create(wrong), /metadata/)
     }
+  })
+
+  test('lists and searches show the jobs with all of the given pairs', async (t) => {
+    const { parley } = await startStage(t)
+    const key = await parley.key()
+    const admin = await adminOf(parley)
+    const create = async (metadata: object | undefined, over: object = {}) =>
+      granted(await parley.post(MESSAGES, job({ metadata, ...over }), key), 200).job_id
+    const acme = await create({ customer: 'acme', team: 'a' })
+    const both = await create({ team: 'b', customer: 'acme' }, { options: { seed: 1 } })
+    const odd = await create(PAIRS)
+    // The texts of these contain what others look for, but they do not have the pair.
+    const quoted = await create({ note: '"customer":"acme"', 'a","customer': 'acme' })
+    const shifted = await create({ a: 'b', ':': 'z' })
+    const schema = { type: 'object', customer: 'acme', properties: { customer: { const: 'acme' } } }
+    await create({ n: '1' }, { response_format: { format: 'json', schema } })
+    await create(undefined)
+    const pairs = (metadata: object) =>
+      Object.entries(metadata)
+        .map(([name, value]) => `${encodeURIComponent(`metadata[${name}]`)}=${encodeURIComponent(value)}`)
+        .join('&')
+    const idsOf = ({ jobs }: { jobs: { job_id: string }[] }) => jobs.map(({ job_id }) => job_id)
+    const found = async (metadata: object, more = '') => {
+      const own = granted(await parley.get(`${MESSAGES}?${pairs(metadata)}${more}`, key), 200)
+      const all = granted(await admin.get(`/jobs?${pairs(metadata)}${more}`), 200)
+      assert.deepEqual(idsOf(all), idsOf(own))
+      return idsOf(own)
+    }
+    assert.deepEqual(await found({ customer: 'acme' }), [both, acme])
+    assert.deepEqual(await found({ customer: 'acme', team: 'a' }), [acme])
+    assert.deepEqual(await found({ customer: 'acme', team: 'c' }), [])
+    assert.deepEqual(await found({ customer: 'acme' }, '&limit=1'), [both])
+    assert.deepEqual(await found({ customer: 'acme' }, '&status=failed'), [])
+    assert.deepEqual(await found(PAIRS), [odd])
+    assert.deepEqual(await found({ 'a","customer': 'acme' }), [quoted])
+    assert.deepEqual(await found({ ',': ':' }), [])
+    assert.deepEqual(await found({ ':': 'z' }), [shifted])
+    assert.deepEqual(await found({ __proto__: 'x', toString: 'x' }), [])
+    assert.deepEqual(idsOf(granted(await parley.get(`${MESSAGES}?metadata[team]=b`, key), 200)), [both])
+    const other = await parley.key('user_free', 'other')
+    assert.deepEqual(idsOf(granted(await parley.get(`${MESSAGES}?metadata[customer]=acme`, other), 200)), [])
+    for (const [query, rule] of [
+      ['metadata=acme', /^metadata: must be an object/],
+      ['metadata[a]=1&metadata[a]=2', /^metadata\.a: must be a string/],
+      [`metadata[a]=${'v'.repeat(513)}`, /^metadata\.a: /],
+      ['status[a]=1', /^status\[a\]: is not a known field/],
+      [`ids=${acme}&metadata[a]=1`, /^ids: cannot be combined with metadata/],
+    ] as const) {
+      invalid(await parley.get(`${MESSAGES}?${query}`, key), rule)
+    }
+    const client = new Parley({ baseUrl: parley.url, apiKey: key })
+    const ofClient: string[] = []
+    for await (const { job_id } of client.messages.list({ metadata: { customer: 'acme' }, limit: 1 })) {
+      ofClient.push(job_id)
+    }
+    assert.deepEqual(ofClient, [both, acme])
   })
 
   test('operators see the metadata of a job beside its request', async (t) => {

@@ -56,6 +56,13 @@ async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> 
   ])
   assert.deepEqual(await listed('--limit', '1'), [[quick, 'completed']])
   assert.deepEqual(await listed('--status', 'failed'), [])
+  const sent = await run(['send', '--metadata', 'customer=acme', '--no-wait', 'for acme'])
+  const ofAcme = sent.stdout.trim()
+  assert.equal((await ask(['job', ofAcme, '--wait'])).stdout, 'echo: for acme\n')
+  assert.deepEqual(await listed('--metadata', 'customer=acme'), [[ofAcme, 'completed']])
+  assert.deepEqual(await listed('--metadata', 'customer=acme', '--metadata', 'team=a'), [])
+  assert.match((await run(['jobs', 'list', '--metadata', 'a=b'])).stdout, /^No job has this metadata/)
+  assert.equal((await ask(['job', ofAcme, '--delete'])).code, 0)
   const table = await run(['jobs', 'list'])
   assert.match(
     table.stdout,

@@ -45,6 +45,7 @@ assert all(f"Job {n}" in completed(one)["result"]["response_content"] for n, one
 assert sorted(one["job_id"] for one in parley.wait_each(ids)) == sorted(ids)
 assert parley.create_batch([]) == []
 assert len(list(parley.list(status="completed", limit=50))) >= 132
+assert list(parley.list(metadata={"customer": "nobody"})) == []
 bad = lambda: parley.create_batch([text_job("fine"), {"model": "nothing"}], batch_size=1)
 assert len(raises(BatchError, bad).job_ids) == 1
 

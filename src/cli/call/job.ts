@@ -86,6 +86,7 @@ async function withoutConflict<T>(call: () => Promise<T>): Promise<T> {
 
 export interface ListJobsOptions extends ServerOptions {
   readonly status?: JobSummary['status']
+  readonly metadata?: Readonly<Record<string, string>>
   readonly limit: number
   readonly json?: true
 }
@@ -93,12 +94,19 @@ export interface ListJobsOptions extends ServerOptions {
 const MAX_PAGE = 100
 
 /** Resolves with the exit code. */
-export async function listJobs({ status, limit, json, ...server }: ListJobsOptions): Promise<number> {
+export async function listJobs({
+  status,
+  metadata,
+  limit,
+  json,
+  ...server
+}: ListJobsOptions): Promise<number> {
   const parley = connect(server)
   const jobs = await interruptible(
     async (signal) => {
       const found: JobSummary[] = []
-      for await (const job of parley.messages.list({ status, limit: Math.min(limit, MAX_PAGE), signal })) {
+      const page = Math.min(limit, MAX_PAGE)
+      for await (const job of parley.messages.list({ status, metadata, limit: page, signal })) {
         found.push(job)
         if (found.length === limit) break
       }
@@ -107,6 +115,7 @@ export async function listJobs({ status, limit, json, ...server }: ListJobsOptio
     () => 'Interrupted.',
   )
   if (json) printJson(jobs)
+  else if (jobs.length === 0 && metadata) printLine('No job has this metadata.')
   else if (jobs.length === 0) printLine(status ? `No job is ${status}.` : 'The account has no jobs.')
   else
     printLine(

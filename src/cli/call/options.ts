@@ -37,6 +37,7 @@ ${EXIT_CODES_HELP}`
 const LIST_HELP = `
 Examples:
   parley jobs list --status failed
+  parley jobs list --metadata customer=acme
   parley jobs list --json | jq -r '.[].job_id'
 
 A page of 100 jobs counts as ten of the reads per minute that the tier allows. When they are used up, the command waits.
@@ -120,6 +121,7 @@ export function addJobList(command: Command, exit: (code: number) => void): void
     command
       .description("over HTTP: list the jobs of the API key's account, newest first")
       .addOption(new Option('--status <status>', 'only jobs with this status').choices([...JOB_STATUSES]))
+      .option('--metadata <pair>', 'only jobs with KEY=VALUE in their metadata; may be repeated', addPair)
       .option('--limit <count>', 'list at most this many', numberFrom(1, MAX_LISTED), 20)
       .option('--json', 'print a JSON array'),
   )

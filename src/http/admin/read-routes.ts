@@ -34,6 +34,7 @@ import {
   jobSummaryView,
 } from '../../admin/job-view.ts'
 import { readJobId } from '../../job/job-id.ts'
+import { metadataFilter } from '../../job/metadata-filter.ts'
 import { isMonth } from '../../job/month.ts'
 import { MODEL_NAME } from '../../job/request.ts'
 import { MAX_SCANNED } from '../../store/pagination.ts'
@@ -114,16 +115,17 @@ export function jobRoutes(app: FastifyInstance, { store, expiry, waitingRoute }:
       account: Type.Optional(accountName),
       status: Type.Optional(jobStatus),
       model: Type.Optional(modelName),
+      metadata: metadataFilter,
       from: time('Created at this Unix time (seconds) or later.', 1795219200),
       to: time('Created before this Unix time (seconds).', 1795305600),
       before: before('Only jobs before this ID: the `next` of the previous page.'),
     }),
     success: 'A page of jobs.',
     data: jobList,
-    read: async ({ query: { account, status, model, from, to, ...query } }) => {
+    read: async ({ query: { account, status, model, metadata, from, to, ...query } }) => {
       const beforeJobId = idBefore(query.before, 'a job ID')
       const { jobs, complete, next } = await store.searchJobs({
-        ...defined({ account, status, model, beforeJobId }),
+        ...defined({ account, status, model, metadata, beforeJobId }),
         ...(from !== undefined && { fromMs: from * 1000 }),
         ...(to !== undefined && { toMs: to * 1000 }),
         limit: query.limit ?? LIMIT.default,

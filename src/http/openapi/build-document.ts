@@ -121,6 +121,7 @@ function parametersOf(place: string, given: unknown, components: Components): Js
       ...(schema.description !== undefined && { description: schema.description }),
       // Clients generated from this separate values by commas; the routes also accept a repeated parameter.
       ...(schema.type === 'array' && { style: 'form', explode: false }),
+      ...(schema.type === 'object' && { style: 'deepObject', explode: true }),
       schema: withoutDescription(schema),
       ...(Array.isArray(examples) && { example: examples[0] }),
     }

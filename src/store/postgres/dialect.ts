@@ -53,6 +53,7 @@ export const POSTGRES: Dialect = {
       union all select ${raw(USAGE_COLUMNS)} from usage_deltas where ${condition}
     ) sums group by account, month, model`,
 
+  placeIn: (text, part) => sql`strpos(${text}, ${part})`,
   // Joined as sets, the planner might read all outcomes to find those of a few jobs.
   joinJob: (id) => sql`
     cross join lateral (select * from jobs where id = ${id} limit 1) j

@@ -37,6 +37,7 @@ export const SQLITE: Dialect = {
     limit ${raw(MAX_OPEN_COUNTED)}))`,
   usage: (condition) => sql`select ${raw(USAGE_COLUMNS)} from usage where ${condition}`,
 
+  placeIn: (text, part) => sql`instr(${text}, ${part})`,
   joinJob: (id) => sql`cross join jobs j on j.id = ${id} left join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq`,
   job: {

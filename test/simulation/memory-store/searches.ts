@@ -1,6 +1,7 @@
 /** Jobs as operators see them in the reference store. */
 
 import type { MetadataById } from '../../../src/job/job-record.ts'
+import { hasMetadata } from '../../../src/job/metadata-filter.ts'
 import { formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import type {
@@ -16,11 +17,22 @@ import { rerunLinks } from './reruns.ts'
 
 export function searchOperations(db: MemoryDatabase) {
   return {
-    searchJobs({ account, status, model, fromMs, toMs, beforeJobId, limit, expiry }: JobSearch): JobPage {
+    searchJobs({
+      account,
+      status,
+      model,
+      metadata,
+      fromMs,
+      toMs,
+      beforeJobId,
+      limit,
+      expiry,
+    }: JobSearch): JobPage {
       const matches = ({ job, status: actual }: JobRow) =>
         (account === undefined || job.account === account) &&
         (status === undefined || actual === status) &&
         (model === undefined || job.model === model) &&
+        (metadata === undefined || hasMetadata(job.responseFormatJson, metadata)) &&
         (fromMs === undefined || job.createdAtMs >= fromMs) &&
         (toMs === undefined || job.createdAtMs < toMs) &&
         (beforeJobId === undefined || job.id < beforeJobId)

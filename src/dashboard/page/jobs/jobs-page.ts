@@ -25,6 +25,7 @@ export function JobsPage() {
   const asked = new URLSearchParams({ limit: PAGE_SIZE })
   for (const name of ['account', 'status', 'model'] as const)
     if (filters[name]) asked.set(name, filters[name])
+  for (const [key, value] of pairsIn(filters.metadata)) asked.set(`metadata[${key}]`, value)
   if (since !== null) asked.set('from', String(since))
   if (before) asked.set('before', before)
   const jobs = useResource<JobList>(`/jobs?${asked}`)
@@ -108,6 +109,8 @@ interface JobFilters {
   readonly account: string
   readonly status: string
   readonly model: string
+  /** As `customer=acme team=a`. */
+  readonly metadata: string
   /** One of TIMES; empty for any. */
   readonly time: string
 }
@@ -117,7 +120,26 @@ const ANY = ['', 'any'] as const
 
 function filtersIn(query: URLSearchParams): JobFilters {
   const read = (name: string) => query.get(name) ?? ''
-  return { account: read('account'), status: read('status'), model: read('model'), time: read('time') }
+  return {
+    account: read('account'),
+    status: read('status'),
+    model: read('model'),
+    metadata: read('metadata'),
+    time: read('time'),
+  }
+}
+
+/** Spaces separate pairs; what has no `=` belongs to the value before it. */
+function pairsIn(text: string): (readonly [key: string, value: string])[] {
+  const pairs: [string, string][] = []
+  for (const word of text.split(' ')) {
+    const at = word.indexOf('=')
+    const last = pairs.at(-1)
+    if (at >= 0) pairs.push([word.slice(0, at), word.slice(at + 1)])
+    else if (last) last[1] += ` ${word}`
+    else if (word !== '') pairs.push([word, ''])
+  }
+  return pairs
 }
 
 const isFiltered = (filters: JobFilters): boolean => Object.values(filters).some((value) => value !== '')
@@ -134,25 +156,29 @@ function Filters({ filters }: { readonly filters: JobFilters }) {
   const [account, setAccount] = useState(filters.account)
   // The back button restores earlier filters. A layout effect sets the field before the next key press, so that no input is lost.
   useLayoutEffect(() => setAccount(filters.account), [filters.account])
+  const [metadata, setMetadata] = useState(filters.metadata)
+  useLayoutEffect(() => setMetadata(filters.metadata), [filters.metadata])
   const set = (change: Partial<JobFilters>) => {
-    navigate(address(['jobs'], { ...filters, ...change }))
+    const typed = { account: account.trim(), metadata: metadata.trim() }
+    navigate(address(['jobs'], { ...filters, ...typed, ...change }))
   }
   const models = Object.keys((settings.data?.settings.models as object | undefined) ?? {})
   const onSubmit = (event: Event) => {
     event.preventDefault()
     if (id.trim() !== '') navigate(address(['jobs', id.trim()]))
-    else set({ account: account.trim() })
+    else set({})
   }
   return html`<form class="filters" role="search" aria-label="Jobs" onSubmit=${onSubmit}>
     <${TextField} label="Job ID" value=${id} onInput=${setId} placeholder="019a…" spellcheck=${false} autocomplete="off" />
     <${TextField} label="Account" value=${account} onInput=${setAccount} placeholder="any" spellcheck=${false} autocomplete="off" />
+    <${TextField} label="Metadata" value=${metadata} onInput=${setMetadata} placeholder="customer=acme" spellcheck=${false} autocomplete="off" />
     <${Select} label="Status" value=${filters.status} options=${[ANY, ...STATUSES.map((status) => [status, status] as const)]}
-      onChange=${(status: string) => set({ status, account: account.trim() })} />
+      onChange=${(status: string) => set({ status })} />
     <${Select} label="Model" value=${filters.model} options=${[ANY, ...modelsAnd(filters.model, models)]}
-      onChange=${(model: string) => set({ model, account: account.trim() })} />
+      onChange=${(model: string) => set({ model })} />
     <${Select} label="Created" value=${filters.time}
       options=${[['', 'any time'], ['15m', 'last 15 minutes'], ['1h', 'last hour'], ['24h', 'last day'], ['7d', 'last 7 days']]}
-      onChange=${(time: string) => set({ time, account: account.trim() })} />
+      onChange=${(time: string) => set({ time })} />
     <button type="submit" class="button">Search</button>
   </form>`
 }

@@ -1,0 +1,30 @@
+/** Which jobs a list or a search is about, by their metadata. */
+import { Type } from '../typed-schema.ts'
+import { METADATA_BOUNDS, type Metadata } from './request.ts'
+import { splitMetadata } from './response-format.ts'
+
+/** The query parameter; `convertQuery` takes it together. */
+export const metadataFilter = Type.Optional(
+  Type.Record(METADATA_BOUNDS.value, {
+    ...METADATA_BOUNDS.pairs,
+    description:
+      'Only jobs whose `metadata` has these pairs: `metadata[customer]=acme`. With several pairs, only jobs that have all of them.',
+    examples: [{ customer: 'acme' }],
+  }),
+)
+
+/** The beginning of a stored `response_format` that is long enough for metadata: JSON writes a character as six at most. */
+export const METADATA_CHARS = 16 * (64 + 512) * 6 + 1000
+
+/** A text that is in the stored metadata of each job with this pair, and hardly ever in that of another. */
+export function pairText([key, value]: readonly [string, string]): string {
+  return `${JSON.stringify(key)}:${JSON.stringify(value)}`
+}
+
+/** @param storedJson at least the first `METADATA_CHARS` of a stored `response_format` */
+export function hasMetadata(storedJson: string, pairs: Metadata): boolean {
+  const { metadataJson } = splitMetadata(storedJson)
+  if (metadataJson === null) return false
+  const stored: Metadata = JSON.parse(metadataJson)
+  return Object.entries(pairs).every(([key, value]) => Object.hasOwn(stored, key) && stored[key] === value)
+}
