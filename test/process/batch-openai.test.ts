@@ -44,6 +44,7 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
         n: 1,
         stream: false,
         user: 'me',
+        metadata: { customer: 'acme' },
       }),
       line('b', {
         response_format: {
@@ -74,6 +75,9 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
   const first = models.requests.find(({ body }) => body.max_tokens === 100)?.body
   assert.equal(first?.temperature, 0)
   assert.equal(first !== undefined && 'seed' in first, false)
+  assert.equal(first !== undefined && 'metadata' in first, false)
+  const ofAcme = await ask(['jobs', 'list', '--metadata', 'customer=acme', '--json'])
+  assert.equal(JSON.parse(ofAcme.stdout).length, 1)
   const asked = models.requests.find(({ body }) => body.response_format)?.body
   assert.equal(asked?.model, 'gpt-5-mini')
   assert.match(JSON.stringify(asked?.response_format), /"description":"a river"/)

@@ -9,12 +9,14 @@ const URL_PATH = '/v1/chat/completions'
 const ROLES = ['system', 'developer', 'assistant', 'user']
 const LINE_FIELDS = ['custom_id', 'method', 'url', 'body']
 const OPTIONS: readonly string[] = Object.keys(jobOptions.properties)
-const BODY_FIELDS = ['model', 'messages', 'response_format', 'max_completion_tokens', ...OPTIONS]
+const BODY_FIELDS = [
+  ...['model', 'messages', 'response_format', 'max_completion_tokens', 'metadata'],
+  ...OPTIONS,
+]
 const MESSAGE_FIELDS = ['role', 'content']
 
 /** Fields of a body that do not affect the answer, at least with these values. */
 const IGNORED_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
-  metadata: () => true,
   n: (value) => value === 1,
   prompt_cache_key: () => true,
   safety_identifier: () => true,
@@ -84,13 +86,14 @@ function formatProblem(format: unknown): string | null {
 
 /** Converts a line that `openAiProblem` accepts, except for its options: those that it must not have are invalid in the job too. */
 export function openAiJob({ body }: Fields, drop: readonly string[]): BatchJob {
-  const { model, messages, response_format } = body as Fields
+  const { model, messages, response_format, metadata } = body as Fields
   const options = optionsOf(body as Fields, drop)
   return {
     model: model as string,
     messages: (messages as Message[]).map(({ role, content }) => ({ role, content })),
     response_format: formatOf(response_format as Fields | null | undefined),
     ...(Object.keys(options).length > 0 && { options }),
+    ...(isFields(metadata) && !drop.includes('metadata') && { metadata: metadata as Record<string, string> }),
   }
 }
 

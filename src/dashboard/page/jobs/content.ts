@@ -49,6 +49,10 @@ export function Content({ job }: { readonly job: JobDetails }) {
         <${CodeBlock} text=${JSON.stringify(content.response_format.schema, null, 2)} what="the schema" /></details>`
       }
     <//>
+    ${
+      content.metadata &&
+      html`<${Panel} title="Metadata"><${Facts} facts=${Object.entries(content.metadata)} /><//>`
+    }
     <${Panel} title=${content.error ? 'Error' : 'Answer'}><${Answer} content=${content} /><//>
     <${Panel} title="Receipt"><${Receipt} content=${content} job=${job} /><//>
   </div>`
