@@ -20,7 +20,7 @@ export interface CallbackStore extends CallbackRecords {
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** The same for callbacks that this node deferred, due or not, unless something has happened to them since. */
+  /** The same for callbacks that this node deferred, due or not, unless something has happened to them since; in the order given. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
   /**

@@ -203,6 +203,25 @@ export function callbackTests(on: On): void {
     assert.equal(await store.recordCallback(record(again?.jobId ?? '', 1, DELIVERED)), true)
   })
 
+  on('deferred callbacks are taken in the order given', async (store) => {
+    const jobIds = [await owed(store), await owed(store), await owed(store)]
+    await take(store)
+    await store.deferCallbacks(
+      'node-a',
+      jobIds.map((jobId) => ({ jobId, attempt: 1, dueAtMs: now.ms + 1000 })),
+    )
+    const wanted = jobIds.toReversed()
+    const taken = await store.takeDeferred({
+      node: 'node-a',
+      deferred: wanted.map((jobId) => ({ jobId, attempts: 0 })),
+      leaseUntilMs: now.ms + 5000,
+    })
+    assert.deepEqual(
+      taken.map(({ jobId }) => jobId),
+      wanted,
+    )
+  })
+
   on('the secrets are those in force when it is loaded', async (store) => {
     await owed(store)
     const [due] = await take(store)

@@ -36,7 +36,10 @@ export function callbackOperations({
     takeDeferred: async ({ node, deferred, leaseUntilMs }) => {
       const ids = deferred.map(({ jobId }) => jobId)
       const attempts = deferred.map(({ attempts }) => attempts)
-      return (await database.query(TAKE_DEFERRED, [node, ids, attempts, leaseUntilMs])).map(readDueCallback)
+      const rows = await database.query(TAKE_DEFERRED, [node, ids, attempts, leaseUntilMs])
+      const taken = new Map(rows.map(readDueCallback).map((due) => [due.jobId, due]))
+      // An update returns its rows in any order.
+      return ids.flatMap((jobId) => taken.get(jobId) ?? [])
     },
 
     loadCallback: (callback) => bodies.submit(callback),
