@@ -1,7 +1,7 @@
 /** Issues a key for an account, and creates the account if it is new; issues its signing secrets. */
 import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
-import type { AccountStore } from '../store/account-store.ts'
+import type { AccountStore, RotatedKey } from '../store/account-store.ts'
 import { hashKey, makeKey, makeKeyId } from './key.ts'
 
 const DAY_MS = 86_400_000
@@ -37,6 +37,18 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
     expiresAtMs: keyEndMs(request),
   })
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
+}
+
+/** Issues a key in the place of another one, which still works for the grace time. The key itself is returned only here. */
+export async function rotateKey(
+  store: Pick<AccountStore, 'rotateKey'>,
+  keyId: string,
+  graceMs: number,
+  nowMs: number,
+): Promise<RotatedKey & { readonly key: string }> {
+  const key = makeKey()
+  const rotated = await store.rotateKey({ keyId, newId: makeKeyId(), newHash: hashKey(key), nowMs, graceMs })
+  return { ...rotated, key }
 }
 
 /** When a key that is issued now expires; null for never. */

@@ -129,6 +129,13 @@ export const newKey = Type.Object({
 })
 export type NewKey = Static<typeof newKey>
 
+/** The response that replaces a key. */
+export const rotatedKey = Type.Object({
+  ...newKey.properties,
+  old_key: Type.Object({ id: Type.String(), expires_at: unixTime('When it stops working') }),
+})
+export type RotatedKey = Static<typeof rotatedKey>
+
 export function keyView({ id, account, label, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord): Key {
   return {
     id,

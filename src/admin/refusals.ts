@@ -4,6 +4,7 @@ export type RefusalReason =
   | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'key'}` }
   | { readonly kind: 'invalid account name'; readonly rule: string }
   | { readonly kind: 'invalid webhook URL'; readonly rule: string }
+  | { readonly kind: 'key not active' }
   | { readonly kind: 'tier required' }
   | { readonly kind: 'other tier'; readonly account: string; readonly tier: string }
   | { readonly kind: 'account still used'; readonly jobs: number }
@@ -54,6 +55,12 @@ export const refusals = {
     noSuch(
       'key',
       `There is no key with the ID ${keyId}. Pass the key ID, not the key. \`parley keys list\` shows the IDs.`,
+    ),
+  keyNotActive: (keyId: string) =>
+    new Refusal(
+      { kind: 'key not active' },
+      'refused: the key was revoked or has expired',
+      `The key ${keyId} was revoked or has expired, so it cannot be rotated. Create a new one with \`parley keys create\`.`,
     ),
   invalidAccountName: (name: string, rule: string) =>
     new Refusal(

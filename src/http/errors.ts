@@ -94,6 +94,9 @@ export const noSuchAccount = () =>
 export const noSuchKey = () =>
   new HttpError(404, 'Key not found.', 'Pass the key ID that the list of keys shows, not the key.')
 
+export const keyNotActive = () =>
+  new HttpError(409, 'The key is not active.', 'It was revoked or has expired. Create a new key instead.')
+
 export const otherTier = (account: string, tier: string) =>
   new HttpError(
     409,

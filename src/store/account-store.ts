@@ -27,6 +27,12 @@ export interface AccountStore {
   /** Revokes a key permanently. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
+  /**
+   * Adds a key with the account and the label of another one, which expires at the end of its grace time, unless it expires
+   * earlier. The new key lives as long as the other one was to live. See `RotatedKey`.
+   */
+  rotateKey(rotation: KeyRotation): Promise<RotatedKey>
+
   /** The key with this hash, or null. The caller checks whether it has expired or was revoked. */
   findKey(hash: string): Promise<KeyRecord | null>
 
@@ -88,6 +94,20 @@ export interface NewKey {
 export type NewKeyResult =
   | { readonly kind: 'created' }
   | { readonly kind: 'other tier'; readonly tier: TierName }
+
+export interface KeyRotation {
+  readonly keyId: string
+  readonly newId: string
+  readonly newHash: string
+  readonly nowMs: number
+  readonly graceMs: number
+}
+
+/** `not active`: the key was revoked or has expired; nothing was stored. */
+export type RotatedKey =
+  | { readonly kind: 'rotated'; readonly newKey: KeyRecord; readonly oldExpiresAtMs: number }
+  | { readonly kind: 'not active' }
+  | { readonly kind: 'unknown' }
 
 export type RevokeResult = 'revoked' | 'revoked before' | 'unknown'
 

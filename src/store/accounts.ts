@@ -4,12 +4,14 @@ import type {
   AccountPage,
   AccountRecord,
   KeyRecord,
+  KeyRotation,
   KeySearch,
   NewKey,
   NewKeyResult,
   OwnCap,
   OwnCaps,
   RevokeResult,
+  RotatedKey,
   Secrets,
 } from './account-store.ts'
 import type { Dialect } from './dialect.ts'
@@ -69,6 +71,23 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
       update keys set revoked_at_ms = ${nowMs} where id = ${keyId} and revoked_at_ms is null returning id`
     if (revoked.length > 0) return 'revoked'
     return (yield sql`select 1 from keys where id = ${keyId}`).length > 0 ? 'revoked before' : 'unknown'
+  }),
+
+  rotateKey: write(function* ({ keyId, newId, newHash, nowMs, graceMs }: KeyRotation): Steps<RotatedKey> {
+    // The update locks the key, so that of two rotations at the same time, the second one sees what the first one did.
+    const [row] = yield sql`update keys set id = id where id = ${keyId}
+      returning account, label, created_at_ms, expires_at_ms, revoked_at_ms`
+    if (row === undefined) return { kind: 'unknown' }
+    const expiresAtMs = numberOrNull(row, 'expires_at_ms')
+    const endsMs = expiresAtMs ?? Number.POSITIVE_INFINITY
+    if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
+    const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
+    const newExpiresAtMs = expiresAtMs && nowMs + expiresAtMs - numberOf(row, 'created_at_ms')
+    yield sql`update keys set expires_at_ms = ${oldExpiresAtMs} where id = ${keyId}`
+    yield sql`insert into keys (id, account, hash, label, created_at_ms, expires_at_ms)
+      values (${newId}, ${textOf(row, 'account')}, ${newHash}, ${textOrNull(row, 'label')}, ${nowMs}, ${newExpiresAtMs})`
+    const [created = {}] = yield sql`${KEYS} where k.id = ${newId}`
+    return { kind: 'rotated', newKey: readKey(created), oldExpiresAtMs }
   }),
 
   findKey: read(function* (hash: string): Steps<KeyRecord | null> {

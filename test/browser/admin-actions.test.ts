@@ -81,10 +81,22 @@ onEachStore(async () => {
 
     await page.getByRole('link', { name: 'newcomer', exact: true }).click()
     await page.getByRole('heading', { name: 'Keys of newcomer' }).waitFor()
-    await page.getByRole('button', { name: /^Revoke key_/ }).click()
+    await page.getByRole('button', { name: /^Rotate key_/ }).click()
+    await dialog.getByRole('button', { name: 'Rotate' }).click()
+    const rotated = (await dialog.locator('[data-key]').textContent()) ?? ''
+    await dialog.getByRole('button', { name: 'I have saved it' }).click()
+    for (const key of [made, rotated])
+      assert.equal((await parley.get('/api/v1/me', key)).body.data.account, 'newcomer')
+    await page
+      .getByRole('button', { name: /^Revoke key_/ })
+      .first()
+      .click()
     await dialog.getByRole('button', { name: 'Revoke' }).click()
     await page.getByText('revoked', { exact: true }).waitFor()
     const keys = await parley.store.listKeys()
-    assert.ok(keys.find(({ account }) => account === 'newcomer')?.revokedAtMs)
+    const isRevoked = keys
+      .filter(({ account }) => account === 'newcomer')
+      .map(({ revokedAtMs }) => revokedAtMs !== null)
+    assert.deepEqual(isRevoked.sort(), [false, true])
   })
 })

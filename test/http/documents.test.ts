@@ -141,6 +141,7 @@ onAnyStore(async () => {
       'get /admin/api/audit': read('listAuditLog'),
       'get /admin/api/keys': read('listKeys'),
       'post /admin/api/keys': ['createKey', 'adminToken', '201 401 409 413 415 429 500'],
+      'post /admin/api/keys/{keyId}/rotate': ['rotateKey', 'adminToken', '201 401 404 409 413 415 429 500'],
       'post /admin/api/keys/{keyId}/revoke': write('revokeKey', '404 '),
       'get /admin/api/settings': read('getSettings'),
       'get /healthz': ['getHealth', null, '200'],

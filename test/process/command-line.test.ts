@@ -189,7 +189,7 @@ test('--help and --version end with 0', { timeout }, async (t) => {
 })
 
 const COMMANDS = [
-  'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys revoke',
+  'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys rotate,keys revoke',
   'accounts list,accounts secret,accounts tier,accounts suspend,accounts resume,accounts cap,accounts delete',
   'jobs list,jobs cancel,jobs rerun,jobs delete,callbacks list,callbacks show,callbacks replay,listen,usage,audit,completion',
 ].flatMap((names) => names.split(','))

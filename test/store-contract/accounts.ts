@@ -53,6 +53,33 @@ export function accountTests(on: On): void {
     assert.equal((await store.findKey('h1'))?.revokedAtMs, 5)
   })
 
+  on('rotates a key: the new one has its account and label, the old one expires', async (store) => {
+    const [nowMs, graceMs] = [START_MS + 500, 100]
+    await store.createKey(key({ label: 'CI' }))
+    await store.createKey(key({ id: 'key_2', hash: 'h2', expiresAtMs: START_MS + 550 }))
+    const rotate = (keyId: string, at = nowMs) =>
+      store.rotateKey({ keyId, newId: `${keyId}_new`, newHash: `${keyId}_hash`, nowMs: at, graceMs })
+    const common = { account: 'acme', tier: 'user_go', createdAtMs: nowMs, revokedAtMs: null, ...STANDING }
+    assert.deepEqual(await rotate('key_1'), {
+      kind: 'rotated',
+      newKey: { id: 'key_1_new', label: 'CI', ...common, expiresAtMs: null },
+      oldExpiresAtMs: nowMs + graceMs,
+    })
+    assert.equal((await store.findKey('h1'))?.expiresAtMs, nowMs + graceMs)
+    assert.equal((await store.findKey('key_1_hash'))?.id, 'key_1_new')
+    // One that expires earlier keeps its end, and the new one lives as long as it was to live.
+    assert.deepEqual(await rotate('key_2'), {
+      kind: 'rotated',
+      newKey: { id: 'key_2_new', label: null, ...common, expiresAtMs: nowMs + 550 },
+      oldExpiresAtMs: START_MS + 550,
+    })
+    assert.deepEqual(await rotate('key_2', START_MS + 550), { kind: 'not active' })
+    await store.revokeKey('key_1_new', nowMs)
+    assert.deepEqual(await rotate('key_1_new'), { kind: 'not active' })
+    assert.deepEqual(await rotate('key_9'), { kind: 'unknown' })
+    assert.equal((await store.listKeys()).length, 4)
+  })
+
   on('rotates the signing secret and keeps the one before', async (store) => {
     await store.createKey(key())
     assert.deepEqual(await store.secrets('acme'), { current: 'whsec_1', previous: null })

@@ -1,8 +1,8 @@
 /** Admin actions on API keys. The audit log records a key's ID, never the key. */
 import { ACCOUNT_NAME, ACCOUNT_RULE } from '../../accounts/account-name.ts'
-import { issueKey, keyEndMs, MOST_DAYS } from '../../accounts/issue-key.ts'
+import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/issue-key.ts'
 import { Type } from '../../typed-schema.ts'
-import { findAccount, newKey } from '../account-view.ts'
+import { findAccount, newKey, rotatedKey } from '../account-view.ts'
 import { adminAction } from '../action.ts'
 import { defined, strict, tierName, wholeSeconds } from '../fields.ts'
 import { refusals } from '../refusals.ts'
@@ -127,4 +127,67 @@ const revokeKey = adminAction({
   }),
 })
 
-export const keyActions = [createKey, revokeKey] as const
+const HOUR_MS = 3_600_000
+const GRACE_HOURS = 24
+
+const rotateOldKey = adminAction({
+  what: 'rotate a key',
+  about: 'key',
+  fields: Type.Object(
+    {
+      grace_hours: Type.Optional(
+        Type.Number({
+          minimum: 0,
+          maximum: 8760,
+          default: GRACE_HOURS,
+          description: `Hours during which the old key still works. ${GRACE_HOURS} if absent.`,
+        }),
+      ),
+    },
+    { ...strict, examples: [{}, { grace_hours: 1 }] },
+  ),
+  details: ({ grace_hours = GRACE_HOURS }) => ({ grace_hours }),
+  run: async ({ keyId, grace_hours = GRACE_HOURS }, { store, clock }) => {
+    const rotated = await rotateKey(store, keyId, Math.round(grace_hours * HOUR_MS), clock.nowMs())
+    if (rotated.kind === 'unknown') return refusals.noSuchKey(keyId)
+    if (rotated.kind === 'not active') return refusals.keyNotActive(keyId)
+    const { key, newKey, oldExpiresAtMs } = rotated
+    const { id, account, label, tier, expiresAtMs } = newKey
+    const created = { id, key, account, label, tier, expires_at: wholeSeconds(expiresAtMs) }
+    return { ...created, old_key: { id: keyId, expires_at: Math.floor(oldExpiresAtMs / 1000) } }
+  },
+  outcome: ({ id }) => `made ${id}`,
+  log: (_input, { id, account }) => ({ new_key_id: id, account }),
+  route: {
+    method: 'post',
+    path: '/keys/:keyId/rotate',
+    operationId: 'rotateKey',
+    summary: 'Replace a key by a new one',
+    description:
+      'Creates a key with the same account and label, and lets the old one expire after a grace time, in which both work. A key that was created to expire after some days is replaced by one that expires after as many. Only this response contains the new key.',
+    status: 201,
+    success: 'The new key.',
+    data: rotatedKey,
+    conflicts: true,
+    answer: (rotated) => ({
+      message: 'This is the new key. It cannot be shown again. The old one works until it expires.',
+      data: rotated,
+    }),
+  },
+  command: {
+    name: 'keys rotate',
+    description: 'create and print a key that replaces another one, which still works for a day',
+    arguments: { keyId: ['<key-id>', 'the key ID that `parley keys list` shows'] },
+    options: {
+      grace_hours: [
+        '--grace <hours>',
+        `hours during which the old key still works (default: ${GRACE_HOURS})`,
+      ],
+    },
+    examples: ['parley keys rotate key_019a…', 'parley keys rotate key_019a… --grace 1'],
+  },
+  // The key and nothing else, so that scripts can use the output.
+  print: (rotated) => ({ json: rotated, text: rotated.key }),
+})
+
+export const keyActions = [createKey, rotateOldKey, revokeKey] as const

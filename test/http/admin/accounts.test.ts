@@ -69,6 +69,35 @@ onEachStore(async () => {
     refused(await parley.get(ME, key), 401)
   })
 
+  test('a key that is rotated works until its grace time ends, and the new one stays', async () => {
+    const old = granted(
+      await admin.post('/keys', { account: 'rotated', tier: 'user_go', label: 'CI', expires_days: 30 }),
+      201,
+    )
+    clock.advance(DAY_S * 1000)
+    const nowS = Math.floor(clock.nowMs() / 1000)
+    const { id, key, ...rest } = granted(await admin.post(`/keys/${old.id}/rotate`, { grace_hours: 2 }), 201)
+    assert.deepEqual(rest, {
+      account: 'rotated',
+      label: 'CI',
+      tier: 'user_go',
+      expires_at: nowS + 30 * DAY_S,
+      old_key: { id: old.id, expires_at: nowS + 2 * 3600 },
+    })
+    for (const one of [old.key, key]) granted(await parley.get(ME, one), 200)
+    clock.skip(2 * 3600 * 1000)
+    refused(await parley.get(ME, old.key), 401)
+    assert.equal(granted(await parley.get(ME, key), 200).key_id, id)
+    assert.match(refused(await admin.post(`/keys/${old.id}/rotate`), 409).details ?? '', /has expired/)
+    refused(await admin.post('/keys/key_none/rotate'), 404)
+    invalid(await admin.post(`/keys/${id}/rotate`, { grace_hours: -1 }), /^grace_hours: must be >= 0/)
+    const rotation = { what: 'rotate a key', key_id: old.id, new_key_id: id, account: 'rotated' }
+    assert.deepEqual(
+      acts().find(({ what, new_key_id }) => what === 'rotate a key' && new_key_id === id),
+      rotation,
+    )
+  })
+
   test('keys are listed newest first, a page at a time', async () => {
     const ids: string[] = []
     for (let made = 0; made < 3; made++) {

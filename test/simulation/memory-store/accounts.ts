@@ -4,11 +4,13 @@ import type {
   AccountPage,
   AccountRecord,
   KeyRecord,
+  KeyRotation,
   KeySearch,
   NewKey,
   NewKeyResult,
   OwnCaps,
   RevokeResult,
+  RotatedKey,
   Secrets,
 } from '../../../src/store/account-store.ts'
 import type { AccountDeleted } from '../../../src/store/admin-action-store.ts'
@@ -110,6 +112,27 @@ export function accountOperations(db: MemoryDatabase) {
       if (key.revokedAtMs !== null) return 'revoked before'
       key.revokedAtMs = nowMs
       return 'revoked'
+    },
+
+    rotateKey({ keyId, newId, newHash, nowMs, graceMs }: KeyRotation): RotatedKey {
+      const key = db.keys.get(keyId)
+      if (key === undefined) return { kind: 'unknown' }
+      const { account, label, createdAtMs, expiresAtMs, revokedAtMs } = key
+      if (revokedAtMs !== null || (expiresAtMs ?? Number.POSITIVE_INFINITY) <= nowMs)
+        return { kind: 'not active' }
+      const oldExpiresAtMs = Math.min(expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs)
+      db.keys.set(keyId, { ...key, expiresAtMs: oldExpiresAtMs })
+      const made = {
+        id: newId,
+        hash: newHash,
+        account,
+        label,
+        createdAtMs: nowMs,
+        expiresAtMs: expiresAtMs === null ? null : nowMs + (expiresAtMs - createdAtMs),
+        revokedAtMs: null,
+      }
+      db.keys.set(newId, made)
+      return { kind: 'rotated', newKey: keyRecord(db, made), oldExpiresAtMs }
     },
 
     findKey(hash: string): KeyRecord | null {

@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { ConfirmedAction } from '../action.ts'
 import { admin } from '../api.ts'
-import type { Key, KeyList } from '../contract.ts'
+import type { Key, KeyList, RotatedKey } from '../contract.ts'
 import { day } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Badge } from '../parts/badge.ts'
@@ -13,6 +13,7 @@ import { Panel } from '../parts/panel.ts'
 import { Empty, StateOf } from '../parts/state-of.ts'
 import { Time } from '../parts/time.ts'
 import { type Resource, useResource } from '../resource.ts'
+import { ShownOnce } from './new-key.ts'
 
 const PAGE_SIZE = '100'
 
@@ -76,11 +77,28 @@ function KeyTable({ keys, onChange }: KeyTableProps) {
           <td class="wide">${key.account}</td>
           <td class="wide"><${Time} at=${key.created_at} /></td>
           <td>${stateOf(key)}</td>
-          <td class="actions">${isActive(key) && html`<${RevokeKey} shown=${key} onChange=${onChange} />`}</td>
+          <td class="actions">${isActive(key) && html`<${RotateKey} shown=${key} onChange=${onChange} /> <${RevokeKey} shown=${key} onChange=${onChange} />`}</td>
         </tr>`,
         )}
       </tbody>
     </table>`
+}
+
+function RotateKey({ shown, onChange }: { readonly shown: Key; readonly onChange: () => void }) {
+  const [newKey, setNewKey] = useState<RotatedKey | null>(null)
+  const { id, account } = shown
+  const rotate = async () => {
+    setNewKey(await admin<RotatedKey>(`/keys/${encodeURIComponent(id)}/rotate`, { body: {} }))
+    return 'The key was replaced. The old one still works for a day.'
+  }
+  const onClose = () => {
+    setNewKey(null)
+    onChange()
+  }
+  return html`<${ConfirmedAction} label="Rotate…" name=${`Rotate ${id}`} title="Replace this key?" action="Rotate" work=${rotate} onEnd=${() => {}}>
+    <p>You get a new key of the account <strong>${account}</strong>. <code class="breaks">${id}</code> still works for a day, so that callers can change to it.</p>
+  <//>
+  ${newKey && html`<${ShownOnce} newKey=${newKey} onClose=${onClose} />`}`
 }
 
 function RevokeKey({ shown, onChange }: { readonly shown: Key; readonly onChange: () => void }) {

@@ -87,7 +87,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
   <//>`
 }
 
-function ShownOnce({ newKey, onClose }: { readonly newKey: NewKey; readonly onClose: () => void }) {
+export function ShownOnce({ newKey, onClose }: { readonly newKey: NewKey; readonly onClose: () => void }) {
   const { key, account, expires_at } = newKey
   const text = useRef<HTMLParagraphElement>(null)
   useLayoutEffect(() => text.current?.focus(), [])
