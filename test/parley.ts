@@ -16,7 +16,6 @@ import { type Clock, systemClock } from '../src/clock.ts'
 import { loadConfiguration } from '../src/config/load.ts'
 import type { Environment } from '../src/config/settings.ts'
 import type { SingleCreate } from '../src/job/request.ts'
-import type { TierName } from '../src/job/tier.ts'
 import type { Store } from '../src/store/store.ts'
 import type { Fields, Log } from '../src/telemetry/log.ts'
 import { databaseUrl } from './on-each-store.ts'
@@ -66,7 +65,7 @@ export interface Parley {
   readonly database: string
   readonly log: LogLine[]
   /** A new API key; the account is named after the tier unless another name is passed. */
-  key(tier?: TierName, account?: string): Promise<string>
+  key(tier?: string, account?: string): Promise<string>
   post(path: string, body: unknown, key?: string, headers?: Record<string, string>): Promise<Answer>
   get(path: string, key?: string, headers?: Record<string, string>): Promise<Answer>
   request(path: string, init: RequestInit): Promise<Answer>

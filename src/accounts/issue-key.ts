@@ -1,5 +1,4 @@
 /** Issues a key for an account, and creates the account if it is new; issues its signing secrets. */
-import type { TierName } from '../job/tier.ts'
 import { makeSecret } from '../net/signature.ts'
 import type { AccountStore, RotatedKey } from '../store/account-store.ts'
 import { hashKey, makeKey, makeKeyId } from './key.ts'
@@ -10,7 +9,7 @@ export const MOST_DAYS = 36_500
 
 export interface IssueRequest {
   readonly account: string
-  readonly tier: TierName
+  readonly tier: string
   readonly label?: string | null
   /** Days until the key expires; null for never. */
   readonly expiresDays: number | null
@@ -19,7 +18,7 @@ export interface IssueRequest {
 
 export type Issued =
   | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
-  | { readonly kind: 'other tier'; readonly tier: TierName }
+  | { readonly kind: 'other tier'; readonly tier: string }
 
 /** The key itself is returned only here, and is not stored. */
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {

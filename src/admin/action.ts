@@ -16,6 +16,8 @@ export interface ActionTools {
   readonly store: OperatorStore
   readonly clock: Clock
   readonly expiry: () => Expiry | Promise<Expiry>
+  /** The names of the configured tiers. */
+  readonly tiers: () => readonly string[] | Promise<readonly string[]>
   /** Makes the reruns that are requested. Absent in a command: running servers look for them every two seconds. */
   readonly makeReruns?: () => Promise<void>
   /** Called repeatedly by actions that take long. */
@@ -114,8 +116,8 @@ export interface RouteAnswer {
   readonly data: object | string
 }
 
-/** The flags of an option or the form of an argument, and its help. */
-export type Described = readonly [form: string, help: string]
+/** The flags of an option or the form of an argument, its help, and values that shells complete. */
+export type Described = readonly [form: string, help: string, usual?: readonly string[]]
 
 export interface ActionCommand {
   /** Such as `accounts tier`. */

@@ -1,7 +1,6 @@
 /** Schemas of fields that several resources, filters and actions share. Times are Unix seconds. */
 import { ACCOUNT_NAME } from '../accounts/account-name.ts'
 import { MODEL_NAME } from '../job/request.ts'
-import { TIER_NAMES } from '../job/tier.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import { MAX_SCANNED } from '../store/pagination.ts'
 import { type Schema, type Static, Type } from '../typed-schema.ts'
@@ -19,7 +18,12 @@ export const unixTimeOrNull = (description: string) =>
   Type.Union([Type.Number(), Type.Null()], { description: `${description} (Unix seconds)` })
 
 export const count = Type.Integer({ minimum: 0 })
-export const tierName = Type.Enum(TIER_NAMES)
+export const DEFAULT_TIERS = ['user_free', 'user_go', 'user_pro', 'user_max']
+/** The configuration decides which tiers exist (`ActionTools.tiers`). */
+export const tierName = Type.String({
+  description: `A configured tier: ${DEFAULT_TIERS.join(', ')}, or one of your own.`,
+  examples: ['user_pro'],
+})
 export const callbackState = Type.Enum(CALLBACK_STATES, { description: 'The state of the callback.' })
 export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'], {
   description: 'The state of the job.',

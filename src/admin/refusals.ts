@@ -5,6 +5,7 @@ export type RefusalReason =
   | { readonly kind: 'invalid account name'; readonly rule: string }
   | { readonly kind: 'invalid webhook URL'; readonly rule: string }
   | { readonly kind: 'key not active' }
+  | { readonly kind: 'unknown tier'; readonly tiers: readonly string[] }
   | { readonly kind: 'tier required' }
   | { readonly kind: 'other tier'; readonly account: string; readonly tier: string }
   | { readonly kind: 'account still used'; readonly jobs: number }
@@ -124,3 +125,13 @@ export const refusals = {
       `The database was not scrubbed: ${why}. ${SCRUB_LATER}`,
     ),
 } as const
+
+/** Null for a tier that is configured. */
+export function unknownTier(tier: string, tiers: readonly string[]): Refusal | null {
+  if (tiers.includes(tier)) return null
+  return new Refusal(
+    { kind: 'unknown tier', tiers },
+    'refused: the tier is not configured',
+    `There is no tier ${tier}. The configured tiers are ${tiers.join(', ')}.`,
+  )
+}

@@ -310,6 +310,7 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
     onCancelled: (jobId) => (jobId === undefined ? cancellation.apply() : cancellation.cancelled(jobId)),
     makeReruns: () => parts.reruns.makeAll(),
     expiry,
+    tiers: () => Object.keys(settings.tiers),
     overview: async () => {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
       return overviewOf({ about, gauges, depth, callbacks, nowMs: clock.nowMs() })

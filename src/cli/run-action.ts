@@ -71,11 +71,16 @@ function perform(action: AnyAction, input: AnyInput, config: string | undefined)
     const { loadRetentionMs } = await import('../config/load.ts')
     return { nowMs: clock.nowMs(), retentionMs: loadRetentionMs(process.env, config) }
   }
+  const tiers = async () => {
+    const { loadTierNames } = await import('../config/load.ts')
+    return loadTierNames(process.env, config)
+  }
   return withOperatorStore(config, (store) =>
     new AuditLog(store, clock, makeId).perform(who, action, input, {
       store,
       clock,
       expiry,
+      tiers,
       onProgress: progressPrinter(),
     }),
   )

@@ -1,11 +1,11 @@
 /** Converts settings to what the rest of the program uses: tiers, thresholds of models, and where callbacks may be sent. */
 
-import type { Tier, TierName } from '../job/tier.ts'
+import type { Tier } from '../job/tier.ts'
 import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
 import type { Settings, TierSettings } from './settings.ts'
 
 export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
-  const settingsByName: Readonly<Record<TierName, TierSettings>> = tiers
+  const settingsByName: Readonly<Record<string, TierSettings>> = tiers
   const allModels = Object.keys(models)
   return Object.entries(settingsByName).map(([name, tier]) => ({
     name,

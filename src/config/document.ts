@@ -26,6 +26,10 @@ of \`upstreams.NAME\`. An entry under \`models\` replaces the default entry of t
 something that you removed, or on the upstream \`openai\` when it is not configured. A missing name is an error only if
 the file itself refers to it.
 
+The tiers are \`user_free\`, \`user_go\`, \`user_pro\` and \`user_max\`, whose defaults the table shows in this order, and those that you add:
+\`"tiers": { "gold": { "based_on": "user_pro", "max_batch_jobs": 100 } }\`. If you remove
+one again, its accounts may use no model until they have another tier (\`parley accounts tier\`).
+
 For completion and validation in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
 
 ## Environment
@@ -110,7 +114,7 @@ The admin API and the dashboard show headers, and secret parameters and fields, 
 
 /** docs/settings.md */
 export function settingsPage(): string {
-  const rows = rowsOf(settingsSchema as unknown as Node, '', DEFAULTS)
+  const rows = rowsOf(settingsSchema as unknown as Node, '', [DEFAULTS])
   return INTRODUCTION + rows.map((row) => `| ${row.join(' | ')} |\n`).join('') + EXAMPLE
 }
 
@@ -141,19 +145,24 @@ function withRemovals({ models, upstreams, ...others }: typeof settingsSchema.pr
 
 type Row = readonly [setting: string, meaning: string, range: string, fallback: string]
 
-function rowsOf(node: Node, path: string, fallback: unknown): Row[] {
+/** @param defaults of the entries that a name stands for: those of all tiers, and those of one model and upstream */
+function rowsOf(node: Node, path: string, defaults: readonly unknown[]): Row[] {
   const inner = node.properties ?? {}
   const named = Object.values(node.patternProperties ?? {})[0]
-  if (named) return rowsOf(named, `${path}.NAME`, Object.values(fallback ?? {})[0])
-  if (Object.keys(inner).length === 0) return [row(node, path, fallback)]
+  if (named) {
+    const entries = defaults.flatMap((one) => Object.values(one ?? {}))
+    return rowsOf(named, `${path}.NAME`, Object.keys(inner).length > 0 ? entries : entries.slice(0, 1))
+  }
+  if (Object.keys(inner).length === 0) return [row(node, path, defaults)]
   return Object.entries(inner).flatMap(([key, child]) => {
-    const value = (fallback as Record<string, unknown> | undefined)?.[key]
-    return rowsOf(child, path === '' ? key : `${path}.${key}`, value)
+    const values = defaults.map((one) => (one as Record<string, unknown> | undefined)?.[key])
+    return rowsOf(child, path === '' ? key : `${path}.${key}`, values)
   })
 }
 
-function row(node: Node, path: string, fallback: unknown): Row {
-  const shown = fallback === undefined ? 'none' : `\`${JSON.stringify(fallback)}\``
+function row(node: Node, path: string, defaults: readonly unknown[]): Row {
+  const values = defaults.map((one) => (one === undefined ? 'none' : `\`${JSON.stringify(one)}\``))
+  const shown = new Set(values).size > 1 ? values.join(', ') : (values[0] ?? 'none')
   return [`\`${path}\``, node.description ?? '', rangeOf(node), shown]
 }
 

@@ -57,6 +57,14 @@ const merged: readonly {
     },
   },
   {
+    name: "a tier of one's own takes the values that it does not set from the one that it is based on",
+    file: {
+      tiers: { user_pro: { weight: 5 }, gold: { based_on: 'user_pro', max_batch_jobs: 100 } },
+    },
+    of: ({ tiers }) => (tiers as Readonly<Record<string, unknown>>).gold,
+    is: { ...DEFAULTS.tiers.user_pro, based_on: 'user_pro', weight: 5, max_batch_jobs: 100 },
+  },
+  {
     name: 'a partial tier is completed, and leaves the other tiers alone',
     file: { tiers: { user_free: { max_batch_jobs: 5 } } },
     of: ({ tiers }) => tiers,
@@ -241,7 +249,7 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     name: 'unknown keys deep inside, each with its path',
     file: { jobs: { concurency: 1 }, tiers: { user_gold: {} } },
     says: [
-      /^tiers\.user_gold: unknown setting; did you mean user_go\?$/,
+      /^tiers\.user_gold: unknown setting; did you mean user_go\? \(a tier of your own needs based_on, .*\)$/,
       /^jobs\.concurency: unknown setting; did you mean concurrency\?$/,
     ],
   },

@@ -81,12 +81,22 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
 
 /** How long a finished job can be read, for a command that takes its databases as arguments. */
 export function loadRetentionMs(env: Environment, file?: string): number {
+  return wholeMs(loadFile(env, file).jobs.retention_seconds)
+}
+
+/** The configured tiers, for a command. */
+export function loadTierNames(env: Environment, file?: string): readonly string[] {
+  return Object.keys(loadFile(env, file).tiers)
+}
+
+/** The settings of the file alone. */
+function loadFile(env: Environment, file?: string): Settings {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
   const settings = merge(DEFAULTS, given) as Settings
   const { problems } = checkShape(settings)
   if (problems.length > 0) throw new ConfigurationError(withLines(problems, path, env))
-  return wholeMs(settings.jobs.retention_seconds)
+  return settings
 }
 
 /** A server given by OPENAI_BASE_URL without a key is usually the operator's own, and does not require one. */

@@ -35,7 +35,19 @@ export function merge(defaults: Settings, given: JsonObject): JsonObject {
   if (isObject(given.models)) {
     merged.models = withoutRemoved({ ...defaults.models, ...given.models }, defaults.models)
   }
+  if (isObject(merged.tiers)) merged.tiers = withBases(merged.tiers, defaults.tiers)
   return merged
+}
+
+/** A tier of the operator's own takes missing values from the one that it is based on. */
+function withBases(tiers: JsonObject, defaults: Settings['tiers']): JsonObject {
+  const complete = Object.entries(tiers).map(([name, tier]) => {
+    if (Object.hasOwn(defaults, name) || !isObject(tier)) return [name, tier]
+    const { based_on: base } = tier
+    const known = typeof base === 'string' && Object.hasOwn(defaults, base) && isObject(tiers[base])
+    return [name, { ...(known ? (tiers[base] as JsonObject) : defaults.user_free), ...tier }]
+  })
+  return Object.fromEntries(complete)
 }
 
 function mergeObjects(defaults: object, given: JsonObject): Record<string, unknown> {
@@ -88,15 +100,11 @@ function usableTiers({ tiers, models }: Settings, given: JsonObject): Settings['
 }
 
 function mapTiers(
-  { user_free, user_go, user_pro, user_max }: Settings['tiers'],
+  tiers: Settings['tiers'],
   change: (tier: TierSettings, name: string) => TierSettings,
 ): Settings['tiers'] {
-  return {
-    user_free: change(user_free, 'user_free'),
-    user_go: change(user_go, 'user_go'),
-    user_pro: change(user_pro, 'user_pro'),
-    user_max: change(user_max, 'user_max'),
-  }
+  const changed = Object.entries(tiers).map(([name, tier]) => [name, change(tier, name)])
+  return Object.fromEntries(changed)
 }
 
 function isNamed(given: JsonObject, key: 'upstreams' | 'models', name: string): boolean {

@@ -192,8 +192,25 @@ const tier = Type.Object(
   {
     ...strict,
     description:
-      'The limits for the accounts of a tier. The tiers are user_free, user_go, user_pro and user_max.',
+      'The limits for the accounts of a tier. The tiers are user_free, user_go, user_pro and user_max, and those that you add.',
   },
+)
+
+/** Names of tiers of the operator's own. */
+const TIER_NAME = '^(?!user_(?:free|go|pro|max)$)[a-z][a-z0-9_-]{0,31}$'
+
+const ownTier = Type.Object(
+  {
+    based_on: Type.Union(
+      (['user_free', 'user_go', 'user_pro', 'user_max'] as const).map((name) => Type.Literal(name)),
+      {
+        description:
+          'The tier from which it takes the values that it does not set. Only for tiers of your own, which need it.',
+      },
+    ),
+    ...tier.properties,
+  },
+  { ...strict, description: 'A tier of your own.' },
 )
 
 const seconds = (description: string, minimum = 0) => Type.Number({ minimum, description })
@@ -252,7 +269,10 @@ export const settingsSchema = Type.Object(
     }),
     upstreams: Type.Record(upstream, { ...strict, pattern: '^[A-Za-z0-9_.-]{1,64}$' }),
     models: Type.Record(model, { ...strict, pattern: MODEL_NAME }),
-    tiers: Type.Object({ user_free: tier, user_go: tier, user_pro: tier, user_max: tier }, strict),
+    tiers: Type.Object(
+      { user_free: tier, user_go: tier, user_pro: tier, user_max: tier },
+      { ...strict, patternProperties: { [TIER_NAME]: ownTier } },
+    ),
     jobs: Type.Object(
       {
         concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {

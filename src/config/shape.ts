@@ -23,7 +23,8 @@ export function checkShape(settings: Settings): ShapeFindings {
   const problems = new Set<string>()
   const wrong = new Set<string>()
   const usable: Record<string, unknown> = { ...settings }
-  for (const { names, problem } of shapeProblems(settingsSchema, settings)) {
+  for (const found of shapeProblems(settingsSchema, settings)) {
+    const { names, problem } = isTierWithoutBase(found) ? withoutBase(found) : found
     const meant = problem === UNKNOWN ? didYouMean(names.at(-1) ?? '', siblingsOf(names)) : ''
     problems.add(`${names.join('.') || 'the configuration'}: ${problem}${meant}`)
     replaceWrong(usable, names)
@@ -37,6 +38,18 @@ export function checkShape(settings: Settings): ShapeFindings {
     follows: (problem) =>
       [...wrong].some((path) => /^[.:]/.test(problem.slice(path.length)) && problem.startsWith(path)),
   }
+}
+
+/** The name may be a mistyped one of a tier that exists. */
+function isTierWithoutBase({ names: [section, , field], problem }: ShapeProblem): boolean {
+  return section === 'tiers' && field === 'based_on' && problem === MISSING
+}
+
+function withoutBase({ names }: ShapeProblem): ShapeProblem {
+  const [, tier = ''] = names
+  const meant = didYouMean(tier, Object.keys(DEFAULTS.tiers))
+  const hint = 'a tier of your own needs based_on, the name of the tier from which it takes other values'
+  return { names: names.slice(0, 2), problem: `${UNKNOWN}${meant} (${hint})` }
 }
 
 function replaceWrong(settings: Record<string, unknown>, [section = '', entry]: readonly string[]): void {
@@ -97,6 +110,7 @@ interface ShapeProblem {
 }
 
 const UNKNOWN = 'unknown setting'
+const MISSING = 'is required'
 
 /** Empty if the value satisfies the schema. */
 export function shapeProblems(schema: Schema, value: unknown): readonly ShapeProblem[] {
@@ -160,7 +174,7 @@ function objectProblems(
 ): readonly ShapeProblem[] {
   const missing = required
     .filter((name) => !Object.hasOwn(value, name))
-    .map((name) => ({ names: [...names, name], problem: 'is required' }))
+    .map((name) => ({ names: [...names, name], problem: MISSING }))
   const patterns = Object.entries(patternProperties).map(
     ([pattern, rules]) => [new RegExp(pattern, 'u'), rules] as const,
   )

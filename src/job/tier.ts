@@ -2,12 +2,8 @@
 
 import type { Priority } from './priority.ts'
 
-/** SPEC §8, lowest first. */
-export const TIER_NAMES = ['user_free', 'user_go', 'user_pro', 'user_max'] as const
-export type TierName = (typeof TIER_NAMES)[number]
-
 export interface Tier {
-  /** A `TierName`, or the name of a tier of another version. */
+  /** As configured. */
   readonly name: string
   /** Public model names. */
   readonly models: ReadonlySet<string>

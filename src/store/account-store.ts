@@ -1,5 +1,4 @@
 /** Accounts and their keys: the part of the storage contract that authentication and operators use. */
-import type { TierName } from '../job/tier.ts'
 import type { QuotaUse } from './usage-store.ts'
 
 export interface AccountStore {
@@ -37,7 +36,7 @@ export interface AccountStore {
   findKey(hash: string): Promise<KeyRecord | null>
 
   /** Moves an account to a tier; false if the account does not exist. Jobs already accepted keep their tier. */
-  setTier(account: string, tier: TierName): Promise<boolean>
+  setTier(account: string, tier: string): Promise<boolean>
 
   /**
    * Rejects new jobs of the account from then on, or accepts them again (null); false if the account does not exist. A second
@@ -81,7 +80,7 @@ export interface NewKey {
   readonly hash: string
   readonly account: string
   /** The tier of a new account; for an existing one, it must be the same. */
-  readonly tier: TierName
+  readonly tier: string
   /** The signing secret for an account that is new. */
   readonly secret: string
   /** What the operator calls it. */
@@ -93,7 +92,7 @@ export interface NewKey {
 /** `other tier`: the account exists with the named tier; nothing was stored. */
 export type NewKeyResult =
   | { readonly kind: 'created' }
-  | { readonly kind: 'other tier'; readonly tier: TierName }
+  | { readonly kind: 'other tier'; readonly tier: string }
 
 export interface KeyRotation {
   readonly keyId: string
@@ -116,7 +115,7 @@ export interface KeyRecord {
   readonly account: string
   /** What the operator calls it; null for no label. */
   readonly label: string | null
-  readonly tier: TierName
+  readonly tier: string
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
@@ -144,7 +143,7 @@ export interface AccountPage {
 
 export interface AccountRecord {
   readonly name: string
-  readonly tier: TierName
+  readonly tier: string
   /** All of its keys, and those that are neither revoked nor expired. */
   readonly keys: number
   readonly activeKeys: number

@@ -1,7 +1,7 @@
 /** SPEC §4.1: several jobs in one request. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { TIER_NAMES } from '../../src/job/tier.ts'
+import { DEFAULTS } from '../../src/config/settings.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
@@ -36,7 +36,7 @@ onEachStore(() => {
     assert.equal(data.status, 'assigned')
   })
 
-  for (const tier of TIER_NAMES) {
+  for (const tier of Object.keys(DEFAULTS.tiers) as (keyof typeof DEFAULTS.tiers)[]) {
     const most = MAX_JOBS[tier]
     test(`4.1 202 for ${most} jobs of ${tier}, and 403 for one more`, async (t) => {
       const { parley, models } = await startStage(t)

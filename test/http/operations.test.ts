@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
-import { TIER_NAMES } from '../../src/job/tier.ts'
+import { DEFAULTS } from '../../src/config/settings.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
@@ -69,7 +69,7 @@ onEachStore(() => {
   test('/api/v1/me: the limits of each tier by default', async (t) => {
     const parley = await startParley(t)
     const limits = []
-    for (const tier of TIER_NAMES) {
+    for (const tier of Object.keys(DEFAULTS.tiers) as (keyof typeof DEFAULTS.tiers)[]) {
       const data = granted(await parley.get('/api/v1/me', await parley.key(tier)), 200)
       limits.push([
         data.tier,

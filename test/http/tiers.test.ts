@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
-import { TIER_NAMES } from '../../src/job/tier.ts'
+import { DEFAULTS } from '../../src/config/settings.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
+import { adminOf } from './admin/admin.ts'
 import { openDatabase } from './database.ts'
 import { completed, granted, invalid, refused } from './expect.ts'
 import { startStage } from './stage.ts'
@@ -19,7 +20,7 @@ const saying = (content: string, over = {}) => job({ ...over, messages: [{ role:
 const tokensOf = (content: string) => countTokens(content) + 6
 
 onEachStore(() => {
-  for (const tier of TIER_NAMES) {
+  for (const tier of Object.keys(DEFAULTS.tiers) as (keyof typeof DEFAULTS.tiers)[]) {
     const allowed = tier === 'user_free' ? FREE_MODELS : MODELS
     test(`8 ${tier} may use ${allowed.join(', ')}`, async (t) => {
       const { parley } = await startStage(t)
@@ -34,6 +35,27 @@ onEachStore(() => {
       assert.deepEqual([...me.models].sort(), [...allowed].sort())
     })
   }
+
+  test("a tier of one's own limits its accounts; one that is not configured cannot be chosen", async (t) => {
+    const gold = { based_on: 'user_free', max_batch_jobs: 40, models: ['gpt-5'] }
+    const { parley } = await startStage(t, { settings: { tiers: { gold } } })
+    const admin = await adminOf(parley)
+    const made = granted(await admin.post('/keys', { account: 'acme', tier: 'gold' }), 201)
+    assert.equal(made.tier, 'gold')
+    const me = granted(await parley.get('/api/v1/me', made.key), 200)
+    assert.deepEqual([me.tier, me.models, me.limits.max_batch_jobs], ['gold', ['gpt-5'], 40])
+    const elements = Array.from({ length: 41 }, (_, at) => saying(`${at}`, { model: 'gpt-5' }))
+    assert.match(
+      refused(await parley.post(`${MESSAGES}/batches`, elements, made.key), 403).message,
+      /exceeded for gold: at most 40, and this batch has 41/,
+    )
+    granted(await parley.post(`${MESSAGES}/batches`, elements.slice(1), made.key), 202)
+    const all = 'user_free, user_go, user_pro, user_max, gold'
+    const unknown = { account: 'other', tier: 'silver' }
+    invalid(await admin.post('/keys', unknown), `tier: must be one of ${all}`)
+    invalid(await admin.post('/accounts/acme/tier', { tier: 'silver' }), `tier: must be one of ${all}`)
+    granted(await admin.post('/accounts/acme/tier', { tier: 'user_go' }), 200)
+  })
 
   test('creates_per_minute: 429 with Retry-After for further jobs of the account, but not for a repeated request', async (t) => {
     const { parley, clock } = await startStage(t, {

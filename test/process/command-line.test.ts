@@ -7,7 +7,7 @@ import test, { after } from 'node:test'
 import { eventually } from '../support/eventually.ts'
 import type { Caller, Reply } from './caller.ts'
 import { startCommands } from './many-commands.ts'
-import { type Ended, type Installation, installation } from './server-process.ts'
+import { type Ended, type Installation, installation, MAIN } from './server-process.ts'
 
 const timeout = 60_000
 /** By then a running server applies what a command changed. */
@@ -186,6 +186,13 @@ test('--help and --version end with 0', { timeout }, async (t) => {
   const version = await place.parley(['--version'])
   assert.equal(version.code, 0)
   assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/)
+})
+
+test('a command whose output nobody reads any longer ends without an error', { timeout }, async (t) => {
+  const place = await installation(t)
+  const program = place.spawn(['sh', '-c', `"$0" "$1" keys create --help | true`, process.execPath, MAIN])
+  assert.equal((await program.exited).code, 0)
+  assert.equal(program.stderr, '')
 })
 
 const COMMANDS = [

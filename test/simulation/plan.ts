@@ -5,7 +5,6 @@
  */
 import type { Status } from '../../src/job/job.ts'
 import type { Priority } from '../../src/job/priority.ts'
-import type { TierName } from '../../src/job/tier.ts'
 
 /** How a model server treats a job, apart from other faults. */
 export type JobManner =
@@ -188,7 +187,7 @@ export type Action = { readonly atMs: number } & Step
 
 export interface AccountPlan {
   readonly name: string
-  readonly tier: TierName
+  readonly tier: string
 }
 
 export interface Plan {

@@ -5,8 +5,16 @@ import { Type } from '../../typed-schema.ts'
 import { type Cap, caps, capsView, changedCaps, findAccount } from '../account-view.ts'
 import { adminAction } from '../action.ts'
 import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../delete-account.ts'
-import { count, strict, textOrNull, tierName, unixTimeOrNull, wholeSeconds } from '../fields.ts'
-import { refusals } from '../refusals.ts'
+import {
+  count,
+  DEFAULT_TIERS,
+  strict,
+  textOrNull,
+  tierName,
+  unixTimeOrNull,
+  wholeSeconds,
+} from '../fields.ts'
+import { refusals, unknownTier } from '../refusals.ts'
 import { afterDeletion, NO_SCRUB, SCRUB_HELP, scrubField } from '../scrub.ts'
 
 const { noSuchAccount } = refusals
@@ -18,8 +26,9 @@ const setTier = adminAction({
   about: 'account',
   fields: Type.Object({ tier: tierName }, { ...strict, examples: [{ tier: 'user_pro' }] }),
   details: ({ tier }) => ({ tier }),
-  run: async ({ account, tier }, { store }) =>
-    (await store.setTier(account, tier)) ? 'set' : noSuchAccount(account),
+  run: async ({ account, tier }, { store, tiers }) =>
+    unknownTier(tier, await tiers()) ??
+    ((await store.setTier(account, tier)) ? 'set' : noSuchAccount(account)),
   outcome: () => 'set',
   log: ({ tier }) => ({ tier }),
   route: {
@@ -39,7 +48,10 @@ const setTier = adminAction({
   command: {
     name: 'accounts tier',
     description: 'move an account to another tier',
-    arguments: { ...NAME, tier: ['<tier>', 'the new tier'] },
+    arguments: {
+      ...NAME,
+      tier: ['<tier>', 'the new tier', DEFAULT_TIERS],
+    },
     examples: ['parley accounts tier acme user_max'],
   },
   print: (_set, { account, tier }) => ({

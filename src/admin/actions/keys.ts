@@ -4,8 +4,8 @@ import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/issue-k
 import { Type } from '../../typed-schema.ts'
 import { findAccount, newKey, rotatedKey } from '../account-view.ts'
 import { adminAction } from '../action.ts'
-import { defined, strict, tierName, wholeSeconds } from '../fields.ts'
-import { refusals } from '../refusals.ts'
+import { DEFAULT_TIERS, defined, strict, wholeSeconds } from '../fields.ts'
+import { refusals, unknownTier } from '../refusals.ts'
 
 const createKey = adminAction({
   what: 'make a key',
@@ -14,8 +14,9 @@ const createKey = adminAction({
     {
       account: Type.String({ description: 'The account. It is created if it does not exist.' }),
       tier: Type.Optional(
-        Type.Enum(tierName.enum, {
-          description: 'The tier of the account; may be absent if the account exists.',
+        Type.String({
+          description:
+            'The tier of the account, one of those that are configured; may be absent if the account exists.',
         }),
       ),
       label: Type.Optional(
@@ -44,7 +45,12 @@ const createKey = adminAction({
   details: ({ tier = null, label, expires_days = null }) => ({ tier, ...defined({ label }), expires_days }),
   check: ({ account }) =>
     ACCOUNT_NAME.test(account) ? null : refusals.invalidAccountName(account, ACCOUNT_RULE),
-  run: async ({ account, tier: given, label = null, expires_days: expiresDays = null }, { store, clock }) => {
+  run: async (
+    { account, tier: given, label = null, expires_days: expiresDays = null },
+    { store, clock, tiers },
+  ) => {
+    const unknown = given === undefined ? null : unknownTier(given, await tiers())
+    if (unknown) return unknown
     const tier = given ?? (await findAccount(store, account, clock.nowMs()))?.tier
     if (tier === undefined) return refusals.tierRequired(account)
     const request = { account, tier, label, expiresDays, nowMs: clock.nowMs() }
@@ -75,7 +81,7 @@ const createKey = adminAction({
     description: 'create and print a key; the account is created if it does not exist',
     options: {
       account: ['--account <name>', 'the account that the key belongs to'],
-      tier: ['--tier <tier>', 'tier of a new account'],
+      tier: ['--tier <tier>', 'tier of a new account', DEFAULT_TIERS],
       label: ['--label <text>', 'what you call the key, for lists'],
       expires_days: ['--expires <days>', 'days until the key expires (default: never)'],
     },

@@ -45,13 +45,17 @@ function schemaOf({ fields }: AnyAction, field: string): FieldSchema | undefined
   return (fields.properties as Readonly<Record<string, FieldSchema>>)[field]
 }
 
-function argumentOf([form, help]: Described, schema: FieldSchema | undefined): Argument {
+const asGiven = (text: string) => text
+
+function argumentOf([form, help, usual]: Described, schema: FieldSchema | undefined): Argument {
   const argument = new Argument(form, help)
+  if (usual) return argument.choices(usual).argParser(asGiven)
   return schema?.enum ? argument.choices(schema.enum) : argument
 }
 
-function optionOf([flags, help]: Described, schema: FieldSchema | undefined): Option {
+function optionOf([flags, help, usual]: Described, schema: FieldSchema | undefined): Option {
   const option = new Option(flags, help)
+  if (usual) return option.choices(usual).argParser(asGiven)
   if (schema?.enum) return option.choices(schema.enum)
   if (schema?.anyOf) return option.argParser(readCap)
   if (schema?.type === 'integer')

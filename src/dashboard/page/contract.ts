@@ -17,6 +17,7 @@ export interface JobContent {
   readonly messages: readonly Message[]
   readonly response_format: { readonly format: 'text' | 'json'; readonly schema?: unknown }
   readonly options?: Readonly<Record<string, unknown>>
+  readonly metadata?: Readonly<Record<string, string>>
   readonly result: { readonly response_content: unknown } | null
   readonly error: JobError | null
   readonly receipt: Receipt | null
@@ -69,5 +70,4 @@ export interface AccountDeleted {
 
 export const STATUSES: readonly Status[] = ['pending', 'assigned', 'completed', 'failed']
 export const CALLBACK_STATES: readonly CallbackState[] = ['failed', 'owed', 'delivered']
-export const TIERS = ['user_free', 'user_go', 'user_pro', 'user_max'] as const
 export const ROLES: readonly Role[] = ['system', 'developer', 'assistant', 'user']

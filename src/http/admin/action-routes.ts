@@ -58,14 +58,21 @@ export function actionRoutes(
 
 function actionRoute(
   app: FastifyInstance,
-  { store, clock, expiry, auditLog, onCancelled, makeReruns, onAction }: AdminOptions,
+  { store, clock, expiry, tiers, auditLog, onCancelled, makeReruns, onAction }: AdminOptions,
   action: AnyAction,
   route: ActionRoute<unknown, unknown>,
 ): void {
   const { method, path, checkBody } = route
   const fields = route.takesFields === false ? null : fieldsOf(action)
   const inQuery = method === 'delete'
-  const tools: ActionTools = { store, clock, expiry, makeReruns, onProgress: () => void onCancelled() }
+  const tools: ActionTools = {
+    store,
+    clock,
+    expiry,
+    tiers,
+    makeReruns,
+    onProgress: () => void onCancelled(),
+  }
   app.route({
     method,
     url: path,
@@ -207,6 +214,7 @@ const ERRORS: {
   'invalid account name': ({ rule }) => invalid(`account: ${rule}`),
   'invalid webhook URL': ({ rule }) => invalid(`url: ${rule}`),
   'key not active': keyNotActive,
+  'unknown tier': ({ tiers }) => invalid(`tier: must be one of ${tiers.join(', ')}`),
   'tier required': () => invalid('tier: is required for a new account'),
   'other tier': ({ account, tier }) => otherTier(account, tier),
   'account still used': ({ jobs }) => accountStillUsed(jobs),

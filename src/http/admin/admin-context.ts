@@ -15,6 +15,8 @@ export interface AdminOptions {
   readonly store: OperatorStore
   readonly clock: Clock
   readonly expiry: () => Expiry
+  /** The names of the configured tiers. */
+  readonly tiers: () => readonly string[]
   readonly samples: MetricFeed
   readonly auditLog: AuditLog
   /**

@@ -1,5 +1,4 @@
 /** Accounts, keys, usage and the audit log in the reference store. */
-import type { TierName } from '../../../src/job/tier.ts'
 import type {
   AccountPage,
   AccountRecord,
@@ -46,7 +45,7 @@ export function accountOperations(db: MemoryDatabase) {
       expiresAtMs,
     }: NewKey): NewKeyResult {
       const account = db.accounts.get(name)
-      if (account && account.tier !== tier) return { kind: 'other tier', tier: account.tier as TierName }
+      if (account && account.tier !== tier) return { kind: 'other tier', tier: account.tier }
       const isThere = [...db.keys.values()].some((key) => key.id === id || key.hash === hash)
       if (isThere) throw new WriteRejected(`the key ${id} exists`)
       if (!account) {
@@ -94,7 +93,7 @@ export function accountOperations(db: MemoryDatabase) {
             revokedAtMs === null && (expiresAtMs === null || expiresAtMs > nowMs)
           return {
             name,
-            tier: tier as TierName,
+            tier,
             keys: keys.length,
             activeKeys: keys.filter(isActive).length,
             rotatedAtMs,
@@ -140,7 +139,7 @@ export function accountOperations(db: MemoryDatabase) {
       return key === undefined ? null : keyRecord(db, key)
     },
 
-    setTier: (name: string, tier: TierName): boolean => change(name, { tier }),
+    setTier: (name: string, tier: string): boolean => change(name, { tier }),
 
     suspend(name: string, sinceMs: number | null): boolean {
       const before = db.accounts.get(name)?.suspendedAtMs ?? null
@@ -248,7 +247,7 @@ function keyRecord(db: MemoryDatabase, { hash: _, ...key }: KeyRow): KeyRecord {
     webhookUrl: null,
     caps: NO_CAPS,
   }
-  return { ...key, tier: tier as TierName, suspendedAtMs, webhookUrl, caps }
+  return { ...key, tier, suspendedAtMs, webhookUrl, caps }
 }
 
 export function secretsOf({ secret, previousSecret, rotatedAtMs }: AccountRow): Secrets {

@@ -1,5 +1,4 @@
 /** Reruns in the reference store. */
-import type { TierName } from '../../../src/job/tier.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import {
   type EndedRerun,
@@ -77,7 +76,7 @@ export function rerunOperations(db: MemoryDatabase) {
         deadlineMs: row.job.deadlineMs ?? null,
         owner: {
           name: account.name,
-          tier: account.tier as TierName,
+          tier: account.tier,
           suspendedAtMs: account.suspendedAtMs,
           caps: account.caps,
         },

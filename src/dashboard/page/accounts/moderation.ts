@@ -3,11 +3,11 @@ import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { ConfirmedAction, useAction } from '../action.ts'
 import { admin } from '../api.ts'
-import { type Account, TIERS } from '../contract.ts'
+import type { Account } from '../contract.ts'
 import { counted } from '../format.ts'
 import { announce } from '../parts/announce.ts'
-import { Select } from '../parts/field.ts'
 import { Panel } from '../parts/panel.ts'
+import { TierField } from '../parts/tier-field.ts'
 import { apiError } from '../resource.ts'
 
 export interface ModerationProps {
@@ -83,6 +83,6 @@ export function TierSelect({ name, tier, onChange }: TierSelectProps) {
     }
     onChange()
   }
-  return html`<${Select} label=${`Tier of ${name}`} hideLabel value=${tier} options=${TIERS.map((one) => [one, one])}
+  return html`<${TierField} label=${`Tier of ${name}`} hideLabel value=${tier}
     onChange=${(to: string) => void setTier(to)} />`
 }

@@ -2,11 +2,12 @@
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
-import { type Account, type NewKey, TIERS } from '../contract.ts'
+import type { Account, NewKey } from '../contract.ts'
 import { day } from '../format.ts'
 import { CopyButton } from '../parts/copy-button.ts'
 import { Dialog } from '../parts/dialog.ts'
 import { Select, TextField } from '../parts/field.ts'
+import { TierField } from '../parts/tier-field.ts'
 import { apiError } from '../resource.ts'
 
 export interface NewKeyDialogProps {
@@ -74,7 +75,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
         ${
           existing
             ? html`<p class="hint">The account has the tier <strong>${existing.tier}</strong>.</p>`
-            : html`<${Select} label="Tier" value=${tier} options=${TIERS.map((one) => [one, one])} onChange=${setTier} />`
+            : html`<${TierField} label="Tier" value=${tier} onChange=${setTier} />`
         }
         <${TextField} label="Label (optional)" value=${label} onInput=${setLabel} maxlength="100" autocomplete="off" />
         <${Select} label="Expires" value=${days} options=${LIFETIMES} onChange=${setDays} />

@@ -2,9 +2,10 @@
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
-import { type NewKey, TIERS } from '../contract.ts'
-import { Select, TextField } from '../parts/field.ts'
+import type { NewKey } from '../contract.ts'
+import { TextField } from '../parts/field.ts'
 import { Panel } from '../parts/panel.ts'
+import { TierField } from '../parts/tier-field.ts'
 import { apiError } from '../resource.ts'
 import type { PlaygroundCaller } from './caller.ts'
 
@@ -38,7 +39,7 @@ export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
     <p class="hint">The playground calls the public API like any other client. The key is stored in this tab only.</p>
     <div class="key-options">
       <div class="inline-form">
-        <${Select} label="Tier" value=${tier} options=${TIERS.map((one) => [one, one])} onChange=${setTier} />
+        <${TierField} label="Tier" value=${tier} onChange=${setTier} />
         <button type="button" class="button primary" disabled=${busy} onClick=${createKey}>Create a key for one day</button>
       </div>
       <form class="inline-form" onSubmit=${onSubmit}>
