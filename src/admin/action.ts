@@ -32,6 +32,11 @@ export const KEY_ID = /^\w{1,64}$/
  * name anything is refused without an entry in the audit log; `read` returns null for it.
  */
 export const SUBJECTS = {
+  token: {
+    field: 'tokenId',
+    read: (text: string) => (KEY_ID.test(text) ? text : null),
+    unknown: refusals.noSuchToken,
+  },
   account: {
     field: 'account',
     read: (text: string) => (ACCOUNT_NAME.test(text) ? text : null),

@@ -1,10 +1,11 @@
 /** Why an admin action was not carried out: in words for the audit log and for commands. `http/` has an error for each kind. */
 
 export type RefusalReason =
-  | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'key'}` }
+  | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'key' | 'token'}` }
   | { readonly kind: 'invalid account name'; readonly rule: string }
   | { readonly kind: 'invalid webhook URL'; readonly rule: string }
   | { readonly kind: 'key not active' }
+  | { readonly kind: 'token name taken'; readonly name: string }
   | { readonly kind: 'unknown tier'; readonly tiers: readonly string[] }
   | { readonly kind: 'tier required' }
   | { readonly kind: 'other tier'; readonly account: string; readonly tier: string }
@@ -30,7 +31,7 @@ export class Refusal {
   }
 }
 
-function noSuch(what: 'account' | 'job' | 'callback' | 'key', message: string): Refusal {
+function noSuch(what: 'account' | 'job' | 'callback' | 'key' | 'token', message: string): Refusal {
   return new Refusal({ kind: `no such ${what}` }, `refused: there is no such ${what}`, message)
 }
 
@@ -56,6 +57,17 @@ export const refusals = {
     noSuch(
       'key',
       `There is no key with the ID ${keyId}. Pass the key ID, not the key. \`parley keys list\` shows the IDs.`,
+    ),
+  noSuchToken: (tokenId: string) =>
+    noSuch(
+      'token',
+      `There is no admin token with the ID ${tokenId}. Pass the ID, not the token. \`parley tokens list\` shows the IDs.`,
+    ),
+  tokenNameTaken: (name: string) =>
+    new Refusal(
+      { kind: 'token name taken', name },
+      'refused: another token has the name',
+      `There is a token with the name ${name} already. Revoke it first, or choose another name.`,
     ),
   keyNotActive: (keyId: string) =>
     new Refusal(

@@ -1,4 +1,4 @@
-/** `parley accounts list`, `keys list`, `usage` and `audit`: print records as a table, as JSON or as CSV. */
+/** `parley accounts list`, `keys list`, `tokens list`, `usage` and `audit`: print records as a table, as JSON or as CSV. */
 import {
   accountView,
   keyView,
@@ -10,6 +10,7 @@ import {
 } from '../admin/account-view.ts'
 import { auditEntryView } from '../admin/audit-entry.ts'
 import { defined } from '../admin/fields.ts'
+import { tokenView } from '../admin/token-view.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
@@ -84,7 +85,27 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
   printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE', 'LABEL'], ...rows]))
 }
 
-function stateOf({ expiresAtMs, revokedAtMs }: KeyRecord, nowMs: number): string {
+export async function listTokens({ json, config }: { json?: true; config?: string }): Promise<void> {
+  const tokens = await withOperatorStore(config, (store) => store.listAdminTokens())
+  if (json) return printLine(JSON.stringify(tokens.map(tokenView), null, 2))
+  if (tokens.length === 0)
+    return printLine(
+      'Operators share the token of the server. Create one for an operator: parley tokens create NAME',
+    )
+  const rows = tokens.map((token) => [
+    token.id,
+    printable(token.name),
+    token.readOnly ? 'read-only' : 'everything',
+    day(token.createdAtMs),
+    stateOf(token, Date.now()),
+  ])
+  printLine(table([['TOKEN ID', 'NAME', 'ALLOWS', 'CREATED', 'STATE'], ...rows]))
+}
+
+function stateOf(
+  { expiresAtMs, revokedAtMs }: Pick<KeyRecord, 'expiresAtMs' | 'revokedAtMs'>,
+  nowMs: number,
+): string {
   if (revokedAtMs !== null) return `revoked ${day(revokedAtMs)}`
   if (expiresAtMs === null) return 'active'
   return expiresAtMs <= nowMs ? `expired ${day(expiresAtMs)}` : `active until ${day(expiresAtMs)}`

@@ -63,6 +63,23 @@ export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
 export const tokenRequired = () =>
   new HttpError(401, 'Admin token is required.', 'Supply the admin token as Authorization: Bearer TOKEN.')
 
+export const readOnlyToken = () =>
+  new HttpError(
+    403,
+    'This admin token is read-only.',
+    'It cannot change anything, and sees no contents of jobs, keys or secrets.',
+  )
+
+export const noSuchToken = () =>
+  new HttpError(404, 'Token not found.', 'Pass the token ID that the list of tokens shows, not the token.')
+
+export const tokenNameTaken = (name: string) =>
+  new HttpError(
+    409,
+    'Another token has this name.',
+    `Revoke the token ${name} first, or choose another name.`,
+  )
+
 export const tooManyWrongTokens = (retryAfterS: number) =>
   new HttpError(
     429,

@@ -28,6 +28,7 @@ import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { AccountStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
+import type { AdminTokenStore } from './admin-token-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { BatchStore } from './batch-store.ts'
 import type { CallbackStore } from './callback-store.ts'
@@ -42,6 +43,7 @@ import type { UsageStore } from './usage-store.ts'
 
 export interface Store
   extends AccountStore,
+    AdminTokenStore,
     AuditStore,
     BatchStore,
     CallbackStore,

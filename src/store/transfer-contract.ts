@@ -229,6 +229,17 @@ export const KINDS = {
     key: ['batch_id', 'line'],
     columns: both('batch_lines', { text: ['batch_id', 'custom_id', 'job_id'], bigint: ['line'] }),
   },
+  adminTokens: {
+    title: 'admin tokens',
+    table: 'admin_tokens',
+    key: ['id'],
+    columns: both('admin_tokens', {
+      text: ['id', 'name', 'hash'],
+      integer: ['read_only'],
+      bigint: ['created_at_ms'],
+      'bigint?': ['expires_at_ms', 'revoked_at_ms'],
+    }),
+  },
   /** Oldest first. */
   auditEntries: {
     title: 'the audit log',

@@ -80,6 +80,7 @@ function noCounts() {
     filePieces: 0,
     batches: 0,
     batchLines: 0,
+    adminTokens: 0,
     auditEntries: 0,
   }
 }

@@ -62,6 +62,7 @@ onEachStore(async () => {
   const unknownOf: Readonly<Record<string, readonly string[]>> = {
     jobId: [randomUUID(), 'x', '%', 'ü', '../..', 'x'.repeat(500)],
     keyId: ['x', `key_${randomUUID()}`, '%00'],
+    tokenId: ['x', 'tok_none', '%00'],
     name: ['nobody', 'ü', 'x'.repeat(500)],
   }
   const WRONG_HEADERS: Readonly<Record<string, string>> = {
@@ -275,6 +276,17 @@ onEachStore(async () => {
     models.release()
   })
 
+  test('403 for a read-only admin token, on every route that changes something or shows contents', async () => {
+    const made = await parley.request('/admin/api/tokens', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ name: 'reader', read_only: true }),
+    })
+    const headers = { authorization: `Bearer ${granted(made, 201).token}` }
+    for (const route of routes.filter(({ wants, responses }) => wants === 'adminToken' && '403' in responses))
+      await expectOf(route, [403], { about: 'a read-only token', headers })
+  })
+
   test('429 for reads past the tier’s, and for who guesses tokens or keys', async () => {
     const read = ofPath('/api/v1/messages/{jobId}', 'GET')
     const headers = { 'x-api-key': await parley.key('user_go') }
@@ -299,7 +311,7 @@ onEachStore(async () => {
     const asked =
       'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
     const written =
-      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey rotateKey revokeKey addAuditEntry listUsage listAuditEntries cancelOwnJob deleteOwnJob'
+      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey rotateKey revokeKey createAdminToken listAdminTokens revokeAdminToken addAuditEntry listUsage listAuditEntries cancelOwnJob deleteOwnJob'
     const broken = new Map<string, unknown>()
     const store = parley.store as unknown as Record<string, unknown>
     for (const [status, error] of [

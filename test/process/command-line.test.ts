@@ -196,7 +196,7 @@ test('a command whose output nobody reads any longer ends without an error', { t
 })
 
 const COMMANDS = [
-  'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys rotate,keys revoke',
+  'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys rotate,keys revoke,tokens create,tokens list,tokens revoke',
   'accounts list,accounts secret,accounts tier,accounts suspend,accounts resume,accounts cap,accounts delete',
   'jobs list,jobs cancel,jobs rerun,jobs delete,callbacks list,callbacks show,callbacks replay,listen,usage,audit,completion',
 ].flatMap((names) => names.split(','))

@@ -80,6 +80,31 @@ export function accountTests(on: On): void {
     assert.equal((await store.listKeys()).length, 4)
   })
 
+  on('admin tokens have names of their own, until they are revoked', async (store) => {
+    const token = {
+      id: 'tok_1',
+      name: 'alice',
+      hash: 'h1',
+      readOnly: false,
+      createdAtMs: 5,
+      expiresAtMs: null,
+    }
+    const other = { ...token, id: 'tok_2', name: 'grafana', hash: 'h2', readOnly: true, expiresAtMs: 9 }
+    assert.equal(await store.createAdminToken(token), 'created')
+    assert.equal(await store.createAdminToken(other), 'created')
+    const again = { ...token, id: 'tok_3', hash: 'h3' }
+    assert.equal(await store.createAdminToken(again), 'name taken')
+    assert.equal(await store.revokeAdminToken('tok_1', 7), 'revoked')
+    assert.equal(await store.revokeAdminToken('tok_1', 8), 'revoked before')
+    assert.equal(await store.revokeAdminToken('tok_9', 8), 'unknown')
+    assert.equal(await store.createAdminToken(again), 'created')
+    assert.deepEqual(await store.listAdminTokens(), [
+      { ...token, revokedAtMs: 7 },
+      { ...other, revokedAtMs: null },
+      { ...again, revokedAtMs: null },
+    ])
+  })
+
   on('rotates the signing secret and keeps the one before', async (store) => {
     await store.createKey(key())
     assert.deepEqual(await store.secrets('acme'), { current: 'whsec_1', previous: null })

@@ -223,6 +223,8 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
     }
   }
   await store.revokeKey('key_bob_a', nowMs + 5)
+  const token = { id: 'tok_1', name: 'Äda', hash: 'hash of tok_1', readOnly: true, createdAtMs: nowMs }
+  await store.createAdminToken({ ...token, expiresAtMs: nowMs + 9 })
   await store.rotateSecret('eve', 'whsec_new', nowMs + 7)
   await store.setTier('bob', 'user_free')
   await store.suspend('bob', nowMs + 9)

@@ -145,5 +145,6 @@ export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Recor
     filePieces: all(path, 'select file_id, piece, hex(content) from file_pieces order by file_id, piece'),
     audit: all(path, 'select * from audit order by id'),
     reruns: all(path, 'select * from reruns order by id'),
+    adminTokens: all(path, 'select * from admin_tokens order by id'),
   }
 }

@@ -4,6 +4,7 @@ import { accountActions } from '../../admin/actions/accounts.ts'
 import { callbackActions } from '../../admin/actions/callbacks.ts'
 import { jobActions, scrub } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
+import { tokenActions } from '../../admin/actions/tokens.ts'
 import { ROLES } from '../../app/role.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { addJobList } from '../call/options.ts'
@@ -24,7 +25,8 @@ export function addOperatorCommands(program: Command, exit: (code: number) => vo
   addCheck(program, exit)
   addDatabase(program)
   addBackup(program)
-  addKeys(program.command('keys').description('create, list and revoke API keys'))
+  addKeys(program.command('keys').description('create, list, rotate and revoke API keys'))
+  addTokens(program.command('tokens').description('create, list and revoke admin tokens'))
   addAccounts(
     program
       .command('accounts')
@@ -185,6 +187,22 @@ function addKeys(keys: Command): void {
     )
     .action(async (options: DefaultOptions) => (await import('../lists.ts')).listKeys(options))
   for (const action of others) addActionCommand(keys, action)
+}
+
+function addTokens(tokens: Command): void {
+  const [create, ...others] = tokenActions
+  addActionCommand(tokens, create)
+  tokens
+    .command('list')
+    .description('list the admin tokens that operators created')
+    .option('--json', 'print a JSON array')
+    .addOption(config())
+    .addHelpText(
+      'after',
+      examples("parley tokens list --json | jq -r '.[] | select(.revoked_at == null) | .name'"),
+    )
+    .action(async (options: DefaultOptions) => (await import('../lists.ts')).listTokens(options))
+  for (const action of others) addActionCommand(tokens, action)
 }
 
 function addAccounts(accounts: Command): void {

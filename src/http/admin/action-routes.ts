@@ -22,9 +22,11 @@ import {
   noSuchCallback,
   noSuchJob,
   noSuchKey,
+  noSuchToken,
   notRerun,
   notScrubbed,
   otherTier,
+  tokenNameTaken,
 } from '../errors.ts'
 import { fillMissingBody, isBodyRequired } from '../json-body.ts'
 import { addressOf } from '../network-of.ts'
@@ -40,13 +42,19 @@ export const SUBJECT_PARAMS = {
   account: Type.Object({ name: Type.String({ description: 'The account.', examples: ['acme'] }) }),
   job: jobIdParam,
   callback: jobIdParam,
+  token: Type.Object({
+    tokenId: Type.String({
+      description: 'The token ID, not the token.',
+      examples: ['tok_3f9a1c0de54b7a1c'],
+    }),
+  }),
   key: Type.Object({
     keyId: Type.String({ description: 'The key ID, not the key.', examples: [EXAMPLE_KEY_ID] }),
   }),
 } as const
 
 /** The names of subjects in the server's log. */
-const LOG_FIELDS = { account: 'account', jobId: 'job_id', keyId: 'key_id' } as const
+const LOG_FIELDS = { account: 'account', jobId: 'job_id', keyId: 'key_id', tokenId: 'token_id' } as const
 
 export function actionRoutes(
   app: FastifyInstance,
@@ -76,6 +84,7 @@ function actionRoute(
   app.route({
     method,
     url: path,
+    config: { adminAction: true },
     schema: schemaOf(action, route, fields),
     preValidation: (request, reply, done) => {
       const wrong = checkBody?.(request.body) ?? null
@@ -101,7 +110,7 @@ function actionRoute(
         details: { ...Object.fromEntries(named), ...action.log?.(input, result) },
         requestId: request.id,
         from: addressOf(request),
-        operator: operatorOf(request),
+        operator: request.admin.name ?? operatorOf(request),
       })
       const shortfall = action.shortfall?.(input, result)
       if (shortfall) throw errorOf(shortfall)
@@ -120,6 +129,7 @@ function schemaOf(
   const { method, operationId, summary, description, status = 200, data, conflicts } = route
   const statuses = [
     400,
+    403,
     ...(about === null ? [] : [404]),
     ...(conflicts ? [409] : []),
     ...(method === 'get' ? [] : [413, 415]),
@@ -163,7 +173,7 @@ function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<R
   return { [field]: subject }
 }
 
-/** The operator's name in requests. All operators share one token, so only this header distinguishes them. */
+/** The operator's name in requests with the server's own token, which operators may share. */
 const HEADER = 'x-parley-operator'
 const MAX_CHARACTERS = 64
 /** Characters that would move a terminal's cursor, change the writing direction or end a line. */
@@ -173,7 +183,7 @@ const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 const operatorHeader = Type.Object({
   [HEADER]: Type.Optional(
     Type.String({
-      description: `The name of the operator, for the audit log: 1 to ${MAX_CHARACTERS} characters, without control characters. The name is not verified, because all operators share one token.`,
+      description: `The name of the operator, for the audit log: 1 to ${MAX_CHARACTERS} characters, without control characters. The name is not verified. A token that operators created has a name of its own, which is used instead.`,
       examples: ['alice'],
     }),
   ),
@@ -201,7 +211,9 @@ function textOf(bytes: string): string {
 
 /** Who sent the request, as the audit log records it. */
 function auditName(request: FastifyRequest): string {
-  return `${operatorOf(request) ?? 'admin token'} from ${addressOf(request)} (admin API)`
+  const { name } = request.admin
+  const who = name === null ? (operatorOf(request) ?? 'admin token') : `token ${name}`
+  return `${who} from ${addressOf(request)} (admin API)`
 }
 
 const ERRORS: {
@@ -213,6 +225,8 @@ const ERRORS: {
   'no such key': noSuchKey,
   'invalid account name': ({ rule }) => invalid(`account: ${rule}`),
   'invalid webhook URL': ({ rule }) => invalid(`url: ${rule}`),
+  'no such token': noSuchToken,
+  'token name taken': ({ name }) => tokenNameTaken(name),
   'key not active': keyNotActive,
   'unknown tier': ({ tiers }) => invalid(`tier: must be one of ${tiers.join(', ')}`),
   'tier required': () => invalid('tier: is required for a new account'),

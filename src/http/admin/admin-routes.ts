@@ -1,14 +1,13 @@
-/** The admin API, which the dashboard uses. One token grants access to all of it, and no response may be cached. */
-
-import { hash, timingSafeEqual } from 'node:crypto'
+/** The admin API, which the dashboard uses. Admin tokens grant access to it, and no response may be cached. */
 import type { FastifyInstance } from 'fastify'
 import { accountActions } from '../../admin/actions/accounts.ts'
 import { callbackActions } from '../../admin/actions/callbacks.ts'
 import { jobActions } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
-import type { Clock } from '../../clock.ts'
+import { tokenActions } from '../../admin/actions/tokens.ts'
+import { type AdminCaller, AdminTokens } from '../../admin/admin-tokens.ts'
 import { AddressLimit } from '../address-limit.ts'
-import { type HttpError, tokenRequired, tooManyWrongTokens } from '../errors.ts'
+import { readOnlyToken, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { addressOf } from '../network-of.ts'
 import { convertQuery } from '../query.ts'
 import { actionRoutes } from './action-routes.ts'
@@ -21,13 +20,27 @@ import {
   callbackRoutes,
   jobRoutes,
   keysRoute,
+  tokensRoute,
   usageRoute,
 } from './read-routes.ts'
 
 const BASE = '/admin/api'
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** On the routes of the admin API, who calls. */
+    admin: AdminCaller
+  }
+  interface FastifyContextConfig {
+    /** Changes something, or shows what a read-only admin token may not see. */
+    adminAction?: true
+  }
+}
+
 export async function adminRoutes(app: FastifyInstance, options: AdminOptions): Promise<void> {
-  const authentication = new AdminAuthentication(options.token, options.clock)
+  const tokens = new AdminTokens(options.token, options.store, options.clock)
+  const failures = new AddressLimit(options.clock, MAX_FAILURES)
+  app.decorateRequest('admin')
   await app.register(
     (scope, _none, done) => {
       scope.addHook('onRoute', (route) => {
@@ -35,11 +48,22 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
         route.config = { ...route.config, public: true, cors: false }
         route.schema = { tags: ['Admin'], security: [{ adminToken: [] }], ...route.schema }
       })
-      scope.addHook('onRequest', (request, reply, next) => {
-        const error = authentication.errorFor(request.headers.authorization, addressOf(request))
+      scope.addHook('onRequest', async (request, reply) => {
         reply.header('cache-control', 'no-store')
-        if (error?.status === 401) reply.header('www-authenticate', 'Bearer')
-        next(error ?? undefined)
+        const [, given] = /^bearer ([^ ]+)$/i.exec(request.headers.authorization ?? '') ?? []
+        // First, because wrong tokens from an address that others share must not lock out who has a right one.
+        const address = addressOf(request)
+        const waitMs = failures.waitMs(address)
+        const caller = given === undefined ? null : await tokens.callerOf(given, waitMs === 0)
+        if (caller === null) {
+          if (waitMs > 0) throw tooManyWrongTokens(Math.ceil(waitMs / 1000))
+          // A request without a token is not a guess: a browser that opens the page sends none.
+          if (given !== undefined) failures.count(address)
+          reply.header('www-authenticate', 'Bearer')
+          throw tokenRequired()
+        }
+        if (caller.readOnly && request.route.config.adminAction) throw readOnlyToken()
+        request.admin = caller
       })
       scope.addHook('preValidation', convertQuery)
       overviewRoute(scope, options)
@@ -53,6 +77,8 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       accountRoute(scope, options)
       keysRoute(scope, options)
       actionRoutes(scope, options, keyActions)
+      tokensRoute(scope, options)
+      actionRoutes(scope, options, tokenActions)
       usageRoute(scope, options)
       auditRoute(scope, options)
       settingsRoute(scope, options)
@@ -64,30 +90,3 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
 
 /** Wrong tokens that an address may send in a minute. */
 const MAX_FAILURES = 10
-
-class AdminAuthentication {
-  /** The token's digest, so that tokens of every length compare in the same time; null rejects every request. */
-  readonly #digest: Buffer | null
-  readonly #failures: AddressLimit
-
-  constructor(token: string | null, clock: Clock) {
-    this.#digest = token === null ? null : digestOf(token)
-    this.#failures = new AddressLimit(clock, MAX_FAILURES)
-  }
-
-  /** Returns null if the request is allowed. */
-  errorFor(authorization: string | undefined, address: string): HttpError | null {
-    const [, given] = /^bearer ([^ ]+)$/i.exec(authorization ?? '') ?? []
-    // First, because wrong tokens from an address that others share must not lock out who has the right one.
-    if (given !== undefined && this.#digest && timingSafeEqual(digestOf(given), this.#digest)) return null
-    const waitMs = this.#failures.waitMs(address)
-    if (waitMs > 0) return tooManyWrongTokens(Math.ceil(waitMs / 1000))
-    // A request without a token is not a guess: a browser that opens the page sends none.
-    if (given !== undefined) this.#failures.count(address)
-    return tokenRequired()
-  }
-}
-
-function digestOf(token: string): Buffer {
-  return hash('sha256', token, 'buffer')
-}

@@ -33,6 +33,7 @@ import {
   jobList,
   jobSummaryView,
 } from '../../admin/job-view.ts'
+import { tokenList, tokenView } from '../../admin/token-view.ts'
 import { readJobId } from '../../job/job-id.ts'
 import { metadataFilter } from '../../job/metadata-filter.ts'
 import { isMonth } from '../../job/month.ts'
@@ -269,6 +270,21 @@ export function keysRoute(app: FastifyInstance, { store }: AdminOptions): void {
         store.searchKeys({ ...defined({ account, beforeKeyId: before }), limit }),
       )
       return [`${rows.length} keys.`, { keys: rows.map(keyView), more }]
+    },
+  })
+}
+
+export function tokensRoute(app: FastifyInstance, { store }: AdminOptions): void {
+  readRoute(app, '/tokens', {
+    operationId: 'listAdminTokens',
+    summary: 'List admin tokens, oldest first',
+    description:
+      'Those that operators created, including revoked and expired ones. The tokens themselves are not stored.',
+    success: 'The tokens.',
+    data: tokenList,
+    read: async () => {
+      const tokens = await store.listAdminTokens()
+      return [`${tokens.length} tokens.`, { tokens: tokens.map(tokenView) }]
     },
   })
 }

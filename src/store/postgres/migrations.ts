@@ -423,6 +423,19 @@ const keyLabels = `
 alter table keys add column label text; -- what the operator calls it
 `
 
+const adminTokens = `
+create table admin_tokens (
+  id text primary key,
+  name text not null,
+  hash text not null unique,
+  read_only integer not null,
+  created_at_ms bigint not null,
+  expires_at_ms bigint,
+  revoked_at_ms bigint
+);
+create unique index admin_tokens_by_name on admin_tokens (name) where revoked_at_ms is null;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -440,4 +453,5 @@ export const MIGRATIONS: readonly string[] = [
   reruns,
   batches,
   keyLabels,
+  adminTokens,
 ]

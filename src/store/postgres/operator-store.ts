@@ -1,6 +1,7 @@
 /** Admin actions of commands directly on a Postgres database, also while servers are running. */
 import type { Secrets } from '../account-store.ts'
 import { accountOperations } from '../accounts.ts'
+import { adminTokenOperations } from '../admin-tokens.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
@@ -19,6 +20,7 @@ import { migratePostgres } from './schema.ts'
 
 const SHARED = {
   ...accountOperations(POSTGRES),
+  ...adminTokenOperations,
   ...auditOperations,
   ...batchOperations(POSTGRES),
   ...callbackRecordOperations(POSTGRES),

@@ -286,6 +286,19 @@ const eleventh = `
 alter table keys add column label text; -- what the operator calls it
 `
 
+const twelfth = `
+create table admin_tokens (
+  id text primary key,
+  name text not null,
+  hash text not null unique,
+  read_only integer not null,
+  created_at_ms integer not null,
+  expires_at_ms integer,
+  revoked_at_ms integer
+) strict;
+create unique index admin_tokens_by_name on admin_tokens (name) where revoked_at_ms is null;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   second,
@@ -298,4 +311,5 @@ export const MIGRATIONS: readonly string[] = [
   ninth,
   tenth,
   eleventh,
+  twelfth,
 ]

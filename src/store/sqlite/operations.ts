@@ -3,6 +3,7 @@
  * and of commands are derived from here with their types.
  */
 import { accountOperations } from '../accounts.ts'
+import { adminTokenOperations } from '../admin-tokens.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
@@ -34,6 +35,7 @@ import { settleOperations } from './settle.ts'
 /** Shared with commands, which may run while a server is running. */
 const OPERATOR_OPERATIONS = {
   ...onFile(accountOperations(SQLITE)),
+  ...onFile(adminTokenOperations),
   ...onFile(auditOperations),
   ...onFile(batchOperations(SQLITE)),
   ...onFile(callbackRecordOperations(SQLITE)),

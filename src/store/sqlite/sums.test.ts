@@ -20,7 +20,7 @@ async function secondVersionFile(t: TestContext): Promise<string> {
   change(
     path,
     `drop table quota_sums; drop table quota_state; drop table files; drop table file_pieces; drop table reruns;
-     drop table batches; drop table batch_lines;
+     drop table batches; drop table batch_lines; drop table admin_tokens;
      alter table accounts drop column cap_open_jobs; alter table accounts drop column cap_stored_bytes;
      alter table accounts drop column webhook_url; alter table keys drop column label;
      drop index jobs_by_route; drop index jobs_in_lanes; drop index jobs_suspected;
@@ -31,7 +31,7 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      alter table jobs drop column priority;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 9)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 10)
   return path
 }
 

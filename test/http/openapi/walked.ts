@@ -37,6 +37,7 @@ export async function startWalked(t: Lifetime): Promise<Walked> {
   const parameters = {
     jobId: await failedCallback(parley, key, receiver),
     keyId: await keyId(parley),
+    tokenId: await tokenId(parley),
     name: 'to-be-moved',
   }
   return { ...stage, receiver, served, key, parameters }
@@ -54,4 +55,10 @@ async function keyId(parley: Parley): Promise<string> {
   await parley.key('user_pro', 'to-be-moved')
   const [found] = await parley.store.searchKeys({ account: 'to-be-moved', limit: 1 })
   return found?.id ?? ''
+}
+
+async function tokenId(parley: Parley): Promise<string> {
+  const token = { id: 'tok_walked', name: 'walked', hash: 'walked', readOnly: true }
+  await parley.store.createAdminToken({ ...token, createdAtMs: 0, expiresAtMs: null })
+  return token.id
 }

@@ -13,6 +13,7 @@ import type {
   Secrets,
 } from '../../../src/store/account-store.ts'
 import type { AccountDeleted } from '../../../src/store/admin-action-store.ts'
+import type { AdminTokenRecord, NewAdminToken } from '../../../src/store/admin-token-store.ts'
 import type { AuditEntry, AuditSearch, NewAuditEntry } from '../../../src/store/audit-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import {
@@ -177,6 +178,7 @@ export function accountOperations(db: MemoryDatabase) {
 
     ...usageOperations(db),
     ...auditOperations(db),
+    ...adminTokenOperations(db),
   }
 }
 
@@ -202,6 +204,32 @@ function usageOperations(db: MemoryDatabase) {
     },
 
     quotaUse: (account: string) => quotaUse(db, account),
+  }
+}
+
+function adminTokenOperations(db: MemoryDatabase) {
+  return {
+    createAdminToken(token: NewAdminToken): 'created' | 'name taken' {
+      const isTaken = [...db.adminTokens.values()].some(
+        ({ name, revokedAtMs }) => name === token.name && revokedAtMs === null,
+      )
+      if (isTaken) return 'name taken'
+      db.adminTokens.set(token.id, { ...token, revokedAtMs: null })
+      return 'created'
+    },
+
+    listAdminTokens: (): AdminTokenRecord[] =>
+      [...db.adminTokens.values()].sort(
+        (one, other) => one.createdAtMs - other.createdAtMs || (one.id < other.id ? -1 : 1),
+      ),
+
+    revokeAdminToken(tokenId: string, nowMs: number): RevokeResult {
+      const token = db.adminTokens.get(tokenId)
+      if (token === undefined) return 'unknown'
+      if (token.revokedAtMs !== null) return 'revoked before'
+      db.adminTokens.set(tokenId, { ...token, revokedAtMs: nowMs })
+      return 'revoked'
+    },
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Job, Usage } from '../../../src/job/job.ts'
 import type { OwnCaps } from '../../../src/store/account-store.ts'
+import type { AdminTokenRecord } from '../../../src/store/admin-token-store.ts'
 import type { AuditEntry } from '../../../src/store/audit-store.ts'
 import type { BatchLine, StoredBatch } from '../../../src/store/batch-store.ts'
 import type { CallbackAttempt } from '../../../src/store/callback-store.ts'
@@ -167,6 +168,7 @@ export class MemoryDatabase {
   readonly reruns = new Map<string, RerunRow>()
   readonly batches = new Map<string, BatchRow>()
   readonly audit = new Map<string, AuditEntry>()
+  readonly adminTokens = new Map<string, AdminTokenRecord>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()
   /** Until when each node has a lease. */

@@ -1,0 +1,42 @@
+/** Admin tokens that operators create, in addition to the one of the server, as the API, the dashboard and commands show them. */
+import type { AdminTokenRecord } from '../store/admin-token-store.ts'
+import { type Static, Type } from '../typed-schema.ts'
+import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
+
+const shownToken = {
+  id: Type.String(),
+  name: Type.String({ description: 'Of the operator or the program that has it; the audit log shows it.' }),
+  read_only: Type.Boolean({
+    description: 'Whether it can only read, and no contents of jobs, secrets or keys.',
+  }),
+  expires_at: unixTimeOrNull('When it expires'),
+}
+
+export const tokenList = Type.Object({
+  tokens: Type.Array(
+    Type.Object({
+      ...shownToken,
+      created_at: unixTime('When it was created'),
+      revoked_at: unixTimeOrNull('When it was revoked'),
+    }),
+  ),
+})
+type ListedToken = Static<typeof tokenList>['tokens'][number]
+
+/** The response that creates a token. */
+export const newToken = Type.Object({
+  ...shownToken,
+  token: Type.String({ description: 'The token. It cannot be shown again.' }),
+})
+
+export function tokenView(record: AdminTokenRecord): ListedToken {
+  const { id, name, readOnly, createdAtMs, expiresAtMs, revokedAtMs } = record
+  return {
+    id,
+    name,
+    read_only: readOnly,
+    created_at: Math.floor(createdAtMs / 1000),
+    expires_at: wholeSeconds(expiresAtMs),
+    revoked_at: wholeSeconds(revokedAtMs),
+  }
+}
