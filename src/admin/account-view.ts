@@ -112,6 +112,7 @@ export const key = Type.Object({
   created_at: unixTime('When it was created'),
   expires_at: unixTimeOrNull('When it expires'),
   revoked_at: unixTimeOrNull('When it was revoked'),
+  last_used_at: unixTimeOrNull('The hour in which it was last used, or null if it never was'),
 })
 export type Key = Static<typeof key>
 
@@ -136,7 +137,8 @@ export const rotatedKey = Type.Object({
 })
 export type RotatedKey = Static<typeof rotatedKey>
 
-export function keyView({ id, account, label, tier, createdAtMs, expiresAtMs, revokedAtMs }: KeyRecord): Key {
+export function keyView(record: KeyRecord): Key {
+  const { id, account, label, tier, createdAtMs, expiresAtMs, revokedAtMs, usedAtMs } = record
   return {
     id,
     account,
@@ -145,6 +147,7 @@ export function keyView({ id, account, label, tier, createdAtMs, expiresAtMs, re
     created_at: Math.floor(createdAtMs / 1000),
     expires_at: wholeSeconds(expiresAtMs),
     revoked_at: wholeSeconds(revokedAtMs),
+    last_used_at: wholeSeconds(usedAtMs),
   }
 }
 

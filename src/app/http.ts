@@ -104,6 +104,7 @@ export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
       clock,
       maxUnknownKeys: settings.limits.unknown_keys_per_minute,
       onRejected: metrics.unknownKeyRejected,
+      onError: (error) => log.warn(errorFields(error), 'could not store when keys were last used; retrying'),
     }),
     simulated: parts.simulated,
     otherApi: V1_ERRORS,

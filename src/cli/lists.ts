@@ -80,9 +80,10 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
     key.tier,
     day(key.createdAtMs),
     stateOf(key, Date.now()),
+    key.usedAtMs === null ? 'never' : timeOf(key.usedAtMs),
     printable(key.label ?? ''),
   ])
-  printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE', 'LABEL'], ...rows]))
+  printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE', 'LAST USED', 'LABEL'], ...rows]))
 }
 
 export async function listTokens({ json, config }: { json?: true; config?: string }): Promise<void> {

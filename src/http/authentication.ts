@@ -10,7 +10,7 @@ import { LookupCache, singleFlight } from '../lookup-cache.ts'
 import type { JobOwner } from '../queue/job-creator.ts'
 import { capsOf } from '../queue/monthly-caps.ts'
 import { quotasOf } from '../queue/quotas.ts'
-import type { AccountStore } from '../store/account-store.ts'
+import type { AccountStore, KeyRecord } from '../store/account-store.ts'
 import { AddressLimit } from './address-limit.ts'
 import { type KeyProblem, tooManyUnknownKeys } from './errors.ts'
 import { addressOf } from './network-of.ts'
@@ -40,18 +40,21 @@ export function isCaller(found: Caller | KeyProblem): found is Caller {
 }
 
 export interface AuthenticationOptions {
-  readonly store: Pick<AccountStore, 'findKey' | 'listKeyHashes'>
+  readonly store: Pick<AccountStore, 'findKey' | 'listKeyHashes' | 'noteKeyUses'>
   readonly tiers: Tiers
   readonly clock: Clock
   /** How many unknown keys an address may send per minute. */
   readonly maxUnknownKeys: number
   readonly onRejected: () => void
+  /** Called with the rejection of a write that nobody waits for. */
+  readonly onError: (error: unknown) => void
 }
 
 export function createAuthentication(options: AuthenticationOptions): Authentication {
   const { store, tiers, clock, maxUnknownKeys, onRejected } = options
   const unknownKeys = new AddressLimit(clock, maxUnknownKeys)
   const knownKeys = new KnownKeys(store, clock)
+  const uses = new KeyUses(options)
 
   async function findCaller(key: string): Promise<Caller | KeyProblem> {
     const record = await store.findKey(hashKey(key))
@@ -59,6 +62,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     if (record.revokedAtMs !== null) return 'revoked'
     if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) return 'expired'
     const { account, id: keyId, webhookUrl } = record
+    uses.note(record)
     const tier = tiers.of(record.tier)
     const suspended = record.suspendedAtMs !== null
     const caps = capsOf(account, tier, record.caps)
@@ -113,6 +117,46 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
 
 function bearerOf(authorization: string | undefined): string | undefined {
   return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
+}
+
+const HOUR_MS = 3_600_000
+
+/** When keys were last used, to the hour: a key is written once an hour, and keys that are used together are written together. */
+class KeyUses {
+  readonly #options: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>
+  readonly #used = new Set<string>()
+  #isWriting = false
+
+  constructor(options: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>) {
+    this.#options = options
+  }
+
+  note({ id, usedAtMs }: KeyRecord): void {
+    if (usedAtMs !== null && usedAtMs >= this.#hourMs()) return
+    this.#used.add(id)
+    if (!this.#isWriting) void this.#write()
+  }
+
+  #hourMs(): number {
+    return Math.floor(this.#options.clock.nowMs() / HOUR_MS) * HOUR_MS
+  }
+
+  async #write(): Promise<void> {
+    const { store, onError } = this.#options
+    this.#isWriting = true
+    try {
+      while (this.#used.size > 0) {
+        const keyIds = [...this.#used]
+        this.#used.clear()
+        await store.noteKeyUses(keyIds, this.#hourMs())
+      }
+    } catch (error) {
+      // The next request with the key notes it again.
+      onError(error)
+    } finally {
+      this.#isWriting = false
+    }
+  }
 }
 
 /** Hashes per read. */

@@ -32,6 +32,9 @@ export interface AccountStore {
    */
   rotateKey(rotation: KeyRotation): Promise<RotatedKey>
 
+  /** Stores that the keys were used in the hour that begins then, unless a later one is stored. */
+  noteKeyUses(keyIds: readonly string[], hourMs: number): Promise<void>
+
   /** The key with this hash, or null. The caller checks whether it has expired or was revoked. */
   findKey(hash: string): Promise<KeyRecord | null>
 
@@ -119,6 +122,8 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
+  /** The beginning of the hour in which it was last used, about; null if it never was. */
+  readonly usedAtMs: number | null
   /** When its account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
   /** Where events of its jobs are sent; null for nowhere. */

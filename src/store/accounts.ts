@@ -18,7 +18,7 @@ import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 import { fileBytesOf, readQuotaUse } from './usage-rows.ts'
 
-export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
+export const accountOperations = ({ joinQuotaUse, isOneOf }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
     // An account that exists is locked until the key is stored, so that its tier stays and it is not deleted meanwhile; one that
     // is being deleted is waited for, and then created again.
@@ -89,6 +89,10 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
     return { kind: 'rotated', newKey: readKey(created), oldExpiresAtMs }
   }),
 
+  noteKeyUses: repeatableWrite(function* (keyIds: readonly string[], hourMs: number): Steps<void> {
+    yield sql`update keys set used_at_ms = ${hourMs} where id ${isOneOf(keyIds)} and coalesce(used_at_ms < ${hourMs}, true)`
+  }),
+
   findKey: read(function* (hash: string): Steps<KeyRecord | null> {
     const [row] = yield sql`${KEYS} where k.hash = ${hash}`
     return row ? readKey(row) : null
@@ -140,7 +144,7 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
 /** Of accounts `a`. */
 export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
 const KEYS = sql`
-  select k.id, k.account, k.label, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
+  select k.id, k.account, k.label, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, k.used_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
   from keys k join accounts a on a.name = k.account`
 
 /** Of a row with `secret`, `previous_secret` and `rotated_at_ms`. */
@@ -164,6 +168,7 @@ function readKey(row: Row): KeyRecord {
     createdAtMs: numberOf(row, 'created_at_ms'),
     expiresAtMs: numberOrNull(row, 'expires_at_ms'),
     revokedAtMs: numberOrNull(row, 'revoked_at_ms'),
+    usedAtMs: numberOrNull(row, 'used_at_ms'),
     ...readStanding(row),
   }
 }

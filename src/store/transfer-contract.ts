@@ -88,7 +88,7 @@ export const KINDS = {
       text: ['id', 'account', 'hash'],
       'text?': ['label'],
       bigint: ['created_at_ms'],
-      'bigint?': ['expires_at_ms', 'revoked_at_ms'],
+      'bigint?': ['expires_at_ms', 'revoked_at_ms', 'used_at_ms'],
     }),
   },
   /** Expired ones included. One that a node held is transferred as released to the head of its route, without another crash. */

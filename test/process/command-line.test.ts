@@ -48,7 +48,7 @@ test('keys list --json is an array of keys with times in Unix seconds', { timeou
   ])
   await place.parley(['keys', 'create', '--account', 'bob', '--tier', 'user_free'])
   const [ada, bob, ...others] = await listed(place)
-  const names = ['id', 'account', 'label', 'tier', 'created_at', 'expires_at', 'revoked_at']
+  const names = ['id', 'account', 'label', 'tier', 'created_at', 'expires_at', 'revoked_at', 'last_used_at']
   assert.deepEqual([Object.keys(ada ?? {}), Object.keys(bob ?? {}), others], [names, names, []])
   assert.deepEqual([ada?.account, ada?.tier, bob?.account, bob?.tier], ['ada', 'user_go', 'bob', 'user_free'])
   assert.deepEqual([ada?.label, bob?.label], ['CI', null])

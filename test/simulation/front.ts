@@ -74,6 +74,7 @@ export class Front {
       clock,
       maxUnknownKeys: Number.POSITIVE_INFINITY,
       onRejected: () => {},
+      onError: () => {},
     })
   }
 

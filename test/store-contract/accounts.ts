@@ -25,7 +25,14 @@ export function accountTests(on: On): void {
       kind: 'created',
     })
     assert.equal(await store.hasAccounts(), true)
-    const common = { account: 'acme', tier: 'user_go', createdAtMs: START_MS, revokedAtMs: null, ...STANDING }
+    const common = {
+      account: 'acme',
+      tier: 'user_go',
+      createdAtMs: START_MS,
+      revokedAtMs: null,
+      usedAtMs: null,
+      ...STANDING,
+    }
     assert.deepEqual(await store.findKey('h2'), { id: 'key_2', label: 'CI', ...common, expiresAtMs: 9 })
     assert.equal((await store.findKey('h1'))?.label, null)
     assert.equal(await store.findKey('h3'), null)
@@ -59,7 +66,14 @@ export function accountTests(on: On): void {
     await store.createKey(key({ id: 'key_2', hash: 'h2', expiresAtMs: START_MS + 550 }))
     const rotate = (keyId: string, at = nowMs) =>
       store.rotateKey({ keyId, newId: `${keyId}_new`, newHash: `${keyId}_hash`, nowMs: at, graceMs })
-    const common = { account: 'acme', tier: 'user_go', createdAtMs: nowMs, revokedAtMs: null, ...STANDING }
+    const common = {
+      account: 'acme',
+      tier: 'user_go',
+      createdAtMs: nowMs,
+      revokedAtMs: null,
+      usedAtMs: null,
+      ...STANDING,
+    }
     assert.deepEqual(await rotate('key_1'), {
       kind: 'rotated',
       newKey: { id: 'key_1_new', label: 'CI', ...common, expiresAtMs: null },
@@ -78,6 +92,18 @@ export function accountTests(on: On): void {
     assert.deepEqual(await rotate('key_1_new'), { kind: 'not active' })
     assert.deepEqual(await rotate('key_9'), { kind: 'unknown' })
     assert.equal((await store.listKeys()).length, 4)
+  })
+
+  on('stores the latest hour in which keys were used', async (store) => {
+    await store.createKey(key())
+    await store.createKey(key({ id: 'key_2', hash: 'h2' }))
+    const used = async () => (await store.listKeys()).map(({ usedAtMs }) => usedAtMs)
+    assert.deepEqual(await used(), [null, null])
+    await store.noteKeyUses(['key_1', 'key_9'], 7)
+    await store.noteKeyUses(['key_1', 'key_2'], 5)
+    assert.deepEqual(await used(), [7, 5])
+    await store.noteKeyUses(['key_2'], 9)
+    assert.deepEqual(await used(), [7, 9])
   })
 
   on('admin tokens have names of their own, until they are revoked', async (store) => {

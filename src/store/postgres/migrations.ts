@@ -424,6 +424,7 @@ alter table keys add column label text; -- what the operator calls it
 `
 
 const adminTokens = `
+alter table keys add column used_at_ms bigint; -- the beginning of the hour
 create table admin_tokens (
   id text primary key,
   name text not null,

@@ -287,6 +287,7 @@ alter table keys add column label text; -- what the operator calls it
 `
 
 const twelfth = `
+alter table keys add column used_at_ms integer; -- the beginning of the hour
 create table admin_tokens (
   id text primary key,
   name text not null,

@@ -22,7 +22,7 @@ async function secondVersionFile(t: TestContext): Promise<string> {
     `drop table quota_sums; drop table quota_state; drop table files; drop table file_pieces; drop table reruns;
      drop table batches; drop table batch_lines; drop table admin_tokens;
      alter table accounts drop column cap_open_jobs; alter table accounts drop column cap_stored_bytes;
-     alter table accounts drop column webhook_url; alter table keys drop column label;
+     alter table accounts drop column webhook_url; alter table keys drop column label; alter table keys drop column used_at_ms;
      drop index jobs_by_route; drop index jobs_in_lanes; drop index jobs_suspected;
      alter table jobs drop column started; alter table jobs drop column crashed_alone;
      alter table jobs drop column route; alter table jobs drop column earlier;

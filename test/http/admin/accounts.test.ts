@@ -25,6 +25,7 @@ onEachStore(async () => {
     const listed = await admin.get('/keys?account=acme')
     const { keys, more } = granted(listed, 200)
     const createdAt = Math.floor(clock.nowMs() / 1000)
+    const hour = createdAt - (createdAt % 3600)
     const common = {
       id,
       account: 'acme',
@@ -33,7 +34,7 @@ onEachStore(async () => {
       created_at: createdAt,
       expires_at: null,
     }
-    assert.deepEqual([keys, more], [[{ ...common, revoked_at: null }], false])
+    assert.deepEqual([keys, more], [[{ ...common, revoked_at: null, last_used_at: hour }], false])
     assert.ok(!listed.text.includes(key))
 
     assert.deepEqual(granted(await admin.post(`/keys/${id}/revoke`), 200), { id, revoked: true })
@@ -41,7 +42,7 @@ onEachStore(async () => {
     refused(await parley.get(ME, key), 401)
     assert.deepEqual(granted(await admin.post(`/keys/${id}/revoke`), 200), { id, revoked: true })
     const [revoked] = granted(await admin.get('/keys?account=acme'), 200).keys
-    assert.deepEqual(revoked, { ...common, revoked_at: createdAt })
+    assert.deepEqual(revoked, { ...common, revoked_at: createdAt, last_used_at: hour })
     assert.deepEqual(acts(), [
       { what: 'make a key', key_id: id, account: 'acme', tier: 'user_go' },
       { what: 'revoke a key', key_id: id },

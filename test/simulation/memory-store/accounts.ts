@@ -135,6 +135,13 @@ export function accountOperations(db: MemoryDatabase) {
       return { kind: 'rotated', newKey: keyRecord(db, made), oldExpiresAtMs }
     },
 
+    noteKeyUses(keyIds: readonly string[], hourMs: number): void {
+      for (const id of keyIds) {
+        const key = db.keys.get(id)
+        if (key && (key.usedAtMs ?? -1) < hourMs) db.keys.set(id, { ...key, usedAtMs: hourMs })
+      }
+    },
+
     findKey(hash: string): KeyRecord | null {
       const key = [...db.keys.values()].find((one) => one.hash === hash)
       return key === undefined ? null : keyRecord(db, key)
@@ -275,7 +282,7 @@ function keyRecord(db: MemoryDatabase, { hash: _, ...key }: KeyRow): KeyRecord {
     webhookUrl: null,
     caps: NO_CAPS,
   }
-  return { ...key, tier, suspendedAtMs, webhookUrl, caps }
+  return { usedAtMs: null, ...key, tier, suspendedAtMs, webhookUrl, caps }
 }
 
 export function secretsOf({ secret, previousSecret, rotatedAtMs }: AccountRow): Secrets {

@@ -93,6 +93,7 @@ export interface KeyRow {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   revokedAtMs: number | null
+  readonly usedAtMs?: number
 }
 
 export interface UsageRow {

@@ -66,6 +66,7 @@ function KeyTable({ keys, onChange }: KeyTableProps) {
           <th scope="col">Key ID</th>
           <th scope="col" class="wide">Account</th>
           <th scope="col" class="wide">Created</th>
+          <th scope="col" class="wide">Last used</th>
           <th scope="col">State</th>
           <th scope="col"><span class="visually-hidden">Actions</span></th>
         </tr>
@@ -76,6 +77,7 @@ function KeyTable({ keys, onChange }: KeyTableProps) {
           <th scope="row"><code class="breaks">${key.id}</code>${key.label !== null && html`<br /><span class="muted breaks">${key.label}</span>`}<span class="narrow-only muted">${key.account}</span></th>
           <td class="wide">${key.account}</td>
           <td class="wide"><${Time} at=${key.created_at} /></td>
+          <td class="wide">${key.last_used_at === null ? 'never' : html`<${Time} at=${key.last_used_at} />`}</td>
           <td>${stateOf(key)}</td>
           <td class="actions">${isActive(key) && html`<${RotateKey} shown=${key} onChange=${onChange} /> <${RevokeKey} shown=${key} onChange=${onChange} />`}</td>
         </tr>`,
