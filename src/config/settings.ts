@@ -20,10 +20,29 @@ const slots = (description: string) => Type.Integer({ minimum: 1, description })
 /** A token of RFC 9110. */
 const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
+const amount = (description: string) => Type.Number({ minimum: 0, maximum: 1_000_000, description })
+
+const price = (description: string) =>
+  Type.Optional(
+    Type.Object(
+      {
+        input: amount(
+          'What a million input tokens cost, in the `currency`, with up to nine decimals. Without a price, calls are not counted in money. An entry of `targets` can have its own `price`; a model with `auto` has the prices of the models that it chooses from.',
+        ),
+        cached_input: Type.Optional(
+          amount('The same for input tokens that the server had cached. Absent: as `input`.'),
+        ),
+        output: amount('The same for output tokens.'),
+      },
+      { ...strict, description },
+    ),
+  )
+
 const target = Type.Object(
   {
     upstream: Type.String({ minLength: 1, description: 'Name of an entry of `upstreams`.' }),
     model: Type.String({ minLength: 1, description: 'The name of the model on that server.' }),
+    price: price('What calls to this target cost, instead of the `price` of the model.'),
   },
   { ...strict, description: 'A model on an upstream.' },
 )
@@ -55,6 +74,14 @@ const model = Type.Object(
       Type.Boolean({
         description:
           'Whether requests to `/v1` with this model use the response cache; otherwise only those with the header `x-parley-cache: true` do.',
+      }),
+    ),
+    price: price('What calls cost.'),
+    max_output_tokens: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description:
+          'How many tokens of an answer a job reserves of a cap in money (`max_monthly_cost`) if neither `options.max_tokens` nor `max_output_tokens` of its tier limits it. Absent: 4096. It is not sent to the server.',
       }),
     ),
   },
@@ -252,6 +279,13 @@ export const settingsSchema = Type.Object(
     }),
     upstreams: Type.Record(upstream, { ...strict, pattern: '^[A-Za-z0-9_.-]{1,64}$' }),
     models: Type.Record(model, { ...strict, pattern: MODEL_NAME }),
+    currency: Type.Optional(
+      Type.String({
+        minLength: 3,
+        description:
+          'The currency of all prices and caps in money, such as EUR. Required if a model has a price.',
+      }),
+    ),
     tiers: Type.Object({ user_free: tier, user_go: tier, user_pro: tier, user_max: tier }, strict),
     jobs: Type.Object(
       {
