@@ -152,7 +152,11 @@ export const usageSums = {
   input_tokens: sum('As counted by the model servers.'),
   output_tokens: sum('As counted by the model servers.'),
 }
-const sumsSchema = Type.Object(usageSums)
+/** What models with a price cost. */
+export const costSum = Type.Optional(
+  sum('What the calls cost, in millionths of the currency. Absent if the models have no price.'),
+)
+const sumsSchema = Type.Object({ ...usageSums, cost: costSum })
 export type UsageSums = Static<typeof sumsSchema>
 
 const usageRow = Type.Object({
@@ -160,18 +164,20 @@ const usageRow = Type.Object({
   month: Type.String({ description: 'The month in UTC, as YYYY-MM.' }),
   model: Type.String({ description: 'The public model name that callers requested.' }),
   ...usageSums,
+  cost: costSum,
 })
 export type UsageRow = Static<typeof usageRow>
 
 export const usageList = Type.Object({
   usage: Type.Array(usageRow, { description: 'Newest month first, then by account and model.' }),
+  currency: Type.Optional(Type.String({ description: 'That of all costs; absent if none is configured.' })),
   more,
   next: next('after'),
 })
 export type UsageList = Static<typeof usageList>
 
 export function usageView(record: UsageRecord): UsageSums {
-  const { jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = record
+  const { jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens, cost } = record
   return {
     jobs,
     failed_jobs: failedJobs,
@@ -179,6 +185,7 @@ export function usageView(record: UsageRecord): UsageSums {
     calls,
     input_tokens: inputTokens,
     output_tokens: outputTokens,
+    ...(cost !== undefined && { cost }),
   }
 }
 
@@ -187,9 +194,12 @@ export function usageRowView(record: UsageRecord): UsageRow {
   return { account, month, model, ...usageView(record) }
 }
 
-export const USAGE_FIELDS = Object.keys(usageSums) as (keyof UsageSums)[]
+/** Without the cost. */
+export const USAGE_FIELDS = Object.keys(usageSums) as (keyof typeof usageSums)[]
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {
   const sums = USAGE_FIELDS.map((name) => [name, rows.reduce((all, row) => all + row[name], 0)])
-  return Object.fromEntries(sums) as UsageSums
+  const costs = rows.flatMap(({ cost }) => cost ?? [])
+  const cost = costs.length === 0 ? {} : { cost: costs.reduce((all, one) => all + one) }
+  return { ...Object.fromEntries(sums), ...cost } as UsageSums
 }

@@ -10,6 +10,7 @@ import {
 } from '../admin/account-view.ts'
 import { auditEntryView } from '../admin/audit-entry.ts'
 import { defined } from '../admin/fields.ts'
+import { amountText } from '../job/cost.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
@@ -112,7 +113,8 @@ export async function usage({ account, month, json, csv, config }: UsageOptions)
   if (json) return printLine(JSON.stringify(rows, null, 2))
   if (csv) return printLine(csvOf(rows))
   if (rows.length === 0) return printLine('No usage was recorded.')
-  printLine(table([USAGE_HEADER, ...rows.flatMap(cellsOf)]))
+  const header = hasCost(rows) ? [...USAGE_HEADER, 'COST'] : USAGE_HEADER
+  printLine(table([header, ...rows.flatMap(cellsOf)]))
 }
 
 const USAGE_HEADER = ['MONTH', 'ACCOUNT', 'MODEL', 'JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
@@ -127,13 +129,20 @@ function cellsOf(row: UsageRow, at: number, all: readonly UsageRow[]): string[][
 }
 
 function numbersOf(sums: UsageSums): string[] {
-  return USAGE_FIELDS.map((name) => String(sums[name]))
+  const numbers = USAGE_FIELDS.map((name) => String(sums[name]))
+  return sums.cost === undefined ? numbers : [...numbers, amountText(sums.cost)]
+}
+
+/** Without prices, nothing about money is printed. */
+function hasCost(rows: readonly UsageSums[]): boolean {
+  return rows.some(({ cost }) => cost !== undefined)
 }
 
 /** Only a model named `-…` could be mistaken for a formula by a spreadsheet; other names cannot start with such a character. */
 function csvOf(rows: readonly UsageRow[]): string {
-  const columns = ['month', 'account', 'model', ...USAGE_FIELDS] as const
-  const lines = rows.map((row) => columns.map((column) => csvCell(String(row[column]))).join(','))
+  const cost = hasCost(rows) ? (['cost'] as const) : []
+  const columns = ['month', 'account', 'model', ...USAGE_FIELDS, ...cost] as const
+  const lines = rows.map((row) => columns.map((column) => csvCell(String(row[column] ?? ''))).join(','))
   return [columns.join(','), ...lines].join('\n')
 }
 

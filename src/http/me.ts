@@ -1,6 +1,6 @@
 /** GET /api/v1/me: the caller's tier and limits, and how much of them is left. */
 import type { FastifyInstance } from 'fastify'
-import { sumOf, usageSums, usageView } from '../admin/account-view.ts'
+import { costSum, sumOf, usageSums, usageView } from '../admin/account-view.ts'
 import type { Clock } from '../clock.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/field-bounds.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -18,6 +18,8 @@ export interface MeRoute {
   readonly retentionSeconds: number
   readonly bodyBytes: number
   readonly batchBodyBytes: number
+  /** Null if none is configured. */
+  readonly currency: string | null
 }
 
 const integer = Type.Integer()
@@ -65,11 +67,16 @@ const me = Type.Object({
     description:
       'Whether the account is suspended. A suspended account can read its jobs, but cannot create new ones.',
   }),
+  currency: Type.Optional(Type.String({ description: 'That of costs; absent if none is configured.' })),
+  reserved_cost: Type.Optional(
+    Type.Integer({ description: 'What the open jobs may cost, in millionths of the currency.' }),
+  ),
   usage: Type.Object({
     month: Type.String({ description: 'The current month, in UTC.' }),
     resets_at: Type.Integer({ description: 'Unix time of the end of the month.' }),
     ...usageSums,
-    models: Type.Array(Type.Object({ model: Type.String(), ...usageSums })),
+    cost: costSum,
+    models: Type.Array(Type.Object({ model: Type.String(), ...usageSums, cost: costSum })),
   }),
 })
 
@@ -96,7 +103,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
       const { account, keyId, tier, suspended, caps, quotas } = request.caller
       const nowMs = options.clock.nowMs()
       const month = monthOf(nowMs)
-      const [used, { openJobs, storedBytes }] = await Promise.all([
+      const [used, { openJobs, storedBytes, reserved = 0 }] = await Promise.all([
         options.store.listUsage({ account, month, limit: MOST_MODELS }),
         options.store.quotaUse(account),
       ])
@@ -130,6 +137,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         open_jobs: openJobs,
         stored_bytes: storedBytes,
         suspended,
+        ...(options.currency !== null && { currency: options.currency, reserved_cost: reserved }),
         usage: {
           month,
           resets_at: monthEndsMs(nowMs) / 1000,

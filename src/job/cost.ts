@@ -119,6 +119,16 @@ export class Prices {
     return [...this.#targets.values()].every((targets) => targets.length === 0)
   }
 
+  isPriced(model: string): boolean {
+    return (this.#targets.get(model) ?? []).length > 0
+  }
+
+  /** What a call costs at least that ends without an answer; null if the model has no price. */
+  costOfInput(model: string, input: number): number | null {
+    const [first] = this.#targets.get(model) ?? []
+    return first === undefined ? null : costOf(first.price, { input, output: 0 })
+  }
+
   /** What a call of a job with this model cost; null if the target has no price. */
   costOf(model: string, target: string, tokens: UsedTokens): number | null {
     const priced = this.#targets.get(model)?.find(({ name }) => name === target)
@@ -128,10 +138,10 @@ export class Prices {
   /**
    * What a job may cost at the dearest of its targets; null if none has a price. For JSON it includes a repair. If the job
    * limits its answer, it costs at most this much, unless calls that fail are paid for.
-   * @param mayUse whether its tier may use a model
+   * @param models those that its tier may use
    */
-  estimateOf(job: PricedJob, mayUse: (model: string) => boolean): number | null {
-    const targets = this.#targets.get(job.model)?.filter(({ of }) => of === job.model || mayUse(of))
+  estimateOf(job: PricedJob, models: ReadonlySet<string>): number | null {
+    const targets = this.#targets.get(job.model)?.filter(({ of }) => models.has(of))
     if (targets === undefined || targets.length === 0) return null
     return Math.max(...targets.map((target) => estimateAt(target, job)))
   }

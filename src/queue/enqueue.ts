@@ -86,7 +86,7 @@ export class Enqueuer {
     const { metrics, clock, afterSettlement } = this.#options
     const claimed = firstClaim(job)
     metrics.started(claimed, clock.nowMs())
-    afterSettlement(claimed, cachedResult(answered.contentJson), 'settled', 0)
+    afterSettlement(claimed, cachedResult(answered.contentJson, job), 'settled', 0)
   }
 
   #newJob(job: Job, handedOff: boolean, awaited: boolean, fingerprint: string | null): NewJob {

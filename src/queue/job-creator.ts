@@ -18,6 +18,7 @@ import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { Feature } from '../store/node-store.ts'
 import type { Accepted, Earlier, Idempotency, Store } from '../store/store.ts'
 import type { TokenCount } from '../tokens/token-counter.ts'
+import type { CurrentPrices } from './current-prices.ts'
 import type { EnqueueOptions, Enqueuer } from './enqueue.ts'
 import type { CapReached, Caps, MonthlyCaps } from './monthly-caps.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from './pending-responses.ts'
@@ -64,6 +65,8 @@ export interface AdmissionRules {
    * (`gpt-auto`); infinite for the others.
    */
   readonly models: ReadonlyMap<string, number>
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
   /** Where callbacks may be sent. */
   readonly addresses: AddressRules
   readonly makeId: () => string
@@ -290,6 +293,7 @@ export class JobCreator {
   ): Admission {
     const { makeId, clock, store } = this.#options
     const { name, models, maxInputTokens: limit, maxOutputTokens } = tier
+    const prices = this.#options.prices?.() ?? null
     const jobs: Job[] = []
     for (const element of elements) {
       const { model, messagesJson, responseFormatJson: formatJson, recordJson } = element
@@ -338,19 +342,23 @@ export class JobCreator {
         return { ok: false, error: { kind: 'unknown to a node', field: 'complete_within' } }
       }
       const createdAtMs = clock.nowMs()
+      const responseFormatJson = metadata === null ? storedJson : withMetadata(storedJson, metadata)
+      const inputTokens = count?.tokens ?? element.tokensAtMost
+      const reserved = prices?.estimateOf({ model, inputTokens, responseFormatJson }, models) ?? null
       jobs.push({
         id: makeId(),
         account,
         tier: name,
         model,
         messagesJson,
-        responseFormatJson: metadata === null ? storedJson : withMetadata(storedJson, metadata),
+        responseFormatJson,
         cacheTtlMs: cacheTtlS === undefined ? DEFAULT_CACHE_TTL_MS : wholeMs(cacheTtlS),
         callbackJson: callbacks[jobs.length] ?? null,
         createdAtMs,
-        inputTokens: count?.tokens ?? element.tokensAtMost,
+        inputTokens,
         ...(priority !== undefined && priority !== 'normal' && { priority }),
         ...(completeWithinS !== undefined && { deadlineMs: createdAtMs + wholeMs(completeWithinS) }),
+        ...(reserved !== null && { reserved }),
       })
     }
     return { ok: true, jobs }

@@ -57,7 +57,7 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
         (select count(*) from keys k where k.account = a.name) as keys,
         (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
           and coalesce(k.expires_at_ms > ${Math.floor(nowMs)}, true)) as active_keys,
-        coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes,
+        coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes, coalesce(q.reserved, 0) as reserved,
         ${fileBytesOf(sql`a.name`)} as file_bytes
       from (select * from accounts where name > ${after} order by name limit ${limit}) a ${joinQuotaUse}
       order by a.name`

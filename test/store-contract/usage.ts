@@ -50,6 +50,59 @@ export function usageTests(on: On): void {
     ])
   })
 
+  on('sums what jobs cost, beside those that have no price', async (store) => {
+    await ended(store)
+    await ended(store, { usage: { ...USAGE, cost: 0 } })
+    const [free] = await store.listUsage({ limit: 10 })
+    assert.equal(free?.cost, 0)
+    await Promise.all([1, 2 ** 40].map((cost) => ended(store, { usage: { ...USAGE, cost } })))
+    await ended(store)
+    await ended(store, { model: 'gpt-5', usage: { ...USAGE, cost: Number.MAX_SAFE_INTEGER } })
+    const sums = await store.listUsage({ limit: 10 })
+    assert.deepEqual(
+      sums.map(({ model, jobs, cost }) => [model, jobs, cost]),
+      [
+        ['gpt-5', 1, Number.MAX_SAFE_INTEGER],
+        ['gpt-5-mini', 5, 2 ** 40 + 1],
+      ],
+    )
+  })
+
+  on(
+    'reserves what jobs may cost for as long as they are open, and counts what they cost then',
+    async (store) => {
+      const reserved = async () => (await store.quotaUse('acme')).reserved ?? 0
+      const cost = async () => (await store.listUsage({ account: 'acme', limit: 1 }))[0]?.cost
+      const [one, two, three, four] = [
+        newJob({ reserved: 100 }),
+        newJob({ reserved: 2 ** 40 }),
+        newJob(),
+        newJob({ reserved: 7 }),
+      ]
+      await store.accept(acceptance([one, two, three], { handedOff: true }))
+      await store.accept(acceptance([four]))
+      assert.equal(await reserved(), 2 ** 40 + 107)
+      const usage = { ...USAGE, cost: 5 }
+      await store.settle(settlement({ jobId: one.id, attempt: 1 }, { usage }))
+      assert.deepEqual([await reserved(), await cost()], [2 ** 40 + 7, 5])
+      // A node holds it: the call in progress counts.
+      const cancel = { account: 'acme', nowMs: now.ms, inputTokens: 3 }
+      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: two.id, inputCost: 30 }), 'cancelled')
+      assert.deepEqual([await reserved(), await cost()], [7, 35])
+      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: four.id, inputCost: 30 }), 'cancelled')
+      assert.equal(await store.cancelJob(three.id, now.ms), 'cancelled')
+      assert.deepEqual([await reserved(), await cost()], [0, 35])
+      const usageOf = async (jobId: string) =>
+        JSON.parse((await store.readEnded([jobId]))[0]?.usageJson ?? 'null').cost
+      assert.deepEqual(await Promise.all([one, two, three, four].map(({ id }) => usageOf(id))), [
+        5,
+        30,
+        undefined,
+        0,
+      ])
+    },
+  )
+
   on(
     'counts a job once, whoever else settles it, and one that was stored with its outcome',
     async (store) => {

@@ -273,7 +273,7 @@ export function keysRoute(app: FastifyInstance, { store }: AdminOptions): void {
   })
 }
 
-export function usageRoute(app: FastifyInstance, { store }: AdminOptions): void {
+export function usageRoute(app: FastifyInstance, { store, currency }: AdminOptions): void {
   readRoute(app, '/usage', {
     operationId: 'listUsage',
     summary: 'List usage by account, month and model',
@@ -295,7 +295,10 @@ export function usageRoute(app: FastifyInstance, { store }: AdminOptions): void 
       )
       const last = rows.at(-1)
       const next = more && last ? `${last.month}/${last.account}/${last.model}` : null
-      return [`${rows.length} records.`, { usage: rows.map(usageRowView), more, next }]
+      return [
+        `${rows.length} records.`,
+        { usage: rows.map(usageRowView), ...defined({ currency }), more, next },
+      ]
     },
   })
 }

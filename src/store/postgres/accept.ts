@@ -4,7 +4,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../cached-response.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
 import { Failed } from '../group-commit.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import {
@@ -203,6 +203,7 @@ function valuesOf(
     nowMs,
     monthOf(nowMs),
     JSON.stringify(CACHE_HIT_USAGE),
+    JSON.stringify(FREE_CACHE_HIT_USAGE),
     CACHE_HIT_RECEIPT_JSON,
   ]
 }
@@ -210,7 +211,8 @@ function valuesOf(
 const JOB_TYPES = [...NEW_JOB_TYPES, 'text', 'text', 'boolean', 'bigint', 'text', 'integer']
 const KEY_TYPES = ['integer', 'text', 'text', 'text', 'text', 'bigint']
 const KEYS_FROM = JOB_TYPES.length + 1
-const [NODE, TURNS, NOW, MONTH, USAGE, RECEIPT] = ['text', 'jsonb', 'bigint', 'text', 'text', 'text'].map(
+const TYPES = ['text', 'jsonb', 'bigint', 'text', 'text', 'text', 'text']
+const [NODE, TURNS, NOW, MONTH, USAGE, PRICED_USAGE, RECEIPT] = TYPES.map(
   (type, index) => `$${KEYS_FROM + KEY_TYPES.length + index}::${type}`,
 )
 
@@ -261,24 +263,25 @@ const accept = (name: string, isNew: string, onConflict: string, answered: strin
   ),
   counted_open as (
     insert into quota_deltas (${QUOTA_COLUMNS})
-    select account, hour_of_job(id), count(*), sum(bytes), 0 from opened group by 1, 2
+    select account, hour_of_job(id), count(*), sum(bytes), 0, sum(coalesce(reserved, 0)) from opened group by 1, 2
   ),
   ${queuedJobsInFairOrder(TURNS ?? '', 'opened')},
   placed as (
-    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route, deadline_ms)
+    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route, deadline_ms, reserved)
     select n.id, account, n.callback is not null, ${TURN_OF_JOB},
       case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then ${NOW} end, origin, bytes, route, deadline_ms
+      case when handed_off then ${NOW} end, origin, bytes, route, deadline_ms, reserved
     from ordered n left join begins b using (account, route)
     returning route, turn
   ),
   freed as (
     select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms,
-      ${requestBytesOf('n')} as bytes, 0 as was_open
+      reserved, ${requestBytesOf('n')} as bytes, 0 as was_open
     from n join stored using (id) where cached is not null
   ),
   s as (
-    select id, 1 as attempt, 'completed' as status, cached as content, null::text as error, ${USAGE} as usage,
+    select id, 1 as attempt, 'completed' as status, cached as content, null::text as error,
+      case when reserved is null then ${USAGE} else ${PRICED_USAGE} end as usage,
       ${RECEIPT} as receipt, null::text as fingerprint, 0::bigint as until_ms, ${NOW} as now_ms, model, ${MONTH} as month,
       0 as calls, 0 as input_tokens, 0 as output_tokens, true as cache_hit
     from n where cached is not null

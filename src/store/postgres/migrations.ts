@@ -423,6 +423,17 @@ const keyLabels = `
 alter table keys add column label text; -- what the operator calls it
 `
 
+/** What jobs cost, in millionths of the currency. Nodes up to version 0.3 know no prices, and others use none beside them. */
+const costs = `
+alter table jobs add column reserved bigint; -- what it may cost; null if its model has no price
+alter table open_jobs add column reserved bigint;
+alter table usage add column cost numeric; -- null if no model had a price
+alter table usage_deltas add column cost numeric;
+alter table quota_sums add column reserved bigint not null default 0; -- what open jobs may cost
+alter table quota_deltas add column reserved bigint not null default 0;
+alter table accounts add column cap_cost bigint;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -440,4 +451,5 @@ export const MIGRATIONS: readonly string[] = [
   reruns,
   batches,
   keyLabels,
+  costs,
 ]

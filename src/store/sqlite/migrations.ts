@@ -286,6 +286,14 @@ const eleventh = `
 alter table keys add column label text; -- what the operator calls it
 `
 
+/** What jobs cost, in millionths of the currency. */
+const twelfth = `
+alter table jobs add column reserved integer; -- what it may cost; null if its model has no price
+alter table usage add column cost integer; -- null if no model had a price
+alter table quota_sums add column reserved integer not null default 0; -- what open jobs may cost
+alter table accounts add column cap_cost integer;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   second,
@@ -298,4 +306,5 @@ export const MIGRATIONS: readonly string[] = [
   ninth,
   tenth,
   eleventh,
+  twelfth,
 ]

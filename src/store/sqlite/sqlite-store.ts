@@ -279,6 +279,7 @@ function newJobCells({ job, handedOff, step, route, awaited }: NewJob, cached: C
     cached,
     job.priority ?? null,
     job.deadlineMs ?? null,
+    job.reserved ?? null,
   ]
 }
 

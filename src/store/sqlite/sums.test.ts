@@ -27,11 +27,13 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      alter table jobs drop column started; alter table jobs drop column crashed_alone;
      alter table jobs drop column route; alter table jobs drop column earlier;
      alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
+     alter table jobs drop column reserved; alter table usage drop column cost;
+     alter table accounts drop column cap_cost;
      drop index jobs_by_deadline; alter table jobs drop column deadline_ms;
      alter table jobs drop column priority;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 9)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 10)
   return path
 }
 

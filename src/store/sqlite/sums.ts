@@ -3,6 +3,7 @@
  * written once at the end, so that a group of a thousand jobs of one account costs two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
+import { MAX_COST, sumOfCosts } from '../../job/cost.ts'
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
@@ -37,16 +38,29 @@ export class UsageSums {
     sums.calls += usage.calls
     sums.inputTokens = Math.min(sums.inputTokens + usage.input_tokens, MAX_TOKENS)
     sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, MAX_TOKENS)
+    if (usage.cost !== undefined) sums.cost = sumOfCosts(sums.cost ?? 0, usage.cost)
   }
 
   /** Writes what was counted: the last statements of a transaction. */
   write(file: Statements): void {
     if (this.#sums.size === 0) return
     for (const sums of this.#sums.values()) {
-      const { account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = sums
+      const { account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens, cost } =
+        sums
       file
         .prepare(ADD_USAGE)
-        .run(account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens)
+        .run(
+          account,
+          month,
+          model,
+          jobs,
+          failedJobs,
+          cacheHits,
+          calls,
+          inputTokens,
+          outputTokens,
+          cost ?? null,
+        )
     }
     this.#sums.clear()
   }
@@ -69,29 +83,32 @@ export class UsageSums {
 
 export const ADD_TO_USAGE = {
   insert:
-    'insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)',
+    'insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens, cost)',
   onConflict: `on conflict do update set jobs = jobs + excluded.jobs, failed_jobs = failed_jobs + excluded.failed_jobs,
     cache_hits = cache_hits + excluded.cache_hits, calls = calls + excluded.calls,
     input_tokens = min(input_tokens + excluded.input_tokens, ${MAX_TOKENS}),
-    output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS})`,
+    output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS}),
+    cost = case when excluded.cost is null then cost else min(ifnull(cost, 0) + excluded.cost, ${MAX_COST}) end`,
 }
-const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
+const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
 
 interface Change {
   openJobs: number
   bytes: number
+  reserved: number
 }
 
 export class QuotaSums {
   readonly #changes = new Map<string, Change>()
 
   /** @param openJobs 1 for a job that was accepted, -1 for one that ended, else 0 */
-  add(account: string, openJobs: number, bytes: number): void {
+  add(account: string, openJobs: number, bytes: number, reserved: number): void {
     const change = this.#changes.get(account)
-    if (change === undefined) this.#changes.set(account, { openJobs, bytes })
+    if (change === undefined) this.#changes.set(account, { openJobs, bytes, reserved })
     else {
       change.openJobs += openJobs
       change.bytes += bytes
+      change.reserved += reserved
     }
   }
 
@@ -105,8 +122,8 @@ export class QuotaSums {
   /** Writes what was added: the last statements of a transaction. */
   write(file: Statements): void {
     if (this.#changes.size === 0) return
-    for (const [account, { openJobs, bytes }] of this.#changes) {
-      file.prepare(ADD_QUOTAS).run(account, openJobs, bytes)
+    for (const [account, { openJobs, bytes, reserved }] of this.#changes) {
+      file.prepare(ADD_QUOTAS).run(account, openJobs, bytes, reserved)
     }
     this.#changes.clear()
   }
@@ -127,17 +144,18 @@ export function countOnce(db: DatabaseSync): void {
 }
 
 export const ADD_TO_QUOTAS = {
-  insert: 'insert into quota_sums (account, open_jobs, stored_bytes)',
+  insert: 'insert into quota_sums (account, open_jobs, stored_bytes, reserved)',
   onConflict: `on conflict do update set open_jobs = open_jobs + excluded.open_jobs,
-    stored_bytes = stored_bytes + excluded.stored_bytes`,
+    stored_bytes = stored_bytes + excluded.stored_bytes, reserved = reserved + excluded.reserved`,
 }
-const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
+const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
 const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
 /** After this the sums are complete, and starts only read them. */
 export const COUNT = `
   delete from quota_sums;
-  insert into quota_sums (account, open_jobs, stored_bytes)
-  select j.account, sum(j.settled_at_ms is null), sum(${requestBytesOf('r')} + ${outcomeBytesOf('o')})
+  insert into quota_sums (account, open_jobs, stored_bytes, reserved)
+  select j.account, sum(j.settled_at_ms is null), sum(${requestBytesOf('r')} + ${outcomeBytesOf('o')}),
+    sum(case when j.settled_at_ms is null then ifnull(j.reserved, 0) else 0 end)
   from jobs j cross join requests r on r.seq = j.seq left join outcomes o on o.seq = j.seq
   group by j.account;
   update quota_state set counted = 1`
