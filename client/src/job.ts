@@ -284,6 +284,8 @@ export interface Me {
     readonly max_monthly_jobs: number | null
     /** Tokens per calendar month, input and output together; null for no limit. */
     readonly max_monthly_tokens: number | null
+    /** Cost per calendar month, in the `currency`; null for no limit, and absent without a currency. */
+    readonly max_monthly_cost?: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
     readonly message_cache_ttl: Range

@@ -2,6 +2,7 @@
  * Accounts, their keys and their usage: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix
  * seconds.
  */
+import { amountOf, microsOf } from '../job/amount.ts'
 import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
@@ -12,9 +13,17 @@ const cap = (description: string) =>
     description: `${description}; \`none\` removes the cap, \`tier\` restores the tier's cap.`,
   })
 
+const MAX_AMOUNT = 1_000_000_000
+
 export const caps = {
   max_monthly_jobs: cap('Jobs in a calendar month (UTC)'),
   max_monthly_tokens: cap('Input and output tokens in a calendar month (UTC)'),
+  max_monthly_cost: Type.Optional(
+    Type.Union([Type.Number({ minimum: 0, maximum: MAX_AMOUNT }), Type.Enum(['none', 'tier'])], {
+      description:
+        "Cost in a calendar month (UTC), in the currency; `none` removes the cap, `tier` restores the tier's cap. Absent in responses for that of the tier.",
+    }),
+  ),
   max_open_jobs: cap('Jobs that are queued or running at the same time'),
   max_stored_bytes: cap('Bytes stored by jobs until they expire or are deleted'),
 }
@@ -59,11 +68,20 @@ export function accountView(record: AccountRecord): Account {
 }
 
 /** A cap as JSON and command options have it: a number, no cap, or the cap of the tier. */
-export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: OwnCaps): Caps {
+export function capsView({
+  monthlyJobs,
+  monthlyTokens,
+  monthlyCost = null,
+  openJobs,
+  storedBytes,
+}: OwnCaps): Caps {
   const textOf = (own: OwnCap): Cap => own ?? 'tier'
   return {
     max_monthly_jobs: textOf(monthlyJobs),
     max_monthly_tokens: textOf(monthlyTokens),
+    ...(monthlyCost !== null && {
+      max_monthly_cost: monthlyCost === 'none' ? monthlyCost : amountOf(monthlyCost),
+    }),
     max_open_jobs: textOf(openJobs),
     max_stored_bytes: textOf(storedBytes),
   }
@@ -71,15 +89,18 @@ export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: 
 
 /** @param given caps that are absent remain unchanged */
 export function changedCaps(before: OwnCaps, given: Partial<Caps>): OwnCaps {
+  const { max_monthly_cost: cost, ...counts } = given
+  const micros = typeof cost === 'number' ? microsOf(cost) : cost
   const capOf = (text: Cap | undefined, own: OwnCap): OwnCap => {
     if (text === undefined) return own
     return text === 'tier' ? null : text
   }
   return {
-    monthlyJobs: capOf(given.max_monthly_jobs, before.monthlyJobs),
-    monthlyTokens: capOf(given.max_monthly_tokens, before.monthlyTokens),
-    openJobs: capOf(given.max_open_jobs, before.openJobs),
-    storedBytes: capOf(given.max_stored_bytes, before.storedBytes),
+    monthlyJobs: capOf(counts.max_monthly_jobs, before.monthlyJobs),
+    monthlyTokens: capOf(counts.max_monthly_tokens, before.monthlyTokens),
+    monthlyCost: capOf(micros, before.monthlyCost ?? null),
+    openJobs: capOf(counts.max_open_jobs, before.openJobs),
+    storedBytes: capOf(counts.max_stored_bytes, before.storedBytes),
   }
 }
 

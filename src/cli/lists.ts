@@ -10,7 +10,7 @@ import {
 } from '../admin/account-view.ts'
 import { auditEntryView } from '../admin/audit-entry.ts'
 import { defined } from '../admin/fields.ts'
-import { amountText } from '../job/cost.ts'
+import { amountText } from '../job/amount.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'

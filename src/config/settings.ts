@@ -197,6 +197,10 @@ const tier = Type.Object(
     max_monthly_tokens: cap(
       'Maximum input and output tokens of one account in a calendar month (UTC), as counted by the model servers. Once they are used up, new jobs are rejected with 403.',
     ),
+    max_monthly_cost: Type.Union([Type.Number({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
+      description:
+        'Maximum cost of one account in a calendar month (UTC), in the `currency`. An open job counts with what it may cost at most. Further jobs of models with a price are rejected with 403. null: no cap. An account can have its own (`parley accounts cap`).',
+    }),
     max_open_jobs: cap(
       'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
     ),
@@ -525,6 +529,7 @@ export const DEFAULTS: Settings = {
       weight: 1,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: 1000,
       max_stored_bytes: 1_073_741_824,
       max_files: 100,
@@ -542,6 +547,7 @@ export const DEFAULTS: Settings = {
       weight: 2,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: 10_000,
       max_stored_bytes: 10_737_418_240,
       max_files: 300,
@@ -559,6 +565,7 @@ export const DEFAULTS: Settings = {
       weight: 4,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: 100_000,
       max_stored_bytes: 107_374_182_400,
       max_files: 1000,
@@ -576,6 +583,7 @@ export const DEFAULTS: Settings = {
       weight: 8,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: null,
       max_stored_bytes: null,
       max_files: 1000,

@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { costSum, sumOf, usageSums, usageView } from '../admin/account-view.ts'
 import type { Clock } from '../clock.ts'
+import { amountOf } from '../job/amount.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/field-bounds.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
 import type { MinuteCounter } from '../sharing/minute-counter.ts'
@@ -45,6 +46,11 @@ const me = Type.Object({
     priorities: Type.Array(Type.String(), { description: 'The values of `priority` that jobs may have.' }),
     max_monthly_jobs: monthlyCap('Jobs, including open ones,'),
     max_monthly_tokens: monthlyCap('Input and output tokens'),
+    max_monthly_cost: Type.Optional(
+      Type.Union([Type.Number(), Type.Null()], {
+        description: 'In the currency; null for no cap, and absent without a currency.',
+      }),
+    ),
     max_open_jobs: quota('Jobs that may be queued or running at the same time'),
     max_stored_bytes: quota('Bytes that the account may store'),
     body_bytes: integer,
@@ -107,6 +113,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         options.store.listUsage({ account, month, limit: MOST_MODELS }),
         options.store.quotaUse(account),
       ])
+      const costCap = caps?.cost ?? null
       const { count: reads, leftMs } = options.readCounter.peek(keyId)
       const data = {
         account,
@@ -122,6 +129,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           priorities: [...tier.priorities],
           max_monthly_jobs: caps?.jobs?.limit ?? null,
           max_monthly_tokens: caps?.tokens?.limit ?? null,
+          ...(options.currency !== null && { max_monthly_cost: costCap && amountOf(costCap.limit) }),
           max_open_jobs: quotas?.openJobs?.limit ?? null,
           max_stored_bytes: quotas?.storedBytes?.limit ?? null,
           body_bytes: options.bodyBytes,

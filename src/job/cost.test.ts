@@ -1,7 +1,8 @@
 /** What calls cost, to the millionth; what jobs may cost at most. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { amountText, costOf, MAX_COST, microsOf, Prices, USUAL_OUTPUT_TOKENS } from './cost.ts'
+import { amountText, MAX_COST, microsOf } from './amount.ts'
+import { costOf, Prices, USUAL_OUTPUT_TOKENS } from './cost.ts'
 
 const PRICE = { input: 2.5, cached_input: 0.25, output: 10 }
 

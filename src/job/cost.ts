@@ -2,6 +2,7 @@
  * What calls cost, in whole millionths of the currency. A price is an amount for a million tokens, and so it is also the
  * number of millionths for one. The arithmetic is exact for prices with up to nine decimals; each call is rounded once, half up.
  */
+import { MAX_COST, sumOfCosts } from './amount.ts'
 import { formatParts, splitOptions } from './response-format.ts'
 
 /** For a million tokens, in the currency. */
@@ -41,13 +42,9 @@ export interface PricedJob {
   readonly responseFormatJson: string
 }
 
-const MICROS = 1_000_000
 /** Of a millionth. */
 const DECIMALS = 1_000_000_000n
 const HALF = DECIMALS / 2n
-/** The largest amount that is stored. A model server may report any number of tokens. */
-export const MAX_COST = Number.MAX_SAFE_INTEGER
-
 /** The answer of a job that limits it nowhere counts as this many tokens before it is known. */
 export const USUAL_OUTPUT_TOKENS = 4096
 /** What Parley adds to a conversation to request JSON, and to request the correction of an answer. */
@@ -65,33 +62,12 @@ export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens):
   return Math.min(Number((sum + HALF) / DECIMALS), MAX_COST)
 }
 
-/** Amounts that are too large to be stored count as the largest that is. */
-export function sumOfCosts(one: number, other: number): number {
-  return Math.min(one + other, MAX_COST)
-}
-
 function exact(price: number): bigint {
   return BigInt(Math.round(price * Number(DECIMALS)))
 }
 
 function whole(tokens: number): bigint {
   return tokens > 0 ? BigInt(Math.min(Math.floor(tokens), Number.MAX_SAFE_INTEGER)) : 0n
-}
-
-/** An amount of the currency in millionths. */
-export function microsOf(amount: number): number {
-  return Math.min(Math.round(amount * MICROS), MAX_COST)
-}
-
-export function amountOf(micros: number): number {
-  return micros / MICROS
-}
-
-/** For people: `1.50` or `0.000375`. */
-export function amountText(micros: number): string {
-  const digits = String(micros).padStart(7, '0')
-  const decimals = digits.slice(-6).replace(/0{1,4}$/, '')
-  return `${digits.slice(0, -6)}.${decimals}`
 }
 
 interface Target {

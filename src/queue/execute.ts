@@ -3,8 +3,8 @@
  * the response cache. Nothing is written here; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
+import { sumOfCosts } from '../job/amount.ts'
 import type { Answer } from '../job/answer.ts'
-import { sumOfCosts } from '../job/cost.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import { namedOption } from '../job/options.ts'
 import type { Priority } from '../job/priority.ts'

@@ -4,10 +4,12 @@
  * the quotas and caps of the account.
  */
 import { type Clock, wholeMs } from '../clock.ts'
+import { sumOfCosts } from '../job/amount.ts'
 import type { CreateElement, Problem } from '../job/create-body.ts'
 import { CACHE_TTL_S } from '../job/field-bounds.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
+import { monthEndsMs } from '../job/month.ts'
 import type { JobOptions } from '../job/options.ts'
 import type { Priority } from '../job/priority.ts'
 import { withMetadata, withOptions, withRecord, withTraceparent } from '../job/response-format.ts'
@@ -16,7 +18,7 @@ import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { Feature } from '../store/node-store.ts'
-import type { Accepted, Earlier, Idempotency, Store } from '../store/store.ts'
+import type { Accepted, Earlier, Idempotency, OverCostCap, Store } from '../store/store.ts'
 import type { TokenCount } from '../tokens/token-counter.ts'
 import type { CurrentPrices } from './current-prices.ts'
 import type { EnqueueOptions, Enqueuer } from './enqueue.ts'
@@ -180,7 +182,9 @@ export class JobCreator {
     }
     const [job] = jobs
     const pending = waitMs === null || !job ? null : pendingResponses.add(job.id, account, waitMs)
-    const options = { idempotency, awaited: pending !== null }
+    // While the prices have no effect, nothing is reserved, and the cap has none either.
+    const costCap = caps?.cost && this.#options.prices?.() ? { costCap: caps.cost.limit } : {}
+    const options = { idempotency, awaited: pending !== null, ...costCap }
     let isAccepted = false
     try {
       const accepted = quotas
@@ -188,6 +192,7 @@ export class JobCreator {
         : caps
           ? await this.#acceptWithinCaps(caps, account, jobs, options)
           : await enqueuer.enqueue(jobs, options)
+      if (accepted.kind === 'over cost cap') return this.#costCapReached(owner, accepted, jobs)
       if (accepted.kind !== 'accepted') return accepted
       isAccepted = true
       return { kind: 'accepted', pending }
@@ -253,6 +258,7 @@ export class JobCreator {
     options: EnqueueOptions,
   ): Promise<Accepted | CapReached> {
     const { monthlyCaps, enqueuer } = this.#options
+    if (caps.jobs === null && caps.tokens === null) return enqueuer.enqueue(jobs, options)
     const reserved = await monthlyCaps.reserve(account, caps, jobs.length)
     if (reserved.kind === 'monthly cap') return (await this.#findEarlier(account, options)) ?? reserved
     let stored = false
@@ -263,6 +269,14 @@ export class JobCreator {
     } finally {
       reserved.end(stored)
     }
+  }
+
+  #costCapReached({ caps }: JobOwner, { used }: OverCostCap, jobs: readonly Job[]): CapReached {
+    const cap = caps?.cost
+    if (!cap) throw new Error('the store kept a cap that nobody set')
+    const resetsAtMs = monthEndsMs(this.#options.clock.nowMs())
+    const added = jobs.reduce((sum, { reserved = 0 }) => sumOfCosts(sum, reserved), 0)
+    return { kind: 'monthly cap', unit: 'cost', cap, used, added, resetsAtMs }
   }
 
   /** A batch of more jobs than the limit may be created once a minute. */

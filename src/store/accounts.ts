@@ -90,7 +90,8 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
   setCaps: repeatableWrite(function* (account: string, caps: OwnCaps): Steps<boolean> {
     const rows = yield sql`
       update accounts set cap_jobs = ${capCell(caps.monthlyJobs)}, cap_tokens = ${capCell(caps.monthlyTokens)},
-        cap_open_jobs = ${capCell(caps.openJobs)}, cap_stored_bytes = ${capCell(caps.storedBytes)}
+        cap_open_jobs = ${capCell(caps.openJobs)}, cap_stored_bytes = ${capCell(caps.storedBytes)},
+        cap_cost = ${capCell(caps.monthlyCost ?? null)}
       where name = ${account} returning name`
     return rows.length > 0
   }),
@@ -120,7 +121,7 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
 })
 
 /** Of accounts `a`. */
-export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
+export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes, a.cap_cost`
 const KEYS = sql`
   select k.id, k.account, k.label, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
   from keys k join accounts a on a.name = k.account`
@@ -176,11 +177,13 @@ export function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'w
 }
 
 export function readCaps(row: Row): OwnCaps {
+  const monthlyCost = readCap(row, 'cap_cost')
   return {
     monthlyJobs: readCap(row, 'cap_jobs'),
     monthlyTokens: readCap(row, 'cap_tokens'),
     openJobs: readCap(row, 'cap_open_jobs'),
     storedBytes: readCap(row, 'cap_stored_bytes'),
+    ...(monthlyCost !== null && { monthlyCost }),
   }
 }
 

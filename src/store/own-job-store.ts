@@ -1,5 +1,5 @@
 /** Accounts' actions on their own jobs: the part of the storage contract for cancelling and deleting them. */
-import { sumOfCosts } from '../job/cost.ts'
+import { sumOfCosts } from '../job/amount.ts'
 import { readEarlierUsage, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'

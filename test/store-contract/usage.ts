@@ -103,6 +103,78 @@ export function usageTests(on: On): void {
     },
   )
 
+  on('accepts no job that would exceed a cap in money, and all that do not', async (store) => {
+    const spend = async (cost: number) => ended(store, { usage: { ...USAGE, cost } })
+    await spend(10)
+    const create = (reserved: number | undefined, costCap: number, over = {}) => {
+      const job = newJob(reserved === undefined ? {} : { reserved })
+      return store.accept({ ...acceptance([job]), costCap, ...over })
+    }
+    assert.deepEqual(await create(91, 100), { kind: 'over cost cap', used: 10 })
+    assert.equal((await create(90, 100)).kind, 'accepted')
+    assert.deepEqual(await create(1, 100), { kind: 'over cost cap', used: 100 })
+    assert.equal((await create(0, 100)).kind, 'accepted')
+    assert.equal((await create(undefined, 5)).kind, 'accepted')
+    assert.equal((await create(1, 101)).kind, 'accepted')
+    // A batch is accepted as a whole or not at all, and another account is not concerned.
+    const batch = [newJob({ reserved: 1 }), newJob({ reserved: 1 })]
+    assert.equal((await store.accept({ ...acceptance(batch), costCap: 102 })).kind, 'over cost cap')
+    assert.equal((await store.findMissing(batch.map(({ id }) => id))).length, 2)
+    const other = newJob({ account: 'other', reserved: 50 })
+    assert.equal((await store.accept({ ...acceptance([other]), costCap: 50 })).kind, 'accepted')
+    // In another month only open jobs count.
+    const nextMonth = { nowMs: now.ms + 31 * 86_400_000 }
+    assert.deepEqual(await create(10, 100, nextMonth), { kind: 'over cost cap', used: 91 })
+    assert.equal((await create(9, 100, nextMonth)).kind, 'accepted')
+  })
+
+  on(
+    'keeps a cap in money exactly, however many jobs are accepted and settled at the same time',
+    async (store) => {
+      const jobs = Array.from({ length: 60 }, () => newJob({ reserved: 7 }))
+      const accepted = await Promise.all(
+        jobs.map(async (job) => {
+          const { kind } = await store.accept({ ...acceptance([job], { handedOff: true }), costCap: 210 })
+          return kind === 'accepted' ? [job] : []
+        }),
+      )
+      assert.equal(accepted.flat().length, 30)
+      const usage = { ...USAGE, cost: 2 }
+      const ends = accepted
+        .flat()
+        .map(({ id }) => store.settle(settlement({ jobId: id, attempt: 1 }, { usage })))
+      const more = Array.from({ length: 60 }, async () => {
+        const job = newJob({ reserved: 3 })
+        const { kind } = await store.accept({ ...acceptance([job], { handedOff: true }), costCap: 210 })
+        return kind === 'accepted' ? 3 : 0
+      })
+      await Promise.all(ends)
+      const added = (await Promise.all(more)).reduce<number>((sum, one) => sum + one, 0)
+      assert.ok(added <= 150)
+      const left = await Promise.all(
+        Array.from({ length: 60 }, async () => {
+          const job = newJob({ reserved: 3 })
+          return (await store.accept({ ...acceptance([job]), costCap: 210 })).kind === 'accepted' ? 3 : 0
+        }),
+      )
+      assert.equal(left.reduce<number>((sum, one) => sum + one, 0) + added, 150)
+    },
+  )
+
+  on('remembers no key of a request over a cap in money, and repeats an accepted one', async (store) => {
+    const idempotency = { key: 'key', fingerprint: 'a', untilMs: now.ms + 1000 }
+    const ask = (costCap: number, key = 'key') => {
+      const job = newJob({ reserved: 10 })
+      return store.accept({ ...acceptance([job]), idempotency: { ...idempotency, key }, costCap })
+    }
+    assert.equal((await ask(9)).kind, 'over cost cap')
+    assert.equal((await ask(10)).kind, 'accepted')
+    assert.equal((await ask(10)).kind, 'repeated')
+    assert.equal((await ask(10, 'another')).kind, 'over cost cap')
+    const equal = await Promise.all([ask(20, 'same'), ask(20, 'same'), ask(20, 'same')])
+    assert.deepEqual(equal.map(({ kind }) => kind).toSorted(), ['accepted', 'repeated', 'repeated'])
+  })
+
   on(
     'counts a job once, whoever else settles it, and one that was stored with its outcome',
     async (store) => {

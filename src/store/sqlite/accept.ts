@@ -1,7 +1,15 @@
 /** Stores new jobs in SQLite. */
+import { monthOf } from '../../job/month.ts'
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
 import { textOf } from '../rows.ts'
-import { type Accepted, type AnsweredJob, type Earlier, type Idempotency, UnknownAccount } from '../store.ts'
+import {
+  type Accepted,
+  type AnsweredJob,
+  type Earlier,
+  type Idempotency,
+  type OverCostCap,
+  UnknownAccount,
+} from '../store.ts'
 import { requestBytes } from '../stored-bytes.ts'
 import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
@@ -42,7 +50,10 @@ export const acceptOperations = {
       nowMs: number,
       idempotency: Idempotency | null,
       jobs: readonly NewJobCells[],
+      costCap: number | null,
     ): Accepted => {
+      const rejected = costCap === null ? null : checkCost(file, nowMs, idempotency, jobs, costCap)
+      if (rejected) return rejected
       const earlier = idempotency && rememberKey(file, idempotency, jobs, nowMs)
       if (earlier) return earlier
       const answered: AnsweredJob[] = []
@@ -64,6 +75,27 @@ export const acceptOperations = {
     (file: ServedFile, account: string, idempotency: Idempotency, nowMs: number): Earlier | null =>
       findEarlier(file, account, idempotency, nowMs),
   ),
+}
+
+/** A request that repeats an earlier one adds nothing, and neither does a job that a cached response completes. */
+function checkCost(
+  file: ServedFile,
+  nowMs: number,
+  idempotency: Idempotency | null,
+  jobs: readonly NewJobCells[],
+  cap: number,
+): Earlier | OverCostCap | null {
+  const [, account = ''] = jobs[0] ?? []
+  const earlier = idempotency && findEarlier(file, account, idempotency, nowMs)
+  if (earlier) return earlier
+  let added = 0
+  for (const job of jobs) {
+    const [cached, reserved] = [job[14], job[17] ?? 0]
+    if (cached === null || findCached(file, cached, nowMs) === null) added += reserved
+  }
+  if (added === 0) return null
+  const used = file.usage.costOf(file, account, monthOf(nowMs)) + file.quotas.reservedOf(file, account)
+  return used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
 function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: number): string | null {

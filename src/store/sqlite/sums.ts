@@ -3,7 +3,7 @@
  * written once at the end, so that a group of a thousand jobs of one account costs two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
-import { MAX_COST, sumOfCosts } from '../../job/cost.ts'
+import { MAX_COST, sumOfCosts } from '../../job/amount.ts'
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
@@ -39,6 +39,15 @@ export class UsageSums {
     sums.inputTokens = Math.min(sums.inputTokens + usage.input_tokens, MAX_TOKENS)
     sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, MAX_TOKENS)
     if (usage.cost !== undefined) sums.cost = sumOfCosts(sums.cost ?? 0, usage.cost)
+  }
+
+  /** What the account's jobs of the month cost, with what was counted and is not written yet. */
+  costOf(file: Statements, account: string, month: string): number {
+    let cost = Number(file.prepare(COST_OF_MONTH).get(account, month)?.cost ?? 0)
+    for (const sums of this.#sums.values()) {
+      if (sums.account === account && sums.month === month) cost += sums.cost ?? 0
+    }
+    return cost
   }
 
   /** Writes what was counted: the last statements of a transaction. */
@@ -90,6 +99,8 @@ export const ADD_TO_USAGE = {
     output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS}),
     cost = case when excluded.cost is null then cost else min(ifnull(cost, 0) + excluded.cost, ${MAX_COST}) end`,
 }
+/** The sum of all models may exceed an integer. */
+const COST_OF_MONTH = 'select total(cost) as cost from usage where account = ? and month = ?'
 const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
 
 interface Change {
@@ -117,6 +128,12 @@ export class QuotaSums {
     let open = Number(file.prepare(OPEN_JOBS).get()?.open_jobs ?? 0)
     for (const { openJobs } of this.#changes.values()) open += openJobs
     return open
+  }
+
+  /** What the open jobs of the account may cost, with what was added and is not written yet. */
+  reservedOf(file: Statements, account: string): number {
+    const written = Number(file.prepare(RESERVED).get(account)?.reserved ?? 0)
+    return Math.max(0, written + (this.#changes.get(account)?.reserved ?? 0))
   }
 
   /** Writes what was added: the last statements of a transaction. */
@@ -149,6 +166,7 @@ export const ADD_TO_QUOTAS = {
     stored_bytes = stored_bytes + excluded.stored_bytes, reserved = reserved + excluded.reserved`,
 }
 const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
+const RESERVED = 'select reserved from quota_sums where account = ?'
 const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
 /** After this the sums are complete, and starts only read them. */
 export const COUNT = `

@@ -1,6 +1,7 @@
 /** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
+
+import { sumOfCosts } from '../../../src/job/amount.ts'
 import { cancelledErrorJson } from '../../../src/job/cancelled.ts'
-import { sumOfCosts } from '../../../src/job/cost.ts'
 import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
@@ -40,6 +41,7 @@ import {
   type FailedJob,
   type Idempotency,
   type NewJob,
+  type OverCostCap,
   type Overdue,
   type ReadJob,
   type Settled,
@@ -247,7 +249,7 @@ export function jobOperations(db: MemoryDatabase) {
   }
 }
 
-function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptance): Accepted {
+function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs, costCap }: Acceptance): Accepted {
   const account = jobs[0]?.job.account ?? ''
   const earlier = idempotency && findEarlier(db, account, idempotency, nowMs)
   if (earlier) return earlier
@@ -256,6 +258,10 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
     throw new WriteRejected('a job of this id exists')
   }
   if (!db.accounts.has(account)) throw new UnknownAccount()
+  if (costCap !== undefined) {
+    const over = overCostCap(db, account, jobs, nowMs, costCap)
+    if (over) return over
+  }
   const answered: AnsweredJob[] = []
   for (const newJob of jobs) {
     const contentJson = newJob.fingerprint ? findResponse(db, newJob.fingerprint, nowMs) : null
@@ -272,6 +278,25 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
   }
   if (idempotency) db.idempotency.set(keyOf(account, idempotency), { ...idempotency, account, jobIds: ids })
   return answered.length === 0 ? { kind: 'accepted' } : { kind: 'accepted', answered }
+}
+
+function overCostCap(
+  db: MemoryDatabase,
+  account: string,
+  jobs: readonly NewJob[],
+  nowMs: number,
+  cap: number,
+): OverCostCap | null {
+  let added = 0
+  for (const { job, fingerprint } of jobs) {
+    if (!fingerprint || findResponse(db, fingerprint, nowMs) === null) added += job.reserved ?? 0
+  }
+  let used = 0
+  for (const row of db.usage.values()) {
+    if (row.account === account && row.month === monthOf(nowMs)) used += row.cost ?? 0
+  }
+  for (const { job } of db.open) if (job.account === account) used += job.reserved ?? 0
+  return added > 0 && used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
 function findEarlier(
