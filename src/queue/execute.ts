@@ -76,8 +76,9 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   const { store, clock, maxAttempts, cacheKeyOf, isPriced } = options
   const turns = new Turns()
   return async function executeJob(job, signal, cacheKey, events) {
-    if (signal.reason === 'deadline') return pastDeadline(job)
-    if (job.crashCount >= maxAttempts && job.crashedAlone) return crashedTooOften(job)
+    const isOfPriced = isPriced?.(job.model) === true
+    if (signal.reason === 'deadline') return withCost(pastDeadline(job), isOfPriced)
+    if (job.crashCount >= maxAttempts && job.crashedAlone) return withCost(crashedTooOften(job), isOfPriced)
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     const mustWait = isLarge(job)
     if (mustWait) await turns.next()
@@ -86,7 +87,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     if (cacheKey === undefined && fingerprint !== null) {
       const found = lookUpResponse(store, fingerprint, clock, signal)
       const cached = found === null ? null : await found
-      if (cached !== null) return fromCache(cached, isPriced?.(job.model) ? { cost: 0, ...earlier } : earlier)
+      if (cached !== null) return withCost(fromCache(cached, earlier), isOfPriced)
       if (mustWait) await turns.next()
     }
     const form = job.responseFormatJson === TEXT_JSON ? TEXT : formOf(job, options.answers, signal)
@@ -110,6 +111,11 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
       ? await execution.repair(answer.raw, answer.errors)
       : execution.failUnchecked(answer.reason, answer.raw)
   }
+}
+
+/** A job whose model has a price has a cost, even if it made no call. */
+function withCost(result: ExecutionResult, isPriced: boolean): ExecutionResult {
+  return isPriced ? { ...result, usage: { ...result.usage, cost: result.usage.cost ?? 0 } } : result
 }
 
 /** The error of a job that was stopped because it ran out of time; null if it is not over. */
