@@ -1,6 +1,8 @@
 /** Caps in money: jobs reserve what they may cost, and free the rest when they end. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { Client } from 'pg'
+import { isPostgres } from '../../src/store/open.ts'
 import { type Reply, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
@@ -75,6 +77,34 @@ onEachStore(() => {
     )
     assert.equal(v1.status, 429)
     assert.equal(v1.body.error.code, 'insufficient_quota')
+  })
+
+  test('while a node of an earlier version is alive, nothing is counted in money, and the log reports it', async (t) => {
+    const { parley } = await startStage(t, { settings: settings(0), script: () => answering(1) })
+    if (!isPostgres(parley.database)) return
+    const key = await parley.key('user_go')
+    refused(await parley.post(MESSAGES, ask(1), key), 403)
+    const database = new Client(parley.database)
+    await database.connect()
+    t.after(() => database.end())
+    await database.query(
+      `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'options')`,
+    )
+    const until = async (status: number) => {
+      for (;;) {
+        const answer = await parley.post(`${MESSAGES}?include=usage`, ask(1), key)
+        if (answer.status === status) return answer
+        t.signal.throwIfAborted()
+      }
+    }
+    const { usage } = granted(await until(200), 200)
+    assert.equal('cost' in usage, false)
+    const warnings = parley.log.filter(({ message }) =>
+      /prices and caps in money have no effect/.test(message),
+    )
+    assert.equal(warnings.length, 1)
+    await database.query("delete from nodes where node = 'earlier'")
+    refused(await until(403), 403)
   })
 
   test("an account's own cap overrides its tier's", async (t) => {
