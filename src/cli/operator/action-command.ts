@@ -35,7 +35,7 @@ export function addActionCommand(parent: Command, action: AnyAction): void {
 interface FieldSchema {
   readonly type?: string
   readonly enum?: readonly string[]
-  readonly anyOf?: readonly unknown[]
+  readonly anyOf?: readonly { readonly type?: string }[]
   readonly minimum?: number
   readonly maximum?: number
 }
@@ -53,7 +53,8 @@ function argumentOf([form, help]: Described, schema: FieldSchema | undefined): A
 function optionOf([flags, help]: Described, schema: FieldSchema | undefined): Option {
   const option = new Option(flags, help)
   if (schema?.enum) return option.choices(schema.enum)
-  if (schema?.anyOf) return option.argParser(readCap)
+  if (schema?.anyOf)
+    return option.argParser(schema.anyOf.some(({ type }) => type === 'number') ? readAmountCap : readCap)
   if (schema?.type === 'integer')
     return option.argParser(numberFrom(schema.minimum ?? 0, schema.maximum ?? 0))
   if (schema?.type === 'number') return option.argParser(positiveUpTo(schema.maximum ?? 0))
@@ -68,6 +69,14 @@ function readCap(text: string): number | 'none' | 'tier' {
     throw new InvalidArgumentError('It must be a whole number of at least 0, none, or tier.')
   }
   return cap
+}
+
+/** The same for an amount of money. */
+function readAmountCap(text: string): number | 'none' | 'tier' {
+  if (text === 'none' || text === 'tier') return text
+  if (!/^\d+(\.\d{1,6})?$/.test(text))
+    throw new InvalidArgumentError('It must be an amount of at least 0, such as 12.50, none, or tier.')
+  return Number(text)
 }
 
 function positiveUpTo(most: number): (text: string) => number {

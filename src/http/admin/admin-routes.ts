@@ -21,6 +21,7 @@ import {
   callbackRoutes,
   jobRoutes,
   keysRoute,
+  usageEventsRoute,
   usageRoute,
 } from './read-routes.ts'
 
@@ -54,6 +55,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       keysRoute(scope, options)
       actionRoutes(scope, options, keyActions)
       usageRoute(scope, options)
+      usageEventsRoute(scope, options)
       auditRoute(scope, options)
       settingsRoute(scope, options)
       done()

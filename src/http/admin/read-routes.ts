@@ -33,6 +33,13 @@ import {
   jobList,
   jobSummaryView,
 } from '../../admin/job-view.ts'
+import {
+  FIRST_EVENT,
+  readUsageCursor,
+  readUsageEvents,
+  usageCursorText,
+  usageEventList,
+} from '../../admin/usage-events.ts'
 import { readJobId } from '../../job/job-id.ts'
 import { metadataFilter } from '../../job/metadata-filter.ts'
 import { isMonth } from '../../job/month.ts'
@@ -299,6 +306,26 @@ export function usageRoute(app: FastifyInstance, { store, currency }: AdminOptio
         `${rows.length} records.`,
         { usage: rows.map(usageRowView), ...defined({ currency }), more, next },
       ]
+    },
+  })
+}
+
+export function usageEventsRoute(app: FastifyInstance, { store, currency, clock }: AdminOptions): void {
+  readRoute(app, '/usage-events', {
+    operationId: 'listUsageEvents',
+    summary: 'List what each finished job used, for billing',
+    description:
+      'One event for each job, in the order in which jobs were created; a job that ends later than others follows them. Store `next` with the events, and ask again from there: no event is missing, and none comes twice. Jobs appear a minute after their creation at the earliest, and while 256 jobs before them are unfinished, later. Events exist for as long as their jobs (`jobs.retention_seconds`, unless a job is deleted).',
+    querystring: filter({ after: before('The `next` of an earlier response.', 'AZpdPgAAcACAAAAAAAAAAA') }),
+    success: 'A page of usage events.',
+    data: usageEventList,
+    read: async ({ query: { after, ...query } }) => {
+      const cursor = after === undefined ? FIRST_EVENT : readUsageCursor(after)
+      if (cursor === null) throw invalid('after: must be the `next` of a response')
+      const most = query.limit ?? LIMIT.default
+      const { events, more, next } = await readUsageEvents(store, cursor, most, clock.nowMs())
+      const data = { events, ...defined({ currency }), more, next: usageCursorText(next) }
+      return [`${events.length} events.`, data]
     },
   })
 }
