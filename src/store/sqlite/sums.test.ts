@@ -76,6 +76,25 @@ test('a command that migrates the file of a running older server leaves counting
   await assertSums(path, 'new')
 })
 
+test('what a server of an earlier version left reserved is corrected by the next start', async (t) => {
+  const path = join(await folderForTest(t), 'parley.db')
+  const store = await openStore(`sqlite:${path}`, options('node-a', now))
+  await addAccounts(store, 'acme', 'other')
+  const [queued, ended, held] = [newJob({ reserved: 3 }), newJob({ reserved: 5 }), newJob({ reserved: 7 })]
+  await store.accept(acceptance([queued]))
+  await store.accept(acceptance([ended, held], { handedOff: true }))
+  await store.close()
+  // As version 0.3 ends a job.
+  change(
+    path,
+    `update jobs set settled_at_ms = 1, status = 'completed', node = null where id = '${ended.id}'`,
+  )
+  change(path, "update quota_sums set open_jobs = open_jobs - 1 where account = 'acme'")
+  const next = await openStore(`sqlite:${path}`, options('node-b', now))
+  t.after(() => next.close())
+  assert.equal((await next.quotaUse('acme')).reserved, 10)
+})
+
 test('the sums are right after a start on an empty file', async (t) => {
   const path = join(await folderForTest(t), 'parley.db')
   const store = await openStore(`sqlite:${path}`, options('node-a', now))

@@ -160,6 +160,24 @@ export function countOnce(db: DatabaseSync): void {
   db.exec(`begin immediate; ${COUNT}; commit`)
 }
 
+/**
+ * Corrects what open jobs have reserved, when a server starts: one of version 0.3, which has used the file meanwhile, ends jobs
+ * without it. Reads nothing more if nothing is reserved.
+ */
+export function correctReserved(db: DatabaseSync): void {
+  if (db.prepare('select 1 from quota_sums where reserved <> 0 limit 1').get() === undefined) return
+  db.exec(`begin immediate; ${CORRECT_RESERVED}; commit`)
+}
+
+const CORRECT_RESERVED = `
+  update quota_sums set reserved = 0 where reserved <> 0;
+  insert into quota_sums (account, open_jobs, stored_bytes, reserved)
+  select account, 0, 0, sum(reserved) from (
+    select account, reserved from jobs indexed by jobs_by_age where turn is not null
+    union all select account, reserved from jobs indexed by jobs_held where node is not null
+  ) where reserved is not null group by account
+  on conflict do update set reserved = excluded.reserved`
+
 export const ADD_TO_QUOTAS = {
   insert: 'insert into quota_sums (account, open_jobs, stored_bytes, reserved)',
   onConflict: `on conflict do update set open_jobs = open_jobs + excluded.open_jobs,
