@@ -62,7 +62,7 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
   const use = sql`j.id, j.account, j.model, ${job.status} as status, j.created_at_ms,
     ${job.settledAtMs} as settled_at_ms, o.usage,
     case when substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}
-      then substr(${job.request}.response_format, 1, ${raw(METADATA_CHARS)}) else '{}' end as format_start`
+      then ${storedMetadata} else '{}' end as format_start`
 
   return {
     jobUses: read(function* ({ afterId, beforeId, limit }: JobUseRange): Steps<JobUse[]> {
@@ -216,9 +216,6 @@ function readJobSummary(row: Row): JobSummary {
     callback: callbackState(row),
   }
 }
-
-/** At least as many as the metadata of a job has: 16 pairs, each character written as an escape. */
-const METADATA_CHARS = 65_536
 
 function readJobUse(row: Row): JobUse {
   return {
