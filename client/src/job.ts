@@ -110,6 +110,8 @@ export interface JobUsage {
   /** Those of them that the model server had cached. */
   readonly cached_input_tokens: number
   readonly output_tokens: number
+  /** What the calls cost, in millionths of the currency; absent if the model has no price. */
+  readonly cost?: number
   /** Calls to model servers, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean
@@ -257,6 +259,8 @@ export interface Usage {
   readonly calls: number
   readonly input_tokens: number
   readonly output_tokens: number
+  /** What the calls cost, in millionths of the currency; absent if the models have no price. */
+  readonly cost?: number
 }
 
 /** The limits of the key, and the remaining usage. */
@@ -280,6 +284,8 @@ export interface Me {
     readonly max_monthly_jobs: number | null
     /** Tokens per calendar month, input and output together; null for no limit. */
     readonly max_monthly_tokens: number | null
+    /** Cost per calendar month, in the `currency`; null for no limit, and absent without a currency. */
+    readonly max_monthly_cost?: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
     readonly message_cache_ttl: Range
@@ -287,6 +293,10 @@ export interface Me {
   }
   /** Remaining reads in the current minute. */
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
+  /** That of costs; absent if none is configured. */
+  readonly currency?: string
+  /** What the open jobs may cost, in millionths of the currency. */
+  readonly reserved_cost?: number
   /** How long a finished job can be read. */
   readonly retention_seconds: number
   /** Whether the account is suspended: it can read its jobs, but cannot create any. */

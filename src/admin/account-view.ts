@@ -2,6 +2,7 @@
  * Accounts, their keys and their usage: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix
  * seconds.
  */
+import { amountOf, microsOf } from '../job/amount.ts'
 import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
@@ -12,9 +13,17 @@ const cap = (description: string) =>
     description: `${description}; \`none\` removes the cap, \`tier\` restores the tier's cap.`,
   })
 
+const MAX_AMOUNT = 1_000_000_000
+
 export const caps = {
   max_monthly_jobs: cap('Jobs in a calendar month (UTC)'),
   max_monthly_tokens: cap('Input and output tokens in a calendar month (UTC)'),
+  max_monthly_cost: Type.Optional(
+    Type.Union([Type.Number({ minimum: 0, maximum: MAX_AMOUNT }), Type.Enum(['none', 'tier'])], {
+      description:
+        "Cost in a calendar month (UTC), in the currency; `none` removes the cap, `tier` restores the tier's cap. Absent in responses for that of the tier.",
+    }),
+  ),
   max_open_jobs: cap('Jobs that are queued or running at the same time'),
   max_stored_bytes: cap('Bytes stored by jobs until they expire or are deleted'),
 }
@@ -59,11 +68,20 @@ export function accountView(record: AccountRecord): Account {
 }
 
 /** A cap as JSON and command options have it: a number, no cap, or the cap of the tier. */
-export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: OwnCaps): Caps {
+export function capsView({
+  monthlyJobs,
+  monthlyTokens,
+  monthlyCost = null,
+  openJobs,
+  storedBytes,
+}: OwnCaps): Caps {
   const textOf = (own: OwnCap): Cap => own ?? 'tier'
   return {
     max_monthly_jobs: textOf(monthlyJobs),
     max_monthly_tokens: textOf(monthlyTokens),
+    ...(monthlyCost !== null && {
+      max_monthly_cost: monthlyCost === 'none' ? monthlyCost : amountOf(monthlyCost),
+    }),
     max_open_jobs: textOf(openJobs),
     max_stored_bytes: textOf(storedBytes),
   }
@@ -71,15 +89,18 @@ export function capsView({ monthlyJobs, monthlyTokens, openJobs, storedBytes }: 
 
 /** @param given caps that are absent remain unchanged */
 export function changedCaps(before: OwnCaps, given: Partial<Caps>): OwnCaps {
+  const { max_monthly_cost: cost, ...counts } = given
+  const micros = typeof cost === 'number' ? microsOf(cost) : cost
   const capOf = (text: Cap | undefined, own: OwnCap): OwnCap => {
     if (text === undefined) return own
     return text === 'tier' ? null : text
   }
   return {
-    monthlyJobs: capOf(given.max_monthly_jobs, before.monthlyJobs),
-    monthlyTokens: capOf(given.max_monthly_tokens, before.monthlyTokens),
-    openJobs: capOf(given.max_open_jobs, before.openJobs),
-    storedBytes: capOf(given.max_stored_bytes, before.storedBytes),
+    monthlyJobs: capOf(counts.max_monthly_jobs, before.monthlyJobs),
+    monthlyTokens: capOf(counts.max_monthly_tokens, before.monthlyTokens),
+    monthlyCost: capOf(micros, before.monthlyCost ?? null),
+    openJobs: capOf(counts.max_open_jobs, before.openJobs),
+    storedBytes: capOf(counts.max_stored_bytes, before.storedBytes),
   }
 }
 
@@ -162,7 +183,11 @@ export const usageSums = {
   input_tokens: sum('As counted by the model servers.'),
   output_tokens: sum('As counted by the model servers.'),
 }
-const sumsSchema = Type.Object(usageSums)
+/** What models with a price cost. */
+export const costSum = Type.Optional(
+  sum('What the calls cost, in millionths of the currency. Absent if the models have no price.'),
+)
+const sumsSchema = Type.Object({ ...usageSums, cost: costSum })
 export type UsageSums = Static<typeof sumsSchema>
 
 const usageRow = Type.Object({
@@ -170,18 +195,20 @@ const usageRow = Type.Object({
   month: Type.String({ description: 'The month in UTC, as YYYY-MM.' }),
   model: Type.String({ description: 'The public model name that callers requested.' }),
   ...usageSums,
+  cost: costSum,
 })
 export type UsageRow = Static<typeof usageRow>
 
 export const usageList = Type.Object({
   usage: Type.Array(usageRow, { description: 'Newest month first, then by account and model.' }),
+  currency: Type.Optional(Type.String({ description: 'That of all costs; absent if none is configured.' })),
   more,
   next: next('after'),
 })
 export type UsageList = Static<typeof usageList>
 
 export function usageView(record: UsageRecord): UsageSums {
-  const { jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = record
+  const { jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens, cost } = record
   return {
     jobs,
     failed_jobs: failedJobs,
@@ -189,6 +216,7 @@ export function usageView(record: UsageRecord): UsageSums {
     calls,
     input_tokens: inputTokens,
     output_tokens: outputTokens,
+    ...(cost !== undefined && { cost }),
   }
 }
 
@@ -197,9 +225,12 @@ export function usageRowView(record: UsageRecord): UsageRow {
   return { account, month, model, ...usageView(record) }
 }
 
-export const USAGE_FIELDS = Object.keys(usageSums) as (keyof UsageSums)[]
+/** Without the cost. */
+export const USAGE_FIELDS = Object.keys(usageSums) as (keyof typeof usageSums)[]
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {
   const sums = USAGE_FIELDS.map((name) => [name, rows.reduce((all, row) => all + row[name], 0)])
-  return Object.fromEntries(sums) as UsageSums
+  const costs = rows.flatMap(({ cost }) => cost ?? [])
+  const cost = costs.length === 0 ? {} : { cost: costs.reduce((all, one) => all + one) }
+  return { ...Object.fromEntries(sums), ...cost } as UsageSums
 }

@@ -12,6 +12,7 @@ import { Tiers } from '../job/tier.ts'
 import type { Poster } from '../net/post.ts'
 import { type AfterSettlement, createAfterSettlement } from '../queue/after-settlement.ts'
 import { ContextShifts } from '../queue/context-shift.ts'
+import type { CurrentPrices } from '../queue/current-prices.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
 import { createExecuteJob } from '../queue/execute.ts'
 import { JobCreator } from '../queue/job-creator.ts'
@@ -52,6 +53,8 @@ export interface EngineParts {
   readonly metrics: Metrics
   readonly pool: Pick<CpuPool, 'run'>
   readonly upstreams: ModelRouter
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
   readonly poster: Poster
   /** Takes the lease and renews it from then on. */
   readonly startHeartbeat: StartHeartbeat
@@ -94,6 +97,7 @@ export function createEngine(parts: EngineParts) {
     enqueuer,
     pendingResponses,
     models: exactCountThresholds(settings),
+    prices: parts.prices,
     addresses: addressRulesOf(settings),
     makeId: jobIdMaker(clock, randomHex),
     monthlyCaps: new MonthlyCaps(store, clock),
@@ -223,6 +227,8 @@ interface WorkerParts {
   readonly clock: Clock
   readonly settings: Settings
   readonly cacheKeyOf: CacheKeyOf
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
   readonly afterSettlement: AfterSettlement
   readonly bytes: ByteBudget
   readonly log: Log
@@ -230,7 +236,7 @@ interface WorkerParts {
 }
 
 function createWorker(parts: WorkerParts): Worker {
-  const { store, router, answers, node, clock, settings, log, metrics } = parts
+  const { store, router, answers, node, clock, settings, prices, log, metrics } = parts
   const execute = createExecuteJob({
     store,
     router,
@@ -240,6 +246,7 @@ function createWorker(parts: WorkerParts): Worker {
     cacheKeyOf: parts.cacheKeyOf,
     maxAttempts: settings.jobs.max_attempts,
     patienceMs: wholeMs(settings.jobs.patience_seconds),
+    ...(prices && { isPriced: (model: string) => prices()?.isPriced(model) ?? false }),
   })
   return new Worker({
     store,

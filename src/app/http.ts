@@ -35,6 +35,7 @@ import type { PartLimits } from '../job/create-body.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
+import type { CurrentPrices } from '../queue/current-prices.ts'
 import { HeldRequests } from '../queue/held-requests.ts'
 import type { JobCreator } from '../queue/job-creator.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
@@ -77,6 +78,8 @@ export interface HttpParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
   readonly bytes: ByteBudget
   readonly connections: ConnectionLimits
   readonly admin: AdminOptions
@@ -154,7 +157,7 @@ interface RouteParts extends HttpParts {
 }
 
 async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void> {
-  const { settings, store, pendingResponses, clock, log, metrics, bodies, answers } = parts
+  const { settings, store, prices, pendingResponses, clock, log, metrics, bodies, answers } = parts
   const { body_bytes: bodyBytes, batch_body_bytes: batchBodyBytes } = settings.limits
   const retentionSeconds = settings.jobs.retention_seconds
   const requests = new CreateRequests({ creator: parts.creator, cpu: parts.cpu, clock })
@@ -176,6 +179,12 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       store,
       reader,
       countInput: heldInputCounter(store, parts.cpu),
+      ...(prices && {
+        costOfInput: async (account: string, jobId: string, tokens: number) => {
+          const job = await store.readRequest({ account, jobId, expiry: reader.expiry(), messageChars: 0 })
+          return job && (prices()?.costOfInput(job.model, tokens) ?? null)
+        },
+      }),
       clock,
       limits: { cancel: settings.limits.cancels_per_minute, delete: settings.limits.deletes_per_minute },
       onCancelled: (jobId) => parts.cancellation.cancelled(jobId),
@@ -216,6 +225,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       retentionSeconds,
       bodyBytes,
       batchBodyBytes,
+      currency: settings.currency ?? null,
     })
   }
   await adminRoutes(app, parts.admin)
@@ -301,6 +311,7 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
   return {
     token,
     store,
+    currency: settings.currency,
     clock,
     samples,
     auditLog: new AuditLog(

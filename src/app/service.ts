@@ -12,6 +12,7 @@ import type { Settings } from '../config/settings.ts'
 import { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { admissionError } from '../http/errors.ts'
 import { Listeners } from '../http/listeners.ts'
+import { currentPrices } from '../queue/current-prices.ts'
 import { Reruns } from '../queue/reruns.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
@@ -109,6 +110,10 @@ async function connect(parts: OpenedParts): Promise<Service> {
   const readLarge: ReadLarge = (completion, account, signal) =>
     pool.run('read completion', completion, { account, weight: 1 }, signal)
   const { random } = Math
+  // The simulator answers for nothing.
+  const prices = simulated
+    ? null
+    : currentPrices({ models: settings.models, store, warn: (message) => log.warn({}, message) })
   const upstreams = createRouter({
     configuration,
     clock,
@@ -116,9 +121,10 @@ async function connect(parts: OpenedParts): Promise<Service> {
     // An SDK that the operator loads may add the header to requests itself.
     serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
+    prices,
     log,
   })
-  const common = { settings, simulated, role, store, node, clock, log, metrics }
+  const common = { settings, simulated, role, store, node, clock, log, metrics, prices }
   const engine = createEngine({
     ...common,
     random,

@@ -2,6 +2,7 @@
 import type { Clock } from '../clock.ts'
 import { tiersOf } from '../config/conversions.ts'
 import type { Configuration } from '../config/load.ts'
+import type { CurrentPrices } from '../queue/current-prices.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { CallEvent } from '../upstreams/call-target.ts'
 import { START_CONCURRENCY } from '../upstreams/concurrency-limit.ts'
@@ -19,6 +20,8 @@ export interface RouterParts {
   /** Creates the client of an upstream, by its name. */
   readonly serverOf: (name: string) => ModelServer
   readonly onCall: (call: CallEvent) => void
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
   readonly log: Log
 }
 
@@ -46,6 +49,7 @@ export function createRouter({
   random,
   serverOf,
   onCall,
+  prices,
   log,
 }: RouterParts): ModelRouter {
   const { settings, concurrency, simulated } = configuration
@@ -67,6 +71,9 @@ export function createRouter({
     random,
     isPatient: settings.jobs.patience_seconds > 0,
     onCall,
+    ...(prices && {
+      costOf: (model, target, tokens) => prices()?.costOf(model, target, tokens) ?? null,
+    }),
     onAvailability: ({ name: target }, trouble) => {
       if (trouble === null) log.info({ target }, 'a model server responds again')
       else {

@@ -11,11 +11,13 @@ import {
 import { auditEntryView } from '../admin/audit-entry.ts'
 import { defined } from '../admin/fields.ts'
 import { tokenView } from '../admin/token-view.ts'
+import { amountText } from '../job/amount.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { CommandError } from './command-error.ts'
+import { USAGE_KEYS, type UsageKeyName } from './operator/shared-options.ts'
 import { printLine } from './output.ts'
 import { printable } from './printable.ts'
 import { table, timeOf } from './table.ts'
@@ -119,25 +121,43 @@ function day(ms: number): string {
 export interface UsageOptions {
   readonly account?: string
   readonly month?: string
+  /** What to sum by; absent for every month, account and model by itself. */
+  readonly by?: readonly UsageKeyName[]
   readonly json?: true
   readonly csv?: true
   readonly config?: string
 }
 
-export async function usage({ account, month, json, csv, config }: UsageOptions): Promise<void> {
+export async function usage({ account, month, by, json, csv, config }: UsageOptions): Promise<void> {
   const records = await withOperatorStore(config, (store) =>
     readAll((after: UsageRecord | undefined) =>
       store.listUsage({ ...defined({ account, month, after }), limit: PAGE_SIZE }),
     ),
   )
   const rows = records.map(usageRowView)
-  if (json) return printLine(JSON.stringify(rows, null, 2))
-  if (csv) return printLine(csvOf(rows))
+  const sums = by ? sumsBy(rows, by) : rows
+  if (json) return printLine(JSON.stringify(sums, null, 2))
+  if (csv) return printLine(csvOf(sums, by ?? USAGE_KEYS))
   if (rows.length === 0) return printLine('No usage was recorded.')
-  printLine(table([USAGE_HEADER, ...rows.flatMap(cellsOf)]))
+  const cells = by ? sums.map((row) => [...keysOf(row, by), ...numbersOf(row)]) : rows.flatMap(cellsOf)
+  const header = [...(by ?? USAGE_KEYS).map((key) => key.toUpperCase()), ...USAGE_HEADER]
+  printLine(table([hasCost(rows) ? [...header, 'COST'] : header, ...cells]))
 }
 
-const USAGE_HEADER = ['MONTH', 'ACCOUNT', 'MODEL', 'JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
+type KeyTexts = { readonly [Name in UsageKeyName]?: string }
+
+/** In the order in which the combinations of keys first occur: the newest month first. */
+function sumsBy(rows: readonly UsageRow[], keys: readonly UsageKeyName[]): (KeyTexts & UsageSums)[] {
+  const groups = Map.groupBy(rows, (row) => JSON.stringify(keys.map((key) => row[key])))
+  return [...groups.values()].map((group) => {
+    const texts = Object.fromEntries(keys.map((key) => [key, group[0]?.[key]]))
+    return { ...texts, ...sumOf(group) }
+  })
+}
+
+const keysOf = (row: KeyTexts, keys: readonly UsageKeyName[]) => keys.map((key) => row[key] ?? '')
+
+const USAGE_HEADER = ['JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
 
 /** The cells of a row. After the last row of a month come the month's totals. */
 function cellsOf(row: UsageRow, at: number, all: readonly UsageRow[]): string[][] {
@@ -149,13 +169,20 @@ function cellsOf(row: UsageRow, at: number, all: readonly UsageRow[]): string[][
 }
 
 function numbersOf(sums: UsageSums): string[] {
-  return USAGE_FIELDS.map((name) => String(sums[name]))
+  const numbers = USAGE_FIELDS.map((name) => String(sums[name]))
+  return sums.cost === undefined ? numbers : [...numbers, amountText(sums.cost)]
+}
+
+/** Without prices, nothing about money is printed. */
+function hasCost(rows: readonly UsageSums[]): boolean {
+  return rows.some(({ cost }) => cost !== undefined)
 }
 
 /** Only a model named `-…` could be mistaken for a formula by a spreadsheet; other names cannot start with such a character. */
-function csvOf(rows: readonly UsageRow[]): string {
-  const columns = ['month', 'account', 'model', ...USAGE_FIELDS] as const
-  const lines = rows.map((row) => columns.map((column) => csvCell(String(row[column]))).join(','))
+function csvOf(rows: readonly (UsageSums & KeyTexts)[], keys: readonly UsageKeyName[]): string {
+  const cost = hasCost(rows) ? (['cost'] as const) : []
+  const columns = [...keys, ...USAGE_FIELDS, ...cost]
+  const lines = rows.map((row) => columns.map((column) => csvCell(String(row[column] ?? ''))).join(','))
   return [columns.join(','), ...lines].join('\n')
 }
 

@@ -1,5 +1,6 @@
 /** Converts settings to what the rest of the program uses: tiers, thresholds of models, and where callbacks may be sent. */
 
+import { microsOf } from '../job/amount.ts'
 import type { Tier } from '../job/tier.ts'
 import { type AddressRules, readNetworks } from '../net/ssrf-guard.ts'
 import type { Settings, TierSettings } from './settings.ts'
@@ -19,6 +20,7 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
     weight: tier.weight,
     maxMonthlyJobs: tier.max_monthly_jobs,
     maxMonthlyTokens: tier.max_monthly_tokens,
+    maxMonthlyCost: tier.max_monthly_cost === null ? null : microsOf(tier.max_monthly_cost),
     maxOpenJobs: tier.max_open_jobs,
     maxStoredBytes: tier.max_stored_bytes,
     maxFiles: tier.max_files,

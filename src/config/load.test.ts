@@ -282,6 +282,26 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     says: [/^models\.a\.auto: gpt-auto must name a model that has targets$/],
   },
   {
+    name: 'prices without a currency, a price of a model with auto, and one below 0',
+    file: {
+      models: {
+        a: { targets: [{ upstream: 'openai', model: 'x' }], price: { input: 1, output: 2 } },
+        b: { targets: [{ upstream: 'openai', model: 'y', price: { input: 1, output: 2 } }] },
+        c: { auto: [{ model: 'a' }], price: { input: 1, output: 2 } },
+      },
+    },
+    says: [
+      /^models\.a\.price: requires currency, such as "currency": "EUR"$/,
+      /^models\.b\.price: requires currency/,
+      /^models\.c\.price: a model with auto has the prices of the models that it chooses from$/,
+    ],
+  },
+  {
+    name: 'a currency that is none',
+    file: { currency: 'Euro' },
+    says: [/^currency: must be three capital letters, such as EUR, not Euro$/],
+  },
+  {
     name: 'a tier with a model that does not exist',
     file: { tiers: { user_free: { models: ['gpt-6'] } } },
     says: [/^tiers\.user_free\.models: there is no model gpt-6; did you mean gpt-5\?$/],

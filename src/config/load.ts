@@ -191,6 +191,7 @@ function settingsProblems(settings: Settings): string[] {
   return [
     ...databaseProblems(settings.database),
     ...modelProblems(settings),
+    ...priceProblems(settings),
     ...tierProblems(settings),
     ...networkProblems('callbacks.allow_networks', settings.callbacks.allow_networks),
     ...networkProblems('trust_proxy', proxiesOf(settings.trust_proxy)),
@@ -217,6 +218,19 @@ function modelProblems({ models, upstreams }: Settings): string[] {
       ),
       ...wrong.map(({ model }) => `${path}.auto: ${model} must name a model that has targets`),
     ]
+  })
+}
+
+/** A price without a currency would be an amount of nothing. */
+function priceProblems({ models, currency }: Settings): string[] {
+  if (currency !== undefined && !/^[A-Z]{3}$/.test(currency))
+    return [`currency: must be three capital letters, such as EUR, not ${currency}`]
+  return Object.entries(models).flatMap(([name, { price, targets = [], auto }]) => {
+    const path = `models.${name}.price`
+    if (auto !== undefined && price !== undefined)
+      return [`${path}: a model with auto has the prices of the models that it chooses from`]
+    const isPriced = price !== undefined || targets.some((target) => target.price !== undefined)
+    return isPriced && currency === undefined ? [`${path}: requires currency, such as "currency": "EUR"`] : []
   })
 }
 

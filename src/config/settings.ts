@@ -20,10 +20,29 @@ const slots = (description: string) => Type.Integer({ minimum: 1, description })
 /** A token of RFC 9110. */
 const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
+const amount = (description: string) => Type.Number({ minimum: 0, maximum: 1_000_000, description })
+
+const price = (description: string) =>
+  Type.Optional(
+    Type.Object(
+      {
+        input: amount(
+          'What a million input tokens cost, in the `currency`, with up to nine decimals. Without a price, calls are not counted in money. An entry of `targets` can have its own `price`; a model with `auto` has the prices of the models that it chooses from.',
+        ),
+        cached_input: Type.Optional(
+          amount('The same for input tokens that the server had cached. Absent: as `input`.'),
+        ),
+        output: amount('The same for output tokens.'),
+      },
+      { ...strict, description },
+    ),
+  )
+
 const target = Type.Object(
   {
     upstream: Type.String({ minLength: 1, description: 'Name of an entry of `upstreams`.' }),
     model: Type.String({ minLength: 1, description: 'The name of the model on that server.' }),
+    price: price('What calls to this target cost, instead of the `price` of the model.'),
   },
   { ...strict, description: 'A model on an upstream.' },
 )
@@ -55,6 +74,14 @@ const model = Type.Object(
       Type.Boolean({
         description:
           'Whether requests to `/v1` with this model use the response cache; otherwise only those with the header `x-parley-cache: true` do.',
+      }),
+    ),
+    price: price('What calls cost.'),
+    max_output_tokens: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description:
+          'How many tokens of an answer a job reserves of a cap in money (`max_monthly_cost`) if neither `options.max_tokens` nor `max_output_tokens` of its tier limits it. Absent: 4096. It is not sent to the server.',
       }),
     ),
   },
@@ -170,6 +197,10 @@ const tier = Type.Object(
     max_monthly_tokens: cap(
       'Maximum input and output tokens of one account in a calendar month (UTC), as counted by the model servers. Once they are used up, new jobs are rejected with 403.',
     ),
+    max_monthly_cost: Type.Union([Type.Number({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
+      description:
+        'Maximum cost of one account in a calendar month (UTC), in the `currency`. An open job counts with what it may cost at most. Further jobs of models with a price are rejected with 403. null: no cap. An account can have its own (`parley accounts cap`).',
+    }),
     max_open_jobs: cap(
       'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
     ),
@@ -269,6 +300,13 @@ export const settingsSchema = Type.Object(
     }),
     upstreams: Type.Record(upstream, { ...strict, pattern: '^[A-Za-z0-9_.-]{1,64}$' }),
     models: Type.Record(model, { ...strict, pattern: MODEL_NAME }),
+    currency: Type.Optional(
+      Type.String({
+        minLength: 3,
+        description:
+          'The currency of all prices and caps in money, such as EUR. Required if a model has a price.',
+      }),
+    ),
     tiers: Type.Object(
       { user_free: tier, user_go: tier, user_pro: tier, user_max: tier },
       { ...strict, patternProperties: { [TIER_NAME]: ownTier } },
@@ -511,6 +549,7 @@ export const DEFAULTS: Settings = {
       weight: 1,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: 1000,
       max_stored_bytes: 1_073_741_824,
       max_files: 100,
@@ -528,6 +567,7 @@ export const DEFAULTS: Settings = {
       weight: 2,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: 10_000,
       max_stored_bytes: 10_737_418_240,
       max_files: 300,
@@ -545,6 +585,7 @@ export const DEFAULTS: Settings = {
       weight: 4,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: 100_000,
       max_stored_bytes: 107_374_182_400,
       max_files: 1000,
@@ -562,6 +603,7 @@ export const DEFAULTS: Settings = {
       weight: 8,
       max_monthly_jobs: null,
       max_monthly_tokens: null,
+      max_monthly_cost: null,
       max_open_jobs: null,
       max_stored_bytes: null,
       max_files: 1000,

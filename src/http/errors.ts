@@ -2,6 +2,8 @@
  * Every error that a caller can get: status, message and, where they help, details (SPEC §2.6 and §7). The errors of an
  * overloaded server, 503 with Retry-After, are in `load-shedding/unavailable.ts`. Anything else is an internal error.
  */
+
+import { amountText } from '../job/amount.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { CapReached } from '../queue/monthly-caps.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
@@ -315,8 +317,16 @@ function errorOfAdmission(error: AdmissionError): HttpError {
   }
 }
 
-function capReached({ unit, cap, used, resetsAtMs }: CapReached): HttpError {
+function capReached({ unit, cap, used, added = 0, resetsAtMs }: CapReached): HttpError {
   const resets = new Date(resetsAtMs).toISOString().replace('.000Z', 'Z')
+  if (unit === 'cost') {
+    const [limit, known, more] = [cap.limit, used, added].map(amountText)
+    return new HttpError(
+      403,
+      `Monthly cap reached: ${cap.of} allows a cost of ${limit} per month, ${known} are used, and this request may cost ${more}. The cap resets at ${resets}.`,
+      'Queued and running jobs count with what they may cost. options.max_tokens limits that. A batch is rejected as a whole.',
+    )
+  }
   return new HttpError(
     403,
     `Monthly cap reached: ${cap.of} allows ${cap.limit} ${unit} per month, and ${used} are used. The cap resets at ${resets}.`,

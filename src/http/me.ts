@@ -1,7 +1,8 @@
 /** GET /api/v1/me: the caller's tier and limits, and how much of them is left. */
 import type { FastifyInstance } from 'fastify'
-import { sumOf, usageSums, usageView } from '../admin/account-view.ts'
+import { costSum, sumOf, usageSums, usageView } from '../admin/account-view.ts'
 import type { Clock } from '../clock.ts'
+import { amountOf } from '../job/amount.ts'
 import { CACHE_TTL_S, TIMEOUT_S } from '../job/field-bounds.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
 import type { MinuteCounter } from '../sharing/minute-counter.ts'
@@ -18,6 +19,8 @@ export interface MeRoute {
   readonly retentionSeconds: number
   readonly bodyBytes: number
   readonly batchBodyBytes: number
+  /** Null if none is configured. */
+  readonly currency: string | null
 }
 
 const integer = Type.Integer()
@@ -43,6 +46,11 @@ const me = Type.Object({
     priorities: Type.Array(Type.String(), { description: 'The values of `priority` that jobs may have.' }),
     max_monthly_jobs: monthlyCap('Jobs, including open ones,'),
     max_monthly_tokens: monthlyCap('Input and output tokens'),
+    max_monthly_cost: Type.Optional(
+      Type.Union([Type.Number(), Type.Null()], {
+        description: 'In the currency; null for no cap, and absent without a currency.',
+      }),
+    ),
     max_open_jobs: quota('Jobs that may be queued or running at the same time'),
     max_stored_bytes: quota('Bytes that the account may store'),
     body_bytes: integer,
@@ -65,11 +73,16 @@ const me = Type.Object({
     description:
       'Whether the account is suspended. A suspended account can read its jobs, but cannot create new ones.',
   }),
+  currency: Type.Optional(Type.String({ description: 'That of costs; absent if none is configured.' })),
+  reserved_cost: Type.Optional(
+    Type.Integer({ description: 'What the open jobs may cost, in millionths of the currency.' }),
+  ),
   usage: Type.Object({
     month: Type.String({ description: 'The current month, in UTC.' }),
     resets_at: Type.Integer({ description: 'Unix time of the end of the month.' }),
     ...usageSums,
-    models: Type.Array(Type.Object({ model: Type.String(), ...usageSums })),
+    cost: costSum,
+    models: Type.Array(Type.Object({ model: Type.String(), ...usageSums, cost: costSum })),
   }),
 })
 
@@ -96,10 +109,11 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
       const { account, keyId, tier, suspended, caps, quotas } = request.caller
       const nowMs = options.clock.nowMs()
       const month = monthOf(nowMs)
-      const [used, { openJobs, storedBytes }] = await Promise.all([
+      const [used, { openJobs, storedBytes, reserved = 0 }] = await Promise.all([
         options.store.listUsage({ account, month, limit: MOST_MODELS }),
         options.store.quotaUse(account),
       ])
+      const costCap = caps?.cost ?? null
       const { count: reads, leftMs } = options.readCounter.peek(keyId)
       const data = {
         account,
@@ -115,6 +129,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           priorities: [...tier.priorities],
           max_monthly_jobs: caps?.jobs?.limit ?? null,
           max_monthly_tokens: caps?.tokens?.limit ?? null,
+          ...(options.currency !== null && { max_monthly_cost: costCap && amountOf(costCap.limit) }),
           max_open_jobs: quotas?.openJobs?.limit ?? null,
           max_stored_bytes: quotas?.storedBytes?.limit ?? null,
           body_bytes: options.bodyBytes,
@@ -130,6 +145,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
         open_jobs: openJobs,
         stored_bytes: storedBytes,
         suspended,
+        ...(options.currency !== null && { currency: options.currency, reserved_cost: reserved }),
         usage: {
           month,
           resets_at: monthEndsMs(nowMs) / 1000,

@@ -24,6 +24,8 @@ export interface OwnJobActionsOptions {
   readonly reader: JobReader
   /** The input tokens of an assigned job; null if they were not counted. */
   readonly countInput: CountHeldInput
+  /** What a call with so many input tokens of an assigned job costs; absent if no model has a price. */
+  readonly costOfInput?: (account: string, jobId: string, inputTokens: number) => Promise<number | null>
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   /** `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
@@ -102,10 +104,18 @@ export class OwnJobActions {
 
   /** Returns the job as it is then, cancelled or finished before; null if there is none. */
   async cancel(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
-    const { store, reader, countInput, clock, onCancelled } = this.#options
+    const { store, reader, countInput, costOfInput, clock, onCancelled } = this.#options
     const { account } = request.caller
     const inputTokens = await countInput(request, jobId)
-    const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens })
+    const cost = inputTokens === null ? null : ((await costOfInput?.(account, jobId, inputTokens)) ?? null)
+    const inputCost = cost === null ? {} : { inputCost: cost }
+    const result = await store.cancelOwnJob({
+      account,
+      jobId,
+      nowMs: clock.nowMs(),
+      inputTokens,
+      ...inputCost,
+    })
     if (result === 'cancelled') {
       this.#report('cancel', request, jobId)
       await onCancelled(jobId)

@@ -9,6 +9,8 @@ export interface EarlierUsage {
   readonly inputTokens: number
   readonly outputTokens: number
   readonly cachedTokens?: number
+  /** Absent if the model has no price. */
+  readonly cost?: number
 }
 
 const NOTHING: EarlierUsage = { calls: 0, records: [], inputTokens: 0, outputTokens: 0 }
@@ -19,12 +21,13 @@ export function readEarlierUsage(earlierJson: string | null): EarlierUsage {
 
 /** The usage of a job that ends without another call. */
 export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
-  const { calls, inputTokens, outputTokens, cachedTokens } = earlier
+  const { calls, inputTokens, outputTokens, cachedTokens, cost } = earlier
   return {
     ...NO_USAGE,
     calls,
     input_tokens: inputTokens,
     output_tokens: outputTokens,
     ...(cachedTokens !== undefined && { cached_input_tokens: cachedTokens }),
+    ...(cost !== undefined && { cost }),
   }
 }

@@ -44,6 +44,8 @@ export interface UsageView {
   readonly input_tokens: number
   readonly cached_input_tokens: number
   readonly output_tokens: number
+  /** In millionths of the currency; absent if the model had no price. */
+  readonly cost?: number
   readonly calls: number
   readonly cache_hit: boolean
   readonly repaired: boolean
@@ -51,12 +53,14 @@ export interface UsageView {
 }
 
 export function usageView(status: Status, usage: Usage): UsageView {
-  const { target, input_tokens, cached_input_tokens = 0, output_tokens, calls, cache_hit, repaired } = usage
+  const { target, input_tokens, cached_input_tokens = 0, output_tokens, calls, cost } = usage
+  const { cache_hit, repaired } = usage
   return {
     model: target === null ? null : target.slice(target.indexOf('/') + 1),
     input_tokens,
     cached_input_tokens,
     output_tokens,
+    ...(cost !== undefined && { cost }),
     calls,
     cache_hit,
     repaired,

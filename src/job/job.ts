@@ -77,6 +77,8 @@ export interface Job {
   readonly priority?: Priority
   /** When the job fails if it has not ended; absent for never. */
   readonly deadlineMs?: number
+  /** What it may cost, in millionths of the currency, until its real cost is known; absent if its model has no price. */
+  readonly reserved?: number
 }
 
 /** A job that a node holds. Writes about it name the attempt, so that a stale holder cannot change anything. */
@@ -149,6 +151,8 @@ export interface Usage {
   readonly cached_input_tokens?: number
   /** Present if the answer was cut at a length limit. Versions up to 0.3 did not store it. */
   readonly finish_reason?: 'length'
+  /** Of all calls, in millionths of the currency; absent if the model has no price. */
+  readonly cost?: number
   /** Calls to upstreams, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean

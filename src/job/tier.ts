@@ -21,6 +21,8 @@ export interface Tier {
   /** Jobs, and input and output tokens, of an account in a month; null for no cap. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
+  /** In millionths of the currency. */
+  readonly maxMonthlyCost: number | null
   /** Jobs of an account that are queued or assigned, and bytes that its jobs store; null for no limit. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
@@ -44,6 +46,7 @@ const NO_TIER: Tier = {
   weight: 1,
   maxMonthlyJobs: null,
   maxMonthlyTokens: null,
+  maxMonthlyCost: null,
   maxOpenJobs: null,
   maxStoredBytes: null,
   maxFiles: 1,

@@ -21,6 +21,8 @@ export interface EarlierRuns {
   readonly outputTokens: number
   /** Absent if none were cached. Versions up to 0.3 did not store it. */
   readonly cachedTokens?: number
+  /** What all calls cost; absent if the model has no price. Versions up to 0.3 did not store it. */
+  readonly cost?: number
   readonly tries: number
   /** When the last run ended, Unix time in milliseconds, and how long the job had waited for model servers before that. */
   readonly sinceMs: number

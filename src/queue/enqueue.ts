@@ -16,6 +16,8 @@ export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
   /** Whether a caller waits for the outcome. */
   readonly awaited: boolean
+  /** As in `Acceptance`. */
+  readonly costCap?: number
 }
 
 export interface EnqueuerOptions {
@@ -42,7 +44,7 @@ export class Enqueuer {
   }
 
   /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount`, and then none of them exists. */
-  async enqueue(jobs: readonly Job[], { idempotency, awaited }: EnqueueOptions): Promise<Accepted> {
+  async enqueue(jobs: readonly Job[], { idempotency, awaited, costCap }: EnqueueOptions): Promise<Accepted> {
     const { store, worker, node, clock, cacheKeyOf } = this.#options
     const keys: (string | null)[] = []
     for (const job of jobs) {
@@ -59,7 +61,7 @@ export class Enqueuer {
       const [first] = jobs
       const mayWaitMs = awaited && places.length > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
       const acceptance = { node, jobs: newJobs, idempotency, nowMs: clock.nowMs(), mayWaitMs }
-      const accepted = await store.accept(acceptance)
+      const accepted = await store.accept(costCap === undefined ? acceptance : { ...acceptance, costCap })
       if (accepted.kind !== 'accepted') return accepted
       const answered = accepted.answered && new Map(accepted.answered.map((one) => [one.jobId, one]))
       const answeredPlaces: Place[] = []
@@ -86,7 +88,7 @@ export class Enqueuer {
     const { metrics, clock, afterSettlement } = this.#options
     const claimed = firstClaim(job)
     metrics.started(claimed, clock.nowMs())
-    afterSettlement(claimed, cachedResult(answered.contentJson), 'settled', 0)
+    afterSettlement(claimed, cachedResult(answered.contentJson, job), 'settled', 0)
   }
 
   #newJob(job: Job, handedOff: boolean, awaited: boolean, fingerprint: string | null): NewJob {

@@ -3,6 +3,7 @@
  * the response cache. Nothing is written here; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
+import { sumOfCosts } from '../job/amount.ts'
 import type { Answer } from '../job/answer.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import { namedOption } from '../job/options.ts'
@@ -46,6 +47,8 @@ export interface ExecuteOptions {
   readonly maxAttempts: number
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
+  /** Whether calls for the model cost money; absent if none do. */
+  readonly isPriced?: (model: string) => boolean
 }
 
 /** What the scheduler must know about an execution. */
@@ -70,11 +73,12 @@ export type ExecuteJob = (
 ) => Promise<ExecutionResult | WaitingExecution | null>
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
-  const { store, clock, maxAttempts, cacheKeyOf } = options
+  const { store, clock, maxAttempts, cacheKeyOf, isPriced } = options
   const turns = new Turns()
   return async function executeJob(job, signal, cacheKey, events) {
-    if (signal.reason === 'deadline') return pastDeadline(job)
-    if (job.crashCount >= maxAttempts && job.crashedAlone) return crashedTooOften(job)
+    const isOfPriced = isPriced?.(job.model) === true
+    if (signal.reason === 'deadline') return withCost(pastDeadline(job), isOfPriced)
+    if (job.crashCount >= maxAttempts && job.crashedAlone) return withCost(crashedTooOften(job), isOfPriced)
     const earlier = job.earlierJson === undefined ? NO_RUNS : readEarlierRuns(job.earlierJson)
     const mustWait = isLarge(job)
     if (mustWait) await turns.next()
@@ -83,7 +87,7 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
     if (cacheKey === undefined && fingerprint !== null) {
       const found = lookUpResponse(store, fingerprint, clock, signal)
       const cached = found === null ? null : await found
-      if (cached !== null) return fromCache(cached, earlier)
+      if (cached !== null) return withCost(fromCache(cached, earlier), isOfPriced)
       if (mustWait) await turns.next()
     }
     const form = job.responseFormatJson === TEXT_JSON ? TEXT : formOf(job, options.answers, signal)
@@ -109,6 +113,11 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   }
 }
 
+/** A job whose model has a price has a cost, even if it made no call. */
+function withCost(result: ExecutionResult, isPriced: boolean): ExecutionResult {
+  return isPriced ? { ...result, usage: { ...result.usage, cost: result.usage.cost ?? 0 } } : result
+}
+
 /** The error of a job that was stopped because it ran out of time; null if it is not over. */
 function errorOfStop({ reason }: StopSignal): JobError | null {
   if (reason === 'deadline') return DEADLINE_EXCEEDED
@@ -131,6 +140,8 @@ class Execution {
   #inputTokens: number
   #outputTokens: number
   #cachedTokens: number
+  /** Undefined if the model has no price. */
+  #cost: number | undefined
   /** Whether the last answer was cut at a length limit. */
   #isCut = false
   #repair: Repair | undefined
@@ -161,6 +172,7 @@ class Execution {
     this.#inputTokens = earlier.inputTokens
     this.#outputTokens = earlier.outputTokens
     this.#cachedTokens = earlier.cachedTokens ?? 0
+    this.#cost = earlier.cost ?? (options.isPriced?.(job.model) ? 0 : undefined)
     this.#startedMs = options.clock.nowMs()
     this.#job = job
     this.#form = form
@@ -199,6 +211,7 @@ class Execution {
     this.#inputTokens += tokens.input
     this.#outputTokens += tokens.output
     this.#cachedTokens += tokens.cached ?? 0
+    for (const { cost } of calls) if (cost !== undefined) this.#cost = sumOfCosts(this.#cost ?? 0, cost)
     this.#isCut = reply.kind !== 'refused' && reply.truncated === true
     if (reply.kind === 'answer' && Buffer.byteLength(messagesJson) > BYTES_PER_TOKEN * reply.tokens.input) {
       void this.#options.contextShifts.check(this.#job, messagesJson, target, reply.tokens.input)
@@ -291,6 +304,7 @@ class Execution {
       inputTokens: this.#inputTokens,
       outputTokens: this.#outputTokens,
       ...(this.#cachedTokens > 0 && { cachedTokens: this.#cachedTokens }),
+      ...(this.#cost !== undefined && { cost: this.#cost }),
       tries,
       sinceMs: nowMs,
       waitedMs: waited,
@@ -312,6 +326,7 @@ class Execution {
       input_tokens: this.#inputTokens,
       output_tokens: this.#outputTokens,
       ...(this.#cachedTokens > 0 && { cached_input_tokens: this.#cachedTokens }),
+      ...(this.#cost !== undefined && { cost: this.#cost }),
       ...(this.#isCut && { finish_reason: 'length' as const }),
       calls: this.#calls.length + this.#omittedCalls,
       cache_hit: false,

@@ -56,6 +56,7 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
       target: usage.target,
       input_tokens: countOf(usage.input_tokens),
       output_tokens: countOf(usage.output_tokens),
+      ...(usage.cost !== undefined && { cost: countOf(usage.cost) }),
       calls: countOf(usage.calls),
       cache_hit: false,
       repaired: false,

@@ -4,10 +4,12 @@
  * the quotas and caps of the account.
  */
 import { type Clock, wholeMs } from '../clock.ts'
+import { sumOfCosts } from '../job/amount.ts'
 import type { CreateElement, Problem } from '../job/create-body.ts'
 import { CACHE_TTL_S } from '../job/field-bounds.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
+import { monthEndsMs } from '../job/month.ts'
 import type { JobOptions } from '../job/options.ts'
 import type { Priority } from '../job/priority.ts'
 import { withMetadata, withOptions, withRecord, withTraceparent } from '../job/response-format.ts'
@@ -16,8 +18,9 @@ import { checkCallbackHeaders } from '../net/callback-headers.ts'
 import { type AddressRules, checkCallbackUrl } from '../net/ssrf-guard.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { Feature } from '../store/node-store.ts'
-import type { Accepted, Earlier, Idempotency, Store } from '../store/store.ts'
+import type { Accepted, Earlier, Idempotency, OverCostCap, Store } from '../store/store.ts'
 import type { TokenCount } from '../tokens/token-counter.ts'
+import type { CurrentPrices } from './current-prices.ts'
 import type { EnqueueOptions, Enqueuer } from './enqueue.ts'
 import type { CapReached, Caps, MonthlyCaps } from './monthly-caps.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from './pending-responses.ts'
@@ -64,6 +67,8 @@ export interface AdmissionRules {
    * (`gpt-auto`); infinite for the others.
    */
   readonly models: ReadonlyMap<string, number>
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
   /** Where callbacks may be sent. */
   readonly addresses: AddressRules
   readonly makeId: () => string
@@ -177,7 +182,9 @@ export class JobCreator {
     }
     const [job] = jobs
     const pending = waitMs === null || !job ? null : pendingResponses.add(job.id, account, waitMs)
-    const options = { idempotency, awaited: pending !== null }
+    // While the prices have no effect, nothing is reserved, and the cap has none either.
+    const costCap = caps?.cost && this.#options.prices?.() ? { costCap: caps.cost.limit } : {}
+    const options = { idempotency, awaited: pending !== null, ...costCap }
     let isAccepted = false
     try {
       const accepted = quotas
@@ -185,6 +192,7 @@ export class JobCreator {
         : caps
           ? await this.#acceptWithinCaps(caps, account, jobs, options)
           : await enqueuer.enqueue(jobs, options)
+      if (accepted.kind === 'over cost cap') return this.#costCapReached(owner, accepted, jobs)
       if (accepted.kind !== 'accepted') return accepted
       isAccepted = true
       return { kind: 'accepted', pending }
@@ -250,6 +258,7 @@ export class JobCreator {
     options: EnqueueOptions,
   ): Promise<Accepted | CapReached> {
     const { monthlyCaps, enqueuer } = this.#options
+    if (caps.jobs === null && caps.tokens === null) return enqueuer.enqueue(jobs, options)
     const reserved = await monthlyCaps.reserve(account, caps, jobs.length)
     if (reserved.kind === 'monthly cap') return (await this.#findEarlier(account, options)) ?? reserved
     let stored = false
@@ -260,6 +269,14 @@ export class JobCreator {
     } finally {
       reserved.end(stored)
     }
+  }
+
+  #costCapReached({ caps }: JobOwner, { used }: OverCostCap, jobs: readonly Job[]): CapReached {
+    const cap = caps?.cost
+    if (!cap) throw new Error('the store kept a cap that nobody set')
+    const resetsAtMs = monthEndsMs(this.#options.clock.nowMs())
+    const added = jobs.reduce((sum, { reserved = 0 }) => sumOfCosts(sum, reserved), 0)
+    return { kind: 'monthly cap', unit: 'cost', cap, used, added, resetsAtMs }
   }
 
   /** A batch of more jobs than the limit may be created once a minute. */
@@ -290,6 +307,7 @@ export class JobCreator {
   ): Admission {
     const { makeId, clock, store } = this.#options
     const { name, models, maxInputTokens: limit, maxOutputTokens } = tier
+    const prices = this.#options.prices?.() ?? null
     const jobs: Job[] = []
     for (const element of elements) {
       const { model, messagesJson, responseFormatJson: formatJson, recordJson } = element
@@ -338,19 +356,23 @@ export class JobCreator {
         return { ok: false, error: { kind: 'unknown to a node', field: 'complete_within' } }
       }
       const createdAtMs = clock.nowMs()
+      const responseFormatJson = metadata === null ? storedJson : withMetadata(storedJson, metadata)
+      const inputTokens = count?.tokens ?? element.tokensAtMost
+      const reserved = prices?.estimateOf({ model, inputTokens, responseFormatJson }, models) ?? null
       jobs.push({
         id: makeId(),
         account,
         tier: name,
         model,
         messagesJson,
-        responseFormatJson: metadata === null ? storedJson : withMetadata(storedJson, metadata),
+        responseFormatJson,
         cacheTtlMs: cacheTtlS === undefined ? DEFAULT_CACHE_TTL_MS : wholeMs(cacheTtlS),
         callbackJson: callbacks[jobs.length] ?? null,
         createdAtMs,
-        inputTokens: count?.tokens ?? element.tokensAtMost,
+        inputTokens,
         ...(priority !== undefined && priority !== 'normal' && { priority }),
         ...(completeWithinS !== undefined && { deadlineMs: createdAtMs + wholeMs(completeWithinS) }),
+        ...(reserved !== null && { reserved }),
       })
     }
     return { ok: true, jobs }

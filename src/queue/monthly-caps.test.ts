@@ -18,6 +18,7 @@ const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): T
   weight: 2,
   maxMonthlyJobs,
   maxMonthlyTokens,
+  maxMonthlyCost: null,
   maxOpenJobs: null,
   maxStoredBytes: null,
   maxFiles: 1,
@@ -34,11 +35,20 @@ test("an account's own cap goes before its tier's, and either may be none", () =
   assert.deepEqual(capsOf('acme', tier(5, null), own(null)), {
     jobs: { limit: 5, of: 'tier user_go' },
     tokens: null,
+    cost: null,
   })
   assert.deepEqual(capsOf('acme', tier(5, 7), own(0)), {
     jobs: { limit: 0, of: 'account acme' },
     tokens: { limit: 7, of: 'tier user_go' },
+    cost: null,
   })
+  const capped = { ...tier(null, null), maxMonthlyCost: 9 }
+  assert.deepEqual(capsOf('acme', capped, own(null))?.cost, { limit: 9, of: 'tier user_go' })
+  assert.deepEqual(capsOf('acme', capped, { ...own(null), monthlyCost: 3 })?.cost, {
+    limit: 3,
+    of: 'account acme',
+  })
+  assert.equal(capsOf('acme', capped, { ...own(null), monthlyCost: 'none' }), null)
   assert.equal(capsOf('acme', tier(5, 7), own('none', 'none')), null)
 })
 
@@ -53,7 +63,7 @@ function watched(caps: { jobs?: number; tokens?: number }) {
     },
   }
   const of = 'tier user_go'
-  const all: Caps = {
+  const all: Omit<Caps, 'cost'> = {
     jobs: caps.jobs === undefined ? null : { limit: caps.jobs, of },
     tokens: caps.tokens === undefined ? null : { limit: caps.tokens, of },
   }

@@ -2,7 +2,8 @@
  * Monthly caps: what an account may use until the end of the month, in UTC. A node adds the jobs that it has accepted itself
  * to the usage and the open jobs in the database, which it reads at most every two seconds. So a single node never exceeds a
  * cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only when a
- * job finishes; jobs accepted by then still run.
+ * job finishes; jobs accepted by then still run. Caps in money are kept by the store, which knows what the open jobs of all nodes
+ * may cost.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -24,17 +25,20 @@ export interface Caps {
   readonly jobs: Cap | null
   /** Input and output together. */
   readonly tokens: Cap | null
+  /** In millionths of the currency. */
+  readonly cost: Cap | null
 }
 
 /** Null when nothing is capped. */
 export function capsOf(
   account: string,
   tier: Tier,
-  own: Pick<OwnCaps, 'monthlyJobs' | 'monthlyTokens'>,
+  own: Pick<OwnCaps, 'monthlyJobs' | 'monthlyTokens' | 'monthlyCost'>,
 ): Caps | null {
   const jobs = capOf(account, tier, own.monthlyJobs, tier.maxMonthlyJobs)
   const tokens = capOf(account, tier, own.monthlyTokens, tier.maxMonthlyTokens)
-  return jobs === null && tokens === null ? null : { jobs, tokens }
+  const cost = capOf(account, tier, own.monthlyCost ?? null, tier.maxMonthlyCost)
+  return jobs === null && tokens === null && cost === null ? null : { jobs, tokens, cost }
 }
 
 /** The account's own cap if it has one, otherwise that of its tier; null for none. */
@@ -46,10 +50,12 @@ export function capOf(account: string, tier: Tier, ownCap: OwnCap, tierCap: numb
 
 export interface CapReached {
   readonly kind: 'monthly cap'
-  readonly unit: 'jobs' | 'tokens'
+  readonly unit: 'jobs' | 'tokens' | 'cost'
   readonly cap: Cap
-  /** Finished and open jobs, or tokens. */
+  /** Finished and open jobs, or tokens, or what finished jobs cost and open ones may. */
   readonly used: number
+  /** What the request may cost. */
+  readonly added?: number
   readonly resetsAtMs: number
 }
 
@@ -84,7 +90,7 @@ export class MonthlyCaps {
   }
 
   /** Rejects with `StoreUnavailable` if the usage cannot be read. */
-  async reserve(account: string, caps: Caps, jobs: number): Promise<Reserved | CapReached> {
+  async reserve(account: string, caps: Omit<Caps, 'cost'>, jobs: number): Promise<Reserved | CapReached> {
     const key = `${account} ${monthOf(this.#clock.nowMs())}`
     const use = await this.#uses.get(key)
     const reserved = this.#reserved.get(account) ?? 0
@@ -95,7 +101,7 @@ export class MonthlyCaps {
     return { kind: 'reserved', end: (accepted) => this.#end(account, key, jobs, accepted) }
   }
 
-  #reached(caps: Caps, jobs: number, usedJobs: number, usedTokens: number): CapReached | null {
+  #reached(caps: Omit<Caps, 'cost'>, jobs: number, usedJobs: number, usedTokens: number): CapReached | null {
     const resetsAtMs = monthEndsMs(this.#clock.nowMs())
     if (caps.jobs && usedJobs + jobs > caps.jobs.limit) {
       return { kind: 'monthly cap', unit: 'jobs', cap: caps.jobs, used: usedJobs, resetsAtMs }

@@ -66,8 +66,8 @@ export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionR
 }
 
 /** The result of a job that a cached response completed when it was accepted. @param contentJson null if nobody waits for it */
-export function cachedResult(contentJson: string | null): ExecutionResult {
-  return fromCache(contentJson ?? 'null', NO_RUNS)
+export function cachedResult(contentJson: string | null, { reserved }: Job): ExecutionResult {
+  return fromCache(contentJson ?? 'null', reserved === undefined ? NO_RUNS : { ...NO_RUNS, cost: 0 })
 }
 
 /** The cache entry of a job's outcome; null for none. */

@@ -73,6 +73,8 @@ export interface OwnCaps {
   readonly monthlyJobs: OwnCap
   /** Input and output together. */
   readonly monthlyTokens: OwnCap
+  /** In millionths of the currency; absent for that of the tier. */
+  readonly monthlyCost?: OwnCap
   /** Jobs that are open at the same time. */
   readonly openJobs: OwnCap
   readonly storedBytes: OwnCap

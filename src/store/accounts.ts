@@ -58,7 +58,7 @@ export const accountOperations = ({ joinQuotaUse, isOneOf }: Dialect) => ({
         (select count(*) from keys k where k.account = a.name) as keys,
         (select count(*) from keys k where k.account = a.name and k.revoked_at_ms is null
           and coalesce(k.expires_at_ms > ${Math.floor(nowMs)}, true)) as active_keys,
-        coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes,
+        coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes, coalesce(q.reserved, 0) as reserved,
         ${fileBytesOf(sql`a.name`)} as file_bytes
       from (select * from accounts where name > ${after} order by name limit ${limit}) a ${joinQuotaUse}
       order by a.name`
@@ -112,7 +112,8 @@ export const accountOperations = ({ joinQuotaUse, isOneOf }: Dialect) => ({
   setCaps: repeatableWrite(function* (account: string, caps: OwnCaps): Steps<boolean> {
     const rows = yield sql`
       update accounts set cap_jobs = ${capCell(caps.monthlyJobs)}, cap_tokens = ${capCell(caps.monthlyTokens)},
-        cap_open_jobs = ${capCell(caps.openJobs)}, cap_stored_bytes = ${capCell(caps.storedBytes)}
+        cap_open_jobs = ${capCell(caps.openJobs)}, cap_stored_bytes = ${capCell(caps.storedBytes)},
+        cap_cost = ${capCell(caps.monthlyCost ?? null)}
       where name = ${account} returning name`
     return rows.length > 0
   }),
@@ -142,7 +143,7 @@ export const accountOperations = ({ joinQuotaUse, isOneOf }: Dialect) => ({
 })
 
 /** Of accounts `a`. */
-export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes`
+export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes, a.cap_cost`
 const KEYS = sql`
   select k.id, k.account, k.label, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, k.used_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
   from keys k join accounts a on a.name = k.account`
@@ -199,11 +200,13 @@ export function readStanding(row: Row): Pick<AccountRecord, 'suspendedAtMs' | 'w
 }
 
 export function readCaps(row: Row): OwnCaps {
+  const monthlyCost = readCap(row, 'cap_cost')
   return {
     monthlyJobs: readCap(row, 'cap_jobs'),
     monthlyTokens: readCap(row, 'cap_tokens'),
     openJobs: readCap(row, 'cap_open_jobs'),
     storedBytes: readCap(row, 'cap_stored_bytes'),
+    ...(monthlyCost !== null && { monthlyCost }),
   }
 }
 

@@ -69,4 +69,8 @@ export interface CancelledOutcome {
 /** The outcome of a job that an operator cancelled, as it is stored. */
 export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
+/** The usage of a cancelled job whose model has a price: its calls, if there were any, are in it already. */
+export function pricedUsageJson(usageJson: string): string {
+  return JSON.stringify({ cost: 0, ...JSON.parse(usageJson) })
+}
 export const CANCELLED_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })

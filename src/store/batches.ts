@@ -116,7 +116,7 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
 
   findOwner: read(function* (account: string): Steps<AccountLimits | null> {
     const [row] = yield sql`
-      select tier, suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes
+      select tier, suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes, cap_cost
       from accounts where name = ${account}`
     if (!row) return null
     return {

@@ -33,7 +33,13 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     }
   }),
 
-  cancelOwnJob: write(function* ({ account, jobId, nowMs, inputTokens }: OwnCancel): Steps<Cancelled> {
+  cancelOwnJob: write(function* ({
+    account,
+    jobId,
+    nowMs,
+    inputTokens,
+    inputCost,
+  }: OwnCancel): Steps<Cancelled> {
     if (!isJobId(jobId)) return 'unknown'
     const [job] = yield sql`select input_tokens from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
@@ -43,6 +49,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     const usageJson = usageOfCancelled({
       isHeld: open.node !== null,
       inputTokens: inputTokens ?? numberOf(job, 'input_tokens'),
+      inputCost: inputCost ?? (open.reserved === null ? null : 0),
       earlierJson: textOrNull(open, 'earlier'),
     })
     const outcome = { by: 'caller', errorJson: cancelledErrorJson('caller'), usageJson, nowMs } as const

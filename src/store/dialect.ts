@@ -23,7 +23,7 @@ export interface Dialect {
   /** Selects these job IDs as `id`. */
   idsOf(jobIds: readonly string[]): Sql
 
-  /** Selects `open_jobs` and `stored_bytes` of the account; no row stands for zeros. */
+  /** Selects `open_jobs`, `stored_bytes` and `reserved` of the account; no row stands for zeros. */
   quotaUseOf(account: Value): Sql
 
   /** Joins the same, as `q`, to rows of accounts, `a`. */
@@ -90,7 +90,7 @@ export interface Dialect {
   /** Selects the IDs of open jobs to cancel. */
   openJobs(which: CancelJobs, limit: number): Sql
 
-  /** Selects `node` and `earlier` of a job, and locks it, unless it has ended. */
+  /** Selects `node`, `earlier` and `reserved` of a job, and locks it, unless it has ended. */
   lockOpenJob(jobId: string): Sql
 
   /** Settles open jobs that meet a condition of `id` and `turn`; returns how many there were. */

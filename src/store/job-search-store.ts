@@ -18,8 +18,33 @@ export interface JobSearchStore {
   /** The request and the outcome; null if the job does not exist. */
   jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
 
+  /** What jobs used, by ID: up to `limit` of those between the two IDs, whether they have finished or not. */
+  jobUses(range: JobUseRange): Promise<JobUse[]>
+
+  /** The same of those of the jobs that exist, by ID. */
+  jobUsesOf(jobIds: readonly string[]): Promise<JobUse[]>
+
   /** The metadata of those jobs that have any, one lookup for each job. */
   metadataOf(jobIds: readonly string[]): Promise<MetadataById>
+}
+
+export interface JobUseRange {
+  readonly afterId: string
+  readonly beforeId: string
+  readonly limit: number
+}
+
+export interface JobUse {
+  readonly id: string
+  readonly account: string
+  readonly model: string
+  readonly status: Status
+  readonly createdAtMs: number
+  readonly settledAtMs: number | null
+  /** Null until it has finished. */
+  readonly usage: Usage | null
+  /** The beginning of what it stores as `response_format`, if that contains metadata; all of it is there. */
+  readonly formatStart: string
 }
 
 export interface JobSearch {

@@ -8,7 +8,15 @@ import type { CallbackState } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
 import { hasExpired, STATUSES } from './job-rows.ts'
-import type { JobContent, JobDetails, JobPage, JobSearch, JobSummary } from './job-search-store.ts'
+import type {
+  JobContent,
+  JobDetails,
+  JobPage,
+  JobSearch,
+  JobSummary,
+  JobUse,
+  JobUseRange,
+} from './job-search-store.ts'
 import type { OwnRequest, OwnRequestRead } from './own-job-store.ts'
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './pagination.ts'
 import type { RerunLinks } from './rerun-store.ts'
@@ -51,7 +59,26 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
     return row && !hasExpired(row, expiry) ? row : null
   }
 
+  const use = sql`j.id, j.account, j.model, ${job.status} as status, j.created_at_ms,
+    ${job.settledAtMs} as settled_at_ms, o.usage,
+    case when substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}
+      then ${storedMetadata} else '{}' end as format_start`
+
   return {
+    jobUses: read(function* ({ afterId, beforeId, limit }: JobUseRange): Steps<JobUse[]> {
+      const rows = yield sql`
+        select ${use} from (
+          select id from jobs where id > ${afterId} and id < ${beforeId} order by id limit ${limit}
+        ) one ${joinJob(sql`one.id`)} order by j.id`
+      return rows.map(readJobUse)
+    }),
+
+    jobUsesOf: read(function* (jobIds: readonly string[]): Steps<JobUse[]> {
+      if (jobIds.length === 0) return []
+      const rows = yield sql`select ${use} from (${idsOf(jobIds)}) one ${joinJob(sql`one.id`)} order by j.id`
+      return rows.map(readJobUse)
+    }),
+
     /** A row without an ID only reports what was scanned. For one account, the scan reads the accounts of jobs. */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
       const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
@@ -187,6 +214,19 @@ function readJobSummary(row: Row): JobSummary {
     errorCode: codeOf(textOrNull(row, 'error_head')),
     usage: readUsage(textOrNull(row, 'usage')),
     callback: callbackState(row),
+  }
+}
+
+function readJobUse(row: Row): JobUse {
+  return {
+    id: textOf(row, 'id'),
+    account: textOf(row, 'account'),
+    model: textOf(row, 'model'),
+    status: oneOf(row, 'status', STATUSES),
+    createdAtMs: numberOf(row, 'created_at_ms'),
+    settledAtMs: numberOrNull(row, 'settled_at_ms'),
+    usage: readUsage(textOrNull(row, 'usage')),
+    formatStart: textOf(row, 'format_start'),
   }
 }
 

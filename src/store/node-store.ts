@@ -24,6 +24,7 @@ export const FEATURES = [
   'responses',
   'traceparent',
   'batches',
+  'prices',
 ] as const
 export type Feature = (typeof FEATURES)[number]
 

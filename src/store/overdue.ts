@@ -11,8 +11,11 @@ export function createdBefore({ unavailableSinceMs, patienceMs }: PastPatience, 
 }
 
 /** Its usage and receipt, as `queue/execution-result.ts` writes receipts. */
-export function overdueResult(earlierJson: string | null): { usage: Usage; receiptJson: string } {
-  const earlier = readEarlierUsage(earlierJson)
+export function overdueResult(
+  earlierJson: string | null,
+  isPriced: boolean,
+): { usage: Usage; receiptJson: string } {
+  const earlier = { ...(isPriced && { cost: 0 }), ...readEarlierUsage(earlierJson) }
   const receiptJson = JSON.stringify({ form: 'text', calls: earlier.records })
   return { usage: usageOfEarlier(earlier), receiptJson }
 }

@@ -1,4 +1,5 @@
 /** Accounts' actions on their own jobs: the part of the storage contract for cancelling and deleting them. */
+import { sumOfCosts } from '../job/amount.ts'
 import { readEarlierUsage, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'
@@ -35,6 +36,8 @@ export interface OwnCancel {
   readonly nowMs: number
   /** As counted; null to use those that the job was created with, which may be only an upper bound. */
   readonly inputTokens: number | null
+  /** What a call with them costs, which counts if a node holds the job; absent if its model has no price. */
+  readonly inputCost?: number
 }
 
 export interface OwnRequestRead {
@@ -68,17 +71,22 @@ export type OwnDeleted = Deleted | 'callback owed'
 export interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
+  /** What a call with them costs; null if the model has no price. */
+  readonly inputCost: number | null
   /** The usage of its earlier runs, as written by `queue/earlier-runs.ts`; null if there were none. */
   readonly earlierJson: string | null
 }
 
 /** The usage that is counted for it, as JSON text. */
-export function usageOfCancelled({ isHeld, inputTokens, earlierJson }: CancelledRun): string {
+export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }: CancelledRun): string {
   const earlier = readEarlierUsage(earlierJson)
+  const isPriced = inputCost !== null || earlier.cost !== undefined
+  const cost = sumOfCosts(earlier.cost ?? 0, isHeld ? (inputCost ?? 0) : 0)
   const usage = usageOfEarlier({
     calls: earlier.calls + (isHeld ? 1 : 0),
     inputTokens: earlier.inputTokens + (isHeld ? inputTokens : 0),
     outputTokens: earlier.outputTokens,
+    ...(isPriced && { cost }),
   })
   return JSON.stringify(usage)
 }

@@ -63,6 +63,9 @@ export interface Store
    *
    * A job for which a cached response exists (`NewJob.fingerprint`) is stored as completed by it, with all that settling stores,
    * whether it would be handed off or queued otherwise.
+   *
+   * With a cost cap, it stores nothing and returns `over cost cap` if what the jobs reserve would exceed the cap, whatever other
+   * nodes accept at the same time. Jobs that a cached response completes, and those of models without a price, reserve nothing.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
@@ -281,6 +284,11 @@ export interface Acceptance {
   readonly nowMs: number
   /** As in `Settlement`. */
   readonly mayWaitMs?: number
+  /**
+   * What the account's jobs may cost in the current month, in millionths of the currency: those that have finished in it,
+   * and what open ones have reserved. Absent for no cap.
+   */
+  readonly costCap?: number
 }
 
 export interface NewJob {
@@ -310,7 +318,14 @@ export interface Idempotency {
 
 export type Accepted =
   /** `answered`: the jobs that a cached response completed; absent if there are none. */
-  { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier
+  { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier | OverCostCap
+
+/** The jobs would exceed the cap. */
+export interface OverCostCap {
+  readonly kind: 'over cost cap'
+  /** What counted before them. */
+  readonly used: number
+}
 
 /** What a request is that uses the key of an earlier one. */
 export type Earlier =

@@ -77,6 +77,7 @@ export const KINDS = {
         'cap_tokens',
         'cap_open_jobs',
         'cap_stored_bytes',
+        'cap_cost',
       ],
     }),
   },
@@ -106,6 +107,7 @@ export const KINDS = {
       created_at_ms: ['bigint', 'jobs', 'jobs'],
       priority: ['text?', 'jobs', 'jobs'],
       deadline_ms: ['bigint?', 'jobs', 'jobs open_jobs'],
+      reserved: ['bigint?', 'jobs', 'jobs open_jobs'],
       messages: ['text', 'requests', 'jobs'],
       response_format: ['text', 'requests', 'jobs'],
       callback: ['text?', 'requests', 'jobs'],
@@ -188,6 +190,7 @@ export const KINDS = {
       text: ['account', 'month', 'model'],
       bigint: ['jobs', 'failed_jobs', 'cache_hits', 'calls'],
       numeric: ['input_tokens', 'output_tokens'],
+      'numeric?': ['cost'],
     }),
   },
   /** An upload that is in progress stays behind; what batches write does not. */

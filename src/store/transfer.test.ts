@@ -216,7 +216,7 @@ test('large texts come in small batches', async (t) => {
   for (let n = 0; n < 40; n++) {
     change(
       file,
-      `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null, '', null, null, null, 0, 0, null, null)`,
+      `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null, '', null, null, null, 0, 0, null, null, null)`,
     )
     change(file, `insert into requests values (${n}, '${'x'.repeat(1024 * 1024)}', '{}', null)`)
   }

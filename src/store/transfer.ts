@@ -181,7 +181,7 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
       select page.id, sum(${bytes}) over (order by page.id rows between unbounded preceding and 1 preceding) as before
       from page ${joinJob(sql`page.id`)}
     )
-    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms,
+    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms, j.reserved,
       ${request}.messages, ${request}.response_format, ${request}.callback,
       ${job.status} as status, ${job.attempt} as attempt, ${job.crashCount} as deaths,
       case when ${queued}.node is null then ${queued}.turn else coalesce(${headTurn}, 0) end as turn,

@@ -22,6 +22,8 @@ export interface QuotaUse {
   readonly openJobs: number
   /** As `stored-bytes.ts` counts them, of all jobs that are stored, and the bytes of all files. */
   readonly storedBytes: number
+  /** What the open jobs may cost (`Job.reserved`), in millionths of the currency; absent if nothing. */
+  readonly reserved?: number
 }
 
 export interface UsageSearch {
@@ -51,6 +53,8 @@ export interface UsageRecord extends UsageKey {
   /** As the model servers counted them, over all calls. */
   readonly inputTokens: number
   readonly outputTokens: number
+  /** In millionths of the currency; absent if none of the jobs was of a model with a price. */
+  readonly cost?: number
 }
 
 export interface Used {

@@ -38,7 +38,8 @@ export const usageOperations = ({ openJobsOf, quotaUseOf, usage }: Dialect) => (
 
   quotaUse: read(function* (account: string): Steps<QuotaUse> {
     const [row = {}] = yield sql`
-      select coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes, f.file_bytes
+      select coalesce(q.open_jobs, 0) as open_jobs, coalesce(q.stored_bytes, 0) as stored_bytes,
+        coalesce(q.reserved, 0) as reserved, f.file_bytes
       from (select ${fileBytesOf(account)} as file_bytes) f left join (${quotaUseOf(account)}) q on true`
     return readQuotaUse(row)
   }),

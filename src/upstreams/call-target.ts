@@ -57,6 +57,8 @@ export interface FailedCall extends CallEvent {
 }
 
 export interface CallListener {
+  /** What a call of a job with this model cost; null if the target has no price. */
+  readonly costOf?: (model: string, target: string, tokens: TokenCount) => number | null
   /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
   /** Called after `onCall` for each call that ended in an error, except by our own signal. */
@@ -225,8 +227,9 @@ export class TargetCaller {
         reply.kind === 'error' && reply.broke === true
           ? target.breaks.broke({ ...start, jobId, isCareful: isCareful(attempt.breaks) })
           : null
-      const times = { at_ms: atMs, ms: endedAtMs - startedAtMs }
-      this.#record(attempt, target, reply, recordOf(target, request, { ...times, ...format }, reply, broke))
+      const cost = this.#listener.costOf?.(request.model, target.name, reply.tokens ?? NO_TOKENS) ?? null
+      const sent = { at_ms: atMs, ms: endedAtMs - startedAtMs, ...(cost !== null && { cost }), ...format }
+      this.#record(attempt, target, reply, recordOf(target, request, sent, reply, broke))
       if (reply.kind !== 'error') {
         target.breaks.answered(jobId)
         if (form.kind === 'schema' && sendsSchema(format)) this.#schemas.answered(form.schemaJson)
@@ -286,7 +289,7 @@ function sendsSchema({ json_mode }: RequestFormat): boolean {
 function recordOf(
   target: Target,
   { prompt: { form } }: ModelRequest,
-  sent: RequestFormat & Pick<CallRecord, 'at_ms' | 'ms'>,
+  sent: RequestFormat & Pick<CallRecord, 'at_ms' | 'ms' | 'cost'>,
   reply: Reply,
   broke: BrokenCall | null,
 ): CallRecord {

@@ -175,6 +175,8 @@ export interface CallRecord extends RequestFormat {
   /** When the call started, Unix time in milliseconds. */
   readonly at_ms: number
   readonly ms: number
+  /** What it cost, in millionths of the currency; absent if the target has no price. */
+  readonly cost?: number
   /** Present if the answer was cut off at a length limit. */
   readonly finish_reason?: 'length'
   /** Present if the connection broke during the call. */

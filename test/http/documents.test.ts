@@ -138,6 +138,7 @@ onAnyStore(async () => {
       'post /admin/api/accounts/{name}/caps': write('setAccountCaps', '404 '),
       'delete /admin/api/accounts/{name}': write('deleteAccount', '404 409 '),
       'get /admin/api/usage': read('listUsage'),
+      'get /admin/api/usage-events': read('listUsageEvents'),
       'get /admin/api/audit': read('listAuditLog'),
       'get /admin/api/keys': read('listKeys'),
       'post /admin/api/keys': ['createKey', 'adminToken', '201 401 403 409 413 415 429 500'],

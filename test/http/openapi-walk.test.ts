@@ -311,7 +311,7 @@ onEachStore(async () => {
     const asked =
       'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
     const written =
-      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey rotateKey revokeKey createAdminToken listAdminTokens revokeAdminToken addAuditEntry listUsage listAuditEntries cancelOwnJob deleteOwnJob'
+      'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey rotateKey revokeKey createAdminToken listAdminTokens revokeAdminToken addAuditEntry listUsage jobUses listAuditEntries cancelOwnJob deleteOwnJob'
     const broken = new Map<string, unknown>()
     const store = parley.store as unknown as Record<string, unknown>
     for (const [status, error] of [

@@ -173,6 +173,11 @@ both('caps that a command sets are in force within seconds', async ({ place, cal
   assert.equal(tokens.status, 403)
   const kept = await json(place, 'accounts', 'cap', own, '--tokens', 'tier')
   assert.deepEqual(kept, { name: own, max_monthly_jobs: 'none', max_monthly_tokens: 'tier', ...quotas })
+  const inMoney = await json(place, 'accounts', 'cap', own, '--monthly-cost', '12.5')
+  assert.deepEqual(inMoney, { ...kept, max_monthly_cost: 12.5 })
+  const { stdout: shown } = await run(place, 'accounts', 'cap', own, '--monthly-cost', 'none')
+  assert.match(shown, /tier default for tokens, unlimited cost\./)
+  assert.deepEqual(await json(place, 'accounts', 'cap', own, '--monthly-cost', 'tier'), kept)
   const limited = await json(place, 'accounts', 'cap', own, '--open-jobs', '0', '--stored-bytes', 'none')
   assert.deepEqual(limited, { ...kept, max_open_jobs: 0, max_stored_bytes: 'none' })
   const quota = await within(
@@ -209,6 +214,21 @@ ${month},${own},gpt-5,1,1,0,1,0,0
 ${month},${own},gpt-5-mini,4,0,1,3,${input},${output}
 `,
   )
+  const all = { jobs: 5, failed_jobs: 1, cache_hits: 1, calls: 4, input_tokens: input, output_tokens: output }
+  assert.deepEqual(await json(place, 'usage', '--account', own, '--by', 'account'), [
+    { account: own, ...all },
+  ])
+  assert.deepEqual(await json(place, 'usage', '--account', own, '--by', 'model,account'), [
+    { model: 'gpt-5', account: own, jobs: 1, failed_jobs: 1, ...none },
+    { model: 'gpt-5-mini', account: own, jobs: 4, ...sums },
+  ])
+  const { stdout: byMonth } = await run(place, 'usage', '--account', own, '--by', 'month', '--csv')
+  assert.equal(
+    byMonth,
+    `month,jobs,failed_jobs,cache_hits,calls,input_tokens,output_tokens\n${month},5,1,1,4,${input},${output}\n`,
+  )
+  const { stdout: byModel } = await run(place, 'usage', '--account', own, '--by', 'model')
+  assert.match(byModel, /^MODEL +JOBS +FAILED +CACHE HITS +CALLS +INPUT +OUTPUT\ngpt-5 +1 +1 +0 +1 +0 +0\n/)
   const { stdout: shown } = await run(place, 'usage', '--account', own)
   assert.match(shown, new RegExp(`\n${month} +all +5 +1 +1 +4 +${input} +${output}\n$`))
   assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'No usage was recorded.\n')

@@ -273,10 +273,14 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'accounts delete eve', says: /Deleting account eve needs confirmation.*--yes/ },
   {
     args: 'accounts cap eve',
-    says: /--jobs, --tokens, --open-jobs and --stored-bytes, each with N, none or tier/,
+    says: /--jobs, --tokens, --monthly-cost, --open-jobs and --stored-bytes, each with N, none or tier/,
   },
   { args: 'accounts cap eve --jobs -1', says: /whole number of at least 0, none, or tier/ },
   { args: 'accounts cap eve --tokens some', says: /whole number of at least 0, none, or tier/ },
+  {
+    args: 'accounts cap eve --monthly-cost=-0.5',
+    says: /an amount of at least 0, such as 12.50, none, or tier/,
+  },
   { args: 'accounts cap nobody --jobs 1', says: /parley accounts list/ },
   { args: 'jobs cancel', says: /either a job ID or --account NAME/ },
   { args: `jobs cancel ${NO_JOB} --account eve`, says: /either a job ID or --account NAME/ },
@@ -292,6 +296,7 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'jobs rerun --status open', says: /Allowed choices are failed, completed/ },
   { args: `jobs delete ${NO_JOB}`, says: /Job .* not found: .*expired/ },
   { args: 'usage --month 2026-13', says: /must be a month in the form YYYY-MM/ },
+  { args: 'usage --by account,day', says: /Each key must be one of month, account, model/ },
   { args: 'usage --csv --json', says: /cannot be used with/ },
   { args: 'audit --before nonsense', says: /--before: nonsense is not the ID of an audit log entry/ },
   { args: 'audit --limit 0', says: /whole number from 1 to 10000/ },

@@ -22,6 +22,8 @@ const DISTURBED_MS = 60_000
 const RESULTS_AGE_MS = 5100
 /** The most bytes of the error and the receipt of a cancelled job. */
 const CANCELLED_BYTES = 2000
+/** The simulation has no prices. */
+type LimitName = Exclude<keyof OwnCaps, 'monthlyCost'>
 const NO_CAPS: OwnCaps = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
 
 export type Rejection = { readonly kind: 'unknown account' | 'unavailable' | 'conflict' } | AdmissionError
@@ -171,7 +173,11 @@ export class Limits {
       case 'quota':
         return !this.#isRepeated(attempt) && this.#isQuotaReached(attempt, rejection.unit)
       case 'monthly cap':
-        return !this.#isRepeated(attempt) && this.#isCapReached(attempt, rejection.unit)
+        return (
+          rejection.unit !== 'cost' &&
+          !this.#isRepeated(attempt) &&
+          this.#isCapReached(attempt, rejection.unit)
+        )
       default:
         return false
     }
@@ -228,7 +234,7 @@ export class Limits {
     const { account } = attempt.request
     if (ledger.deletedAccounts.has(account)) return
     const jobs = this.#of(account).filter(({ isStored }) => isStored)
-    const check = (unit: keyof OwnCaps, used: number) => {
+    const check = (unit: LimitName, used: number) => {
       const { most } = this.#limits(attempt, unit)
       if (used > most) ledger.violate(HOLDS, `${account} has ${used} of ${most} ${unit}`)
     }
@@ -246,7 +252,7 @@ export class Limits {
   }
 
   /** The least and the greatest limit that a node may have applied to the request. */
-  #limits(attempt: CreateAttempt, unit: keyof OwnCaps): { readonly least: number; readonly most: number } {
+  #limits(attempt: CreateAttempt, unit: LimitName): { readonly least: number; readonly most: number } {
     const { account } = attempt.request
     const tier = this.#options.tierOf(account)
     const ofTier = {

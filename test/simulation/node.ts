@@ -126,6 +126,7 @@ export class SimulatedProcess {
       random,
       serverOf: (name) => simulatedServer({ ...common, upstream: upstreamOf(upstreams, name), kill }),
       onCall: METRICS.called,
+      prices: null,
       log,
     })
     this.engine = createEngine({
@@ -140,6 +141,7 @@ export class SimulatedProcess {
       metrics: METRICS,
       pool: { run: (name, input, _user, signal) => this.#runTask(name, input, signal.reason !== null) },
       upstreams: this.router,
+      prices: null,
       poster: simulatedPoster({ ...common, pausesS: plan.callbackPausesS, faults: receiverFaults }),
       startHeartbeat: (onExpired) => this.#startHeartbeat(onExpired),
     })

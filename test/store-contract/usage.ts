@@ -50,6 +50,131 @@ export function usageTests(on: On): void {
     ])
   })
 
+  on('sums what jobs cost, beside those that have no price', async (store) => {
+    await ended(store)
+    await ended(store, { usage: { ...USAGE, cost: 0 } })
+    const [free] = await store.listUsage({ limit: 10 })
+    assert.equal(free?.cost, 0)
+    await Promise.all([1, 2 ** 40].map((cost) => ended(store, { usage: { ...USAGE, cost } })))
+    await ended(store)
+    await ended(store, { model: 'gpt-5', usage: { ...USAGE, cost: Number.MAX_SAFE_INTEGER } })
+    const sums = await store.listUsage({ limit: 10 })
+    assert.deepEqual(
+      sums.map(({ model, jobs, cost }) => [model, jobs, cost]),
+      [
+        ['gpt-5', 1, Number.MAX_SAFE_INTEGER],
+        ['gpt-5-mini', 5, 2 ** 40 + 1],
+      ],
+    )
+  })
+
+  on(
+    'reserves what jobs may cost for as long as they are open, and counts what they cost then',
+    async (store) => {
+      const reserved = async () => (await store.quotaUse('acme')).reserved ?? 0
+      const cost = async () => (await store.listUsage({ account: 'acme', limit: 1 }))[0]?.cost
+      const [one, two, three, four] = [
+        newJob({ reserved: 100 }),
+        newJob({ reserved: 2 ** 40 }),
+        newJob(),
+        newJob({ reserved: 7 }),
+      ]
+      await store.accept(acceptance([one, two, three], { handedOff: true }))
+      await store.accept(acceptance([four]))
+      assert.equal(await reserved(), 2 ** 40 + 107)
+      const usage = { ...USAGE, cost: 5 }
+      await store.settle(settlement({ jobId: one.id, attempt: 1 }, { usage }))
+      assert.deepEqual([await reserved(), await cost()], [2 ** 40 + 7, 5])
+      // A node holds it: the call in progress counts.
+      const cancel = { account: 'acme', nowMs: now.ms, inputTokens: 3 }
+      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: two.id, inputCost: 30 }), 'cancelled')
+      assert.deepEqual([await reserved(), await cost()], [7, 35])
+      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: four.id, inputCost: 30 }), 'cancelled')
+      assert.equal(await store.cancelJob(three.id, now.ms), 'cancelled')
+      assert.deepEqual([await reserved(), await cost()], [0, 35])
+      const usageOf = async (jobId: string) =>
+        JSON.parse((await store.readEnded([jobId]))[0]?.usageJson ?? 'null').cost
+      assert.deepEqual(await Promise.all([one, two, three, four].map(({ id }) => usageOf(id))), [
+        5,
+        30,
+        undefined,
+        0,
+      ])
+    },
+  )
+
+  on('accepts no job that would exceed a cap in money, and all that do not', async (store) => {
+    const spend = async (cost: number) => ended(store, { usage: { ...USAGE, cost } })
+    await spend(10)
+    const create = (reserved: number | undefined, costCap: number, over = {}) => {
+      const job = newJob(reserved === undefined ? {} : { reserved })
+      return store.accept({ ...acceptance([job]), costCap, ...over })
+    }
+    assert.deepEqual(await create(91, 100), { kind: 'over cost cap', used: 10 })
+    assert.equal((await create(90, 100)).kind, 'accepted')
+    assert.deepEqual(await create(1, 100), { kind: 'over cost cap', used: 100 })
+    assert.equal((await create(0, 100)).kind, 'accepted')
+    assert.equal((await create(undefined, 5)).kind, 'accepted')
+    assert.equal((await create(1, 101)).kind, 'accepted')
+    // A batch is accepted as a whole or not at all, and another account is not concerned.
+    const batch = [newJob({ reserved: 1 }), newJob({ reserved: 1 })]
+    assert.equal((await store.accept({ ...acceptance(batch), costCap: 102 })).kind, 'over cost cap')
+    assert.equal((await store.findMissing(batch.map(({ id }) => id))).length, 2)
+    const other = newJob({ account: 'other', reserved: 50 })
+    assert.equal((await store.accept({ ...acceptance([other]), costCap: 50 })).kind, 'accepted')
+    // In another month only open jobs count.
+    const nextMonth = { nowMs: now.ms + 31 * 86_400_000 }
+    assert.deepEqual(await create(10, 100, nextMonth), { kind: 'over cost cap', used: 91 })
+    assert.equal((await create(9, 100, nextMonth)).kind, 'accepted')
+  })
+
+  on(
+    'keeps a cap in money exactly, however many jobs are accepted and settled at the same time',
+    async (store) => {
+      const jobs = Array.from({ length: 60 }, () => newJob({ reserved: 7 }))
+      const accepted = await Promise.all(
+        jobs.map(async (job) => {
+          const { kind } = await store.accept({ ...acceptance([job], { handedOff: true }), costCap: 210 })
+          return kind === 'accepted' ? [job] : []
+        }),
+      )
+      assert.equal(accepted.flat().length, 30)
+      const usage = { ...USAGE, cost: 2 }
+      const ends = accepted
+        .flat()
+        .map(({ id }) => store.settle(settlement({ jobId: id, attempt: 1 }, { usage })))
+      const more = Array.from({ length: 60 }, async () => {
+        const job = newJob({ reserved: 3 })
+        const { kind } = await store.accept({ ...acceptance([job], { handedOff: true }), costCap: 210 })
+        return kind === 'accepted' ? 3 : 0
+      })
+      await Promise.all(ends)
+      const added = (await Promise.all(more)).reduce<number>((sum, one) => sum + one, 0)
+      assert.ok(added <= 150)
+      const left = await Promise.all(
+        Array.from({ length: 60 }, async () => {
+          const job = newJob({ reserved: 3 })
+          return (await store.accept({ ...acceptance([job]), costCap: 210 })).kind === 'accepted' ? 3 : 0
+        }),
+      )
+      assert.equal(left.reduce<number>((sum, one) => sum + one, 0) + added, 150)
+    },
+  )
+
+  on('remembers no key of a request over a cap in money, and repeats an accepted one', async (store) => {
+    const idempotency = { key: 'key', fingerprint: 'a', untilMs: now.ms + 1000 }
+    const ask = (costCap: number, key = 'key') => {
+      const job = newJob({ reserved: 10 })
+      return store.accept({ ...acceptance([job]), idempotency: { ...idempotency, key }, costCap })
+    }
+    assert.equal((await ask(9)).kind, 'over cost cap')
+    assert.equal((await ask(10)).kind, 'accepted')
+    assert.equal((await ask(10)).kind, 'repeated')
+    assert.equal((await ask(10, 'another')).kind, 'over cost cap')
+    const equal = await Promise.all([ask(20, 'same'), ask(20, 'same'), ask(20, 'same')])
+    assert.deepEqual(equal.map(({ kind }) => kind).toSorted(), ['accepted', 'repeated', 'repeated'])
+  })
+
   on(
     'counts a job once, whoever else settles it, and one that was stored with its outcome',
     async (store) => {

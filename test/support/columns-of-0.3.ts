@@ -2,7 +2,7 @@
 import type { Job } from '../../src/job/job.ts'
 import { NEW_JOB_NAMES, newJobColumns } from '../../src/store/postgres/columns.ts'
 
-const LATER = ['priority', 'deadline_ms']
+const LATER = ['priority', 'deadline_ms', 'reserved']
 const NAMES = NEW_JOB_NAMES.split(', ')
 
 export function columnsOf03(jobs: readonly Job[]): unknown[] {

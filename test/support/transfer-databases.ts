@@ -124,7 +124,7 @@ export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Recor
       path,
       `select j.id, j.account, j.tier, j.model, j.status, ${TURN} as turn,
          j.attempt, j.deaths, case when j.settled_at_ms is null then null else j.claimed_at_ms end as claimed_at_ms,
-         j.cache_ttl_s, j.input_tokens, j.has_callback, j.created_at_ms, j.priority, j.deadline_ms, j.settled_at_ms, r.messages, r.response_format, r.callback,
+         j.cache_ttl_s, j.input_tokens, j.has_callback, j.created_at_ms, j.priority, j.deadline_ms, j.reserved, j.settled_at_ms, r.messages, r.response_format, r.callback,
          o.content, o.error, o.usage, o.receipt,
          c.job_id, c.account as owed_to, c.lane, c.attempt as callback_attempt, c.tries, c.owed_since_ms, c.due_at_ms,
          c.delivered_at_ms, c.failed_at_ms, c.attempts

@@ -1,8 +1,9 @@
 /** Admin actions on accounts. The audit log records that a secret was shown or rotated, never the secret. */
 import { rotateSecret } from '../../accounts/issue-key.ts'
+import { amountText, microsOf } from '../../job/amount.ts'
 import { checkCallbackUrl, readNetworks } from '../../net/ssrf-guard.ts'
 import { Type } from '../../typed-schema.ts'
-import { type Cap, caps, capsView, changedCaps, findAccount } from '../account-view.ts'
+import { type Cap, type Caps, caps, capsView, changedCaps, findAccount } from '../account-view.ts'
 import { adminAction } from '../action.ts'
 import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../delete-account.ts'
 import {
@@ -293,8 +294,10 @@ export const cancelAccountJobs = adminAction({
   },
 })
 
-const isCap = (given: unknown) =>
-  given === 'none' || given === 'tier' || (Number.isSafeInteger(given) && Number(given) >= 0)
+const isCap = (given: unknown, name: string) =>
+  given === 'none' ||
+  given === 'tier' ||
+  (typeof given === 'number' && given >= 0 && (name === 'max_monthly_cost' || Number.isSafeInteger(given)))
 
 const setCaps = adminAction({
   what: 'set the caps of an account',
@@ -339,9 +342,10 @@ const setCaps = adminAction({
     // The schema's message would name only the first of the allowed forms.
     checkBody: (body) => {
       const wrong = Object.entries(Object(body)).find(
-        ([name, cap]) => Object.hasOwn(caps, name) && !isCap(cap),
+        ([name, cap]) => Object.hasOwn(caps, name) && !isCap(cap, name),
       )
-      return wrong ? `${wrong[0]}: must be a whole number of at least 0, none, or tier` : null
+      const number = wrong?.[0] === 'max_monthly_cost' ? 'a number' : 'a whole number'
+      return wrong ? `${wrong[0]}: must be ${number} of at least 0, none, or tier` : null
     },
     answer: (own, { account }) => ({
       message: 'The caps were set. Every node applies them within a few seconds.',
@@ -355,6 +359,7 @@ const setCaps = adminAction({
     options: {
       max_monthly_jobs: ['--jobs <cap>', "a number of jobs, none for no cap, or tier for the tier's cap"],
       max_monthly_tokens: ['--tokens <cap>', 'the same for tokens, input and output together'],
+      max_monthly_cost: ['--monthly-cost <cap>', 'the same for the cost, in the currency of the prices'],
       max_open_jobs: ['--open-jobs <quota>', 'the same for jobs that are queued or running at the same time'],
       max_stored_bytes: ['--stored-bytes <quota>', 'the same for bytes that its jobs store'],
     },
@@ -367,14 +372,20 @@ const setCaps = adminAction({
     choose: (given) =>
       Object.keys(caps).some((name) => given[name] !== undefined)
         ? null
-        : 'There is nothing to set. Pass at least one of --jobs, --tokens, --open-jobs and --stored-bytes, each with N, none or tier.',
+        : 'There is nothing to set. Pass at least one of --jobs, --tokens, --monthly-cost, --open-jobs and --stored-bytes, each with N, none or tier.',
   },
   print: (own, { account }) => ({
     json: { name: account, ...own },
-    text: `Monthly caps of account ${account}: ${capText(own.max_monthly_jobs, 'jobs')}, ${capText(own.max_monthly_tokens, 'tokens')}.
+    text: `Monthly caps of account ${account}: ${capText(own.max_monthly_jobs, 'jobs')}, ${capText(own.max_monthly_tokens, 'tokens')}${costCapText(own)}.
 Quotas: ${capText(own.max_open_jobs, 'open jobs')}, ${capText(own.max_stored_bytes, 'stored bytes')}. ${TAKES_EFFECT}`,
   }),
 })
+
+/** Accounts without a cap of their own need not know about money. */
+function costCapText({ max_monthly_cost: cap }: Caps): string {
+  if (cap === undefined) return ''
+  return typeof cap === 'number' ? `, a cost of ${amountText(microsOf(cap))}` : `, ${capText(cap, 'cost')}`
+}
 
 function capText(cap: Cap, unit: string): string {
   if (cap === 'tier') return `tier default for ${unit}`

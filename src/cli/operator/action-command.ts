@@ -35,7 +35,7 @@ export function addActionCommand(parent: Command, action: AnyAction): void {
 interface FieldSchema {
   readonly type?: string
   readonly enum?: readonly string[]
-  readonly anyOf?: readonly unknown[]
+  readonly anyOf?: readonly { readonly type?: string }[]
   readonly minimum?: number
   readonly maximum?: number
 }
@@ -57,7 +57,8 @@ function optionOf([flags, help, usual]: Described, schema: FieldSchema | undefin
   const option = new Option(flags, help)
   if (usual) return option.choices(usual).argParser(asGiven)
   if (schema?.enum) return option.choices(schema.enum)
-  if (schema?.anyOf) return option.argParser(readCap)
+  if (schema?.anyOf)
+    return option.argParser(schema.anyOf.some(({ type }) => type === 'number') ? readAmountCap : readCap)
   if (schema?.type === 'integer')
     return option.argParser(numberFrom(schema.minimum ?? 0, schema.maximum ?? 0))
   if (schema?.type === 'number') return option.argParser(positiveUpTo(schema.maximum ?? 0))
@@ -72,6 +73,14 @@ function readCap(text: string): number | 'none' | 'tier' {
     throw new InvalidArgumentError('It must be a whole number of at least 0, none, or tier.')
   }
   return cap
+}
+
+/** The same for an amount of money. */
+function readAmountCap(text: string): number | 'none' | 'tier' {
+  if (text === 'none' || text === 'tier') return text
+  if (!/^\d+(\.\d{1,6})?$/.test(text))
+    throw new InvalidArgumentError('It must be an amount of at least 0, such as 12.50, none, or tier.')
+  return Number(text)
 }
 
 function positiveUpTo(most: number): (text: string) => number {

@@ -18,7 +18,14 @@ import type { AuditOptions, UsageOptions } from '../lists.ts'
 import { numberFrom } from '../number-option.ts'
 import type { ServeOptions } from '../serve.ts'
 import { addActionCommand } from './action-command.ts'
-import { config, type DefaultOptions, examples, MAX_ROWS, monthOption } from './shared-options.ts'
+import {
+  config,
+  type DefaultOptions,
+  examples,
+  MAX_ROWS,
+  monthOption,
+  usageKeysOption,
+} from './shared-options.ts'
 
 export function addOperatorCommands(program: Command, exit: (code: number) => void): void {
   addServe(program, exit)
@@ -256,12 +263,17 @@ function addRecords(program: Command): void {
     .description('list usage by month, account and model')
     .option('--account <name>', 'only usage of this account')
     .option('--month <month>', 'only this month in UTC, in the form YYYY-MM', monthOption)
+    .option('--by <keys>', 'sum by these, separated by commas: month, account, model', usageKeysOption)
     .option('--json', 'print a JSON array')
     .addOption(new Option('--csv', 'print comma-separated values with a header line').conflicts('json'))
     .addOption(config())
     .addHelpText(
       'after',
-      examples('parley usage --account acme', 'parley usage --month 2026-11 --csv > 2026-11.csv'),
+      examples(
+        'parley usage --account acme',
+        'parley usage --month 2026-11 --csv > 2026-11.csv',
+        'parley usage --by account,model --json',
+      ),
     )
     .action(async (options: UsageOptions) => (await import('../lists.ts')).usage(options))
   program

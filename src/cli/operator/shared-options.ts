@@ -23,3 +23,15 @@ export function monthOption(text: string): string {
   if (!isMonth(text)) throw new InvalidArgumentError('It must be a month in the form YYYY-MM.')
   return text
 }
+
+/** What `parley usage` can sum by. */
+export const USAGE_KEYS = ['month', 'account', 'model'] as const
+export type UsageKeyName = (typeof USAGE_KEYS)[number]
+
+export function usageKeysOption(text: string): UsageKeyName[] {
+  return text.split(',').map((name) => {
+    const key = USAGE_KEYS.find((one) => one === name.trim())
+    if (key === undefined) throw new InvalidArgumentError(`Each key must be one of ${USAGE_KEYS.join(', ')}.`)
+    return key
+  })
+}

@@ -12,6 +12,11 @@ const clockMs = new Intl.DateTimeFormat('en-GB', {
 })
 const dayAndMonth = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
 
+const money = new Intl.NumberFormat('en-GB', { minimumFractionDigits: 2, maximumFractionDigits: 6 })
+
+/** An amount in millionths of the currency. */
+export const amount = (micros: number): string => money.format(micros / 1_000_000)
+
 /** Shown if there is no value. */
 export const NONE = '–'
 

@@ -13,6 +13,8 @@ export interface AdminOptions {
   /** Null if the admin API is disabled: every request is rejected. */
   readonly token: string | null
   readonly store: OperatorStore
+  /** Of all costs; undefined if none is configured. */
+  readonly currency: string | undefined
   readonly clock: Clock
   readonly expiry: () => Expiry
   /** The names of the configured tiers. */

@@ -21,6 +21,7 @@ import {
   jobRoutes,
   keysRoute,
   tokensRoute,
+  usageEventsRoute,
   usageRoute,
 } from './read-routes.ts'
 
@@ -80,6 +81,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       tokensRoute(scope, options)
       actionRoutes(scope, options, tokenActions)
       usageRoute(scope, options)
+      usageEventsRoute(scope, options)
       auditRoute(scope, options)
       settingsRoute(scope, options)
       done()

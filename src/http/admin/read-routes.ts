@@ -34,6 +34,13 @@ import {
   jobSummaryView,
 } from '../../admin/job-view.ts'
 import { tokenList, tokenView } from '../../admin/token-view.ts'
+import {
+  FIRST_EVENT,
+  readUsageCursor,
+  readUsageEvents,
+  usageCursorText,
+  usageEventList,
+} from '../../admin/usage-events.ts'
 import { readJobId } from '../../job/job-id.ts'
 import { metadataFilter } from '../../job/metadata-filter.ts'
 import { isMonth } from '../../job/month.ts'
@@ -289,7 +296,7 @@ export function tokensRoute(app: FastifyInstance, { store }: AdminOptions): void
   })
 }
 
-export function usageRoute(app: FastifyInstance, { store }: AdminOptions): void {
+export function usageRoute(app: FastifyInstance, { store, currency }: AdminOptions): void {
   readRoute(app, '/usage', {
     operationId: 'listUsage',
     summary: 'List usage by account, month and model',
@@ -311,7 +318,30 @@ export function usageRoute(app: FastifyInstance, { store }: AdminOptions): void 
       )
       const last = rows.at(-1)
       const next = more && last ? `${last.month}/${last.account}/${last.model}` : null
-      return [`${rows.length} records.`, { usage: rows.map(usageRowView), more, next }]
+      return [
+        `${rows.length} records.`,
+        { usage: rows.map(usageRowView), ...defined({ currency }), more, next },
+      ]
+    },
+  })
+}
+
+export function usageEventsRoute(app: FastifyInstance, { store, currency, clock }: AdminOptions): void {
+  readRoute(app, '/usage-events', {
+    operationId: 'listUsageEvents',
+    summary: 'List what each finished job used, for billing',
+    description:
+      'One event for each job, in the order in which jobs were created; a job that ends later than others follows them. Store `next` with the events, and ask again from there: no event is missing, and none comes twice. Jobs appear a minute after their creation at the earliest, and while 256 jobs before them are unfinished, later. Events exist for as long as their jobs (`jobs.retention_seconds`, unless a job is deleted).',
+    querystring: filter({ after: before('The `next` of an earlier response.', 'AZpdPgAAcACAAAAAAAAAAA') }),
+    success: 'A page of usage events.',
+    data: usageEventList,
+    read: async ({ query: { after, ...query } }) => {
+      const cursor = after === undefined ? FIRST_EVENT : readUsageCursor(after)
+      if (cursor === null) throw invalid('after: must be the `next` of a response')
+      const most = query.limit ?? LIMIT.default
+      const { events, more, next } = await readUsageEvents(store, cursor, most, clock.nowMs())
+      const data = { events, ...defined({ currency }), more, next: usageCursorText(next) }
+      return [`${events.length} events.`, data]
     },
   })
 }

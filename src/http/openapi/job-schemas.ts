@@ -104,6 +104,12 @@ export const usage = Type.Union(
         input_tokens: Type.Integer({ description: 'As the model server counted them, over all calls.' }),
         cached_input_tokens: Type.Integer({ description: 'Those of them that the model server had cached.' }),
         output_tokens: Type.Integer(),
+        cost: Type.Optional(
+          Type.Integer({
+            description:
+              'What the calls cost, in millionths of the currency. Absent if the model has no price.',
+          }),
+        ),
         calls: Type.Integer({ description: 'Calls to model servers, including failed ones.' }),
         cache_hit: Type.Boolean({
           description: 'Whether the answer is a cached response of an identical job.',

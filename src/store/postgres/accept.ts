@@ -4,7 +4,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../cached-response.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
 import { Failed } from '../group-commit.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import {
@@ -82,6 +82,8 @@ async function acceptGroup(
       } else if (!(result instanceof Failed)) {
         // A conflict does not say whether the jobs of the earlier request exist, and this one may repeat that request.
         if (result.accepted.kind === 'conflict' && repeats(acceptance, result.remembered)) return true
+        // Nothing was stored under the key, and this one may cost less.
+        if (result.accepted.kind === 'over cost cap') return true
         results.set(acceptance, resultOf(acceptance, result.remembered))
       } else if (result.error instanceof StoreUnavailable) results.set(acceptance, result)
       // The first was rejected for what it contains; this one may be another request.
@@ -121,20 +123,29 @@ async function acceptAll(
   const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
   const columns = newJobColumns(jobs.map(({ job }) => job))
   if (hasLarge(columns)) await nextTurn()
-  const rows = await database.query(ACCEPT[mode], valuesOf(acceptances, jobs, columns, walks.turnsJson()))
+  const values = valuesOf(acceptances, jobs, columns, walks.turnsJson())
+  let isCapped = false
+  for (const { costCap } of acceptances) isCapped ||= costCap !== undefined
+  const rows = isCapped
+    ? await database.query(ACCEPT_CAPPED[mode], [...values, ...capValues(acceptances, mode)])
+    : await database.query(ACCEPT[mode], values)
   // The first try may have waited for a lock until now, and what it stored is visible only to another statement.
   if (mode === 'again') rows.push(...(await database.query(ANSWERED, [jobs.map(({ job }) => job.id)])))
   const taken = new Map<number, Remembered>()
   const contents = new Map<string, string | null>()
+  const over = new Map<number, number>()
   /** The least turn that was queued on each route. */
   const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
+    else if (row.kind === 'over') over.set(numberOf(row, 'place'), numberOf(row, 'content'))
     else if (row.kind === 'answered') contents.set(textOf(row, 'id'), textOrNull(row, 'content'))
     else queued.set(textOf(row, 'route'), numberOf(row, 'turn'))
   }
   const results = acceptances.map((acceptance, index): Result => {
     const { idempotency, jobs } = acceptance
+    const used = over.get(index + 1)
+    if (used !== undefined) return { accepted: { kind: 'over cost cap', used }, remembered: null }
     const found = taken.get(index + 1) ?? null
     const accepted = withAnswered(resultOf(acceptance, found), jobs, contents)
     const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
@@ -203,14 +214,30 @@ function valuesOf(
     nowMs,
     monthOf(nowMs),
     JSON.stringify(CACHE_HIT_USAGE),
+    JSON.stringify(FREE_CACHE_HIT_USAGE),
     CACHE_HIT_RECEIPT_JSON,
+  ]
+}
+
+/** The values that `ACCEPT_CAPPED` has in addition. */
+function capValues(acceptances: readonly Acceptance[], mode: Mode): unknown[] {
+  const capped = acceptances.flatMap(({ costCap, jobs }, index) =>
+    costCap === undefined ? [] : [{ place: index + 1, costCap, id: jobs[0]?.job.id }],
+  )
+  return [
+    capped.map(({ place }) => place),
+    capped.map(({ costCap }) => costCap),
+    capped.map(({ id }) => (mode === 'again' ? id : null)),
   ]
 }
 
 const JOB_TYPES = [...NEW_JOB_TYPES, 'text', 'text', 'boolean', 'bigint', 'text', 'integer']
 const KEY_TYPES = ['integer', 'text', 'text', 'text', 'text', 'bigint']
 const KEYS_FROM = JOB_TYPES.length + 1
-const [NODE, TURNS, NOW, MONTH, USAGE, RECEIPT] = ['text', 'jsonb', 'bigint', 'text', 'text', 'text'].map(
+const TYPES = ['text', 'jsonb', 'bigint', 'text', 'text', 'text', 'text']
+const CAP_TYPES = ['integer', 'numeric', 'uuid']
+const CAPS_FROM = KEYS_FROM + KEY_TYPES.length + TYPES.length
+const [NODE, TURNS, NOW, MONTH, USAGE, PRICED_USAGE, RECEIPT] = TYPES.map(
   (type, index) => `$${KEYS_FROM + KEY_TYPES.length + index}::${type}`,
 )
 
@@ -218,13 +245,30 @@ const [NODE, TURNS, NOW, MONTH, USAGE, RECEIPT] = ['text', 'jsonb', 'bigint', 't
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
+const ANSWERED_NOW = `union all
+    select 'answered', null, id, null, null, case when origin is not null then cached end, null, null from n where cached is not null`
+
+/** `over` has the requests that would exceed the cap in money of their account, of those for which there is one. */
+const OVER = `costs as (
+    select f.request, min(f.account) as account, sum(f.reserved) as cost, min(c.cap) as cap, min(c.id::text)::uuid as id
+    from found f join ${unnest(CAP_TYPES, CAPS_FROM)} as c(request, cap, id) using (request)
+    where f.cached is null and f.reserved > 0 group by f.request
+  ),
+  over as materialized (
+    select * from over_cost_caps(
+      array(select request from costs), array(select account from costs), array(select cost from costs),
+      array(select cap from costs), array(select id from costs), ${MONTH}
+    )
+  ),
+  n as materialized (select * from found where request not in (select request from over)),`
+
 /**
  * `taken` has the keys that are remembered; `taken_keys` locks all of them first, so of equal ones on several nodes one is
  * accepted. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
  * each taken key, a row for each completed job, and a row with the least turn that was queued on each route.
  */
-const accept = (name: string, isNew: string, onConflict: string, answered: string): Statement => ({
-  name,
+const accept = (mode: Mode, isCapped: boolean): Statement => ({
+  name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
   text: `
   with keys as (
     select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
@@ -235,23 +279,25 @@ const accept = (name: string, isNew: string, onConflict: string, answered: strin
       array(select fingerprint from keys), array(select job_ids from keys), ${NOW}
     )
   ),
-  n as materialized (
+  ${isCapped ? 'found' : 'n'} as materialized (
     select u.*, c.content as cached from (
       select * from ${unnest(JOB_TYPES, 1)} with ordinality
         as u(${NEW_JOB_NAMES}, origin, cache_key, handed_off, step, route, request, place)
     ) u left join lateral (
       select o.content from kept_answers a join outcomes o on o.id = a.job_id
-      where a.fingerprint = u.cache_key and a.until_ms > ${NOW} ${isNew}
+      where a.fingerprint = u.cache_key and a.until_ms > ${NOW} ${mode === 'again' ? 'and not exists (select 1 from jobs j where j.id = u.id)' : ''}
       order by a.kept_at_ms desc, a.job_id desc limit 1
     ) c on true
     where u.request not in (select request from taken)
   ),
+  ${isCapped ? OVER : ''}
   stored as (
-    insert into jobs (${NEW_JOB_NAMES}) select ${CHECKED_JOB_NAMES} from n ${onConflict} returning id
+    insert into jobs (${NEW_JOB_NAMES}) select ${CHECKED_JOB_NAMES} from n ${mode === 'again' ? 'on conflict (id) do nothing' : ''} returning id
   ),
   remembered as (
     insert into idempotency (account, key, fingerprint, job_ids, until_ms)
     select account, key, fingerprint, job_ids, until_ms from keys where request not in (select request from taken)
+      ${isCapped ? 'and request not in (select request from over)' : ''}
     order by account, key
     on conflict (account, key) do update
       set fingerprint = excluded.fingerprint, job_ids = excluded.job_ids, until_ms = excluded.until_ms
@@ -261,24 +307,25 @@ const accept = (name: string, isNew: string, onConflict: string, answered: strin
   ),
   counted_open as (
     insert into quota_deltas (${QUOTA_COLUMNS})
-    select account, hour_of_job(id), count(*), sum(bytes), 0 from opened group by 1, 2
+    select account, hour_of_job(id), count(*), sum(bytes), 0, sum(coalesce(reserved, 0)) from opened group by 1, 2
   ),
   ${queuedJobsInFairOrder(TURNS ?? '', 'opened')},
   placed as (
-    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route, deadline_ms)
+    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route, deadline_ms, reserved)
     select n.id, account, n.callback is not null, ${TURN_OF_JOB},
       case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then ${NOW} end, origin, bytes, route, deadline_ms
+      case when handed_off then ${NOW} end, origin, bytes, route, deadline_ms, reserved
     from ordered n left join begins b using (account, route)
     returning route, turn
   ),
   freed as (
     select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms,
-      ${requestBytesOf('n')} as bytes, 0 as was_open
+      reserved, ${requestBytesOf('n')} as bytes, 0 as was_open
     from n join stored using (id) where cached is not null
   ),
   s as (
-    select id, 1 as attempt, 'completed' as status, cached as content, null::text as error, ${USAGE} as usage,
+    select id, 1 as attempt, 'completed' as status, cached as content, null::text as error,
+      case when reserved is null then ${USAGE} else ${PRICED_USAGE} end as usage,
       ${RECEIPT} as receipt, null::text as fingerprint, 0::bigint as until_ms, ${NOW} as now_ms, model, ${MONTH} as month,
       0 as calls, 0 as input_tokens, 0 as output_tokens, true as cache_hit
     from n where cached is not null
@@ -286,25 +333,19 @@ const accept = (name: string, isNew: string, onConflict: string, answered: strin
   ${STORE_OUTCOMES(NODE ?? '')}
   select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids, null as content, null as route, null::bigint as turn
   from taken
-  ${answered}
+  ${isCapped ? `union all select 'over', request, null, null, null, used::text, null, null from over` : ''}
+  ${mode === 'again' ? '' : ANSWERED_NOW}
   union all select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`,
 })
 
 /** To repeat an unknown commit: what the first try stored stays as it is. */
 const ACCEPT: Readonly<Record<Mode, Statement>> = {
-  first: accept(
-    'accept',
-    '',
-    '',
-    `union all
-    select 'answered', null, id, null, null, case when origin is not null then cached end, null, null from n where cached is not null`,
-  ),
-  again: accept(
-    'accept again',
-    'and not exists (select 1 from jobs j where j.id = u.id)',
-    'on conflict (id) do nothing',
-    '',
-  ),
+  first: accept('first', false),
+  again: accept('again', false),
+}
+const ACCEPT_CAPPED: Readonly<Record<Mode, Statement>> = {
+  first: accept('first', true),
+  again: accept('again', true),
 }
 
 /** $1 the jobs of a repeated acceptance. */

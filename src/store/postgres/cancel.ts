@@ -1,7 +1,7 @@
 /** What cancelling stores in Postgres, and how nodes are informed. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
-import { CANCELLED_RECEIPT_JSON, type CancelledOutcome } from '../admin-action-store.ts'
+import { CANCELLED_RECEIPT_JSON, type CancelledOutcome, pricedUsageJson } from '../admin-action-store.ts'
 import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import { raw, type Sql, type Steps, sql } from '../sql.ts'
@@ -25,12 +25,12 @@ export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number
   const [row = {}] = yield sql`
   with freed as (
     delete from open_jobs o where ${condition}
-    returning o.id, o.account, o.has_callback, o.attempt, o.deaths, o.claimed_at_ms, o.node, o.origin,
+    returning o.id, o.account, o.has_callback, o.attempt, o.deaths, o.claimed_at_ms, o.node, o.origin, o.reserved,
       ${raw(openBytesOf('o'))} as bytes
   ),
   written as (
     insert into outcomes (id, status, error, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms, counted, bytes)
-    select id, 'failed', ${errorJson}, ${usageJson}, ${CANCELLED_RECEIPT_JSON}, ${by}, attempt, deaths, claimed_at_ms, ${at}::bigint, true, bytes + ${bytes}::bigint from freed
+    select id, 'failed', ${errorJson}, case when reserved is null then ${usageJson} else ${pricedUsageJson(usageJson)} end, ${CANCELLED_RECEIPT_JSON}, ${by}, attempt, deaths, claimed_at_ms, ${at}::bigint, true, bytes + ${bytes}::bigint from freed
   ),
   owed as (
     insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
@@ -39,12 +39,13 @@ export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number
   counted as (
     insert into usage_deltas (${raw(USAGE_COLUMNS)})
     select f.account, ${monthOf(at)}, j.model, count(*), count(*), 0, count(*) * ${usage.calls}::bigint,
-      count(*) * ${usage.input_tokens}::numeric, count(*) * ${usage.output_tokens}::numeric
+      count(*) * ${usage.input_tokens}::numeric, count(*) * ${usage.output_tokens}::numeric,
+      sum(coalesce(${usage.cost ?? null}::numeric, case when reserved is not null then 0 end))
     from freed f cross join lateral (select model from jobs where id = f.id limit 1) j group by f.account, j.model
   ),
   counted_ended as (
     insert into quota_deltas (${raw(QUOTA_COLUMNS)})
-    select account, hour_of_job(id), -count(*), -sum(bytes), sum(bytes + ${bytes}::bigint) from freed group by 1, 2
+    select account, hour_of_job(id), -count(*), -sum(bytes), sum(bytes + ${bytes}::bigint), -sum(coalesce(reserved, 0)) from freed group by 1, 2
   ),
   reported as (
     insert into cancelled_jobs (node, job_id, attempt, at_ms)

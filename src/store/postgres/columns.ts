@@ -28,19 +28,22 @@ export const NEW_JOB_TYPES = [
   'bigint',
   'text',
   'bigint',
+  'bigint',
   'text',
   'text',
   'text',
 ] as const
 export const NEW_JOB_NAMES =
-  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, messages, response_format, callback'
+  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages, response_format, callback'
 
 export function newJobColumns(jobs: readonly Job[]): unknown[] {
   const deadlines: (number | null)[] = []
   const priorities: (Priority | null)[] = []
-  for (const { priority = null, deadlineMs = null } of jobs) {
+  const reserved: (number | null)[] = []
+  for (const { priority = null, deadlineMs = null, reserved: estimate = null } of jobs) {
     priorities.push(priority)
     deadlines.push(deadlineMs)
+    reserved.push(estimate)
   }
   return [
     jobs.map((job) => job.id),
@@ -52,6 +55,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[] {
     jobs.map((job) => job.createdAtMs),
     priorities,
     deadlines,
+    reserved,
     textArray(jobs.map((job) => job.messagesJson)),
     textArray(jobs.map((job) => job.responseFormatJson)),
     textArray(jobs.map((job) => job.callbackJson)),

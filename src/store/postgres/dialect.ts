@@ -8,10 +8,10 @@ import { cancel } from './cancel.ts'
 import { deleteJobs } from './delete.ts'
 
 const quotaUseOf = (account: Value | Sql) => sql`
-  select coalesce(sum(open_jobs), 0) as open_jobs, coalesce(sum(bytes), 0) as stored_bytes
+  select coalesce(sum(open_jobs), 0) as open_jobs, coalesce(sum(bytes), 0) as stored_bytes, coalesce(sum(reserved), 0) as reserved
   from (
-    select open_jobs, open_bytes + ended_bytes as bytes from quota_sums where account = ${account}
-    union all select open_jobs, open_bytes + ended_bytes from quota_deltas where account = ${account}
+    select open_jobs, open_bytes + ended_bytes as bytes, reserved from quota_sums where account = ${account}
+    union all select open_jobs, open_bytes + ended_bytes, reserved from quota_deltas where account = ${account}
   ) sums`
 
 export const POSTGRES: Dialect = {
@@ -47,7 +47,7 @@ export const POSTGRES: Dialect = {
   // Sums, and the deltas that settling writes next to them. One statement sees a fold as complete or as not begun.
   usage: (condition) => sql`
     select account, month, model, sum(jobs) as jobs, sum(failed_jobs) as failed_jobs, sum(cache_hits) as cache_hits,
-      sum(calls) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens
+      sum(calls) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens, sum(cost) as cost
     from (
       select ${raw(USAGE_COLUMNS)} from usage where ${condition}
       union all select ${raw(USAGE_COLUMNS)} from usage_deltas where ${condition}
@@ -99,7 +99,7 @@ export const POSTGRES: Dialect = {
       order by id limit ${limit}
     )
     select id from waiting union all select id from held limit ${limit}`,
-  lockOpenJob: (jobId) => sql`select node, earlier from open_jobs where id = ${jobId} for update`,
+  lockOpenJob: (jobId) => sql`select node, earlier, reserved from open_jobs where id = ${jobId} for update`,
   cancel,
   deleteJobs,
 }

@@ -38,7 +38,7 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
       attempt: numberOf(row, 'attempt'),
       model: textOf(row, 'model'),
       outcome: { status: 'failed', error },
-      ...overdueResult(textOrNull(row, 'earlier')),
+      ...overdueResult(textOrNull(row, 'earlier'), row.reserved !== null),
       cache: null,
       nowMs,
     }),
@@ -61,7 +61,7 @@ function failedJob(row: Row): FailedJob {
     model: textOf(row, 'model'),
     createdAtMs: numberOf(row, 'created_at_ms'),
     hasCallback: booleanOf(row, 'has_callback'),
-    usage: overdueResult(textOrNull(row, 'earlier')).usage,
+    usage: overdueResult(textOrNull(row, 'earlier'), row.reserved !== null).usage,
   }
 }
 
@@ -78,13 +78,13 @@ const LOCK_OVERDUE: Statement = {
   name: 'lock overdue',
   text: `
   with tried as (
-    select id, account, attempt, has_callback, origin, earlier from open_jobs
+    select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
     where turn is not null and attempt > 0 and waits_since_ms is not null and route = $1 and account = coalesce($2, account)
       and greatest(waits_since_ms, $4::bigint) - waited_ms <= $5::bigint
     limit $3::bigint for update skip locked
   ),
   untried as (
-    select id, account, attempt, has_callback, origin, earlier from open_jobs
+    select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
     where turn is not null and waits_since_ms is null and route = $1 and account = coalesce($2, account) and id < $6::uuid
     order by id limit $3::bigint for update skip locked
   ),
@@ -97,7 +97,7 @@ const LOCK_LATE: Statement = {
   name: 'lock late',
   text: `
   with picked as (
-    select id, account, attempt, has_callback, origin, earlier from open_jobs
+    select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
     where turn is not null and deadline_ms is not null and deadline_ms <= $1::bigint
     order by deadline_ms limit $2::bigint for update skip locked
   )

@@ -11,7 +11,7 @@ import type { Database, Queries, Statement } from './database.ts'
 /** Deltas that one step folds. */
 const STEP = 10_000
 
-export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes'
+export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
 
 /** The bytes of what was asked, of a row of `open_jobs`; nodes of version 0.2 do not store them there. */
 export const openBytesOf = (row: string) =>
@@ -30,7 +30,7 @@ export const deleteRows = (ids: readonly string[]): Sql => sql`
     delete from callbacks where job_id = any (${ids}::uuid[])
   )
   insert into quota_deltas (${raw(QUOTA_COLUMNS)})
-  select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes))
+  select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes)), 0
   from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
 /** Folds some deltas into the sums, unless another node is doing so; returns whether more may be left. */
@@ -101,12 +101,13 @@ const FOLD_USAGE: Statement = {
   folded as (
     insert into usage as u (${USAGE_COLUMNS})
     select account, month, model, sum(jobs), sum(failed_jobs), sum(cache_hits), sum(calls), sum(input_tokens),
-      sum(output_tokens)
+      sum(output_tokens), sum(cost)
     from gone group by account, month, model order by account, month, model
     on conflict (account, month, model) do update set
       jobs = u.jobs + excluded.jobs, failed_jobs = u.failed_jobs + excluded.failed_jobs,
       cache_hits = u.cache_hits + excluded.cache_hits, calls = u.calls + excluded.calls,
-      input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens
+      input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens,
+      cost = case when excluded.cost is null then u.cost else coalesce(u.cost, 0) + excluded.cost end
   )
   select count(*) as folded from gone`,
 }
@@ -124,10 +125,11 @@ const FOLD_QUOTAS: Statement = {
   ),
   folded as (
     insert into quota_sums as q (${QUOTA_COLUMNS})
-    select account, hour, sum(open_jobs), sum(open_bytes), sum(ended_bytes)
+    select account, hour, sum(open_jobs), sum(open_bytes), sum(ended_bytes), sum(reserved)
     from gone group by account, hour order by account, hour
     on conflict (account, hour) do update set open_jobs = q.open_jobs + excluded.open_jobs,
-      open_bytes = q.open_bytes + excluded.open_bytes, ended_bytes = q.ended_bytes + excluded.ended_bytes
+      open_bytes = q.open_bytes + excluded.open_bytes, ended_bytes = q.ended_bytes + excluded.ended_bytes,
+      reserved = q.reserved + excluded.reserved
   )
   select count(*) as folded from gone`,
 }
@@ -140,16 +142,18 @@ const RECONCILE: Statement = {
   name: 'reconcile open jobs',
   text: `
   insert into quota_deltas (${QUOTA_COLUMNS})
-  select account, hour, coalesce(o.jobs, 0) - coalesce(q.jobs, 0), coalesce(o.bytes, 0) - coalesce(q.bytes, 0), 0
+  select account, hour, coalesce(o.jobs, 0) - coalesce(q.jobs, 0), coalesce(o.bytes, 0) - coalesce(q.bytes, 0), 0,
+    coalesce(o.reserved, 0) - coalesce(q.reserved, 0)
   from (
-    select o.account, hour_of_job(o.id) as hour, count(*) as jobs, sum(${openBytesOf('o')}) as bytes
+    select o.account, hour_of_job(o.id) as hour, count(*) as jobs, sum(${openBytesOf('o')}) as bytes,
+      sum(coalesce(o.reserved, 0)) as reserved
     from open_jobs o group by 1, 2
   ) o full join (
-    select account, hour, sum(open_jobs) as jobs, sum(open_bytes) as bytes
+    select account, hour, sum(open_jobs) as jobs, sum(open_bytes) as bytes, sum(reserved) as reserved
     from (select ${QUOTA_COLUMNS} from quota_sums union all select ${QUOTA_COLUMNS} from quota_deltas) both_tables
-    group by account, hour having sum(open_jobs) <> 0 or sum(open_bytes) <> 0
+    group by account, hour having sum(open_jobs) <> 0 or sum(open_bytes) <> 0 or sum(reserved) <> 0
   ) q using (account, hour)
-  where (o.jobs, o.bytes) is distinct from (q.jobs, q.bytes)`,
+  where (o.jobs, o.bytes, o.reserved) is distinct from (q.jobs, q.bytes, q.reserved)`,
 }
 
 /** $1 the first hour, $2 the hour after the last. */

@@ -89,8 +89,11 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
   return { settled: row?.there ? 'stale' : 'gone', origin: null }
 }
 
+/** Most usage has no cost, and is not parsed. */
+export const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
+
 /**
- * With `freed` (id, account, has_callback, deaths, claimed_at_ms, the bytes of what was asked, and was_open: 1 or 0) and `s` (the
+ * With `freed` (id, account, has_callback, deaths, claimed_at_ms, the bytes of what was asked, what was reserved, and was_open: 1 or 0) and `s` (the
  * settlements): the outcomes, the callbacks that are owed, the cached responses, and the usage and what is open and stored, a
  * row of its own for each sum, so that no statement waits for another.
  * @param node the parameter with the node
@@ -114,12 +117,13 @@ export const STORE_OUTCOMES = (node: string) => `
   counted as (
     insert into usage_deltas (${USAGE_COLUMNS})
     select account, month, model, count(*), count(*) filter (where status = 'failed'),
-      count(*) filter (where cache_hit), sum(calls), sum(input_tokens), sum(output_tokens)
+      count(*) filter (where cache_hit), sum(calls), sum(input_tokens), sum(output_tokens), sum(${COST_IN_USAGE})
     from s join freed using (id) group by account, month, model
   ),
   counted_ended as (
     insert into quota_deltas (${QUOTA_COLUMNS})
-    select account, hour_of_job(id), -sum(was_open), -sum(was_open * bytes), sum(bytes + ${outcomeBytesOf('s')})
+    select account, hour_of_job(id), -sum(was_open), -sum(was_open * bytes), sum(bytes + ${outcomeBytesOf('s')}),
+      -sum(was_open * coalesce(reserved, 0))
     from s join freed using (id) group by 1, 2
   )`
 
@@ -139,7 +143,7 @@ export const SETTLE = {
     delete from open_jobs o
     where o.id = any ($2::uuid[]) and o.node is not distinct from $1
       and ((o.id, o.attempt) in (select id, attempt from s)) is true
-    returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin, ${openBytesOf('o')} as bytes, 1 as was_open
+    returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin, o.reserved, ${openBytesOf('o')} as bytes, 1 as was_open
   ),
   ${STORE_OUTCOMES(`coalesce($1::text, '${NO_NODE}')`)}
   select s.id, f.id is not null as freed, f.origin,

@@ -136,7 +136,8 @@ function postgresTarget(connection: TransferConnection, expiry: Expiry): Transfe
 /** From what was inserted: what each account has open and stored. */
 const QUOTA_SUMS = `
   insert into quota_sums (${QUOTA_COLUMNS})
-  select j.account, hour_of_job(j.id), count(q.id), coalesce(sum(q.bytes), 0), coalesce(sum(o.bytes), 0)
+  select j.account, hour_of_job(j.id), count(q.id), coalesce(sum(q.bytes), 0), coalesce(sum(o.bytes), 0),
+    coalesce(sum(q.reserved), 0)
   from jobs j left join open_jobs q on q.id = j.id left join outcomes o on o.id = j.id group by 1, 2`
 const HOLDS_ANYTHING = `
   select exists (select 1 from accounts) or exists (select 1 from jobs) or exists (select 1 from usage) as anything`

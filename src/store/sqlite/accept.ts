@@ -1,7 +1,15 @@
 /** Stores new jobs in SQLite. */
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../cached-response.ts'
+import { monthOf } from '../../job/month.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
 import { textOf } from '../rows.ts'
-import { type Accepted, type AnsweredJob, type Earlier, type Idempotency, UnknownAccount } from '../store.ts'
+import {
+  type Accepted,
+  type AnsweredJob,
+  type Earlier,
+  type Idempotency,
+  type OverCostCap,
+  UnknownAccount,
+} from '../store.ts'
 import { requestBytes } from '../stored-bytes.ts'
 import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
@@ -28,6 +36,7 @@ export type NewJobCells = readonly [
   cached: CachedAt | null,
   priority: string | null,
   deadlineMs: number | null,
+  reserved: number | null,
 ]
 
 /** Where the cached response of a fingerprint is, unless it has gone meanwhile. */
@@ -41,7 +50,10 @@ export const acceptOperations = {
       nowMs: number,
       idempotency: Idempotency | null,
       jobs: readonly NewJobCells[],
+      costCap: number | null,
     ): Accepted => {
+      const rejected = costCap === null ? null : checkCost(file, nowMs, idempotency, jobs, costCap)
+      if (rejected) return rejected
       const earlier = idempotency && rememberKey(file, idempotency, jobs, nowMs)
       if (earlier) return earlier
       const answered: AnsweredJob[] = []
@@ -63,6 +75,27 @@ export const acceptOperations = {
     (file: ServedFile, account: string, idempotency: Idempotency, nowMs: number): Earlier | null =>
       findEarlier(file, account, idempotency, nowMs),
   ),
+}
+
+/** A request that repeats an earlier one adds nothing, and neither does a job that a cached response completes. */
+function checkCost(
+  file: ServedFile,
+  nowMs: number,
+  idempotency: Idempotency | null,
+  jobs: readonly NewJobCells[],
+  cap: number,
+): Earlier | OverCostCap | null {
+  const [, account = ''] = jobs[0] ?? []
+  const earlier = idempotency && findEarlier(file, account, idempotency, nowMs)
+  if (earlier) return earlier
+  let added = 0
+  for (const job of jobs) {
+    const [cached, reserved] = [job[14], job[17] ?? 0]
+    if (cached === null || findCached(file, cached, nowMs) === null) added += reserved
+  }
+  if (added === 0) return null
+  const used = file.usage.costOf(file, account, monthOf(nowMs)) + file.quotas.reservedOf(file, account)
+  return used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
 function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: number): string | null {
@@ -90,6 +123,7 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
     ,
     priority,
     deadlineMs,
+    reserved,
   ] = job
   const seq = file.queue.takeSeq()
   const owesCallback = callback !== null
@@ -109,11 +143,12 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
     '',
     priority,
     deadlineMs,
+    reserved,
   ])
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
   const bytes = requestBytes(messages, format, callback)
-  const row = { seq, jobId, account, model, owesCallback, openJobs: 0, bytes } as const
-  const usage = JSON.stringify(CACHE_HIT_USAGE)
+  const row = { seq, jobId, account, model, owesCallback, openJobs: 0, bytes, reserved: 0 } as const
+  const usage = JSON.stringify(reserved === null ? CACHE_HIT_USAGE : FREE_CACHE_HIT_USAGE)
   storeOutcome(file, row, ['completed', contentJson, null, usage, CACHE_HIT_RECEIPT_JSON, null, 0, nowMs])
 }
 
@@ -160,14 +195,14 @@ function storeJob(
   nextTurns: NextTurns,
 ): void {
   const [id, account, tier, model, handedOff, step, ttlS, tokens, createdAtMs, ...rest] = job
-  const [messages, format, callback, route, , , priority, deadlineMs] = rest
+  const [messages, format, callback, route, , , priority, deadlineMs, reserved] = rest
   const { queue } = file
   const seq = queue.takeSeq()
   const hasCallback = callback === null ? 0 : 1
   if (handedOff) {
     const times = [createdAtMs, nowMs, null] as const
     const values = [id, seq, account, tier, model, 'assigned', null, node, 1, ttlS, tokens] as const
-    insertJob(file, [...values, hasCallback, ...times, route, priority, deadlineMs])
+    insertJob(file, [...values, hasCallback, ...times, route, priority, deadlineMs, reserved])
     queue.handOff()
   } else {
     const turn = nextTurns.get(route) ?? nextTurn(file, account, route, step)
@@ -175,11 +210,11 @@ function storeJob(
     file.places.joined(route, turn)
     const times = [createdAtMs, null, null] as const
     const values = [id, seq, account, tier, model, 'pending', turn, null, 0, ttlS, tokens] as const
-    insertJob(file, [...values, hasCallback, ...times, route, priority, deadlineMs])
+    insertJob(file, [...values, hasCallback, ...times, route, priority, deadlineMs, reserved])
     queue.join()
   }
   file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
-  file.quotas.add(account, 1, requestBytes(messages, format, callback))
+  file.quotas.add(account, 1, requestBytes(messages, format, callback), reserved ?? 0)
 }
 
 /** @param values of `INSERT_JOB`, in its order */
@@ -190,8 +225,8 @@ function insertJob(file: ServedFile, values: readonly (string | number | null)[]
 /** Inserts nothing if the account does not exist. */
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
-    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, priority, deadline_ms)
-  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 from accounts where name = ?3`
+    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, priority, deadline_ms, reserved)
+  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19 from accounts where name = ?3`
 const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
 const insertKey = (otherwise: string) =>

@@ -1,7 +1,7 @@
 /** What cancelling stores in SQLite, and how the server is informed: by rows, because a command may have cancelled jobs. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
-import { CANCELLED_RECEIPT_JSON, type CancelledOutcome } from '../admin-action-store.ts'
+import { CANCELLED_RECEIPT_JSON, type CancelledOutcome, pricedUsageJson } from '../admin-action-store.ts'
 import { type Claim, MAX_CANCELLED } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import { raw, type Sql, type Steps, sql } from '../sql.ts'
@@ -19,16 +19,16 @@ export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number
   if (ended.length === 0) return 0
   const jobs = sql`jobs where id in (select value from json_each(${ended.map((row) => textOf(row, 'id'))}))`
   yield sql`insert into outcomes (seq, error, usage, receipt)
-    select seq, ${errorJson}, ${usageJson}, ${CANCELLED_RECEIPT_JSON} from ${jobs}`
+    select seq, ${errorJson}, case when reserved is null then ${usageJson} else ${pricedUsageJson(usageJson)} end, ${CANCELLED_RECEIPT_JSON} from ${jobs}`
   yield sql`insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms)
     select seq, id, account, ${nowMs}, ${nowMs} from ${jobs} and has_callback`
-  const { calls, input_tokens, output_tokens }: Usage = JSON.parse(usageJson)
+  const { calls, input_tokens, output_tokens, cost }: Usage = JSON.parse(usageJson)
   yield sql`${raw(ADD_TO_USAGE.insert)}
     select account, ${monthOf(nowMs)}, model, count(*), count(*), 0, count(*) * ${calls}, count(*) * ${Math.min(input_tokens, MAX_TOKENS)},
-      count(*) * ${Math.min(output_tokens, MAX_TOKENS)}
+      count(*) * ${Math.min(output_tokens, MAX_TOKENS)}, sum(coalesce(${cost ?? null}, case when reserved is not null then 0 end))
     from ${jobs} group by account, model ${raw(ADD_TO_USAGE.onConflict)}`
   yield sql`${raw(ADD_TO_QUOTAS.insert)}
-    select account, -count(*), count(*) * ${outcomeBytes(null, errorJson, CANCELLED_RECEIPT_JSON)}
+    select account, -count(*), count(*) * ${outcomeBytes(null, errorJson, CANCELLED_RECEIPT_JSON)}, -ifnull(sum(reserved), 0)
     from ${jobs} group by account ${raw(ADD_TO_QUOTAS.onConflict)}`
   yield sql`insert or replace into cancelled_jobs (job_id, attempt) select id, attempt from ${jobs}`
   return ended.length

@@ -11,7 +11,7 @@ export function* deleteJobs(rows: readonly Row[]): Steps<void> {
   const ids = sql`(select value from json_each(${rows.map((row) => textOf(row, 'id'))}))`
   yield sql`
     ${raw(ADD_TO_QUOTAS.insert)}
-    select j.account, 0, -sum(${raw(requestBytesOf('r'))} + ${raw(outcomeBytesOf('o'))})
+    select j.account, 0, -sum(${raw(requestBytesOf('r'))} + ${raw(outcomeBytesOf('o'))}), 0
     from jobs j cross join requests r on r.seq = j.seq left join outcomes o on o.seq = j.seq
     where j.id in ${ids} group by j.account
     ${raw(ADD_TO_QUOTAS.onConflict)}`

@@ -28,7 +28,8 @@ export const SQLITE: Dialect = {
   // No other node uses the file.
   liveNodes: sql`select '' as node where false`,
 
-  quotaUseOf: (account) => sql`select open_jobs, stored_bytes from quota_sums where account = ${account}`,
+  quotaUseOf: (account) =>
+    sql`select open_jobs, stored_bytes, reserved from quota_sums where account = ${account}`,
   joinQuotaUse: sql`left join quota_sums q on q.account = a.name`,
   openJobsOf: (account) => sql`(select count(*) from (
     select 1 from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and account = ${account}
@@ -82,7 +83,8 @@ export const SQLITE: Dialect = {
       union all select id from jobs indexed by jobs_held where node is not null and ${range} and ${running}
       limit ${limit}`
   },
-  lockOpenJob: (jobId) => sql`select node, earlier from jobs where id = ${jobId} and settled_at_ms is null`,
+  lockOpenJob: (jobId) =>
+    sql`select node, earlier, reserved from jobs where id = ${jobId} and settled_at_ms is null`,
   cancel,
   deleteJobs,
 }

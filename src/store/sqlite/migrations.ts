@@ -300,6 +300,14 @@ create table admin_tokens (
 create unique index admin_tokens_by_name on admin_tokens (name) where revoked_at_ms is null;
 `
 
+/** What jobs cost, in millionths of the currency. */
+const thirteenth = `
+alter table jobs add column reserved integer; -- what it may cost; null if its model has no price
+alter table usage add column cost integer; -- null if no model had a price
+alter table quota_sums add column reserved integer not null default 0; -- what open jobs may cost
+alter table accounts add column cap_cost integer;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   second,
@@ -313,4 +321,5 @@ export const MIGRATIONS: readonly string[] = [
   tenth,
   eleventh,
   twelfth,
+  thirteenth,
 ]

@@ -5,7 +5,7 @@ import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
 import type { FailedJob, Overdue } from '../store.ts'
 import type { Cell, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
-import { storeOutcome } from './settle.ts'
+import { reservedOf, storeOutcome } from './settle.ts'
 
 export const overdueOperations = {
   failOverdue: write((file: ServedFile, overdue: Overdue, nowMs: number, limit: number): FailedJob[] => {
@@ -23,11 +23,12 @@ function find(file: ServedFile, overdue: Overdue, nowMs: number, limit: number):
 
 function fail(file: ServedFile, jobId: string, nowMs: number, error: string): FailedJob {
   const job = file.prepare(END).get(nowMs, jobId) ?? {}
-  const { usage, receiptJson } = overdueResult(textOrNull(job, 'earlier'))
+  const { usage, receiptJson } = overdueResult(textOrNull(job, 'earlier'), job.reserved !== null)
   const [account, model] = [textOf(job, 'account'), textOf(job, 'model')]
   const hasCallback = booleanOf(job, 'has_callback')
   const seq = numberOf(job, 'seq')
-  const row = { seq, jobId, account, model, owesCallback: hasCallback, openJobs: -1, bytes: 0 } as const
+  const ended = { openJobs: -1, bytes: 0, reserved: reservedOf(job) } as const
+  const row = { seq, jobId, account, model, owesCallback: hasCallback, ...ended }
   storeOutcome(file, row, ['failed', null, error, JSON.stringify(usage), receiptJson, null, 0, nowMs])
   file.queue.endQueued()
   return { jobId, account, model, createdAtMs: numberOf(job, 'created_at_ms'), hasCallback, usage }
@@ -52,4 +53,4 @@ const FIND_LATE = `
   where turn is not null and deadline_ms is not null and deadline_ms <= ? limit ?`
 const END = `
   update jobs set status = 'failed', settled_at_ms = ?, turn = null where id = ?
-  returning seq, account, model, has_callback, created_at_ms, earlier`
+  returning seq, account, model, has_callback, created_at_ms, earlier, reserved`

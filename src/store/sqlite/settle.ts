@@ -1,5 +1,5 @@
 /** Stores outcomes in SQLite: each only if the node still holds the job under this attempt. */
-import { booleanOf, numberOf, textOf } from '../rows.ts'
+import { booleanOf, numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
@@ -27,6 +27,8 @@ export interface EndedRow {
   readonly openJobs: -1 | 0
   /** What was stored of the job in this transaction already. */
   readonly bytes: number
+  /** What it had reserved while it was open. */
+  readonly reserved: number
 }
 
 export const settleOperations = {
@@ -45,7 +47,16 @@ export const settleOperations = {
       const seq = numberOf(job, 'seq')
       const [account, model] = [textOf(job, 'account'), textOf(job, 'model')]
       const owesCallback = booleanOf(job, 'has_callback')
-      const row = { seq, jobId, account, model, owesCallback, openJobs: -1, bytes: 0 } as const
+      const row = {
+        seq,
+        jobId,
+        account,
+        model,
+        owesCallback,
+        openJobs: -1,
+        bytes: 0,
+        reserved: reservedOf(job),
+      } as const
       storeOutcome(file, row, outcome)
       file.queue.settle()
       return seq
@@ -59,19 +70,24 @@ export const settleOperations = {
  */
 export function storeOutcome(
   file: OpenFile,
-  { seq, jobId, account, model, owesCallback, openJobs, bytes }: EndedRow,
+  { seq, jobId, account, model, owesCallback, openJobs, bytes, reserved }: EndedRow,
   [status, content, error, usageJson, receipt, fingerprint, cachedUntilMs, nowMs]: OutcomeCells,
 ): void {
   file.prepare(INSERT_OUTCOME).run(seq, content, error, usageJson, receipt)
   if (fingerprint !== null) file.prepare(CACHE_RESPONSE).run(seq, fingerprint, cachedUntilMs)
   if (owesCallback) file.prepare(OWE_CALLBACK).run(seq, jobId, account, nowMs)
   file.usage.add({ account, model, failed: status === 'failed', usageJson, nowMs })
-  file.quotas.add(account, openJobs, bytes + outcomeBytes(content, error, receipt))
+  file.quotas.add(account, openJobs, bytes + outcomeBytes(content, error, receipt), -reserved)
+}
+
+/** Of a row of `jobs`. */
+export function reservedOf(job: Row): number {
+  return numberOrNull(job, 'reserved') ?? 0
 }
 
 const END_ATTEMPT = `
   update jobs set status = ?, settled_at_ms = ?, node = null
-  where id = ? and node = ? and attempt = ? and status = 'assigned' returning seq, has_callback, account, model`
+  where id = ? and node = ? and attempt = ? and status = 'assigned' returning seq, has_callback, account, model, reserved`
 const EXISTS = 'select 1 from jobs where id = ?'
 const INSERT_OUTCOME = 'insert into outcomes (seq, content, error, usage, receipt) values (?, ?, ?, ?, ?)'
 const CACHE_RESPONSE = 'insert into kept_answers (seq, fingerprint, until_ms) values (?, ?, ?)'

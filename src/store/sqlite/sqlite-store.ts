@@ -193,10 +193,10 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     subscribe: () => {},
     announceWaits: async () => {},
 
-    accept: async ({ node, jobs, idempotency, nowMs: atMs, mayWaitMs }) => {
+    accept: async ({ node, jobs, idempotency, nowMs: atMs, mayWaitMs, costCap = null }) => {
       if (!isFilled && jobs.some(({ fingerprint }) => fingerprint != null)) await filled
       const cells = jobs.map((job) => newJobCells(job, cachedAt(job, atMs)))
-      return thread.call('accept', [node, atMs, idempotency, cells], mayWaitMs)
+      return thread.call('accept', [node, atMs, idempotency, cells, costCap], mayWaitMs)
     },
 
     claim: async (node, limit, atMs, from) => {
@@ -279,6 +279,7 @@ function newJobCells({ job, handedOff, step, route, awaited }: NewJob, cached: C
     cached,
     job.priority ?? null,
     job.deadlineMs ?? null,
+    job.reserved ?? null,
   ]
 }
 

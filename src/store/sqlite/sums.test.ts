@@ -27,11 +27,13 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      alter table jobs drop column started; alter table jobs drop column crashed_alone;
      alter table jobs drop column route; alter table jobs drop column earlier;
      alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
+     alter table jobs drop column reserved; alter table usage drop column cost;
+     alter table accounts drop column cap_cost;
      drop index jobs_by_deadline; alter table jobs drop column deadline_ms;
      alter table jobs drop column priority;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 10)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 11)
   return path
 }
 
@@ -72,6 +74,25 @@ test('a command that migrates the file of a running older server leaves counting
        where seq in (select seq from outcomes) and settled_at_ms is null`,
   )
   await assertSums(path, 'new')
+})
+
+test('what a server of an earlier version left reserved is corrected by the next start', async (t) => {
+  const path = join(await folderForTest(t), 'parley.db')
+  const store = await openStore(`sqlite:${path}`, options('node-a', now))
+  await addAccounts(store, 'acme', 'other')
+  const [queued, ended, held] = [newJob({ reserved: 3 }), newJob({ reserved: 5 }), newJob({ reserved: 7 })]
+  await store.accept(acceptance([queued]))
+  await store.accept(acceptance([ended, held], { handedOff: true }))
+  await store.close()
+  // As version 0.3 ends a job.
+  change(
+    path,
+    `update jobs set settled_at_ms = 1, status = 'completed', node = null where id = '${ended.id}'`,
+  )
+  change(path, "update quota_sums set open_jobs = open_jobs - 1 where account = 'acme'")
+  const next = await openStore(`sqlite:${path}`, options('node-b', now))
+  t.after(() => next.close())
+  assert.equal((await next.quotaUse('acme')).reserved, 10)
 })
 
 test('the sums are right after a start on an empty file', async (t) => {

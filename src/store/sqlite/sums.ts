@@ -3,6 +3,7 @@
  * written once at the end, so that a group of a thousand jobs of one account costs two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
+import { MAX_COST, sumOfCosts } from '../../job/amount.ts'
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
@@ -37,16 +38,38 @@ export class UsageSums {
     sums.calls += usage.calls
     sums.inputTokens = Math.min(sums.inputTokens + usage.input_tokens, MAX_TOKENS)
     sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, MAX_TOKENS)
+    if (usage.cost !== undefined) sums.cost = sumOfCosts(sums.cost ?? 0, usage.cost)
+  }
+
+  /** What the account's jobs of the month cost, with what was counted and is not written yet. */
+  costOf(file: Statements, account: string, month: string): number {
+    let cost = Number(file.prepare(COST_OF_MONTH).get(account, month)?.cost ?? 0)
+    for (const sums of this.#sums.values()) {
+      if (sums.account === account && sums.month === month) cost += sums.cost ?? 0
+    }
+    return cost
   }
 
   /** Writes what was counted: the last statements of a transaction. */
   write(file: Statements): void {
     if (this.#sums.size === 0) return
     for (const sums of this.#sums.values()) {
-      const { account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens } = sums
+      const { account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens, cost } =
+        sums
       file
         .prepare(ADD_USAGE)
-        .run(account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens)
+        .run(
+          account,
+          month,
+          model,
+          jobs,
+          failedJobs,
+          cacheHits,
+          calls,
+          inputTokens,
+          outputTokens,
+          cost ?? null,
+        )
     }
     this.#sums.clear()
   }
@@ -69,29 +92,34 @@ export class UsageSums {
 
 export const ADD_TO_USAGE = {
   insert:
-    'insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)',
+    'insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens, cost)',
   onConflict: `on conflict do update set jobs = jobs + excluded.jobs, failed_jobs = failed_jobs + excluded.failed_jobs,
     cache_hits = cache_hits + excluded.cache_hits, calls = calls + excluded.calls,
     input_tokens = min(input_tokens + excluded.input_tokens, ${MAX_TOKENS}),
-    output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS})`,
+    output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS}),
+    cost = case when excluded.cost is null then cost else min(ifnull(cost, 0) + excluded.cost, ${MAX_COST}) end`,
 }
-const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
+/** The sum of all models may exceed an integer. */
+const COST_OF_MONTH = 'select total(cost) as cost from usage where account = ? and month = ?'
+const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
 
 interface Change {
   openJobs: number
   bytes: number
+  reserved: number
 }
 
 export class QuotaSums {
   readonly #changes = new Map<string, Change>()
 
   /** @param openJobs 1 for a job that was accepted, -1 for one that ended, else 0 */
-  add(account: string, openJobs: number, bytes: number): void {
+  add(account: string, openJobs: number, bytes: number, reserved: number): void {
     const change = this.#changes.get(account)
-    if (change === undefined) this.#changes.set(account, { openJobs, bytes })
+    if (change === undefined) this.#changes.set(account, { openJobs, bytes, reserved })
     else {
       change.openJobs += openJobs
       change.bytes += bytes
+      change.reserved += reserved
     }
   }
 
@@ -102,11 +130,17 @@ export class QuotaSums {
     return open
   }
 
+  /** What the open jobs of the account may cost, with what was added and is not written yet. */
+  reservedOf(file: Statements, account: string): number {
+    const written = Number(file.prepare(RESERVED).get(account)?.reserved ?? 0)
+    return Math.max(0, written + (this.#changes.get(account)?.reserved ?? 0))
+  }
+
   /** Writes what was added: the last statements of a transaction. */
   write(file: Statements): void {
     if (this.#changes.size === 0) return
-    for (const [account, { openJobs, bytes }] of this.#changes) {
-      file.prepare(ADD_QUOTAS).run(account, openJobs, bytes)
+    for (const [account, { openJobs, bytes, reserved }] of this.#changes) {
+      file.prepare(ADD_QUOTAS).run(account, openJobs, bytes, reserved)
     }
     this.#changes.clear()
   }
@@ -126,18 +160,38 @@ export function countOnce(db: DatabaseSync): void {
   db.exec(`begin immediate; ${COUNT}; commit`)
 }
 
-export const ADD_TO_QUOTAS = {
-  insert: 'insert into quota_sums (account, open_jobs, stored_bytes)',
-  onConflict: `on conflict do update set open_jobs = open_jobs + excluded.open_jobs,
-    stored_bytes = stored_bytes + excluded.stored_bytes`,
+/**
+ * Corrects what open jobs have reserved, when a server starts: one of version 0.3, which has used the file meanwhile, ends jobs
+ * without it. Reads nothing more if nothing is reserved.
+ */
+export function correctReserved(db: DatabaseSync): void {
+  if (db.prepare('select 1 from quota_sums where reserved <> 0 limit 1').get() === undefined) return
+  db.exec(`begin immediate; ${CORRECT_RESERVED}; commit`)
 }
-const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
+
+const CORRECT_RESERVED = `
+  update quota_sums set reserved = 0 where reserved <> 0;
+  insert into quota_sums (account, open_jobs, stored_bytes, reserved)
+  select account, 0, 0, sum(reserved) from (
+    select account, reserved from jobs indexed by jobs_by_age where turn is not null
+    union all select account, reserved from jobs indexed by jobs_held where node is not null
+  ) where reserved is not null group by account
+  on conflict do update set reserved = excluded.reserved`
+
+export const ADD_TO_QUOTAS = {
+  insert: 'insert into quota_sums (account, open_jobs, stored_bytes, reserved)',
+  onConflict: `on conflict do update set open_jobs = open_jobs + excluded.open_jobs,
+    stored_bytes = stored_bytes + excluded.stored_bytes, reserved = reserved + excluded.reserved`,
+}
+const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
+const RESERVED = 'select reserved from quota_sums where account = ?'
 const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
 /** After this the sums are complete, and starts only read them. */
 export const COUNT = `
   delete from quota_sums;
-  insert into quota_sums (account, open_jobs, stored_bytes)
-  select j.account, sum(j.settled_at_ms is null), sum(${requestBytesOf('r')} + ${outcomeBytesOf('o')})
+  insert into quota_sums (account, open_jobs, stored_bytes, reserved)
+  select j.account, sum(j.settled_at_ms is null), sum(${requestBytesOf('r')} + ${outcomeBytesOf('o')}),
+    sum(case when j.settled_at_ms is null then ifnull(j.reserved, 0) else 0 end)
   from jobs j cross join requests r on r.seq = j.seq left join outcomes o on o.seq = j.seq
   group by j.account;
   update quota_state set counted = 1`

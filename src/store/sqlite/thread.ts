@@ -10,7 +10,7 @@ import { lockForServing, openFile } from './file.ts'
 import { ServedFile } from './open-file.ts'
 import { type Args, type Call, type Name, operations, type Result } from './operations.ts'
 import { dropUnusedIndexes, migrate } from './schema.ts'
-import { countOnce } from './sums.ts'
+import { correctReserved, countOnce } from './sums.ts'
 
 /** A group of operations. Writes run in one transaction; reads run outside of any. */
 export interface Request {
@@ -61,6 +61,7 @@ class StorageThread {
     migrate(db)
     dropUnusedIndexes(db)
     countOnce(db)
+    correctReserved(db)
     this.#file = new ServedFile(db)
   }
 

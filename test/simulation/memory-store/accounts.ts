@@ -268,7 +268,9 @@ function quotaUse(db: MemoryDatabase, account: string): QuotaUse {
   let storedBytes = 0
   for (const row of db.jobs.values()) if (row.job.account === account) storedBytes += storedBytesOf(row)
   for (const row of db.files.values()) if (row.account === account) storedBytes += fileBytesOf(row)
-  return { openJobs: openOf(db, account), storedBytes }
+  let reserved = 0
+  for (const { job } of db.open) if (job.account === account) reserved += job.reserved ?? 0
+  return { openJobs: openOf(db, account), storedBytes, ...(reserved > 0 && { reserved }) }
 }
 
 function openOf(db: MemoryDatabase, account: string): number {

@@ -106,6 +106,7 @@ export interface UsageRow {
   calls: number
   inputTokens: number
   outputTokens: number
+  cost?: number
 }
 
 export interface FileRow {

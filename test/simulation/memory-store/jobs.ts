@@ -1,4 +1,6 @@
 /** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
+
+import { sumOfCosts } from '../../../src/job/amount.ts'
 import { cancelledErrorJson } from '../../../src/job/cancelled.ts'
 import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
@@ -12,7 +14,11 @@ import {
   type Deleted,
   type DeletedJobs,
 } from '../../../src/store/admin-action-store.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE } from '../../../src/store/cached-response.ts'
+import {
+  CACHE_HIT_RECEIPT_JSON,
+  CACHE_HIT_USAGE,
+  FREE_CACHE_HIT_USAGE,
+} from '../../../src/store/cached-response.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import { type HeldRequest, MAX_EQUAL, NO_CALLERS } from '../../../src/store/held-request-store.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
@@ -35,6 +41,7 @@ import {
   type FailedJob,
   type Idempotency,
   type NewJob,
+  type OverCostCap,
   type Overdue,
   type ReadJob,
   type Settled,
@@ -44,7 +51,7 @@ import {
   WriteRejected,
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
-import { hasExpired, type JobRow, type MemoryDatabase, type OutcomeRow } from './database.ts'
+import { hasExpired, type JobRow, type MemoryDatabase, type OutcomeRow, type UsageRow } from './database.ts'
 
 /** Rows that one step of a deletion scans. */
 const STEP = 400
@@ -164,7 +171,7 @@ export function jobOperations(db: MemoryDatabase) {
       return 'cancelled'
     },
 
-    cancelOwnJob({ account, jobId, nowMs, inputTokens: counted }: OwnCancel): Cancelled {
+    cancelOwnJob({ account, jobId, nowMs, inputTokens: counted, inputCost }: OwnCancel): Cancelled {
       const row = db.jobs.get(jobId)
       if (row?.job.account !== account) return 'unknown'
       if (row.outcome !== null) return 'ended before'
@@ -172,6 +179,7 @@ export function jobOperations(db: MemoryDatabase) {
       const usageJson = usageOfCancelled({
         isHeld: row.node !== null,
         inputTokens,
+        inputCost: inputCost ?? (row.job.reserved === undefined ? null : 0),
         earlierJson: row.earlierJson,
       })
       cancel(db, row, nowMs, cancelledErrorJson('caller'), JSON.parse(usageJson))
@@ -241,7 +249,7 @@ export function jobOperations(db: MemoryDatabase) {
   }
 }
 
-function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptance): Accepted {
+function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs, costCap }: Acceptance): Accepted {
   const account = jobs[0]?.job.account ?? ''
   const earlier = idempotency && findEarlier(db, account, idempotency, nowMs)
   if (earlier) return earlier
@@ -250,6 +258,10 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
     throw new WriteRejected('a job of this id exists')
   }
   if (!db.accounts.has(account)) throw new UnknownAccount()
+  if (costCap !== undefined) {
+    const over = overCostCap(db, account, jobs, nowMs, costCap)
+    if (over) return over
+  }
   const answered: AnsweredJob[] = []
   for (const newJob of jobs) {
     const contentJson = newJob.fingerprint ? findResponse(db, newJob.fingerprint, nowMs) : null
@@ -258,7 +270,7 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
     const outcome = {
       contentJson,
       errorJson: null,
-      usage: CACHE_HIT_USAGE,
+      usage: newJob.job.reserved === undefined ? CACHE_HIT_USAGE : FREE_CACHE_HIT_USAGE,
       receiptJson: CACHE_HIT_RECEIPT_JSON,
     }
     end(db, row, outcome, { nowMs, cache: null })
@@ -266,6 +278,25 @@ function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs }: Acceptan
   }
   if (idempotency) db.idempotency.set(keyOf(account, idempotency), { ...idempotency, account, jobIds: ids })
   return answered.length === 0 ? { kind: 'accepted' } : { kind: 'accepted', answered }
+}
+
+function overCostCap(
+  db: MemoryDatabase,
+  account: string,
+  jobs: readonly NewJob[],
+  nowMs: number,
+  cap: number,
+): OverCostCap | null {
+  let added = 0
+  for (const { job, fingerprint } of jobs) {
+    if (!fingerprint || findResponse(db, fingerprint, nowMs) === null) added += job.reserved ?? 0
+  }
+  let used = 0
+  for (const row of db.usage.values()) {
+    if (row.account === account && row.month === monthOf(nowMs)) used += row.cost ?? 0
+  }
+  for (const { job } of db.open) if (job.account === account) used += job.reserved ?? 0
+  return added > 0 && used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
 function findEarlier(
@@ -392,8 +423,16 @@ function addUsage(db: MemoryDatabase, { job, status }: JobRow, { usage }: Outcom
   const { account, model } = job
   const key = { account, month: monthOf(nowMs), model }
   const name = Object.values(key).join('\n')
-  const none = { ...key, jobs: 0, failedJobs: 0, cacheHits: 0, calls: 0, inputTokens: 0, outputTokens: 0 }
-  const sums = db.usage.get(name) ?? none
+  const none = {
+    ...key,
+    jobs: 0,
+    failedJobs: 0,
+    cacheHits: 0,
+    calls: 0,
+    inputTokens: 0,
+    outputTokens: 0,
+  }
+  const sums: UsageRow = db.usage.get(name) ?? none
   db.usage.set(name, sums)
   sums.jobs += 1
   if (status === 'failed') sums.failedJobs += 1
@@ -401,6 +440,7 @@ function addUsage(db: MemoryDatabase, { job, status }: JobRow, { usage }: Outcom
   sums.calls += usage.calls
   sums.inputTokens = Math.min(sums.inputTokens + usage.input_tokens, Number.MAX_SAFE_INTEGER)
   sums.outputTokens = Math.min(sums.outputTokens + usage.output_tokens, Number.MAX_SAFE_INTEGER)
+  if (usage.cost !== undefined) sums.cost = sumOfCosts(sums.cost ?? 0, usage.cost)
 }
 
 function returnToQueue(db: MemoryDatabase, row: JobRow): void {
@@ -431,8 +471,11 @@ function failOverdue(
     .slice(0, limit)
   return rows.map((row) => {
     const { id: jobId, account, model, createdAtMs, callbackJson } = row.job
-    const { calls = 0, inputTokens = 0, outputTokens = 0, records = [] } = JSON.parse(row.earlierJson ?? '{}')
-    const usage = { ...NO_USAGE, calls, input_tokens: inputTokens, output_tokens: outputTokens }
+    const earlier = JSON.parse(row.earlierJson ?? '{}')
+    const { calls = 0, inputTokens = 0, outputTokens = 0, records = [] } = earlier
+    const cost = earlier.cost ?? (row.job.reserved === undefined ? undefined : 0)
+    const tokens = { calls, input_tokens: inputTokens, output_tokens: outputTokens }
+    const usage = { ...NO_USAGE, ...tokens, ...(cost !== undefined && { cost }) }
     const receiptJson = JSON.stringify({ form: 'text', calls: records })
     end(
       db,
@@ -481,7 +524,7 @@ function cancel(db: MemoryDatabase, row: JobRow, nowMs: number, errorJson: strin
   const outcome = {
     contentJson: null,
     errorJson,
-    usage,
+    usage: row.job.reserved === undefined ? usage : { ...usage, cost: usage.cost ?? 0 },
     receiptJson: CANCELLED_RECEIPT_JSON,
   }
   end(db, row, outcome, { nowMs, cache: null })

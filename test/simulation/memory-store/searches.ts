@@ -10,10 +10,19 @@ import type {
   JobPage,
   JobSearch,
   JobSummary,
+  JobUse,
+  JobUseRange,
 } from '../../../src/store/job-search-store.ts'
 import { stateOf } from './callbacks.ts'
 import { hasExpired, type JobRow, type MemoryDatabase } from './database.ts'
 import { rerunLinks } from './reruns.ts'
+
+const byId = (one: JobRow, other: JobRow) => (one.job.id < other.job.id ? -1 : 1)
+
+function useOf({ job, status, settledAtMs, outcome }: JobRow): JobUse {
+  const { id, account, model, createdAtMs, responseFormatJson: formatStart } = job
+  return { id, account, model, status, createdAtMs, settledAtMs, usage: outcome?.usage ?? null, formatStart }
+}
 
 export function searchOperations(db: MemoryDatabase) {
   return {
@@ -58,6 +67,16 @@ export function searchOperations(db: MemoryDatabase) {
         receiptJson: outcome?.receiptJson ?? null,
         ...rerunLinks(db, jobId),
       }
+    },
+
+    jobUses({ afterId, beforeId, limit }: JobUseRange): JobUse[] {
+      const found = [...db.jobs.values()].filter(({ job }) => job.id > afterId && job.id < beforeId)
+      return found.sort(byId).slice(0, limit).map(useOf)
+    },
+
+    jobUsesOf(jobIds: readonly string[]): JobUse[] {
+      const found = jobIds.flatMap((id) => db.jobs.get(id) ?? [])
+      return found.sort(byId).map(useOf)
     },
 
     metadataOf(jobIds: readonly string[]): MetadataById {

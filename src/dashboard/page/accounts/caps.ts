@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
 import { admin } from '../api.ts'
 import type { Account, Cap, Caps, EffectiveSettings, UsageList } from '../contract.ts'
-import { counted, exact } from '../format.ts'
+import { amount, counted, exact } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { Panel } from '../parts/panel.ts'
@@ -29,6 +29,7 @@ export interface CapsPanelProps {
 const LABELS: Readonly<Record<CapName, string>> = {
   max_monthly_jobs: 'Jobs per month',
   max_monthly_tokens: 'Tokens per month',
+  max_monthly_cost: 'Cost per month',
   max_open_jobs: 'Open jobs',
   max_stored_bytes: 'Stored bytes',
 }
@@ -37,26 +38,28 @@ const NAMES = Object.keys(LABELS) as CapName[]
 export function CapsPanel({ account, onChange }: CapsPanelProps) {
   const { name, tier } = account
   const settings = useResource<EffectiveSettings>('/settings')
-  const [drafts, setDrafts] = useState(() => eachCap((cap) => draftOf(account[cap])))
+  const [drafts, setDrafts] = useState(() => eachCap((cap) => draftOf(account[cap] ?? 'tier')))
+  // Without a currency, nothing is counted in money.
+  const names = NAMES.filter((cap) => cap !== 'max_monthly_cost' || settings.data?.settings.currency)
   const [submitted, setSubmitted] = useState(false)
   const save = useAction(async () => {
-    const body: Caps = eachCap((cap) => capOf(drafts[cap]))
+    const body = Object.fromEntries(names.map((cap) => [cap, capOf(drafts[cap])]))
     await admin(`/accounts/${encodeURIComponent(name)}/caps`, { body })
     return `The caps of ${name} are set. Every node applies them within a few seconds.`
   }, onChange)
   const onSubmit = (event: Event) => {
     event.preventDefault()
     setSubmitted(true)
-    if (NAMES.every((cap) => problemOf(drafts[cap]) === null)) void save.run()
+    if (names.every((cap) => problemOf(drafts[cap], cap) === null)) void save.run()
   }
   return html`<${Panel} title="Caps and quotas">
     <${CurrentUsage} account=${account} />
     <form class="stack" onSubmit=${onSubmit} novalidate>
-      ${NAMES.map(
+      ${names.map(
         (
           cap,
         ) => html`<${CapField} key=${cap} label=${LABELS[cap]} ofTier=${tierCap(settings.data, tier, cap)} draft=${drafts[cap]}
-          onChange=${(draft: Draft) => setDrafts({ ...drafts, [cap]: draft })} error=${submitted ? problemOf(drafts[cap]) : null} />`,
+          onChange=${(draft: Draft) => setDrafts({ ...drafts, [cap]: draft })} error=${submitted ? problemOf(drafts[cap], cap) : null} />`,
       )}
       <div><button type="submit" class="button" disabled=${save.busy}>Set caps</button></div>
     </form>
@@ -98,9 +101,12 @@ function CurrentUsage({ account }: { readonly account: Account }) {
   const { data } = useResource<UsageList>(
     `/usage?${new URLSearchParams({ account: name, month, limit: '200' })}`,
   )
-  const { jobs, input_tokens, output_tokens } = sumOf(data?.usage ?? [])
+  const { jobs, input_tokens, output_tokens, cost } = sumOf(data?.usage ?? [])
+  const inMoney =
+    cost === undefined ? '' : `, a cost of ${amount(cost)}${data?.currency ? ` ${data.currency}` : ''}`
   return html`<p class="hint">Months are in UTC. ${
-    data && `This month: ${counted(jobs, 'job')} and ${counted(input_tokens + output_tokens, 'token')}.`
+    data &&
+    `This month: ${counted(jobs, 'job')} and ${counted(input_tokens + output_tokens, 'token')}${inMoney}.`
   } Now: ${counted(open_jobs, 'open job')} and ${counted(stored_bytes, 'stored byte')}.</p>`
 }
 
@@ -122,8 +128,10 @@ function capOf({ kind, number }: Draft): Cap {
   return kind === 'number' ? Number(number) : kind
 }
 
-function problemOf({ kind, number }: Draft): string | null {
+function problemOf({ kind, number }: Draft, cap: CapName): string | null {
   if (kind !== 'number') return null
+  if (cap === 'max_monthly_cost')
+    return /^\d+(\.\d{1,6})?$/.test(number.trim()) ? null : 'Enter an amount of at least 0, such as 12.50.'
   const isCount = /^\d+$/.test(number.trim()) && Number.isSafeInteger(Number(number))
   return isCount ? null : 'Enter a whole number of at least 0.'
 }

@@ -3,7 +3,7 @@ import { html } from 'htm/preact'
 import { Attempts } from '../callbacks/attempts.ts'
 import { ReplayButton } from '../callbacks/replay.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'
-import { count, dateAndTime, duration, timeOfDayMs } from '../format.ts'
+import { amount, count, dateAndTime, duration, timeOfDayMs } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
 import { Facts } from '../parts/facts.ts'
@@ -68,6 +68,7 @@ function factsOf(job: JobDetails) {
     deadline,
     input_tokens,
     output_tokens,
+    cost,
     waiting_for_upstream: waiting,
   } = job
   const link = html`<a href=${address(['accounts', job.account])}>${job.account}</a>`
@@ -96,6 +97,7 @@ function factsOf(job: JobDetails) {
       settled_at === null || claimed_at === null ? '–' : duration((settled_at - claimed_at) * 1000),
     ],
     ['Tokens', input_tokens === null ? '–' : `${count(input_tokens)} in, ${count(output_tokens ?? 0)} out`],
+    ...(cost === undefined ? [] : [['Cost', amount(cost)]]),
     [
       'Attempts',
       html`${job.attempts}${job.deaths > 0 ? html` <span class="muted">(its node crashed ${job.deaths} ${job.deaths === 1 ? 'time' : 'times'})</span>` : ''}`,

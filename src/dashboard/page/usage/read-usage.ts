@@ -14,6 +14,8 @@ export interface UsageRead {
   readonly rows: readonly UsageRow[] | null
   /** Where the next step continues; null if everything is loaded. */
   readonly next: string | null
+  /** Of the costs; null if none is configured. */
+  readonly currency: string | null
   readonly error: ApiError | null
   readonly reload: () => void
   readonly loadMore: () => void
@@ -33,6 +35,7 @@ export function useUsage(filters: UsageFilters): UsageRead {
   return {
     rows: data?.rows ?? null,
     next: data?.next ?? null,
+    currency: data?.currency ?? null,
     error,
     reload,
     loadMore: () => setMost({ of, rows: rowsWanted + STEP_ROWS }),
@@ -42,6 +45,7 @@ export function useUsage(filters: UsageFilters): UsageRead {
 async function readRows({ account, month }: UsageFilters, most: number, signal: AbortSignal) {
   const rows: UsageRow[] = []
   let after: string | null = null
+  let currency: string | null = null
   do {
     const query = new URLSearchParams({
       limit: String(PAGE_SIZE),
@@ -52,6 +56,7 @@ async function readRows({ account, month }: UsageFilters, most: number, signal: 
     const page: UsageList = await admin<UsageList>(`/usage?${query}`, { signal })
     rows.push(...page.usage)
     after = page.more ? page.next : null
+    currency = page.currency ?? null
   } while (after !== null && rows.length < most)
-  return { rows, next: after }
+  return { rows, next: after, currency }
 }

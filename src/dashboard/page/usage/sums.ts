@@ -7,7 +7,9 @@ export const SUMS = ['jobs', 'failed_jobs', 'cache_hits', 'calls', 'input_tokens
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {
   const sums = SUMS.map((name) => [name, rows.reduce((all, row) => all + row[name], 0)])
-  return Object.fromEntries(sums) as UsageSums
+  const costs = rows.flatMap(({ cost }) => cost ?? [])
+  const cost = costs.length === 0 ? {} : { cost: costs.reduce((all, one) => all + one) }
+  return { ...Object.fromEntries(sums), ...cost } as UsageSums
 }
 
 export interface Group<T> {

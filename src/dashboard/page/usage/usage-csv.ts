@@ -8,8 +8,10 @@ import { SUMS } from './sums.ts'
 const COLUMNS = ['month', 'account', 'model', ...SUMS] as const
 
 export function csvOf(rows: readonly UsageRow[]): string {
-  const lines = rows.map((row) => COLUMNS.map((name) => cell(row[name])))
-  return [COLUMNS, ...lines].map((cells) => `${cells.join(',')}\r\n`).join('')
+  const hasCost = rows.some(({ cost }) => cost !== undefined)
+  const columns = hasCost ? ([...COLUMNS, 'cost'] as const) : COLUMNS
+  const lines = rows.map((row) => columns.map((name) => cell(row[name] ?? '')))
+  return [columns, ...lines].map((cells) => `${cells.join(',')}\r\n`).join('')
 }
 
 export interface CsvButtonProps {

@@ -2,7 +2,7 @@
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract.ts'
-import { exact } from '../format.ts'
+import { amount, exact, NONE } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
@@ -42,7 +42,7 @@ export function UsagePage() {
       <//>`
     }
     ${newest && html`<${UsageBars} month=${newest} />`}
-    ${rows && rows.length > 0 && html`<${UsageTable} months=${months} cut=${next === null ? null : (rows.at(-1)?.month ?? null)} />`}
+    ${rows && rows.length > 0 && html`<${UsageTable} months=${months} currency=${usage.currency} cut=${next === null ? null : (rows.at(-1)?.month ?? null)} />`}
     ${
       rows &&
       next !== null &&
@@ -82,11 +82,13 @@ function monthsAnd(chosen: string): (readonly [string, string])[] {
 
 interface UsageTableProps {
   readonly months: readonly Group<UsageRow>[]
+  readonly currency: string | null
   /** The last month, if it is not completely loaded; otherwise null. */
   readonly cut: string | null
 }
 
-function UsageTable({ months, cut }: UsageTableProps) {
+function UsageTable({ months, currency, cut }: UsageTableProps) {
+  const hasCost = months.some(({ sums }) => sums.cost !== undefined)
   return html`<table class="list usage-table">
     <caption class="visually-hidden">Usage by month, account and model, newest month first</caption>
     <thead>
@@ -99,6 +101,7 @@ function UsageTable({ months, cut }: UsageTableProps) {
         <th scope="col" class="number wide">Calls</th>
         <th scope="col" class="number">Input tokens</th>
         <th scope="col" class="number">Output tokens</th>
+        ${hasCost && html`<th scope="col" class="number">Cost${currency && ` (${currency})`}</th>`}
       </tr>
     </thead>
     ${months.map(
@@ -106,14 +109,14 @@ function UsageTable({ months, cut }: UsageTableProps) {
       <tr class="month">
         <th scope="rowgroup">${monthName(name)}<span class="month-total">${name === cut ? 'total so far' : 'total'}</span></th>
         <td class="wide"></td>
-        <${Cells} sums=${sums} />
+        <${Cells} sums=${sums} hasCost=${hasCost} />
       </tr>
       ${rows.map(
         (row) => html`<tr key=${`${row.account} ${row.model}`}>
         <th scope="row"><a class="breaks" href=${address(['accounts', row.account])}>${row.account}</a>
           <span class="narrow-only muted breaks">${row.model}</span></th>
         <td class="wide">${row.model}</td>
-        <${Cells} sums=${row} />
+        <${Cells} sums=${row} hasCost=${hasCost} />
       </tr>`,
       )}
     </tbody>`,
@@ -121,11 +124,12 @@ function UsageTable({ months, cut }: UsageTableProps) {
   </table>`
 }
 
-function Cells({ sums }: { readonly sums: UsageSums }) {
+function Cells({ sums, hasCost }: { readonly sums: UsageSums; readonly hasCost: boolean }) {
   return html`<td class="number">${exact(sums.jobs)}</td>
     <td class="number wide">${exact(sums.failed_jobs)}</td>
     <td class="number wide">${exact(sums.cache_hits)}</td>
     <td class="number wide">${exact(sums.calls)}</td>
     <td class="number">${exact(sums.input_tokens)}</td>
-    <td class="number">${exact(sums.output_tokens)}</td>`
+    <td class="number">${exact(sums.output_tokens)}</td>
+    ${hasCost && html`<td class="number">${sums.cost === undefined ? NONE : amount(sums.cost)}</td>`}`
 }

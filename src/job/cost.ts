@@ -1,0 +1,145 @@
+/**
+ * What calls cost, in whole millionths of the currency. A price is an amount for a million tokens, and so it is also the
+ * number of millionths for one. The arithmetic is exact for prices with up to nine decimals; each call is rounded once, half up.
+ */
+import { MAX_COST, sumOfCosts } from './amount.ts'
+import { formatParts, splitOptions } from './response-format.ts'
+
+/** For a million tokens, in the currency. */
+export interface Price {
+  readonly input: number
+  /** Absent: as `input`. */
+  readonly cached_input?: number | undefined
+  readonly output: number
+}
+
+/** A model as the settings describe it. */
+export interface PricedModel {
+  readonly targets?:
+    | readonly {
+        readonly upstream: string
+        readonly model: string
+        readonly price?: Price | undefined
+      }[]
+    | undefined
+  readonly auto?: readonly { readonly model: string }[] | undefined
+  readonly price?: Price | undefined
+  readonly max_output_tokens?: number | undefined
+}
+
+export interface UsedTokens {
+  readonly input: number
+  readonly output: number
+  /** Those of the input that the server had cached. */
+  readonly cached?: number
+}
+
+/** The part of a job that decides what it may cost. */
+export interface PricedJob {
+  readonly model: string
+  readonly inputTokens: number
+  /** As it is stored, with the options. */
+  readonly responseFormatJson: string
+}
+
+/** Of a millionth. */
+const DECIMALS = 1_000_000_000n
+const HALF = DECIMALS / 2n
+/** The answer of a job that limits it nowhere counts as this many tokens before it is known. */
+export const USUAL_OUTPUT_TOKENS = 4096
+/** What Parley adds to a conversation to request JSON, and to request the correction of an answer. */
+const INSTRUCTION_TOKENS = 256
+const REPAIR_TOKENS = 1024
+
+/** What a call costs. */
+export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens): number {
+  const [all, fromCache] = [whole(input), whole(Math.min(cached, input))]
+  const { cached_input = price.input } = price
+  const sum =
+    (all - fromCache) * exact(price.input) +
+    fromCache * exact(cached_input) +
+    whole(output) * exact(price.output)
+  return Math.min(Number((sum + HALF) / DECIMALS), MAX_COST)
+}
+
+function exact(price: number): bigint {
+  return BigInt(Math.round(price * Number(DECIMALS)))
+}
+
+function whole(tokens: number): bigint {
+  return tokens > 0 ? BigInt(Math.min(Math.floor(tokens), Number.MAX_SAFE_INTEGER)) : 0n
+}
+
+interface Target {
+  readonly name: string
+  readonly price: Price
+  readonly maxOutputTokens: number
+}
+
+/** The prices of all models. */
+export class Prices {
+  /** Those of `gpt-auto` are of the models that it chooses from. */
+  readonly #targets: ReadonlyMap<string, readonly (Target & { readonly of: string })[]>
+
+  constructor(models: Readonly<Record<string, PricedModel>>) {
+    const own = (name: string) => pricedTargets(models[name]).map((target) => ({ ...target, of: name }))
+    this.#targets = new Map(
+      Object.entries(models).map(([name, { auto }]) => [
+        name,
+        auto === undefined ? own(name) : auto.flatMap(({ model }) => own(model)),
+      ]),
+    )
+  }
+
+  get isEmpty(): boolean {
+    return [...this.#targets.values()].every((targets) => targets.length === 0)
+  }
+
+  isPriced(model: string): boolean {
+    return (this.#targets.get(model) ?? []).length > 0
+  }
+
+  /** What a call costs at least that ends without an answer; null if the model has no price. */
+  costOfInput(model: string, input: number): number | null {
+    const [first] = this.#targets.get(model) ?? []
+    return first === undefined ? null : costOf(first.price, { input, output: 0 })
+  }
+
+  /** What a call of a job with this model cost; null if the target has no price. */
+  costOf(model: string, target: string, tokens: UsedTokens): number | null {
+    const priced = this.#targets.get(model)?.find(({ name }) => name === target)
+    return priced === undefined ? null : costOf(priced.price, tokens)
+  }
+
+  /**
+   * What a job may cost at the dearest of its targets; null if none has a price. For JSON it includes a repair. If the job
+   * limits its answer, it costs at most this much, unless calls that fail are paid for.
+   * @param models those that its tier may use
+   */
+  estimateOf(job: PricedJob, models: ReadonlySet<string>): number | null {
+    const targets = this.#targets.get(job.model)?.filter(({ of }) => models.has(of))
+    if (targets === undefined || targets.length === 0) return null
+    return Math.max(...targets.map((target) => estimateAt(target, job)))
+  }
+}
+
+function pricedTargets({ targets = [], price: usual, max_output_tokens }: PricedModel = {}): Target[] {
+  return targets.flatMap(({ upstream, model, price = usual }) => {
+    const maxOutputTokens = max_output_tokens ?? USUAL_OUTPUT_TOKENS
+    return price === undefined ? [] : [{ name: `${upstream}/${model}`, price, maxOutputTokens }]
+  })
+}
+
+function estimateAt({ price, maxOutputTokens }: Target, job: PricedJob): number {
+  const { inputTokens, responseFormatJson } = job
+  const { optionsJson } = splitOptions(responseFormatJson)
+  const { max_tokens: output = maxOutputTokens }: { max_tokens?: number } = JSON.parse(optionsJson ?? '{}')
+  const dearest = { ...price, input: Math.max(price.input, price.cached_input ?? 0) }
+  const format = formatParts(responseFormatJson)
+  if (format.kind === 'text') return costOf(dearest, { input: inputTokens, output })
+  // A token is at least a byte.
+  const schema = format.kind === 'schema' ? Buffer.byteLength(format.schemaJson) : 0
+  const input = inputTokens + schema + INSTRUCTION_TOKENS
+  const repaired = input + output + schema + REPAIR_TOKENS
+  return sumOfCosts(costOf(dearest, { input, output }), costOf(dearest, { input: repaired, output }))
+}

@@ -1,0 +1,62 @@
+/** Caps in money that several nodes keep together, while jobs are settled and sums are folded. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import {
+  acceptance,
+  addAccounts,
+  newJob,
+  now,
+  settlement,
+  USAGE,
+} from '../../../test/store-contract/fixtures.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { Database } from './database.ts'
+import { foldQuotas, foldUsage } from './quotas.ts'
+
+test('three nodes that accept, repeat keys, settle and fold at the same time exceed no cap, and fill it', async (t) => {
+  const url = await freshDatabase(t)
+  const nodes = await Promise.all([openNode(url), openNode(url), openNode(url)] as const)
+  const [first] = nodes
+  const database = new Database({ url, connections: 1, prepare: true, statementMs: 15_000 })
+  t.after(() => Promise.all([...nodes.map(({ store }) => store.close()), database.close()]))
+  await addAccounts(first.store, 'acme', 'other')
+  const [costCap, reserved, cost] = [3000, 10, 7]
+  const used = async (account: string) => {
+    const [sums] = await first.store.listUsage({ account, limit: 1 })
+    const open = await first.store.quotaUse(account)
+    return { cost: sums?.cost ?? 0, reserved: open.reserved ?? 0, openJobs: open.openJobs ?? 0 }
+  }
+  let isOver = false
+  const folding = (async () => {
+    while (!isOver) {
+      await foldUsage(database)
+      await foldQuotas(database)
+    }
+  })()
+  let accepted = 0
+  const create = async (at: number) => {
+    const { store, name } = nodes[at % 3] ?? first
+    const account = at % 5 === 0 ? 'other' : 'acme'
+    const job = newJob({ account, reserved })
+    const key = at % 4 === 0 ? { key: `key ${at}`, fingerprint: 'a', untilMs: now.ms + 1000 } : null
+    const asked = { ...acceptance([job], { handedOff: true, node: name }), node: name, costCap }
+    const { kind } = await store.accept({ ...asked, idempotency: key })
+    if (kind !== 'accepted') return
+    if (account === 'acme') accepted += 1
+    if (at % 2 === 0) return
+    const end = settlement({ jobId: job.id, attempt: 1 }, { node: name, usage: { ...USAGE, cost } })
+    assert.equal(await store.settle(end), 'settled')
+  }
+  for (let step = 0; step < 4; step++) {
+    await Promise.all(Array.from({ length: 300 }, (_, at) => create(step * 300 + at)))
+    const { cost: settled, reserved: open } = await used('acme')
+    assert.ok(settled + open <= costCap, `${settled} + ${open}`)
+  }
+  isOver = true
+  await folding
+  const { cost: settled, reserved: open, openJobs } = await used('acme')
+  assert.ok(settled + open > costCap - reserved, `${settled} + ${open} of ${costCap}, ${accepted} jobs`)
+  assert.equal(open, openJobs * reserved)
+  assert.equal(settled, (accepted - openJobs) * cost)
+})
