@@ -60,8 +60,9 @@ export class Enqueuer {
       )
       const [first] = jobs
       const mayWaitMs = awaited && places.length > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
-      const acceptance = { node, jobs: newJobs, idempotency, nowMs: clock.nowMs(), mayWaitMs }
-      const accepted = await store.accept(costCap === undefined ? acceptance : { ...acceptance, costCap })
+      const uncapped = { node, jobs: newJobs, idempotency, nowMs: clock.nowMs(), mayWaitMs }
+      const acceptance = costCap === undefined ? uncapped : { ...uncapped, costCap }
+      const accepted = await store.accept(acceptance)
       if (accepted.kind !== 'accepted') return accepted
       const answered = accepted.answered && new Map(accepted.answered.map((one) => [one.jobId, one]))
       const answeredPlaces: Place[] = []

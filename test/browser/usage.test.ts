@@ -135,3 +135,26 @@ test('what is shown can be downloaded', async (t) => {
   )
   assert.equal(lines.length, 4)
 })
+
+test('with prices, the page and its export have the cost of each month, account and model', async (t) => {
+  const settings = {
+    currency: 'EUR',
+    models: { priced: { price: { input: 1000, output: 0 }, targets: [{ upstream: 'openai', model: 'm' }] } },
+  }
+  const priced = await startParley(t, { upstream: server.baseUrl, settings })
+  const key = await priced.key('user_max', 'acme')
+  const one = job({ model: 'priced', messages: [{ role: 'user', content: 'seven77' }] })
+  assert.equal((await priced.post('/api/v1/messages', one, key)).status, 200)
+  const page = await visit(t, browser, priced, '/dashboard/usage')
+  const [total, row] = await rowsOf(page)
+  assert.equal(total?.at(-1), '0.007')
+  assert.equal(row?.at(-1), '0.007')
+  assert.match((await page.locator('thead').textContent()) ?? '', /Cost \(EUR\)/)
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download as CSV' }).click(),
+  ])
+  const lines = (await readFile(await download.path(), 'utf8')).split('\r\n')
+  assert.match(lines[0] ?? '', /,output_tokens,cost$/)
+  assert.match(lines[1] ?? '', /,7000$/)
+})
