@@ -2,12 +2,13 @@
  * A headless Chromium from the npm package `@sparticuz/chromium`: nothing needs to be downloaded or installed. It is
  * unpacked once per version into the caches of the clone.
  */
+import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { inflate } from '@sparticuz/chromium'
+import { promisify } from 'node:util'
 import { type Browser, chromium } from 'playwright-core'
 import { CLONE } from '../support/test-files.ts'
 
@@ -58,18 +59,19 @@ async function unpacked(): Promise<string> {
   return home
 }
 
-/** The package unpacks into the system's temporary folder. */
+const INFLATE =
+  "import { inflate } from '@sparticuz/chromium'; await Promise.all(process.argv.slice(1).map((file) => inflate(file)))"
+
+/**
+ * The package unpacks into the temporary folder of its process. That process is not this one, in which other tests use theirs at
+ * the same time.
+ */
 async function inflateInto(folder: string): Promise<void> {
-  const before = process.env.TMPDIR
-  process.env.TMPDIR = folder
-  try {
-    await Promise.all(
-      ['chromium.br', 'fonts.tar.br', 'al2023.tar.br'].map((file) => inflate(join(PACKED, file))),
-    )
-  } finally {
-    if (before === undefined) delete process.env.TMPDIR
-    else process.env.TMPDIR = before
-  }
+  const files = ['chromium.br', 'fonts.tar.br', 'al2023.tar.br'].map((file) => join(PACKED, file))
+  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', INFLATE, '--', ...files], {
+    cwd: CLONE,
+    env: { ...process.env, TMPDIR: folder },
+  })
 }
 
 /**
