@@ -1,4 +1,5 @@
 /** Cancels all jobs of an account, and deletes it with all its data, in steps that are each one short transaction. */
+import { randomBytes } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { BatchStore } from '../store/batch-store.ts'
 import type { FileStore } from '../store/file-store.ts'
@@ -80,6 +81,8 @@ export type AccountDeletionResult =
       readonly kind: 'deleted'
       readonly cancelled: number
       readonly jobs: number
+      /** The name under which its usage stays, for invoices; null if it had none. */
+      readonly usageAs: string | null
       /** Why the database was not scrubbed; null if it was, or if no scrub was requested. */
       readonly notScrubbed: string | null
     }
@@ -89,7 +92,7 @@ export type AccountDeletionResult =
 
 /**
  * Deletes an account permanently: suspends it, cancels its queued and running jobs, deletes all of its jobs with their results,
- * then deletes the account with its keys, secrets and usage. Servers keep running meanwhile.
+ * then deletes the account with its keys and secrets. Its sums of usage stay under another name. Servers keep running meanwhile.
  */
 export async function deleteAccount(
   store: OperatorStore,
@@ -98,6 +101,7 @@ export async function deleteAccount(
 ): Promise<AccountDeletionResult> {
   if (!(await store.suspend(account, clock.nowMs()))) return { kind: 'unknown' }
   const done = { cancelled: 0, jobs: 0 }
+  const usageAs = `deleted-${randomBytes(4).toString('hex')}`
   const report = (step: DeletionProgress['step']) =>
     onProgress({ step, cancelled: done.cancelled, deleted: done.jobs })
   const wait = () => {
@@ -118,7 +122,7 @@ export async function deleteAccount(
     })
     if (deleted > 0 || open > 0) continue
     await deleteFiles(store, clock, account)
-    if ((await store.deleteAccount(account)) === 'has open jobs') {
+    if ((await store.deleteAccount(account, usageAs)) === 'has open jobs') {
       await wait()
       continue
     }
@@ -128,7 +132,9 @@ export async function deleteAccount(
       report('deleting')
     })
     if (scrub) report('scrubbing')
-    return { kind: 'deleted', ...done, notScrubbed: scrub ? await tryScrub(store) : null }
+    const [used] = await store.listUsage({ account: usageAs, limit: 1 })
+    const kept = { usageAs: used === undefined ? null : usageAs }
+    return { kind: 'deleted', ...done, ...kept, notScrubbed: scrub ? await tryScrub(store) : null }
   }
   return { kind: 'still used', ...done }
 }

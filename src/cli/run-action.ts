@@ -121,7 +121,7 @@ async function confirm(name: string, isConfirmed: boolean, config: string | unde
       `Deleting account ${name} needs confirmation, and there is no terminal. Pass --yes to delete it without being asked.`,
     )
   }
-  printError(`This permanently deletes account ${name} with its keys, jobs, secrets and usage.`)
+  printError(`This permanently deletes account ${name} with its keys, jobs and secrets.`)
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   try {
     const typed = await new Promise<string>((resolve) => {

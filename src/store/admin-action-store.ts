@@ -23,11 +23,12 @@ export interface AdminActionStore {
   deleteJobsOf(account: string, afterJobId: string): Promise<DeletedJobs>
 
   /**
-   * Deletes the account with its keys, secrets, idempotency keys and usage, unless it has open jobs. Afterwards no write stores
+   * Deletes the account with its keys, secrets and idempotency keys, unless it has open jobs. The sums of its usage stay under
+   * `usageAs`, which no account has as its name. Afterwards no write stores
    * a job of it. Returns `has open jobs` also if the account was deleted, but a write in progress stored a job meanwhile: cancel
    * and delete such jobs, too.
    */
-  deleteAccount(account: string): Promise<AccountDeleted>
+  deleteAccount(account: string, usageAs: string): Promise<AccountDeleted>
 
   /**
    * Removes deleted data from the disk, as far as the database can: SQLite rewrites its file and empties its log, and blocks

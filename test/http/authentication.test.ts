@@ -43,7 +43,7 @@ onEachStore(() => {
     const { parley, models } = await startStage(t)
     const key = await parley.key('user_max', 'leaving')
     assert.equal((await parley.get(ME, key)).status, 200)
-    await parley.store.deleteAccount('leaving')
+    await parley.store.deleteAccount('leaving', 'deleted-1')
     const answers = await Promise.all([
       parley.post(MESSAGES, job(), key),
       parley.post(BATCHES, [job(), job()], key),

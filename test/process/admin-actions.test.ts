@@ -244,7 +244,9 @@ both(
     const env = { PARLEY_OPERATOR: 'alice' }
     const ended = await place.parley(['accounts', 'delete', own, '--yes', '--json'], { env })
     assert.equal(ended.code, 0, ended.stderr)
-    assert.deepEqual(JSON.parse(ended.stdout), { deleted: true, jobs: 2, cancelled: 1, scrubbed: true })
+    const { usage_as: usageAs, ...printed } = JSON.parse(ended.stdout)
+    assert.deepEqual(printed, { deleted: true, jobs: 2, cancelled: 1, scrubbed: true })
+    assert.match(usageAs, /^deleted-[0-9a-f]{8}$/)
     assert.match(ended.stderr, /^Waiting until every node applies the change …\nCancelling its jobs …\n/)
     assert.equal(await models.requests[called + 1]?.ended, 'cut')
     await within(

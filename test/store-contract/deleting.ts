@@ -75,41 +75,47 @@ export function deleteTests(on: On): void {
     assert.equal((await store.depth()).waiting, 3000)
   })
 
-  on('deletes an account with its keys, its usage and the keys of its requests', async (store) => {
-    const job = newJob()
-    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
-    await store.accept(acceptance([job], { idempotency, handedOff: true }))
-    await store.settle(settlement({ jobId: job.id, attempt: 1 }))
-    await ended(store, 'other')
-    await deleteAll(store, 'acme')
-    assert.equal(await store.deleteAccount('acme'), 'deleted')
-    assert.equal(await store.deleteAccount('acme'), 'unknown')
-    assert.equal(await store.findKey('hash of acme'), null)
-    assert.equal(await store.secrets('acme'), null)
-    assert.deepEqual(
-      (await store.listUsage({ limit: 10 })).map(({ account }) => account),
-      ['other'],
-    )
-    assert.ok(await store.findKey('hash of other'))
-    // An account of the same name is another account: the idempotency key is free again.
-    await addAccounts(store, 'acme')
-    const again = await store.accept(
-      acceptance([newJob()], { idempotency: { ...idempotency, fingerprint: 'g' } }),
-    )
-    assert.equal(again.kind, 'accepted')
-  })
+  on(
+    'deletes an account with its keys and the keys of its requests, and keeps its usage under another name',
+    async (store) => {
+      const job = newJob()
+      const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
+      await store.accept(acceptance([job], { idempotency, handedOff: true }))
+      await store.settle(settlement({ jobId: job.id, attempt: 1 }))
+      await ended(store, 'other')
+      await deleteAll(store, 'acme')
+      assert.equal(await store.deleteAccount('acme', 'deleted-1'), 'deleted')
+      assert.equal(await store.deleteAccount('acme', 'deleted-2'), 'unknown')
+      assert.equal(await store.findKey('hash of acme'), null)
+      assert.equal(await store.secrets('acme'), null)
+      assert.deepEqual(
+        (await store.listUsage({ limit: 10 })).map(({ account, jobs }) => [account, jobs]),
+        [
+          ['deleted-1', 1],
+          ['other', 1],
+        ],
+      )
+      assert.ok(await store.findKey('hash of other'))
+      // An account of the same name is another account: the idempotency key is free again.
+      await addAccounts(store, 'acme')
+      const again = await store.accept(
+        acceptance([newJob()], { idempotency: { ...idempotency, fingerprint: 'g' } }),
+      )
+      assert.equal(again.kind, 'accepted')
+    },
+  )
 
   on('does not delete an account with open jobs', async (store) => {
     const [queued, held] = [newJob(), newJob({ account: 'other' })]
     await store.accept(acceptance([queued]))
     await store.accept(acceptance([held], { handedOff: true }))
     for (const account of ['acme', 'other']) {
-      assert.equal(await store.deleteAccount(account), 'has open jobs')
+      assert.equal(await store.deleteAccount(account, 'deleted-1'), 'has open jobs')
       assert.notEqual(await store.secrets(account), null)
     }
     await store.settle(settlement({ jobId: held.id, attempt: 1 }))
-    assert.equal(await store.deleteAccount('other'), 'deleted')
-    assert.equal(await store.deleteAccount('acme'), 'has open jobs')
+    assert.equal(await store.deleteAccount('other', 'deleted-1'), 'deleted')
+    assert.equal(await store.deleteAccount('acme', 'deleted-1'), 'has open jobs')
   })
 
   on('scrubs while it keeps serving', async (store) => {

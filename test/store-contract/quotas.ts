@@ -108,7 +108,7 @@ export function quotaTests(on: On): void {
     for (const job of [old, deleted]) await end(store, job)
     const { next } = await store.deleteJobsOf('other', '00000000-0000-0000-0000-000000000000')
     assert.equal(next, null)
-    await store.deleteAccount('other')
+    await store.deleteAccount('other', 'deleted-1')
     assert.deepEqual(await store.quotaUse('other'), { openJobs: 0, storedBytes: 0 })
     now.ms += 30 * DAY_MS
     const young = largeJob('acme', 1)

@@ -415,34 +415,46 @@ const deleteAccount = adminAction({
     method: 'delete',
     path: '/accounts/:name',
     operationId: 'deleteAccount',
-    summary: 'Permanently delete an account with its keys, jobs, secrets and usage',
+    summary: 'Permanently delete an account with its keys, jobs and secrets',
     description:
-      'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. The audit log keeps its entries about the account.',
+      'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. The sums of its usage stay for invoices, under a name that only this response contains. The audit log keeps its entries about the account.',
     success: 'The account was deleted.',
     data: Type.Object({
       deleted: Type.Literal(true),
       jobs: Type.Integer({ description: 'The number of deleted jobs.' }),
       cancelled: Type.Integer({ description: 'How many of them were cancelled first.' }),
+      usage_as: textOrNull('The name under which its usage is listed now; null if it had none.'),
     }),
     conflicts: true,
-    answer: ({ jobs, cancelled }) => ({ data: { deleted: true, jobs, cancelled } }),
+    answer: ({ jobs, cancelled, ...rest }) => ({
+      data: { deleted: true, jobs, cancelled, usage_as: usageAs(rest) },
+    }),
   },
   command: {
     name: 'accounts delete',
-    description: 'permanently delete an account with its keys, jobs, secrets and usage',
+    description: 'permanently delete an account with its keys, jobs and secrets',
     arguments: NAME,
     options: { yes: ['--yes', 'do not ask for confirmation'], scrub: NO_SCRUB },
     help: `
 Queued and running jobs are cancelled first. Without --yes the command asks you to type the account's name.
+The sums of its usage stay for invoices, under a name that the command prints.
 ${SCRUB_HELP}`,
     examples: ['parley accounts delete acme', 'parley accounts delete acme --yes --no-scrub'],
     confirms: true,
   },
-  print: ({ jobs, cancelled }, { account, scrub }) => ({
-    json: { deleted: true, jobs, cancelled, scrubbed: scrub },
-    text: `Account ${account} was deleted with ${jobs} ${jobs === 1 ? 'job' : 'jobs'}, ${cancelled} of them cancelled first. ${afterDeletion(scrub)}`,
+  print: ({ jobs, cancelled, ...result }, { account, scrub }) => ({
+    json: { deleted: true, jobs, cancelled, scrubbed: scrub, usage_as: usageAs(result) },
+    text: `Account ${account} was deleted with ${jobs} ${jobs === 1 ? 'job' : 'jobs'}, ${cancelled} of them cancelled first. ${usageText(usageAs(result))}${afterDeletion(scrub)}`,
   }),
 })
+
+function usageAs(result: { readonly kind: string } | { readonly usageAs: string | null }): string | null {
+  return 'usageAs' in result ? result.usageAs : null
+}
+
+function usageText(name: string | null): string {
+  return name === null ? '' : `Its usage is listed as ${name} now (\`parley usage --account ${name}\`). `
+}
 
 function jobs(cancelled: number): string {
   return `${cancelled} ${cancelled === 1 ? 'job was' : 'jobs were'}`

@@ -66,6 +66,7 @@ export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'i
 export interface AccountDeleted {
   readonly jobs: number
   readonly cancelled: number
+  readonly usage_as: string | null
 }
 
 export const STATUSES: readonly Status[] = ['pending', 'assigned', 'completed', 'failed']

@@ -33,7 +33,7 @@ test('a job whose transaction began before its account was deleted is found when
     () => count(waiting),
     (waits) => waits === 1,
   )
-  const deleted = store.deleteAccount('acme')
+  const deleted = store.deleteAccount('acme', 'deleted-1')
   await eventually(
     () => store.secrets('acme'),
     (secrets) => secrets === null,

@@ -4,6 +4,7 @@ import pg from 'pg'
 import type { AccountDeleted, AdminActionStore } from '../admin-action-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
+import { USAGE_COLUMNS } from '../usage-rows.ts'
 import { connectionSettings, type Database, type Statement } from './database.ts'
 import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
@@ -38,12 +39,13 @@ export function deletionOperations(
   return {
     scrub: () => vacuum(url),
 
-    deleteAccount: async (account) => {
+    deleteAccount: async (account, usageAs) => {
       const deleted = await database.transaction(async ({ query }): Promise<AccountDeleted> => {
         const open = await query(HAS_OPEN_JOBS, [account])
         if (open.length > 0) return 'has open jobs'
         const found = await query(DELETE_ACCOUNT, [account])
         await query(LOCK_USAGE)
+        for (const statement of MOVE_USAGE) await query(statement, [account, usageAs])
         for (const statement of DELETE_OF_ACCOUNT) await query(statement, [account])
         return found.length > 0 ? 'deleted' : 'unknown'
       })
@@ -120,12 +122,23 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
+/** As deltas, because a second call may add to what the first one moved. */
+const MOVE_USAGE: readonly Statement[] = [
+  {
+    name: "move account's deltas of usage",
+    text: 'update usage_deltas set account = $2 where account = $1',
+  },
+  {
+    name: "move account's usage",
+    text: `insert into usage_deltas (${USAGE_COLUMNS})
+      select $2, ${USAGE_COLUMNS.replace('account, ', '')} from usage where account = $1`,
+  },
+]
 /** Its callbacks went with its jobs; one that is owed without either would be taken again and again. */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],
   ['idempotency', 'account = $1'],
   ['usage', 'account = $1'],
-  ['usage_deltas', 'account = $1'],
   ['quota_sums', 'account = $1'],
   ['quota_deltas', 'account = $1'],
   ['callbacks', 'account = $1 and due_at_ms is not null'],

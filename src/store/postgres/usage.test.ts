@@ -154,7 +154,10 @@ test('a key that is created while its account is deleted belongs to an account, 
       expiresAtMs: null,
     })
     await store.createKey(key('first'))
-    const [made] = await Promise.all([store.createKey(key('second')), other.deleteAccount('acme')])
+    const [made] = await Promise.all([
+      store.createKey(key('second')),
+      other.deleteAccount('acme', 'deleted-1'),
+    ])
     assert.deepEqual(made, { kind: 'created' })
     assert.equal(await count('keys where account not in (select name from accounts)'), 0)
   }

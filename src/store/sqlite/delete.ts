@@ -22,9 +22,10 @@ export function* deleteJobs(rows: readonly Row[]): Steps<void> {
 }
 
 export const deletionOperations = {
-  deleteAccount: write((file: OpenFile, account: string): AccountDeleted => {
+  deleteAccount: write((file: OpenFile, account: string, usageAs: string): AccountDeleted => {
     if (HAS_OPEN_JOBS.some((sql) => file.prepare(sql).get(account))) return 'has open jobs'
     file.quotas.write(file)
+    file.prepare('update usage set account = ? where account = ?').run(usageAs, account)
     for (const sql of DELETE_OF_ACCOUNT) file.prepare(sql).run(account)
     const { changes } = file.prepare('delete from accounts where name = ?').run(account)
     return changes > 0 ? 'deleted' : 'unknown'
@@ -49,8 +50,6 @@ const HAS_OPEN_JOBS = ['turn', 'node'].map(
 )
 /** Its sums stay for as long as jobs of it do, so that they remain the sums of what is stored. */
 const DELETE_OF_ACCOUNT = [
-  ...['keys', 'turns', 'idempotency', 'usage', 'callbacks'].map(
-    (table) => `delete from ${table} where account = ?`,
-  ),
+  ...['keys', 'turns', 'idempotency', 'callbacks'].map((table) => `delete from ${table} where account = ?`),
   'delete from quota_sums where account = ? and open_jobs = 0 and stored_bytes = 0',
 ]

@@ -173,7 +173,9 @@ onEachStore(() => {
     await models.received(1)
     const other = await parley.key('user_max', 'other')
     const answer = await passing(stage, admin.delete('/accounts/acme'))
-    assert.deepEqual(granted(answer, 200), { deleted: true, jobs: 1, cancelled: 1 })
+    const { usage_as: usageAs, ...result } = granted(answer, 200)
+    assert.deepEqual(result, { deleted: true, jobs: 1, cancelled: 1 })
+    assert.match(usageAs, /^deleted-[0-9a-f]{8}$/)
     assert.equal(await models.requests[0]?.ended, 'cut')
     clock.advance(KNOWN_MS)
     refused(await parley.get(`${MESSAGES}/${id}`, key), 401)
@@ -183,6 +185,8 @@ onEachStore(() => {
       ['other'],
     )
     assert.deepEqual(granted(await admin.get('/usage?account=acme'), 200).usage, [])
+    const [kept] = granted(await admin.get(`/usage?account=${usageAs}`), 200).usage
+    assert.deepEqual([kept?.jobs, kept?.failed_jobs], [1, 1])
     assert.deepEqual(granted(await admin.get('/keys?account=acme'), 200).keys, [])
     models.script = () => undefined
     granted(await parley.post(MESSAGES, job(), other), 200)

@@ -170,11 +170,15 @@ export function accountOperations(db: MemoryDatabase) {
 
     hasAccounts: (): boolean => db.accounts.size > 0,
 
-    deleteAccount(name: string): AccountDeleted {
+    deleteAccount(name: string, usageAs: string): AccountDeleted {
       if ([...db.open].some(({ job }) => job.account === name)) return 'has open jobs'
       for (const key of [...db.keys.values()]) if (key.account === name) db.keys.delete(key.id)
       for (const [id, { account }] of db.idempotency) if (account === name) db.idempotency.delete(id)
-      for (const [id, { account }] of db.usage) if (account === name) db.usage.delete(id)
+      for (const [id, row] of db.usage) {
+        if (row.account !== name) continue
+        db.usage.delete(id)
+        db.usage.set(`${usageAs} ${id}`, { ...row, account: usageAs })
+      }
       for (const row of db.jobs.values()) {
         if (row.job.account !== name) continue
         row.callback = null

@@ -73,7 +73,7 @@ function DeleteDialog({ name, isDeleting, error, onDelete, onClose }: DeleteDial
     <form onSubmit=${onSubmit} novalidate>
       <div class="dialog-text">
         <p>This suspends the account and cancels its queued and running jobs. Then it deletes all of its jobs with their conversations,
-          answers and callbacks, and its keys, secrets and usage. <strong>This cannot be undone.</strong> Callbacks that are still owed
+          answers and callbacks, and its keys and secrets. Its usage stays, under another name. <strong>This cannot be undone.</strong> Callbacks that are still owed
           are not sent.</p>
         <p>The audit log, the server's log and backups are not deleted. The audit log names the account and its jobs.</p>
         <${TextField} label="Type the account's name to confirm" value=${typed} onInput=${setTyped} disabled=${isDeleting} autofocus
@@ -98,9 +98,10 @@ function deleteAccount(name: string, scrub: boolean): Promise<AccountDeleted> {
   return admin<AccountDeleted>(`/accounts/${encodeURIComponent(name)}?scrub=${scrub}`, { method: 'DELETE' })
 }
 
-function resultText(name: string, { jobs, cancelled }: AccountDeleted): string {
+function resultText(name: string, { jobs, cancelled, usage_as }: AccountDeleted): string {
   const before = cancelled === 0 ? '' : `, ${count(cancelled)} of them cancelled first`
-  return `${name} was deleted with ${count(jobs)} ${jobs === 1 ? 'job' : 'jobs'}${before}.`
+  const kept = usage_as === null ? '' : ` Its usage is listed as ${usage_as} now.`
+  return `${name} was deleted with ${count(jobs)} ${jobs === 1 ? 'job' : 'jobs'}${before}.${kept}`
 }
 
 /** If only the response was lost, the server continues with the deletion. */
