@@ -78,14 +78,14 @@ export async function readUsageEvents(
           beforeId: leastJobId(nowMs - SETTLED_IDS_MS),
           limit: wanted,
         })
-  const events = late.map(eventOf)
+  const events = late.map(usageEventOf)
   let last = lastJobId
   let read = 0
   for (const use of found) {
     if (!hasEnded(use)) {
       if (left.length >= MAX_UNFINISHED) break
       left.push(use.id)
-    } else events.push(eventOf(use))
+    } else events.push(usageEventOf(use))
     last = use.id
     read += 1
   }
@@ -95,7 +95,8 @@ export async function readUsageEvents(
 
 const hasEnded = ({ usage }: JobUse): boolean => usage !== null
 
-function eventOf({
+/** Of a job that has ended. */
+export function usageEventOf({
   id,
   account,
   model,

@@ -11,13 +11,14 @@ import {
 import { auditEntryView } from '../admin/audit-entry.ts'
 import { defined } from '../admin/fields.ts'
 import { tokenView } from '../admin/token-view.ts'
+import { isMetadataKey, usageByMetadata } from '../admin/usage-by-metadata.ts'
 import { amountText } from '../job/amount.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { CommandError } from './command-error.ts'
-import { USAGE_KEYS, type UsageKeyName } from './operator/shared-options.ts'
+import { USAGE_KEYS } from './operator/shared-options.ts'
 import { printLine } from './output.ts'
 import { printable } from './printable.ts'
 import { table, timeOf } from './table.ts'
@@ -122,40 +123,64 @@ export interface UsageOptions {
   readonly account?: string
   readonly month?: string
   /** What to sum by; absent for every month, account and model by itself. */
-  readonly by?: readonly UsageKeyName[]
+  readonly by?: readonly string[]
   readonly json?: true
   readonly csv?: true
   readonly config?: string
 }
 
-export async function usage({ account, month, by, json, csv, config }: UsageOptions): Promise<void> {
+export async function usage(options: UsageOptions): Promise<void> {
+  const { account, month, by, config } = options
+  if (by?.some(isMetadataKey)) {
+    const sums = await withOperatorStore(config, (store) =>
+      usageByMetadata(store, { keys: by, ...defined({ account, month }) }),
+    )
+    return printSums(sums, by, options)
+  }
   const records = await withOperatorStore(config, (store) =>
     readAll((after: UsageRecord | undefined) =>
       store.listUsage({ ...defined({ account, month, after }), limit: PAGE_SIZE }),
     ),
   )
   const rows = records.map(usageRowView)
-  const sums = by ? sumsBy(rows, by) : rows
-  if (json) return printLine(JSON.stringify(sums, null, 2))
-  if (csv) return printLine(csvOf(sums, by ?? USAGE_KEYS))
-  if (rows.length === 0) return printLine('No usage was recorded.')
-  const cells = by ? sums.map((row) => [...keysOf(row, by), ...numbersOf(row)]) : rows.flatMap(cellsOf)
-  const header = [...(by ?? USAGE_KEYS).map((key) => key.toUpperCase()), ...USAGE_HEADER]
-  printLine(table([hasCost(rows) ? [...header, 'COST'] : header, ...cells]))
+  if (by) return printSums(sumsBy(rows, by), by, options)
+  const { json, csv } = options
+  if (json || csv || rows.length === 0) return printSums(rows, USAGE_KEYS, options)
+  printTable(rows, USAGE_KEYS, rows.flatMap(cellsOf))
 }
 
-type KeyTexts = { readonly [Name in UsageKeyName]?: string }
+function printSums(
+  sums: readonly (UsageSums & KeyTexts)[],
+  keys: readonly string[],
+  { json, csv }: Pick<UsageOptions, 'json' | 'csv'>,
+): void {
+  const cells = () => sums.map((row) => [...keysOf(row, keys), ...numbersOf(row)])
+  if (json) printLine(JSON.stringify(sums, null, 2))
+  else if (csv) printLine(csvOf(sums, keys))
+  else if (sums.length === 0) printLine('No usage was recorded.')
+  else printTable(sums, keys, cells())
+}
+
+function printTable(sums: readonly UsageSums[], keys: readonly string[], cells: string[][]): void {
+  const header = [...keys.map((key) => key.toUpperCase()), ...USAGE_HEADER]
+  printLine(table([hasCost(sums) ? [...header, 'COST'] : header, ...cells]))
+}
+
+type KeyTexts = Readonly<Record<string, string | number | undefined>>
 
 /** In the order in which the combinations of keys first occur: the newest month first. */
-function sumsBy(rows: readonly UsageRow[], keys: readonly UsageKeyName[]): (KeyTexts & UsageSums)[] {
-  const groups = Map.groupBy(rows, (row) => JSON.stringify(keys.map((key) => row[key])))
+function sumsBy(rows: readonly UsageRow[], keys: readonly string[]): (KeyTexts & UsageSums)[] {
+  const groups = Map.groupBy(rows, (row) => JSON.stringify(keysOf(row, keys)))
   return [...groups.values()].map((group) => {
-    const texts = Object.fromEntries(keys.map((key) => [key, group[0]?.[key]]))
+    const [first = {}] = group
+    const texts = Object.fromEntries(keys.map((key) => [key, (first as KeyTexts)[key]]))
     return { ...texts, ...sumOf(group) }
   })
 }
 
-const keysOf = (row: KeyTexts, keys: readonly UsageKeyName[]) => keys.map((key) => row[key] ?? '')
+/** Metadata is the text of callers. */
+const keysOf = (row: KeyTexts, keys: readonly string[]) =>
+  keys.map((key) => printable(String(row[key] ?? '')))
 
 const USAGE_HEADER = ['JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
 
@@ -178,16 +203,23 @@ function hasCost(rows: readonly UsageSums[]): boolean {
   return rows.some(({ cost }) => cost !== undefined)
 }
 
-/** Only a model named `-…` could be mistaken for a formula by a spreadsheet; other names cannot start with such a character. */
-function csvOf(rows: readonly (UsageSums & KeyTexts)[], keys: readonly UsageKeyName[]): string {
+function csvOf(rows: readonly (UsageSums & KeyTexts)[], keys: readonly string[]): string {
   const cost = hasCost(rows) ? (['cost'] as const) : []
   const columns = [...keys, ...USAGE_FIELDS, ...cost]
-  const lines = rows.map((row) => columns.map((column) => csvCell(String(row[column] ?? ''))).join(','))
+  const lines = rows.map((row) =>
+    columns
+      .map((column) => csvCell(String((row as KeyTexts)[column] ?? ''), isMetadataKey(column)))
+      .join(','),
+  )
   return [columns.join(','), ...lines].join('\n')
 }
 
-/** RFC 4180. */
-function csvCell(text: string): string {
+/**
+ * RFC 4180. Spreadsheets take a text that begins like a formula for one, so an apostrophe comes before it in metadata. Of the other
+ * names, only that of a model can begin with such a character.
+ */
+function csvCell(given: string, isOfCaller: boolean): string {
+  const text = isOfCaller && /^[=+\-@\t\r]/.test(given) ? `'${given}` : given
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 

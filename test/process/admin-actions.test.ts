@@ -234,6 +234,28 @@ ${month},${own},gpt-5-mini,4,0,1,3,${input},${output}
   assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'No usage was recorded.\n')
 })
 
+both('usage by metadata is that of the jobs that are stored', async ({ place, caller, account: own }) => {
+  const of = (customer: string) => ({ metadata: { customer } })
+  await caller.single('one', of('=1+1'))
+  await caller.single('three', of('berta'))
+  await caller.single('seven', of('berta'))
+  await caller.single('eleven')
+  const sums = (await json(place, 'usage', '--account', own, '--by', 'model,metadata.customer')) as object[]
+  const [first, second, none, ...others] = sums.map((row) => Object.values(row).slice(0, 3))
+  assert.deepEqual(
+    [first, second],
+    [
+      ['gpt-5-mini', '=1+1', 1],
+      ['gpt-5-mini', 'berta', 2],
+    ],
+  )
+  assert.deepEqual([none, others], [['gpt-5-mini', '', 1], []])
+  const { stdout } = await run(place, 'usage', '--account', own, '--by', 'metadata.customer', '--csv')
+  assert.match(stdout, /^metadata\.customer,jobs,failed_jobs,.*\n'=1\+1,1,0,0,1,.*\nberta,2,0,0,2,/)
+  const { stdout: shown } = await run(place, 'usage', '--account', own, '--by', 'metadata.customer')
+  assert.match(shown, /^METADATA\.CUSTOMER +JOBS/)
+})
+
 both(
   'an account is deleted for good while the server goes on; the audit log says by whom',
   async ({ place, models, caller, account: own, called }) => {

@@ -263,7 +263,11 @@ function addRecords(program: Command): void {
     .description('list usage by month, account and model')
     .option('--account <name>', 'only usage of this account')
     .option('--month <month>', 'only this month in UTC, in the form YYYY-MM', monthOption)
-    .option('--by <keys>', 'sum by these, separated by commas: month, account, model', usageKeysOption)
+    .option(
+      '--by <keys>',
+      'sum by these, separated by commas: month, account, model, metadata.KEY',
+      usageKeysOption,
+    )
     .option('--json', 'print a JSON array')
     .addOption(new Option('--csv', 'print comma-separated values with a header line').conflicts('json'))
     .addOption(config())
@@ -273,6 +277,7 @@ function addRecords(program: Command): void {
         'parley usage --account acme',
         'parley usage --month 2026-11 --csv > 2026-11.csv',
         'parley usage --by account,model --json',
+        'parley usage --by account,metadata.customer --month 2026-11 --csv',
       ),
     )
     .action(async (options: UsageOptions) => (await import('../lists.ts')).usage(options))

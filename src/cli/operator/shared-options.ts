@@ -26,12 +26,12 @@ export function monthOption(text: string): string {
 
 /** What `parley usage` can sum by. */
 export const USAGE_KEYS = ['month', 'account', 'model'] as const
-export type UsageKeyName = (typeof USAGE_KEYS)[number]
 
-export function usageKeysOption(text: string): UsageKeyName[] {
-  return text.split(',').map((name) => {
-    const key = USAGE_KEYS.find((one) => one === name.trim())
-    if (key === undefined) throw new InvalidArgumentError(`Each key must be one of ${USAGE_KEYS.join(', ')}.`)
-    return key
+/** Each is one of `USAGE_KEYS`, or `metadata.` and a key of the metadata of jobs. */
+export function usageKeysOption(text: string): string[] {
+  return text.split(',').map((part) => {
+    const key = part.trim()
+    if (USAGE_KEYS.some((one) => one === key) || /^metadata\../.test(key)) return key
+    throw new InvalidArgumentError(`Each key must be one of ${USAGE_KEYS.join(', ')}, or metadata.KEY.`)
   })
 }
