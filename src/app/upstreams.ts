@@ -88,6 +88,7 @@ export function createRouter({
     onFailedCall: ({ jobId, upstream, model, status, code, connection, timedOut, ms, broke }) =>
       log.warn(
         {
+          job_id: jobId,
           upstream,
           upstream_model: model,
           upstream_status: status,
@@ -95,7 +96,6 @@ export function createRouter({
           connection,
           ms: Math.round(ms),
           ...(broke && {
-            job_id: jobId,
             schema: broke.schema,
             calls_in_progress: broke.in_progress,
             counts_against_job: broke.counts,

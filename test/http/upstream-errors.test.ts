@@ -43,18 +43,20 @@ onEachStore(() => {
     }
   })
 
-  test('a failed call is logged with its code, and without the words, which may quote the conversation', async (t) => {
+  test('a failed call is logged with its job and its code, and without the words, which may quote the conversation', async (t) => {
     const { parley, models } = await startStage(t)
     const body = { error: { message: 'CANARY', code: 'context_length_exceeded' } }
     models.script = () => reply.status(400, { body })
-    failed(await parley.post(MESSAGES, says('a'), await parley.key()))
+    const answer = await parley.post(MESSAGES, says('a'), await parley.key())
+    failed(answer)
     const [line, ...others] = parley.log.filter(({ message }) => message === 'call failed')
     assert.deepEqual(others, [])
-    const { level, upstream, upstream_model, upstream_status, code, connection } = line as Fields
+    const { level, job_id, upstream, upstream_model, upstream_status, code, connection } = line as Fields
     assert.deepEqual(
-      { level, upstream, upstream_model, upstream_status, code, connection },
+      { level, job_id, upstream, upstream_model, upstream_status, code, connection },
       {
         level: 'warn',
+        job_id: answer.body.data.job_id,
         upstream: 'openai',
         upstream_model: 'gpt-5-mini',
         upstream_status: 400,
