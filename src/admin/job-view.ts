@@ -2,6 +2,7 @@
  * Jobs and their callbacks: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix seconds; those of
  * jobs have fractions.
  */
+import { BATCH_PREFIX } from '../job/batch-id.ts'
 import { readQueueName } from '../job/priority.ts'
 import type {
   CallbackAttempt as StoredAttempt,
@@ -121,6 +122,12 @@ export const jobDetails = Type.Object({
     ),
   ),
   callback: orNull(callbackDetails),
+  batch: orNull(
+    Type.Object(
+      { batch_id: Type.String(), custom_id: Type.String() },
+      { description: 'Present if it is a line of a batch.' },
+    ),
+  ),
 })
 export type JobDetails = Static<typeof jobDetails>
 
@@ -216,6 +223,7 @@ export function jobDetailsView(
     timeline: timelineOf(job, callback),
     waiting_for_upstream: waitingView(job, routeOf),
     callback: callback && callbackDetailsView(callback),
+    batch: job.batch && { batch_id: `${BATCH_PREFIX}${job.batch.id}`, custom_id: job.batch.custom_id },
   }
 }
 
