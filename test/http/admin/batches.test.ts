@@ -2,16 +2,14 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type OpenAI from 'openai'
-import { toFile } from 'openai'
 import { type ModelServerForTests, reply, startModelServer } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
 import { ADMIN_TOKEN, type Parley, startParley } from '../../parley.ts'
 import { eventually } from '../../support/eventually.ts'
 import { openaiOf } from '../../v1/official-client.ts'
+import { CHAT, submitBatch } from '../../v1/submit-batch.ts'
 import { granted } from '../expect.ts'
 import { type Admin, adminOf, BASE } from './admin.ts'
-
-const CHAT = '/v1/chat/completions'
 
 interface Place {
   readonly parley: Parley
@@ -39,19 +37,6 @@ async function start(t: TestContext, settings: object = {}): Promise<Place> {
   return { parley, models, openai: openaiOf(parley, await parley.key()), admin: await adminOf(parley) }
 }
 
-async function submit(openai: OpenAI, contents: readonly string[]): Promise<OpenAI.Batch> {
-  const lines = contents.map((content) => {
-    const body = { model: 'gpt-5-mini', messages: [{ role: 'user', content }] }
-    return JSON.stringify({ custom_id: `say ${content}`, method: 'POST', url: CHAT, body })
-  })
-  const file = await openai.files.create({
-    file: await toFile(Buffer.from(lines.join('\n')), 'in.jsonl'),
-    purpose: 'batch',
-  })
-  const metadata = { team: 'a' }
-  return openai.batches.create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h', metadata })
-}
-
 const whenEnded = (t: TestContext, openai: OpenAI, { id }: OpenAI.Batch) =>
   eventually(
     () => openai.batches.retrieve(id),
@@ -67,10 +52,10 @@ onEachStore(() => {
     const { parley, models, openai, admin } = await start(t)
     models.script = (request) =>
       JSON.stringify(request.body).includes('bad') ? reply.status(400) : reply.text('Hi.')
-    const first = await submit(openai, ['one', 'bad'])
+    const first = await submitBatch(openai, ['one', 'bad'])
     await whenEnded(t, openai, first)
     models.script = () => reply.stall()
-    const second = await submit(openai, ['two'])
+    const second = await submitBatch(openai, ['two'])
     await models.received(3)
 
     const { batches, more, next } = granted(await admin.get('/batches?limit=1'), 200)
@@ -130,7 +115,7 @@ onEachStore(() => {
   test('an operator cancels a batch, which the audit log records like each look at a file', async (t) => {
     const { parley, models, openai, admin } = await start(t)
     models.script = () => reply.stall()
-    const batch = await submit(openai, ['one', 'two'])
+    const batch = await submitBatch(openai, ['one', 'two'])
     await models.received(2)
     assert.equal((await download(parley, batch.id, 'output')).status, 404)
     assert.deepEqual(granted(await admin.post(`/batches/${batch.id}/cancel`), 200), { status: 'cancelling' })
@@ -170,7 +155,7 @@ onEachStore(() => {
     // A batch uses half of the open jobs, so its second line starts when the first has ended.
     const { models, openai, admin } = await start(t, { tiers: { user_max: { max_open_jobs: 2 } } })
     models.script = () => reply.stall()
-    const batch = await submit(openai, ['one', 'two'])
+    const batch = await submitBatch(openai, ['one', 'two'])
     await models.received(1)
     granted(await admin.post('/accounts/user_max/suspend'), 200)
     models.script = () => reply.text('Hi.')
@@ -195,10 +180,10 @@ onEachStore(() => {
     models.script = () => reply.text('Hi.')
     await parley.store.setWebhook('user_max', 'http://127.0.0.1:9/events')
     const key = await parley.key()
-    const batch = await submit(openaiOf(parley, key), ['one'])
+    const batch = await submitBatch(openaiOf(parley, key), ['one'])
     const { output_file_id = '' } = await whenEnded(t, openai, batch)
     models.script = () => reply.stall()
-    const open = await submit(openai, ['two'])
+    const open = await submitBatch(openai, ['two'])
     await models.received(2)
     const [fileId, batchId, openId] = [output_file_id, batch.id, open.id].map((id) =>
       id.replace(/^\w+[-_](?=\w{8}-)/, ''),
