@@ -166,7 +166,13 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   openapiRoutes(app, VERSION, { ...V1_DOCUMENT, webhooks: V1_WEBHOOKS })
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
-    const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })
+    const reader = new JobReader({
+      store,
+      clock,
+      retentionMs: wholeMs(retentionSeconds),
+      answers,
+      budgetsWait: Object.values(settings.tiers).some(({ over_cap }) => over_cap === 'wait'),
+    })
     const awaiter = new JobAwaiter({
       pendingResponses,
       store,

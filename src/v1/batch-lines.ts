@@ -69,8 +69,8 @@ export class BatchLines implements LineFormat {
       return { customId, element: usesCache(element.model) ? element : { ...element, cacheTtlS: 0 } }
     } catch (error) {
       if (!(error instanceof FieldProblem)) throw error
-      const [param = ''] = error.message.split(':')
-      return wrong('invalid_request', error.message, `body.${param}`)
+      const [, field] = /^([\w.[\]]+): /.exec(error.message) ?? []
+      return wrong('invalid_request', error.message, field === undefined ? 'body' : `body.${field}`)
     }
   }
 
