@@ -3,6 +3,7 @@
  * jobs have fractions.
  */
 import { readQueueName } from '../job/priority.ts'
+import { BUDGET_QUEUES } from '../store/budget-store.ts'
 import type {
   CallbackAttempt as StoredAttempt,
   CallbackDetails as StoredCallback,
@@ -120,6 +121,9 @@ export const jobDetails = Type.Object({
       { description: 'Present while the job is queued and this node cannot call any of its targets.' },
     ),
   ),
+  waiting_for_budget: Type.Boolean({
+    description: 'Whether the job is queued until the cap in money of its account has room for it.',
+  }),
   callback: orNull(callbackDetails),
 })
 export type JobDetails = Static<typeof jobDetails>
@@ -215,6 +219,7 @@ export function jobDetailsView(
     deaths: job.crashCount,
     timeline: timelineOf(job, callback),
     waiting_for_upstream: waitingView(job, routeOf),
+    waiting_for_budget: job.queued !== null && BUDGET_QUEUES.includes(job.queued.route),
     callback: callback && callbackDetailsView(callback),
   }
 }

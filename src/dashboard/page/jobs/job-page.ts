@@ -87,6 +87,7 @@ function factsOf(job: JobDetails) {
             html`${waiting.targets.join(', ')} since ${dateAndTime(waiting.since)} <span class="muted">(${waiting.reason}: ${waiting.message})</span>`,
           ],
         ]),
+    ...(job.waiting_for_budget ? [['Waiting for', 'the monthly budget of its account']] : []),
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
     ['Priority', priority],
