@@ -15,6 +15,8 @@ const LEAST_OPEN = 10
 const MAX_BATCHES = 100
 /** Between two searches for batches, which also find out what others have changed. */
 const CLAIM_MS = 1000
+/** The same while there are none: new batches wake the runner of the node that created them, and those of a crashed node can wait. */
+const IDLE_CLAIM_MS = 10_000
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
 
@@ -29,7 +31,7 @@ export class BatchRunner {
     this.#options = options
     this.#loop = new PollingLoop({
       clock: options.clock,
-      pauseMs: () => (this.#isBusy ? BUSY_PAUSE_MS : this.#runs.size > 0 ? PAUSE_MS : CLAIM_MS),
+      pauseMs: () => this.#pauseMs(),
       task: () => this.#round(),
       onError: options.onError,
     })
@@ -37,6 +39,12 @@ export class BatchRunner {
 
   start(): void {
     this.#loop.start()
+  }
+
+  /** A batch was created or cancelled through this node. */
+  wake(): void {
+    this.#claimAtMs = Number.NEGATIVE_INFINITY
+    this.#loop.wake()
   }
 
   stop(): Promise<void> {
@@ -47,11 +55,18 @@ export class BatchRunner {
     const { clock } = this.#options
     this.#isBusy = false
     if (clock.steadyMs() >= this.#claimAtMs) {
-      this.#claimAtMs = clock.steadyMs() + CLAIM_MS
+      // Before the search: a batch that is created meanwhile asks for another one.
+      this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : IDLE_CLAIM_MS)
       await this.#claim()
     }
     const maxOpen = Math.max(LEAST_OPEN, Math.floor(OPEN_LINES / Math.max(1, this.#runs.size)))
     for (const [id, run] of this.#runs) await this.#step(id, run, maxOpen)
+  }
+
+  #pauseMs(): number {
+    if (this.#isBusy) return BUSY_PAUSE_MS
+    if (this.#runs.size > 0) return PAUSE_MS
+    return Math.max(BUSY_PAUSE_MS, this.#claimAtMs - this.#options.clock.steadyMs())
   }
 
   async #claim(): Promise<void> {
@@ -63,6 +78,11 @@ export class BatchRunner {
       if (this.#runs.get(batch.id)?.version === batch.version) continue
       this.#runs.set(batch.id, await BatchRun.of(batch, this.#options))
     }
+    if (batches.length > 0) this.#claimSoon()
+  }
+
+  #claimSoon(): void {
+    this.#claimAtMs = Math.min(this.#claimAtMs, this.#options.clock.steadyMs() + CLAIM_MS)
   }
 
   /** A run that failed is thrown away; the next claim continues from what is stored. */
@@ -74,6 +94,7 @@ export class BatchRunner {
       if (result === 'lost') this.#claimAtMs = Number.NEGATIVE_INFINITY
     } catch (error) {
       this.#runs.delete(id)
+      this.#claimSoon()
       this.#options.onError(error)
     }
   }
