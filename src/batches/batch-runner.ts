@@ -6,6 +6,8 @@ import { BatchRun, type BatchRunOptions } from './batch-run.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
+  /** Between two searches while there are no batches: new ones wake the runner, so it finds those of crashed nodes only. */
+  readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
 
@@ -15,8 +17,6 @@ const LEAST_OPEN = 10
 const MAX_BATCHES = 100
 /** Between two searches for batches, which also find out what others have changed. */
 const CLAIM_MS = 1000
-/** The same while there are none: new batches wake the runner of the node that created them, and those of a crashed node can wait. */
-const IDLE_CLAIM_MS = 10_000
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
 
@@ -52,11 +52,11 @@ export class BatchRunner {
   }
 
   async #round(): Promise<void> {
-    const { clock } = this.#options
+    const { clock, idleClaimMs } = this.#options
     this.#isBusy = false
     if (clock.steadyMs() >= this.#claimAtMs) {
       // Before the search: a batch that is created meanwhile asks for another one.
-      this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : IDLE_CLAIM_MS)
+      this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
       await this.#claim()
     }
     const maxOpen = Math.max(LEAST_OPEN, Math.floor(OPEN_LINES / Math.max(1, this.#runs.size)))
