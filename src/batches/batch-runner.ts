@@ -1,8 +1,8 @@
 /** Runs the batches that this node owns, a step of each at a time. It takes those that are new, or whose node has crashed. */
-
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import { BatchRun, type BatchRunOptions } from './batch-run.ts'
+import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
@@ -35,6 +35,14 @@ export class BatchRunner {
       task: () => this.#round(),
       onError: options.onError,
     })
+  }
+
+  get owned(): OwnedBatches {
+    const runs = [...this.#runs.values()]
+    return {
+      statuses: runs.map(({ status }) => status),
+      lines: runs.reduce((sum, { openLines }) => sum + openLines, 0),
+    }
   }
 
   start(): void {
