@@ -149,7 +149,9 @@ export class ModelRouter implements Router, Routes {
       }
       if (round === ROUNDS) return resultOf(attempt)
       const leastMs = areAllOpen && failures > 0 ? retryAfterMs : 0
-      if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal))) {
+      // It comes before jobs that are queued: only if it gets the trial is it known whether it crashes the target.
+      const wakers = failures === 0 && this.#isKeptAtFirst(attempt) ? targets[0]?.health.wakers : undefined
+      if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal, wakers))) {
         return stopped(attempt)
       }
     }
