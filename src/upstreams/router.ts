@@ -167,6 +167,9 @@ export class ModelRouter implements Router, Routes {
 
   room(route: string): number {
     const targets = this.#table.candidates.get(route)?.targets ?? []
+    // Jobs that do not wait for a server that answers nothing must fail soon, however few calls it gets at once.
+    if (!this.#isPatient && targets.every(({ health }) => health.reported !== null))
+      return Number.POSITIVE_INFINITY
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
     return target === undefined ? Number.POSITIVE_INFINITY : freeCalls(target.upstream.slots)
   }
