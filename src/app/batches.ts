@@ -58,6 +58,8 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
     retentionMs: wholeMs(settings.v1.file_retention_seconds),
     onAdvanced: (advance) => metrics.batchAdvanced(advance),
     onCancelled: (jobId) => cancellation.cancelled(jobId),
+    // A third of the time after which the lease of a crashed node expires.
+    idleClaimMs: wholeMs(settings.jobs.lease_seconds) / 3,
     onError: (error) => log.warn(errorFields(error), 'a step of a batch failed; retrying'),
   })
 }

@@ -83,6 +83,8 @@ export interface HttpParts {
   readonly bytes: ByteBudget
   readonly connections: ConnectionLimits
   readonly admin: AdminOptions
+  /** A batch was created or cancelled. */
+  readonly onBatchChanged: () => void
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
   /** Aborted when the listener closes, before `stopping`. */
@@ -221,6 +223,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       uploads: parts.uploads,
       clock,
       makeBatchId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
+      onBatchChanged: parts.onBatchChanged,
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {

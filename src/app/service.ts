@@ -206,6 +206,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     expiry,
     log,
   })
+  const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const app = await createHttp({
     ...common,
     ...engine,
@@ -215,8 +216,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
     closing: closing.signal,
     stopping: stopping.signal,
     admin,
+    onBatchChanged: () => batches?.wake(),
   })
-  const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const listeners = new Listeners(app)
   metrics.watch(gauges)
   samples.begin()

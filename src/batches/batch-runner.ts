@@ -6,6 +6,8 @@ import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
+  /** Between two searches while there are no batches: new ones wake the runner, so it finds those of crashed nodes only. */
+  readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
 
@@ -29,7 +31,7 @@ export class BatchRunner {
     this.#options = options
     this.#loop = new PollingLoop({
       clock: options.clock,
-      pauseMs: () => (this.#isBusy ? BUSY_PAUSE_MS : this.#runs.size > 0 ? PAUSE_MS : CLAIM_MS),
+      pauseMs: () => this.#pauseMs(),
       task: () => this.#round(),
       onError: options.onError,
     })
@@ -47,19 +49,32 @@ export class BatchRunner {
     this.#loop.start()
   }
 
+  /** A batch was created or cancelled through this node. */
+  wake(): void {
+    this.#claimAtMs = Number.NEGATIVE_INFINITY
+    this.#loop.wake()
+  }
+
   stop(): Promise<void> {
     return this.#loop.stop()
   }
 
   async #round(): Promise<void> {
-    const { clock } = this.#options
+    const { clock, idleClaimMs } = this.#options
     this.#isBusy = false
     if (clock.steadyMs() >= this.#claimAtMs) {
-      this.#claimAtMs = clock.steadyMs() + CLAIM_MS
+      // Before the search: a batch that is created meanwhile asks for another one.
+      this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
       await this.#claim()
     }
     const maxOpen = Math.max(LEAST_OPEN, Math.floor(OPEN_LINES / Math.max(1, this.#runs.size)))
     for (const [id, run] of this.#runs) await this.#step(id, run, maxOpen)
+  }
+
+  #pauseMs(): number {
+    if (this.#isBusy) return BUSY_PAUSE_MS
+    if (this.#runs.size > 0) return PAUSE_MS
+    return Math.max(BUSY_PAUSE_MS, this.#claimAtMs - this.#options.clock.steadyMs())
   }
 
   async #claim(): Promise<void> {
@@ -71,6 +86,11 @@ export class BatchRunner {
       if (this.#runs.get(batch.id)?.version === batch.version) continue
       this.#runs.set(batch.id, await BatchRun.of(batch, this.#options))
     }
+    if (batches.length > 0) this.#claimSoon()
+  }
+
+  #claimSoon(): void {
+    this.#claimAtMs = Math.min(this.#claimAtMs, this.#options.clock.steadyMs() + CLAIM_MS)
   }
 
   /** A run that failed is thrown away; the next claim continues from what is stored. */
@@ -82,6 +102,7 @@ export class BatchRunner {
       if (result === 'lost') this.#claimAtMs = Number.NEGATIVE_INFINITY
     } catch (error) {
       this.#runs.delete(id)
+      this.#claimSoon()
       this.#options.onError(error)
     }
   }

@@ -21,6 +21,8 @@ export interface BatchRoutes {
   readonly files: Files
   readonly clock: Clock
   readonly makeBatchId: () => string
+  /** A batch was created or cancelled. */
+  readonly onBatchChanged: () => void
 }
 
 const WINDOW = '24h'
@@ -38,7 +40,8 @@ interface OfBatch {
   readonly Params: { readonly batch: string }
 }
 
-export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeBatchId }: BatchRoutes): void {
+export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void {
+  const { store, files, clock, makeBatchId, onBatchChanged } = options
   const read = { bearer: true, limitReads: true } as const
 
   app.post(
@@ -61,7 +64,9 @@ export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeB
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },
       }
       if (!(await store.createBatch(batch, MAX_OPEN_BATCHES))) throw tooManyBatches()
-      return send(reply, viewOf(await found(account, batch.id)))
+      const created = await found(account, batch.id)
+      onBatchChanged()
+      return send(reply, viewOf(created))
     },
   )
 
@@ -91,6 +96,7 @@ export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeB
       const [account, id] = idsOf(request)
       const batch = await store.cancelBatch(account, id, clock.nowMs())
       if (batch === null) throw noSuchBatch(PREFIX + id)
+      onBatchChanged()
       return send(reply, viewOf(batch))
     },
   )
