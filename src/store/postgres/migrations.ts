@@ -495,6 +495,15 @@ begin
 end $$;
 `
 
+/** What nodes share of the rates of model servers. Written once a second by each node at most, and only while jobs run there. */
+const rates = `
+create table rates (
+  name text primary key, -- of the upstream, or of a model on it
+  state text not null, -- JSON of upstreams/rate-window.ts
+  version bigint not null
+) with (fillfactor = 50);
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -515,4 +524,5 @@ export const MIGRATIONS: readonly string[] = [
   adminTokens,
   costs,
   costCaps,
+  rates,
 ]

@@ -192,6 +192,9 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     /** No other node uses this file. */
     subscribe: () => {},
     announceWaits: async () => {},
+    // Only nodes that share a database keep rates there.
+    readRate: async () => null,
+    writeRate: async () => false,
 
     accept: async ({ node, jobs, idempotency, nowMs: atMs, mayWaitMs, costCap = null }) => {
       if (!isFilled && jobs.some(({ fingerprint }) => fingerprint != null)) await filled
