@@ -16,6 +16,9 @@ export interface BatchStore {
   /** Null if it does not exist, or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
 
+  /** The batch of any account; null if it does not exist. */
+  findAnyBatch(batchId: string): Promise<StoredBatch | null>
+
   /** Newest first. */
   listBatches(search: BatchSearch): Promise<StoredBatch[]>
 
@@ -76,7 +79,10 @@ export interface BatchLine {
 }
 
 export interface BatchSearch {
-  readonly account: string
+  /** Absent for those of all accounts. */
+  readonly account?: string
+  /** Only batches that have not ended. */
+  readonly onlyOpen?: boolean
   /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
   readonly limit: number
@@ -112,6 +118,20 @@ export interface BatchEnd {
   readonly filesExpireAtMs: number | null
   readonly outputName: string
   readonly errorName: string
+  /**
+   * The stored text of a callback that reports the end; null if nothing is reported. It is owed from then on, under the ID of the
+   * batch, like that of a job.
+   */
+  readonly callback: string | null
+}
+
+/** What a batch owes its account once it has ended. */
+export interface BatchReport {
+  readonly batchId: string
+  readonly account: string
+  readonly callback: string
+  readonly createdAtMs: number
+  readonly nowMs: number
 }
 
 export interface AccountLimits {

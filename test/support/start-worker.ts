@@ -115,6 +115,7 @@ export async function start(
     afterSettlement,
     metrics: { started: () => {} },
     onSuspects: () => {},
+    onOverBudget: () => {},
     onError: (message) => errors.add(message),
   })
   const enqueuer = new Enqueuer({
@@ -127,6 +128,7 @@ export async function start(
     cacheKeyOf: () => null,
     metrics: { started: () => {} },
     afterSettlement,
+    budget: { added: () => {} },
   })
   const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })
   return { store, clock, worker, enqueuer, enqueue, executions, settled, errors }

@@ -495,7 +495,12 @@ begin
 end $$;
 `
 
-/** What nodes share of the rates of model servers. Written once a second by each node at most, and only while jobs run there. */
+/** Jobs that have times of their own: some were released, and others have waited for the budget of their account. */
+const waitingJobs = `
+create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
+`
+
+/** What nodes share of the rates of model servers. Written twice a second by each node at most, and only while jobs run there. */
 const rates = `
 create table rates (
   name text primary key, -- of the upstream, or of a model on it
@@ -524,5 +529,6 @@ export const MIGRATIONS: readonly string[] = [
   adminTokens,
   costs,
   costCaps,
+  waitingJobs,
   rates,
 ]
