@@ -211,6 +211,18 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_upstream_calls',
     },
     {
+      name: 'calls per minute, of all nodes',
+      setting: 'upstreams.NAME.requests_per_minute',
+      beyond: 'waits',
+      metric: 'parley_upstream_rate_waiting',
+    },
+    {
+      name: 'tokens per minute, of all nodes',
+      setting: 'upstreams.NAME.tokens_per_minute',
+      beyond: 'waits',
+      metric: 'parley_upstream_rate_waiting',
+    },
+    {
       name: 'time of a call',
       setting: 'upstreams.NAME.call_timeout_seconds',
       beyond: 'tried again, then the next target',
