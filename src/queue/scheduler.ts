@@ -152,7 +152,8 @@ export class Scheduler {
   next(): PlannedClaim | null {
     const group = this.suspects.next()
     const queues: [string, RouteQueue][] = []
-    for (const queue of this.#queues) if (queue[1].walk.mayBeQueued || queue[1].lanes.size > 0) queues.push(queue)
+    for (const queue of this.#queues)
+      if (queue[1].walk.mayBeQueued || queue[1].lanes.size > 0) queues.push(queue)
     if (group === null && queues.length === 0) return null
     const shared = freeSharedSlots(this.#slots, this.#held)
     const fitting = this.#fitting()
