@@ -137,14 +137,14 @@ function textsOf([messages, responseFormat, callback]: readonly Cell[]): JobText
   }
 }
 
-const WALK = `
+export const WALK = `
   select turn, id, account, deaths from jobs indexed by jobs_by_route
   where turn is not null and route = ? and (turn, id) >= (?, ?) order by turn, id limit ?`
-const LANE = `
+export const LANE = `
   select id from jobs indexed by jobs_in_lanes
   where turn is not null and deaths = 0 and account = ? and route = ? and id not in (select value from json_each(?))
   order by turn, id limit ?`
-const SUSPECTS = `
+export const SUSPECTS = `
   select id from jobs indexed by jobs_suspected
   where turn is not null and deaths > 0 and deaths = ? and route not in (select value from json_each(?))
   order by turn, id limit ?`
@@ -154,7 +154,7 @@ const CLAIM = `
 const TEXTS = `
   select r.messages, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
 /** From each route to the next in the index, whatever is queued between. A row with the next deadline comes first. */
-const QUEUED = `
+export const QUEUED = `
   with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null
     union all
@@ -169,7 +169,7 @@ const QUEUED = `
     select 1 from jobs j indexed by jobs_by_route where j.turn is not null and j.route = r.route and j.deaths = 0
   )`
 const MAX_COUNTED = 10_000
-const QUEUED_SUSPECTS = `
+export const QUEUED_SUSPECTS = `
   with most (crashes) as (
     select ifnull(max(deaths), 0) from jobs indexed by jobs_suspected where turn is not null and deaths > 0
   )

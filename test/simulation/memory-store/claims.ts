@@ -26,6 +26,7 @@ const MAX_COUNTED = 10_000
 export function claimOperations(db: MemoryDatabase) {
   return {
     claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Claimed {
+      if (from.of !== 'suspects') db.walkedBy(node)
       const { rows, mayHaveMore } = find(db, node, limit, from)
       for (const row of rows) {
         if (from.of !== 'suspects') db.claimed(node, from.route, row.turn ?? 0)
