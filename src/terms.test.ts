@@ -311,7 +311,18 @@ const proseBySource = new Map<string, SourceText['prose']>()
 
 /** Every Markdown file that we wrote. */
 function markdownFiles(): readonly string[] {
-  return ['.', '.github', 'client', 'clients/python', 'docs', 'examples', 'examples/two-nodes', 'json-schema']
+  return [
+    '.',
+    '.github',
+    'client',
+    'clients/python',
+    'docs',
+    'docs/internals',
+    'docs/recipes',
+    'examples',
+    'examples/two-nodes',
+    'json-schema',
+  ]
     .filter((folder) => existsSync(join(ROOT, folder)))
     .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
     .filter((path) => path.endsWith('.md'))

@@ -56,7 +56,7 @@ import type { Routes } from '../upstreams/routes.ts'
 import { V1_ERRORS } from '../v1/errors.ts'
 import { HeldCreates } from '../v1/held-creates.ts'
 import { V1_DOCUMENT } from '../v1/openapi.ts'
-import { responseEndedWebhook } from '../v1/response-openapi.ts'
+import { V1_WEBHOOKS } from '../v1/response-openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
 import { Uploads } from '../v1/upload.ts'
 import { VERSION } from '../version.ts'
@@ -83,6 +83,8 @@ export interface HttpParts {
   readonly bytes: ByteBudget
   readonly connections: ConnectionLimits
   readonly admin: AdminOptions
+  /** A batch was created or cancelled. */
+  readonly onBatchChanged: () => void
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
   /** Aborted when the listener closes, before `stopping`. */
@@ -163,7 +165,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const requests = new CreateRequests({ creator: parts.creator, cpu: parts.cpu, clock })
   const limits = partLimits(settings)
   const readCounter = new MinuteCounter(clock)
-  openapiRoutes(app, VERSION, { ...V1_DOCUMENT, webhooks: { responseEnded: responseEndedWebhook } })
+  openapiRoutes(app, VERSION, { ...V1_DOCUMENT, webhooks: V1_WEBHOOKS })
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
     const reader = new JobReader({
@@ -221,6 +223,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       uploads: parts.uploads,
       clock,
       makeBatchId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
+      onBatchChanged: parts.onBatchChanged,
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {

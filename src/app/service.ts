@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
+import { NO_BATCHES } from '../batches/progress.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import { DEFAULT_DATABASE } from '../config/database-url.ts'
 import type { Configuration } from '../config/load.ts'
@@ -31,6 +32,7 @@ import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
 import { heartbeatStarter } from './node.ts'
+import { rateBooks } from './rate-books.ts'
 import type { Role } from './role.ts'
 import { jobSlots } from './slots.ts'
 import { createRouter, modelServers } from './upstreams.ts'
@@ -122,6 +124,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
     prices,
+    bookOf: rateBooks({ store, node, clock, warn: (message) => log.warn({}, message) }),
     log,
   })
   const common = { settings, simulated, role, store, node, clock, log, metrics, prices }
@@ -154,6 +157,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     heldBack: () => worker.heldBack(),
     suspects: () => worker.suspects,
     pendingResponses: () => pendingResponses.count,
+    batches: () => batches?.owned ?? NO_BATCHES,
     memory: () => bytes,
     connections: () => connections.open,
     busy: busyMeter(performance),
@@ -204,6 +208,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     expiry,
     log,
   })
+  const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const app = await createHttp({
     ...common,
     ...engine,
@@ -213,8 +218,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
     closing: closing.signal,
     stopping: stopping.signal,
     admin,
+    onBatchChanged: () => batches?.wake(),
   })
-  const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const listeners = new Listeners(app)
   metrics.watch(gauges)
   samples.begin()

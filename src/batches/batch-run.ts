@@ -4,13 +4,15 @@
  * be repeated: lines get their jobs by keys, and results are read again.
  */
 import type { Clock } from '../clock.ts'
+import { sumOfCosts } from '../job/amount.ts'
 import type { CreateElement } from '../job/create-body.ts'
+import { callbackText } from '../job/job.ts'
 import type { BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 import type { LineFormat, LineResult } from './line-format.ts'
 import { InputGone, LineReader } from './line-reader.ts'
 import { keyOfLine, type LineStarts } from './line-starts.ts'
-import { aboutOf, type Problem, type Progress, progressOf } from './progress.ts'
+import { aboutOf, type BatchAdvance, type Problem, type Progress, progressOf } from './progress.ts'
 import { Validation } from './validation.ts'
 
 export type BatchesStore = Pick<
@@ -18,6 +20,7 @@ export type BatchesStore = Pick<
   | 'advanceBatch'
   | 'claimBatches'
   | 'linesOfBatch'
+  | 'requestsOf'
   | 'readPiece'
   | 'readEnded'
   | 'findMissing'
@@ -38,6 +41,8 @@ export interface BatchRunOptions {
   /** How long files and batches are kept. */
   readonly retentionMs: number
   readonly onCancelled: (jobId: string) => Promise<void>
+  /** Called after each step. */
+  readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
 /** Lines that a step validates, or starts at once. */
@@ -96,6 +101,15 @@ export class BatchRun {
       fileBytes: aboutOf(batch).inputBytes,
       maxBytes: options.maxLineBytes,
     })
+  }
+
+  get status(): BatchStatus {
+    return this.#batch.status
+  }
+
+  /** Lines whose jobs have not ended, as far as it knows. */
+  get openLines(): number {
+    return this.#open.size
   }
 
   get version(): number {
@@ -168,13 +182,16 @@ export class BatchRun {
     const jobIds = [...this.#open.keys()]
     if (jobIds.length === 0) return
     const jobs = await store.readEnded(jobIds, RESULT_BYTES)
+    const requests = jobs.length === 0 ? [] : await store.requestsOf(jobs.map(({ id }) => id))
+    const byId = new Map(requests.map((request) => [request.jobId, request]))
     for (const job of jobs) {
       const line = this.#open.get(job.id)
       if (line === undefined) continue
       step.ended.push(line)
-      const problem = this.#fateOf(job)
-      if (problem === null) addResult(step, await format.resultOf(this.#batch, line.customId, job))
-      else addProblem(step, format.unfinished(line.customId, job.id, problem), problem)
+      const request = byId.get(job.id)
+      const result = request === undefined ? JOB_DELETED : (this.#fateOf(job) ?? request)
+      if ('code' in result) addProblem(step, format.unfinished(line.customId, job.id, result), result)
+      else addResult(step, await format.resultOf(this.#batch, line.customId, job, result))
     }
     if (jobs.length > 0 || clock.steadyMs() < this.#searchAtMs) return
     this.#searchAtMs = clock.steadyMs() + WAIT_MS
@@ -208,7 +225,7 @@ export class BatchRun {
     const results = await Promise.all(
       lines.map(async ({ line, customId, element, problem }) => {
         if (element === null) return { kind: 'wrong', problem: problem ?? '' } as const
-        return { customId, ...(await starts.start(this.#batch, line, element, owner)) } as const
+        return { customId, ...(await starts.start(this.#batch, { line, customId }, element, owner)) } as const
       }),
     )
     step.progress = { ...step.progress, waiting: null }
@@ -292,13 +309,13 @@ export class BatchRun {
   }
 
   async #store(step: Gathered, status: BatchStatus): Promise<'busy' | 'ended' | 'lost'> {
-    const { store, node, clock, retentionMs, makeId } = this.#options
+    const { store, node, clock, retentionMs, makeId, format, onAdvanced } = this.#options
     const batch = this.#batch
     const { id: batchId, version } = batch
     const nowMs = clock.nowMs()
     const isEnd = status !== 'in_progress' && status !== 'validating' && status !== 'cancelling'
     const progress = isEnd ? { ...step.progress, waiting: null, endedAtMs: nowMs } : step.progress
-    const { filesExpireS } = aboutOf(batch)
+    const { filesExpireS, webhookUrl } = aboutOf(batch)
     const outputFileId = batch.outputFileId ?? (step.output.length > 0 ? makeId() : null)
     const errorFileId = batch.errorFileId ?? (step.errors.length > 0 ? makeId() : null)
     const stored: BatchStep = {
@@ -319,10 +336,16 @@ export class BatchRun {
             filesExpireAtMs: nowMs + (filesExpireS === null ? retentionMs : filesExpireS * 1000),
             outputName: `batch_${batchId}_output.jsonl`,
             errorName: `batch_${batchId}_error.jsonl`,
+            callback: webhookUrl ? callbackText(format.eventTo(webhookUrl, status)) : null,
           }
         : null,
     }
     if (!(await store.advanceBatch(stored))) return 'lost'
+    onAdvanced({
+      completed: progress.completed - this.#progress.completed,
+      failed: progress.failed - this.#progress.failed,
+      ended: isEnd ? status : null,
+    })
     this.#batch = { ...batch, version: version + 1, status, outputFileId, errorFileId }
     this.#progress = progress
     for (const { jobId } of step.ended) this.#open.delete(jobId)
@@ -348,6 +371,7 @@ function addResult(step: Gathered, result: LineResult): void {
     inputTokens: progress.inputTokens + result.inputTokens,
     cachedTokens: progress.cachedTokens + result.cachedTokens,
     outputTokens: progress.outputTokens + result.outputTokens,
+    ...(result.cost !== undefined && { cost: sumOfCosts(progress.cost ?? 0, result.cost) }),
   }
 }
 

@@ -67,7 +67,7 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)
   // V8 would create some objects of each request in the old generation, because others from the same place once lived long, and
-  // these keep all that they refer to alive until the next full collection (docs/performance.md). Only now, because V8 rejects
+  // these keep all that they refer to alive until the next full collection (docs/internals/measurements.md). Only now, because V8 rejects
   // what it has cached of a module, or of Node's own, if the flags differ: loading the modules would take longer.
   setFlagsFromString('--no-allocation-site-pretenuring')
   // Created only after the server listens: the key is printed once, and a start that fails would not print it.

@@ -4,7 +4,7 @@
  * no more than a few.
  *
  * Each connection is an undici `Client`. Its `Pool` and `Agent` do not bound idle connections, nor open a new connection
- * for a retry (docs/decisions.md).
+ * for a retry (docs/internals/decisions.md).
  */
 import type { Socket } from 'node:net'
 import { Client } from 'undici'

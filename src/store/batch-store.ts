@@ -16,6 +16,9 @@ export interface BatchStore {
   /** Null if it does not exist, or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
 
+  /** The batch of any account; null if it does not exist. */
+  findAnyBatch(batchId: string): Promise<StoredBatch | null>
+
   /** Newest first. */
   listBatches(search: BatchSearch): Promise<StoredBatch[]>
 
@@ -30,6 +33,9 @@ export interface BatchStore {
 
   /** The lines whose jobs were created and whose results are in no file yet, in order. */
   linesOfBatch(batchId: string): Promise<BatchLine[]>
+
+  /** What the jobs asked for, in any order; those that do not exist are left out. */
+  requestsOf(jobIds: readonly string[]): Promise<JobRequest[]>
 
   /**
    * Stores a step of a batch. Returns false, and stores nothing, unless the node owns the batch and nothing has changed it since it
@@ -75,8 +81,17 @@ export interface BatchLine {
   readonly jobId: string
 }
 
+export interface JobRequest {
+  readonly jobId: string
+  readonly model: string
+  readonly responseFormatJson: string
+}
+
 export interface BatchSearch {
-  readonly account: string
+  /** Absent for those of all accounts. */
+  readonly account?: string
+  /** Only batches that have not ended. */
+  readonly onlyOpen?: boolean
   /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
   readonly limit: number
@@ -112,6 +127,20 @@ export interface BatchEnd {
   readonly filesExpireAtMs: number | null
   readonly outputName: string
   readonly errorName: string
+  /**
+   * The stored text of a callback that reports the end; null if nothing is reported. It is owed from then on, under the ID of the
+   * batch, like that of a job.
+   */
+  readonly callback: string | null
+}
+
+/** What a batch owes its account once it has ended. */
+export interface BatchReport {
+  readonly batchId: string
+  readonly account: string
+  readonly callback: string
+  readonly createdAtMs: number
+  readonly nowMs: number
 }
 
 export interface AccountLimits {

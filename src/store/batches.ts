@@ -4,10 +4,12 @@ import {
   type AccountLimits,
   type BatchEnd,
   type BatchLine,
+  type BatchReport,
   type BatchSearch,
   type BatchStep,
   ENDED_STATUSES,
   type FileExtension,
+  type JobRequest,
   type NewBatch,
   OPEN_STATUSES,
   OUTPUT_PURPOSE,
@@ -23,7 +25,7 @@ const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, outpu
 /** As the indexes say it. */
 const IS_OPEN = sql`remove_at_ms is null`
 
-export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
+export const batchOperations = ({ idsOf, job, joinJob, liveNodes }: Dialect) => ({
   createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     const [row = {}] =
@@ -40,9 +42,16 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
     return row ? readBatch(row) : null
   }),
 
-  listBatches: read(function* ({ account, afterBatchId, limit }: BatchSearch): Steps<StoredBatch[]> {
+  findAnyBatch: read(function* (batchId: string): Steps<StoredBatch | null> {
+    const [row] = yield sql`select ${COLUMNS} from batches where id = ${batchId}`
+    return row ? readBatch(row) : null
+  }),
+
+  listBatches: read(function* (search: BatchSearch): Steps<StoredBatch[]> {
+    const { account, onlyOpen = false, afterBatchId, limit } = search
     const which = allOf(
-      sql`account = ${account}`,
+      account === undefined ? undefined : sql`account = ${account}`,
+      onlyOpen ? IS_OPEN : undefined,
       afterBatchId === undefined ? undefined : sql`id < ${afterBatchId}`,
     )
     return (yield sql`select ${COLUMNS} from batches where ${which} order by id desc limit ${limit}`).map(
@@ -78,7 +87,38 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
     }))
   }),
 
-  advanceBatch: write(function* (step: BatchStep): Steps<boolean> {
+  deleteBatchesOf: write(function* (account: string): Steps<void> {
+    yield sql`delete from batch_lines where batch_id in (select id from batches where account = ${account})`
+    yield sql`delete from batches where account = ${account}`
+  }),
+
+  requestsOf: read(function* (jobIds: readonly string[]): Steps<JobRequest[]> {
+    const rows = yield sql`
+      select j.id, j.model, ${job.request}.response_format
+      from (${idsOf(jobIds)}) one ${joinJob(sql`one.id`)} where j.id is not null`
+    return rows.map((row) => ({
+      jobId: textOf(row, 'id'),
+      model: textOf(row, 'model'),
+      responseFormatJson: textOf(row, 'response_format'),
+    }))
+  }),
+
+  findOwner: read(function* (account: string): Steps<AccountLimits | null> {
+    const [row] = yield sql`
+      select tier, suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes, cap_cost
+      from accounts where name = ${account}`
+    if (!row) return null
+    return {
+      tier: textOf(row, 'tier'),
+      suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
+      caps: readCaps(row),
+    }
+  }),
+})
+
+/** @param owe stores what is to be reported */
+export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchReport) => Steps<void>) =>
+  write(function* (step: BatchStep): Steps<boolean> {
     const { batchId, node, version, status, progressJson, started, endedJobIds, forgottenKeys } = step
     const { output, errors, nowMs, end } = step
     const [row] = yield sql`
@@ -86,7 +126,7 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
         remove_at_ms = ${end?.removeAtMs ?? null}, output_file_id = coalesce(output_file_id, ${output?.fileId ?? null}),
         error_file_id = coalesce(error_file_id, ${errors?.fileId ?? null})
       where id = ${batchId} and node = ${node} and version = ${version} and ${IS_OPEN}
-      returning account, output_file_id, error_file_id`
+      returning account, created_at_ms, output_file_id, error_file_id`
     if (!row) return false
     const account = textOf(row, 'account')
     if (started.length > 0) {
@@ -105,27 +145,12 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
     if (end !== null) {
       yield* complete(textOrNull(row, 'output_file_id'), end.outputName, end)
       yield* complete(textOrNull(row, 'error_file_id'), end.errorName, end)
+      const { callback } = end
+      const createdAtMs = numberOf(row, 'created_at_ms')
+      if (callback !== null) yield* owe({ batchId, account, callback, createdAtMs, nowMs })
     }
     return true
-  }),
-
-  deleteBatchesOf: write(function* (account: string): Steps<void> {
-    yield sql`delete from batch_lines where batch_id in (select id from batches where account = ${account})`
-    yield sql`delete from batches where account = ${account}`
-  }),
-
-  findOwner: read(function* (account: string): Steps<AccountLimits | null> {
-    const [row] = yield sql`
-      select tier, suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes, cap_cost
-      from accounts where name = ${account}`
-    if (!row) return null
-    return {
-      tier: textOf(row, 'tier'),
-      suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
-      caps: readCaps(row),
-    }
-  }),
-})
+  })
 
 /** Deletes some of the batches that have ended long ago: part of `expire`. */
 export const purgeBatches = repeatableWrite(function* (nowMs: number): Steps<void> {

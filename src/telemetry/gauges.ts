@@ -7,11 +7,13 @@ import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
+import type { OwnedBatches } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
 import type { CpuPoolState } from '../cpu-pool/cpu-pool.ts'
 import { singleFlight } from '../lookup-cache.ts'
 import type { HeldBack } from '../queue/scheduler.ts'
 import { type ByteBudget, SHARE_NAMES } from '../sharing/byte-budget.ts'
+import { OPEN_STATUSES } from '../store/batch-store.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { Trouble } from '../upstreams/model-server.ts'
@@ -28,6 +30,8 @@ export interface Gauges {
   /** Jobs whose node crashed: how many wait for their turn, and how many run here. */
   suspects(): { readonly queued: number; readonly running: number }
   pendingResponses(): number
+  /** Of this node. */
+  batches(): OwnedBatches
   memory(): ByteBudget
   /** Open connections. */
   connections(): number
@@ -89,6 +93,12 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
     set(slots.pendingResponses),
   )
 
+  const batches = 'Batches that this node runs, by status; all batches that have not ended are run by a node.'
+  add('batches', batches, (set) => setBatches(gauges.batches(), set), ['status'])
+  add('batch_lines_running', 'Lines of batches with open jobs, of the batches that this node runs.', (set) =>
+    set(gauges.batches().lines),
+  )
+
   add('connections', 'Open connections.', (set) => set(gauges.connections()))
   add('connection_limit', 'Maximum open connections of this node.', (set) => set(slots.connections))
   add(
@@ -123,6 +133,16 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 
   const calls = 'Calls in progress, calls waiting for a slot, current slots, and maximum slots.'
   add('upstream_calls', calls, (set) => setCalls(gauges.upstreams(), set), ['upstream', 'state'])
+  const forRate =
+    'Jobs of this node that wait for requests_per_minute or tokens_per_minute; others wait in the queue.'
+  add(
+    'upstream_rate_waiting',
+    forRate,
+    (set) => {
+      for (const { name: upstream, waitingForRate } of gauges.upstreams()) set(waitingForRate, { upstream })
+    },
+    ['upstream'],
+  )
   const skipped = '1 while every target of the upstream is skipped because its circuit breaker is open.'
   add('upstream_skipped', skipped, (set) => setSkipped(gauges.upstreams(), set), ['upstream'])
 
@@ -151,6 +171,10 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 function setSuspects({ queued, running }: ReturnType<Gauges['suspects']>, set: SetValue): void {
   set(queued, { state: 'queued' })
   set(running, { state: 'running' })
+}
+
+function setBatches({ statuses }: OwnedBatches, set: SetValue): void {
+  for (const status of OPEN_STATUSES) set(statuses.filter((one) => one === status).length, { status })
 }
 
 function setHeldBack(accounts: readonly HeldBack[], set: SetValue): void {

@@ -3,12 +3,14 @@ import { isUtf8 } from 'node:buffer'
 import type { LineFormat, LineResult, WantedLine, WrongLine } from '../batches/line-format.ts'
 import type { Problem } from '../batches/progress.ts'
 import { admissionError } from '../http/errors.ts'
+import { BATCH_PREFIX } from '../job/batch-id.ts'
 import type { PartLimits } from '../job/create-body.ts'
 import { FieldProblem } from '../job/field-problem.ts'
+import { type Callback, eventTo } from '../job/job.ts'
 import { formatParts } from '../job/response-format.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
-import type { StoredBatch } from '../store/batch-store.ts'
+import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 import { answerOf, tokensOf } from './answers.ts'
 import { completionJson } from './chat-completions.ts'
@@ -67,22 +69,22 @@ export class BatchLines implements LineFormat {
       return { customId, element: usesCache(element.model) ? element : { ...element, cacheTtlS: 0 } }
     } catch (error) {
       if (!(error instanceof FieldProblem)) throw error
-      const [param = ''] = error.message.split(':')
-      return wrong('invalid_request', error.message, `body.${param}`)
+      const [, field] = /^([\w.[\]]+): /.exec(error.message) ?? []
+      return wrong('invalid_request', error.message, field === undefined ? 'body' : `body.${field}`)
     }
   }
 
-  async resultOf({ account, endpoint }: StoredBatch, customId: string, job: EndedJob): Promise<LineResult> {
-    const { input, cached, output } = tokensOf(job)
-    const tokens = { inputTokens: input, cachedTokens: cached, outputTokens: output }
-    const read = (messageChars: number) =>
-      this.#options.store.readRequest({ account, jobId: job.id, expiry: NEVER, messageChars })
-    const request = await read(0)
-    if (request === null) {
-      const problem = { code: 'job_deleted', message: 'The job of this request was deleted.' }
-      return { failed: true, json: this.unfinished(customId, job.id, problem), ...tokens }
+  async resultOf(
+    { account, endpoint }: StoredBatch,
+    customId: string,
+    job: EndedJob,
+    { model, responseFormatJson }: JobRequest,
+  ): Promise<LineResult> {
+    const { input, cached, output, cost } = tokensOf(job)
+    const tokens = {
+      ...{ inputTokens: input, cachedTokens: cached, outputTokens: output },
+      ...(cost !== undefined && { cost }),
     }
-    const { model, responseFormatJson } = request
     const answer = answerOf(job, formatParts(responseFormatJson).kind !== 'text')
     if (answer.kind === 'failed') {
       const { status, bodyJson } = V1_ERRORS.answerOf(failureOf(job))
@@ -93,7 +95,11 @@ export class BatchLines implements LineFormat {
       return { failed: false, json, ...tokens }
     }
     const instructions = recordOf(responseFormatJson)?.instructions ?? 0
-    const messages = instructions > 0 ? await read(BEFORE_INSTRUCTIONS.length + instructions) : null
+    const messageChars = BEFORE_INSTRUCTIONS.length + instructions
+    const messages =
+      instructions > 0
+        ? await this.#options.store.readRequest({ account, jobId: job.id, expiry: NEVER, messageChars })
+        : null
     const instructionsJson = messages?.messagesStart.slice(BEFORE_INSTRUCTIONS.length) ?? 'null'
     const bodyJson = responseJson(job, { model, responseFormatJson, instructionsJson })
     return { failed: false, json: answered(customId, job.id, 200, bodyJson), ...tokens }
@@ -113,6 +119,10 @@ export class BatchLines implements LineFormat {
     const { bodyJson } = V1_ERRORS.answerOf(admissionError(error))
     const { code, message, param } = JSON.parse(bodyJson).error
     return { code: code ?? 'invalid_request', message, param: param === null ? null : `body.${param}` }
+  }
+
+  eventTo(url: string, status: BatchStatus): Callback {
+    return eventTo(url, { of: 'batch', idPrefix: BATCH_PREFIX, ending: status })
   }
 }
 

@@ -1,4 +1,4 @@
-/** `npm run mutants`: makes random mistakes in copies of the sources, and counts how many the tests find. See docs/simulation.md. */
+/** `npm run mutants`: makes random mistakes in copies of the sources, and counts how many the tests find. See docs/internals/simulation.md. */
 import { parseArgs } from 'node:util'
 import { INSTALLATION, installation } from '../postgres/installation.ts'
 import { CLONE } from '../support/test-files.ts'

@@ -15,7 +15,7 @@ const NODES = [process.execPath, ...(process.env.TEST_NODES ?? '').split(delimit
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
 const NEXT = '99.0.0'
 const CARRIED =
-  /^dist\/(src|client\/src|json-schema\/src)\/.+\.js$|^dist\/src\/dashboard\/page\/.+\.css$|^docs\/(README|[a-z-]+)\.md$/
+  /^dist\/(src|client\/src|json-schema\/src)\/.+\.js$|^dist\/src\/dashboard\/page\/.+\.css$|^docs\/(internals\/|recipes\/)?(README|[a-z-]+)\.md$/
 /** npm's cache has what `npm ci` fetched, which is sufficient. */
 const INSTALL_OPTIONS = ['--prefer-offline', '--no-audit', '--no-fund']
 

@@ -1,4 +1,4 @@
-/** `npm run simulate`: runs many seeds, or one with all its steps. See docs/simulation.md. */
+/** `npm run simulate`: runs many seeds, or one with all its steps. See docs/internals/simulation.md. */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'

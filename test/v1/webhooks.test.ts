@@ -8,6 +8,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { startParley } from '../parley.ts'
 import { type ReceivedRequest, startReceiver } from '../receiver.ts'
 import { openaiOf } from './official-client.ts'
+import { submitBatch } from './submit-batch.ts'
 
 const HELLO = { model: 'gpt-5-mini', input: 'Hello' } as const
 const ACCOUNT = 'acme'
@@ -54,6 +55,38 @@ onEachStore(() => {
       assert.ok(event.created_at >= created_at && Math.abs(event.created_at - Date.now() / 1000) < 300)
       await assert.rejects(openai.webhooks.unwrap(`${request.body} `, headersOf(request)))
     }
+    models.release()
+  })
+
+  test('unwrap() verifies the event of each way in which a batch ends', async (t) => {
+    const { receiver, models, parley, openai } = await start(t)
+    const eventAt = async (at: number) => {
+      const request = (await receiver.received(at + 1))[at] ?? assert.fail()
+      return openai.webhooks.unwrap(request.body, headersOf(request))
+    }
+
+    const completed = await submitBatch(openai, ['one'])
+    const event = await eventAt(0)
+    assert.deepEqual([event.type, event.data], ['batch.completed', { id: completed.id }])
+    const found = await openai.batches.retrieve(completed.id)
+    assert.deepEqual([found.status, found.completed_at], ['completed', event.created_at])
+    const failed = await submitBatch(openai, [], ['no json'])
+    assert.deepEqual([(await eventAt(1)).type, (await eventAt(1)).data], ['batch.failed', { id: failed.id }])
+    models.script = () => reply.stall()
+    const cancelled = await submitBatch(openai, ['two'])
+    await models.received(2)
+    await openai.batches.cancel(cancelled.id)
+    assert.deepEqual(
+      [(await eventAt(2)).type, (await eventAt(2)).data],
+      ['batch.cancelled', { id: cancelled.id }],
+    )
+
+    const admin = await adminOf(parley)
+    const jobId = completed.id.slice('batch_'.length)
+    const callback = granted(await admin.get(`/callbacks/${jobId}`), 200)
+    assert.deepEqual([callback.event, callback.state], ['batch', 'delivered'])
+    granted(await admin.post(`/callbacks/${jobId}/replay`), 200)
+    assert.deepEqual(await eventAt(3), event)
     models.release()
   })
 

@@ -1,6 +1,6 @@
 /**
  * Matches text against a `pattern` in linear time: all ways to match advance together, one code point at a time (Thompson's
- * simulation), so a pattern of m instructions takes at most m visits a character, and each is counted. docs/decisions.md
+ * simulation), so a pattern of m instructions takes at most m visits a character, and each is counted. docs/internals/decisions.md
  * explains why no library is used.
  */
 import type { StepBudget } from '../limits.ts'

@@ -3,6 +3,7 @@ import { budgetOperations as sharedBudgetOperations } from '../budget.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
+import { batchStepOperations } from './batches.ts'
 import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
@@ -106,6 +107,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
       return result
     },
     ...acceptOperations(parts),
+    ...methodsOn(database, batchStepOperations),
     ...budgetOperations(parts),
     ...methodsOn(database, sharedBudgetOperations(POSTGRES)),
     ...callbackOperations(parts),

@@ -16,6 +16,7 @@ import { jobSearchOperations } from '../job-search.ts'
 import { rerunOperations } from '../reruns.ts'
 import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
+import { batchStepOperations } from './batches.ts'
 import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
@@ -53,6 +54,7 @@ const OPERATOR_OPERATIONS = {
 const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
   ...acceptOperations,
+  ...batchStepOperations,
   ...budgetOperations,
   ...onFile(sharedBudgetOperations(SQLITE)),
   ...callbackOperations,

@@ -2,7 +2,7 @@
  * In which row the cached response to a fingerprint is: an index in memory over the narrow, append-only table `kept_answers`.
  *
  * The obvious index, a B-tree by fingerprint, dirtied a random page for every job and doubled the cost of a job's whole
- * life (docs/performance.md). Here the table grows at one end and the index is built from it at the start. An entry takes 20
+ * life (docs/internals/measurements.md). Here the table grows at one end and the index is built from it at the start. An entry takes 20
  * bytes; entries that have expired make room when a shard is full.
  */
 

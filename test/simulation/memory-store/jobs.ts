@@ -52,7 +52,14 @@ import {
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
 import { costUsed } from './budget.ts'
-import { hasExpired, type JobRow, type MemoryDatabase, type OutcomeRow, type UsageRow } from './database.ts'
+import {
+  hasExpired,
+  isJob,
+  type JobRow,
+  type MemoryDatabase,
+  type OutcomeRow,
+  type UsageRow,
+} from './database.ts'
 
 /** Rows that one step of a deletion scans. */
 const STEP = 400
@@ -220,7 +227,7 @@ export function jobOperations(db: MemoryDatabase) {
 
     deleteJob(jobId: string): Deleted {
       const row = db.jobs.get(jobId)
-      if (row === undefined) return 'unknown'
+      if (row === undefined || !isJob(row)) return 'unknown'
       if (row.outcome === null) return 'not ended'
       db.delete(row)
       return 'deleted'
@@ -345,7 +352,7 @@ function store(
   return row
 }
 
-function newRow(job: Job, origin: string | null): JobRow {
+export function newRow(job: Job, origin: string | null): JobRow {
   return {
     job,
     status: 'pending',
@@ -365,6 +372,22 @@ function newRow(job: Job, origin: string | null): JobRow {
     outcome: null,
     callback: null,
   }
+}
+
+export function owe(db: MemoryDatabase, row: JobRow, nowMs: number): void {
+  row.callback = {
+    isRetry: false,
+    attempt: 0,
+    tries: 0,
+    owedSinceMs: nowMs,
+    dueAtMs: nowMs,
+    node: null,
+    isInProgress: false,
+    deliveredAtMs: null,
+    failedAtMs: null,
+    attempts: [],
+  }
+  db.owed.add(row)
 }
 
 /** The fence: whether the node holds the job with this attempt. */
@@ -398,21 +421,7 @@ function end(
   Object.assign(row, { status, turn: null, node: null, settledAtMs: nowMs, outcome })
   db.open.delete(row)
   if (cache) db.cachedResponses.set(cache.fingerprint, { jobId: job.id, untilMs: cache.untilMs })
-  if (job.callbackJson !== null) {
-    row.callback = {
-      isRetry: false,
-      attempt: 0,
-      tries: 0,
-      owedSinceMs: nowMs,
-      dueAtMs: nowMs,
-      node: null,
-      isInProgress: false,
-      deliveredAtMs: null,
-      failedAtMs: null,
-      attempts: [],
-    }
-    db.owed.add(row)
-  }
+  if (job.callbackJson !== null) owe(db, row, nowMs)
   addUsage(db, row, outcome, nowMs)
 }
 
@@ -528,6 +537,9 @@ function cancel(db: MemoryDatabase, row: JobRow, nowMs: number, errorJson: strin
 }
 
 function expire(db: MemoryDatabase, expiry: Expiry): boolean {
+  for (const { id, removeAtMs } of db.batches.values()) {
+    if (removeAtMs !== null && removeAtMs <= expiry.nowMs) db.batches.delete(id)
+  }
   const { nowMs } = expiry
   for (const [name, { untilMs }] of db.cachedResponses) if (untilMs <= nowMs) db.cachedResponses.delete(name)
   for (const [name, { untilMs }] of db.idempotency) if (untilMs <= nowMs) db.idempotency.delete(name)
