@@ -13,8 +13,10 @@ import type { Settings } from '../config/settings.ts'
 import { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { admissionError } from '../http/errors.ts'
 import { Listeners } from '../http/listeners.ts'
+import { singleFlight } from '../lookup-cache.ts'
 import { currentPrices } from '../queue/current-prices.ts'
 import { Reruns } from '../queue/reruns.ts'
+import { routeSignals } from '../queue/route-signals.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf, type Gauges } from '../telemetry/gauges.ts'
@@ -153,6 +155,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     depth: () => store.depth(),
     callbackDepth: () => store.callbackDepth(),
     callbacksInProgress: () => dispatcher.inFlight,
+    routes: async () => routeSignals(await store.queueDepths(), upstreams.waitingJobs()),
     running: () => worker.running,
     heldBack: () => worker.heldBack(),
     suspects: () => worker.suspects,
@@ -215,6 +218,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     connections,
     pool,
     ready,
+    queuedRoutes: singleFlight(gauges.routes),
     closing: closing.signal,
     stopping: stopping.signal,
     admin,
