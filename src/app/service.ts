@@ -38,6 +38,7 @@ import { rateBooks } from './rate-books.ts'
 import type { Role } from './role.ts'
 import { jobSlots } from './slots.ts'
 import { createRouter, modelServers } from './upstreams.ts'
+import { createWakeCalls } from './wake-calls.ts'
 
 export interface ServiceOptions {
   readonly configuration: Configuration
@@ -212,6 +213,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
     log,
   })
   const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
+  const queues = () => worker.schedule.queues
+  const wakeCalls = role === 'api' ? null : createWakeCalls({ ...common, upstreams, queues })
   const app = await createHttp({
     ...common,
     ...engine,
@@ -230,6 +233,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   await engine.start()
   reruns.start()
   batches?.start()
+  wakeCalls?.start()
   log.info({ node, role }, 'serving')
 
   const listenMs = wholeMs(settings.shutdown.listen_seconds)
@@ -249,7 +253,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     closing.abort()
     stopping.abort()
     samples.stop()
-    const polls = [reruns.stop(), batches?.stop()]
+    const polls = [reruns.stop(), batches?.stop(), wakeCalls?.stop()]
     await engine.stop({
       close: () => listeners.close(),
       cutOff: () => app.server.closeAllConnections(),
