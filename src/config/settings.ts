@@ -234,7 +234,8 @@ const tier = Type.Object(
     ),
     max_files: Type.Integer({
       minimum: 0,
-      description: 'Maximum files of one account. Further uploads are rejected with 429.',
+      description:
+        'Maximum files of one account, the results of its batches included. Further uploads are rejected with 429; batches still write their results.',
     }),
     max_file_bytes: Type.Integer({
       minimum: 1,
@@ -401,7 +402,7 @@ export const settingsSchema = Type.Object(
           0,
         ),
         file_retention_seconds: seconds(
-          'How long an uploaded file is kept whose upload has no `expires_after`.',
+          'How long files are kept whose upload has no `expires_after`, from their upload on; and batches with their results, from their end on.',
           60,
         ),
       },

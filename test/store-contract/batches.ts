@@ -6,7 +6,7 @@ import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../../src/store/pagination.ts'
 import type { Store } from '../../src/store/store.ts'
 import { CALLBACK, DELIVERED, FAILED, record, take } from './callback-fixtures.ts'
-import { newJob, now, type On } from './fixtures.ts'
+import { acceptance, newJob, now, type On } from './fixtures.ts'
 
 const NODE = 'this-node'
 const END = {
@@ -35,6 +35,18 @@ function stepOf(batchId: string, version: number, over: Partial<BatchStep> = {})
 }
 
 export function batchTests(on: On): void {
+  on('reads what jobs asked for, many at a time', async (store) => {
+    const jobs = [newJob({ model: 'one' }), newJob({ model: 'other' })]
+    await store.accept(acceptance(jobs))
+    const requests = await store.requestsOf([...jobs.map(({ id }) => id), newJob().id])
+    assert.deepEqual(
+      new Map(requests.map((request) => [request.jobId, request])),
+      new Map(
+        jobs.map(({ id, model, responseFormatJson }) => [id, { jobId: id, model, responseFormatJson }]),
+      ),
+    )
+  })
+
   on('owes a report of the end from the step that ends the batch on, which is no job', async (store) => {
     const { id } = await create(store)
     await store.claimBatches(NODE, 10)
@@ -74,6 +86,18 @@ export function batchTests(on: On): void {
     assert.deepEqual(await store.deleteJobsOf('acme', BEFORE_ALL), { deleted: 1, open: 0, next: null })
     assert.equal((await store.quotaUse('acme')).storedBytes, 0)
     assert.equal(await store.findCallback(id), null)
+  })
+
+  on('deletes a batch when its time after the end is over', async (store) => {
+    const [open, ended] = [await create(store), await create(store)]
+    await store.claimBatches(NODE, 10)
+    const end = { ...END, removeAtMs: now.ms + 1000 }
+    assert.equal(await store.advanceBatch(stepOf(ended.id, 1, { status: 'completed', end })), true)
+    await store.expire({ nowMs: now.ms + 999, retentionMs: 1 })
+    assert.notEqual(await store.findBatch('acme', ended.id), null)
+    await store.expire({ nowMs: now.ms + 1000, retentionMs: 1 })
+    assert.equal(await store.findBatch('acme', ended.id), null)
+    assert.notEqual(await store.findBatch('acme', open.id), null)
   })
 
   on('stores, lists and finds the batches of an account, up to a number of open ones', async (store) => {
