@@ -1,8 +1,6 @@
 /** Cancels all jobs of an account, and deletes it with all its data, in steps that are each one short transaction. */
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../clock.ts'
-import type { BatchStore } from '../store/batch-store.ts'
-import type { FileStore } from '../store/file-store.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/pagination.ts'
 import { tryScrub } from './scrub.ts'
@@ -140,7 +138,11 @@ export async function deleteAccount(
 }
 
 /** No upload begins any longer. One that is in progress fails at its next piece. */
-async function deleteFiles(store: BatchStore & FileStore, clock: Clock, account: string): Promise<void> {
+async function deleteFiles(
+  store: Pick<OperatorStore, 'deleteBatchesOf' | 'deleteFilesOf' | 'purgeFiles'>,
+  clock: Clock,
+  account: string,
+): Promise<void> {
   await store.deleteBatchesOf(account)
   await store.deleteFilesOf(account)
   while (await store.purgeFiles(clock.nowMs()));

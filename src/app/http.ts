@@ -56,7 +56,7 @@ import type { Routes } from '../upstreams/routes.ts'
 import { V1_ERRORS } from '../v1/errors.ts'
 import { HeldCreates } from '../v1/held-creates.ts'
 import { V1_DOCUMENT } from '../v1/openapi.ts'
-import { responseEndedWebhook } from '../v1/response-openapi.ts'
+import { V1_WEBHOOKS } from '../v1/response-openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
 import { Uploads } from '../v1/upload.ts'
 import { VERSION } from '../version.ts'
@@ -163,7 +163,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   const requests = new CreateRequests({ creator: parts.creator, cpu: parts.cpu, clock })
   const limits = partLimits(settings)
   const readCounter = new MinuteCounter(clock)
-  openapiRoutes(app, VERSION, { ...V1_DOCUMENT, webhooks: { responseEnded: responseEndedWebhook } })
+  openapiRoutes(app, VERSION, { ...V1_DOCUMENT, webhooks: V1_WEBHOOKS })
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
     const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })

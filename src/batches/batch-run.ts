@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { CreateElement } from '../job/create-body.ts'
+import { callbackText } from '../job/job.ts'
 import type { BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 import type { LineFormat, LineResult } from './line-format.ts'
@@ -292,13 +293,13 @@ export class BatchRun {
   }
 
   async #store(step: Gathered, status: BatchStatus): Promise<'busy' | 'ended' | 'lost'> {
-    const { store, node, clock, retentionMs, makeId } = this.#options
+    const { store, node, clock, retentionMs, makeId, format } = this.#options
     const batch = this.#batch
     const { id: batchId, version } = batch
     const nowMs = clock.nowMs()
     const isEnd = status !== 'in_progress' && status !== 'validating' && status !== 'cancelling'
     const progress = isEnd ? { ...step.progress, waiting: null, endedAtMs: nowMs } : step.progress
-    const { filesExpireS } = aboutOf(batch)
+    const { filesExpireS, webhookUrl } = aboutOf(batch)
     const outputFileId = batch.outputFileId ?? (step.output.length > 0 ? makeId() : null)
     const errorFileId = batch.errorFileId ?? (step.errors.length > 0 ? makeId() : null)
     const stored: BatchStep = {
@@ -319,6 +320,7 @@ export class BatchRun {
             filesExpireAtMs: nowMs + (filesExpireS === null ? retentionMs : filesExpireS * 1000),
             outputName: `batch_${batchId}_output.jsonl`,
             errorName: `batch_${batchId}_error.jsonl`,
+            callback: webhookUrl ? callbackText(format.eventTo(webhookUrl, status)) : null,
           }
         : null,
     }

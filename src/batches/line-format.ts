@@ -1,7 +1,8 @@
 /** What the lines of a batch and of its results look like: this folder does not know, an API does. */
 import type { CreateElement } from '../job/create-body.ts'
+import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
-import type { StoredBatch } from '../store/batch-store.ts'
+import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob } from '../store/store.ts'
 import type { Problem } from './progress.ts'
 
@@ -33,4 +34,6 @@ export interface LineFormat {
   refused(customId: string, id: string, error: AdmissionError): string
   /** Why a line may not run, as a problem of the line. */
   problemOf(error: AdmissionError): WrongLine
+  /** The event that reports how a batch ended. */
+  eventTo(url: string, status: BatchStatus): Callback
 }

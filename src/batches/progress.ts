@@ -39,6 +39,8 @@ export interface AboutBatch {
   /** How long its files are kept, in seconds; null for the setting. */
   readonly filesExpireS: number | null
   readonly inputBytes: number
+  /** Where its end is reported; null for nowhere. */
+  readonly webhookUrl: string | null
 }
 
 const AT_FIRST: Progress = {

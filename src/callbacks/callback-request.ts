@@ -39,12 +39,12 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
 }
 
 /** The same for every attempt, so that receivers recognize a repeated event. */
-function eventJson({ of, idPrefix }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
+function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
   return JSON.stringify({
     id: `evt_${view.id}`,
     object: 'event',
     created_at: Math.floor(endedAtMs / 1000),
-    type: `${of}.${endingOf(view)}`,
+    type: `${of}.${ending ?? endingOf(view)}`,
     data: { id: `${idPrefix}${view.id}` },
   })
 }

@@ -40,6 +40,13 @@ export interface Callback {
 export interface CallbackEvent {
   readonly of: string
   readonly idPrefix: string
+  /** The rest of the type; absent if the job says it by how it ended. */
+  readonly ending?: string
+}
+
+/** A callback that says only what has ended, and how. */
+export function eventTo(url: string, event: CallbackEvent): Callback {
+  return { url, headers: {}, payloadJson: 'null', event }
 }
 
 /** How a callback is stored: the URL comes first, so that it is found without reading the payload. */

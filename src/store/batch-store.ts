@@ -112,6 +112,20 @@ export interface BatchEnd {
   readonly filesExpireAtMs: number | null
   readonly outputName: string
   readonly errorName: string
+  /**
+   * The stored text of a callback that reports the end; null if nothing is reported. It is owed from then on, under the ID of the
+   * batch, like that of a job.
+   */
+  readonly callback: string | null
+}
+
+/** What a batch owes its account once it has ended. */
+export interface BatchReport {
+  readonly batchId: string
+  readonly account: string
+  readonly callback: string
+  readonly createdAtMs: number
+  readonly nowMs: number
 }
 
 export interface AccountLimits {

@@ -4,6 +4,7 @@ import {
   type AccountLimits,
   type BatchEnd,
   type BatchLine,
+  type BatchReport,
   type BatchSearch,
   type BatchStep,
   ENDED_STATUSES,
@@ -23,7 +24,7 @@ const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, outpu
 /** As the indexes say it. */
 const IS_OPEN = sql`remove_at_ms is null`
 
-export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
+export const batchOperations = ({ liveNodes }: Dialect) => ({
   createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     const [row = {}] =
@@ -78,7 +79,27 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
     }))
   }),
 
-  advanceBatch: write(function* (step: BatchStep): Steps<boolean> {
+  deleteBatchesOf: write(function* (account: string): Steps<void> {
+    yield sql`delete from batch_lines where batch_id in (select id from batches where account = ${account})`
+    yield sql`delete from batches where account = ${account}`
+  }),
+
+  findOwner: read(function* (account: string): Steps<AccountLimits | null> {
+    const [row] = yield sql`
+      select tier, suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes, cap_cost
+      from accounts where name = ${account}`
+    if (!row) return null
+    return {
+      tier: textOf(row, 'tier'),
+      suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
+      caps: readCaps(row),
+    }
+  }),
+})
+
+/** @param owe stores what is to be reported */
+export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchReport) => Steps<void>) =>
+  write(function* (step: BatchStep): Steps<boolean> {
     const { batchId, node, version, status, progressJson, started, endedJobIds, forgottenKeys } = step
     const { output, errors, nowMs, end } = step
     const [row] = yield sql`
@@ -86,7 +107,7 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
         remove_at_ms = ${end?.removeAtMs ?? null}, output_file_id = coalesce(output_file_id, ${output?.fileId ?? null}),
         error_file_id = coalesce(error_file_id, ${errors?.fileId ?? null})
       where id = ${batchId} and node = ${node} and version = ${version} and ${IS_OPEN}
-      returning account, output_file_id, error_file_id`
+      returning account, created_at_ms, output_file_id, error_file_id`
     if (!row) return false
     const account = textOf(row, 'account')
     if (started.length > 0) {
@@ -105,27 +126,12 @@ export const batchOperations = ({ isOneOf, linesOf, liveNodes }: Dialect) => ({
     if (end !== null) {
       yield* complete(textOrNull(row, 'output_file_id'), end.outputName, end)
       yield* complete(textOrNull(row, 'error_file_id'), end.errorName, end)
+      const { callback } = end
+      const createdAtMs = numberOf(row, 'created_at_ms')
+      if (callback !== null) yield* owe({ batchId, account, callback, createdAtMs, nowMs })
     }
     return true
-  }),
-
-  deleteBatchesOf: write(function* (account: string): Steps<void> {
-    yield sql`delete from batch_lines where batch_id in (select id from batches where account = ${account})`
-    yield sql`delete from batches where account = ${account}`
-  }),
-
-  findOwner: read(function* (account: string): Steps<AccountLimits | null> {
-    const [row] = yield sql`
-      select tier, suspended_at_ms, cap_jobs, cap_tokens, cap_open_jobs, cap_stored_bytes, cap_cost
-      from accounts where name = ${account}`
-    if (!row) return null
-    return {
-      tier: textOf(row, 'tier'),
-      suspendedAtMs: numberOrNull(row, 'suspended_at_ms'),
-      caps: readCaps(row),
-    }
-  }),
-})
+  })
 
 /** Deletes some of the batches that have ended long ago: part of `expire`. */
 export const purgeBatches = repeatableWrite(function* (nowMs: number): Steps<void> {

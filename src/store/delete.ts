@@ -2,7 +2,7 @@
 import { isJobId } from '../job/job-id.ts'
 import type { Deleted, DeletedJobs } from './admin-action-store.ts'
 import type { Dialect } from './dialect.ts'
-import { hasExpired } from './job-rows.ts'
+import { hasExpired, IS_JOB } from './job-rows.ts'
 import type { OwnDeleted, OwnDeletion } from './own-job-store.ts'
 import { numberOf, type Row, textOf } from './rows.ts'
 import { raw, type Steps, sql, write } from './sql.ts'
@@ -14,7 +14,7 @@ export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob 
   const columns = sql`j.id, j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, ${job.claimedAtMs} as claimed_at_ms,
     c.due_at_ms`
   const findOne = (jobId: string) => sql`
-    select ${columns}, j.account from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)}`
+    select ${columns}, j.account from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)} where ${raw(IS_JOB)}`
 
   function* deleteEnded(rows: readonly Row[]): Steps<number> {
     const ended = rows.filter((row) => row.settled_at_ms !== null)

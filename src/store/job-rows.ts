@@ -5,6 +5,15 @@ import { type Expiry, expiresAtMs } from './expiry.ts'
 import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import type { EndedJob, ReadJob } from './store.ts'
 
+/**
+ * The model of a row that only has a callback: the report of a batch's end. In the tables of jobs, it is sent, retried, listed, copied
+ * and deleted like the callback of a job. Reads and searches of jobs ignore it.
+ */
+export const NO_MODEL = ''
+
+/** The condition of a row of `jobs` that is a job. */
+export const IS_JOB = `j.model <> '${NO_MODEL}'`
+
 export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
 
 /** Of a row with `id`, `status`, `created_at_ms`, `content`, `error` and `usage`. */

@@ -7,7 +7,7 @@ import { BEFORE_METADATA, formatParts, splitMetadata, splitOptions } from '../jo
 import type { CallbackState } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
-import { hasExpired, STATUSES } from './job-rows.ts'
+import { hasExpired, IS_JOB, STATUSES } from './job-rows.ts'
 import type {
   JobContent,
   JobDetails,
@@ -55,7 +55,8 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
 
   function* findOne(columns: Sql, jobId: string, expiry: Expiry): Steps<Row | null> {
     if (!isJobId(jobId)) return null
-    const [row] = yield sql`select ${columns} from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)}`
+    const [row] =
+      yield sql`select ${columns} from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)} where ${raw(IS_JOB)}`
     return row && !hasExpired(row, expiry) ? row : null
   }
 
@@ -68,7 +69,7 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
     jobUses: read(function* ({ afterId, beforeId, limit }: JobUseRange): Steps<JobUse[]> {
       const rows = yield sql`
         select ${use} from (
-          select id from jobs where id > ${afterId} and id < ${beforeId} order by id limit ${limit}
+          select id from jobs j where id > ${afterId} and id < ${beforeId} and ${raw(IS_JOB)} order by id limit ${limit}
         ) one ${joinJob(sql`one.id`)} order by j.id`
       return rows.map(readJobUse)
     }),
@@ -93,6 +94,7 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
           from (select id from scanned where ${account === null ? sql`true` : sql`account = ${account}`}) one
           ${joinJob(sql`one.id`)}
           where ${allOf(
+            raw(IS_JOB),
             model === null ? undefined : sql`j.model = ${model}`,
             status === null ? undefined : sql`${job.status} = ${status}`,
             pairTexts.length === 0 ? undefined : startsWithMetadata,

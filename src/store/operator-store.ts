@@ -13,7 +13,7 @@ import type { UsageStore } from './usage-store.ts'
 export interface OperatorStore
   extends AccountStore,
     AuditStore,
-    BatchStore,
+    Omit<BatchStore, 'advanceBatch'>,
     CallbackRecords,
     AdminActionStore,
     AdminTokenStore,

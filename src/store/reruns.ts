@@ -2,7 +2,7 @@
 import { ACCOUNT_CAPS, readStanding, readTier } from './accounts.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
-import { hasExpired } from './job-rows.ts'
+import { hasExpired, IS_JOB } from './job-rows.ts'
 import {
   type EndedRerun,
   type JobToRerun,
@@ -78,7 +78,8 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob }: D
         ${job.request}.messages, ${job.request}.response_format, ${job.request}.callback,
         ${job.settledAtMs} as settled_at_ms, c.due_at_ms,
         a.name, a.tier, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
-      from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)} join accounts a on a.name = j.account`
+      from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)} join accounts a on a.name = j.account
+      where ${raw(IS_JOB)}`
     return row && !hasExpired(row, expiry) ? readJob(row) : null
   }),
 

@@ -5,10 +5,11 @@ import type { Problem } from '../batches/progress.ts'
 import { admissionError } from '../http/errors.ts'
 import type { PartLimits } from '../job/create-body.ts'
 import { FieldProblem } from '../job/field-problem.ts'
+import { type Callback, eventTo } from '../job/job.ts'
 import { formatParts } from '../job/response-format.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
-import type { StoredBatch } from '../store/batch-store.ts'
+import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 import { answerOf, tokensOf } from './answers.ts'
 import { completionJson } from './chat-completions.ts'
@@ -22,6 +23,9 @@ export const ENDPOINTS: Readonly<Record<string, string>> = {
   '/v1/chat/completions': 'chat',
   '/v1/responses': 'response',
 }
+
+/** Comes before the ID of a batch. */
+export const BATCH_PREFIX = 'batch_'
 
 export interface BatchLinesOptions {
   readonly store: Pick<Store, 'readRequest'>
@@ -67,8 +71,8 @@ export class BatchLines implements LineFormat {
       return { customId, element: usesCache(element.model) ? element : { ...element, cacheTtlS: 0 } }
     } catch (error) {
       if (!(error instanceof FieldProblem)) throw error
-      const [param = ''] = error.message.split(':')
-      return wrong('invalid_request', error.message, `body.${param}`)
+      const [, field] = /^([\w.[\]]+): /.exec(error.message) ?? []
+      return wrong('invalid_request', error.message, field === undefined ? 'body' : `body.${field}`)
     }
   }
 
@@ -113,6 +117,10 @@ export class BatchLines implements LineFormat {
     const { bodyJson } = V1_ERRORS.answerOf(admissionError(error))
     const { code, message, param } = JSON.parse(bodyJson).error
     return { code: code ?? 'invalid_request', message, param: param === null ? null : `body.${param}` }
+  }
+
+  eventTo(url: string, status: BatchStatus): Callback {
+    return eventTo(url, { of: 'batch', idPrefix: BATCH_PREFIX, ending: status })
   }
 }
 

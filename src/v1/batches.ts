@@ -8,7 +8,7 @@ import { admissionError } from '../http/errors.ts'
 import { isJobId } from '../job/job-id.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
 import type { Store } from '../store/store.ts'
-import { ENDPOINTS } from './batch-lines.ts'
+import { ENDPOINTS, BATCH_PREFIX as PREFIX } from './batch-lines.ts'
 import { BATCH_SCHEMAS } from './batch-openapi.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type FieldPolicy, type Fields, supportedFields } from './fields.ts'
@@ -23,7 +23,6 @@ export interface BatchRoutes {
   readonly makeBatchId: () => string
 }
 
-const PREFIX = 'batch_'
 const WINDOW = '24h'
 const WINDOW_MS = 86_400_000
 /** Of an account. */
@@ -46,7 +45,7 @@ export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeB
     '/v1/batches',
     { config: { bearer: true }, ...UNCHECKED, schema: BATCH_SCHEMAS.create },
     async (request, reply) => {
-      const { account, suspended } = request.caller
+      const { account, suspended, webhookUrl } = request.caller
       if (suspended) throw admissionError({ kind: 'suspended', account })
       const wanted = wantedBatch(supportedFields(request.body, BODY))
       if (!store.isKnownToAll('batches'))
@@ -56,7 +55,7 @@ export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeB
         throw invalidField('input_file_id', 'must be the id of a file with the purpose batch')
       }
       const createdAtMs = clock.nowMs()
-      const about: AboutBatch = { ...wanted.about, inputBytes: file.bytes }
+      const about: AboutBatch = { ...wanted.about, inputBytes: file.bytes, webhookUrl }
       const batch = {
         ...{ id: makeBatchId(), account, inputFileId: file.id, endpoint: wanted.endpoint, createdAtMs },
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },

@@ -172,26 +172,31 @@ export const SCHEMAS = {
   },
 } as const
 
-const event = Type.Object(
-  {
-    id: Type.String({ description: 'The same in each attempt.' }),
-    object: Type.Literal('event'),
-    created_at: Type.Integer({ description: 'When the response ended (Unix seconds).' }),
-    type: Type.Enum(['response.completed', 'response.incomplete', 'response.failed', 'response.cancelled']),
-    data: Type.Object({ id }),
-  },
-  { title: 'ResponseEvent' },
-)
+/** @param what has ended, the first part of the types of its events */
+function endedWebhook(what: 'response' | 'batch', summary: string, endings: string[]): DeclaredOperation {
+  const body = Type.Object(
+    {
+      id: Type.String({ description: 'The same in each attempt.' }),
+      object: Type.Literal('event'),
+      created_at: Type.Integer({ description: `When the ${what} ended (Unix seconds).` }),
+      type: Type.Enum(endings.map((ending) => `${what}.${ending}`)),
+      data: Type.Object({ id: Type.String({ description: `Of the ${what}.` }) }),
+    },
+    { title: what === 'response' ? 'ResponseEvent' : 'BatchEvent' },
+  )
+  const description =
+    'Sent to the address that the operator set for the account, and retried until you respond with a 2xx status. Expect duplicates.'
+  const { tags } = DOCUMENTED
+  const schema = { ...jobEndedWebhook.schema, operationId: `${what}Ended`, summary, description, tags, body }
+  return { ...jobEndedWebhook, schema }
+}
 
-export const responseEndedWebhook: DeclaredOperation = {
-  ...jobEndedWebhook,
-  schema: {
-    ...jobEndedWebhook.schema,
-    operationId: 'responseEnded',
-    summary: 'A background response has ended',
-    description:
-      'Sent to the address that the operator set for the account, and retried until you respond with a 2xx status. Expect duplicates.',
-    tags: DOCUMENTED.tags,
-    body: event,
-  },
+export const V1_WEBHOOKS = {
+  responseEnded: endedWebhook('response', 'A background response has ended', [
+    'completed',
+    'incomplete',
+    'failed',
+    'cancelled',
+  ]),
+  batchEnded: endedWebhook('batch', 'A batch has ended', ['completed', 'failed', 'expired', 'cancelled']),
 }

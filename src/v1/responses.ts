@@ -6,7 +6,7 @@ import type { OwnJobActions } from '../http/own-job-actions.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { CreateElement } from '../job/create-body.ts'
 import { endingOf } from '../job/ending.ts'
-import type { Callback } from '../job/job.ts'
+import { eventTo } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import { withOptions, withRecord } from '../job/response-format.ts'
 import { valueEnd } from '../json-text/scan-json.ts'
@@ -41,6 +41,8 @@ const FIELD_NAMES = {
   messages: 'input',
   'response_format.schema': 'text.format.schema',
 } as const
+/** Reports how the response ended. */
+const EVENT = { of: 'response', idPrefix: ID_PREFIX }
 const NO_STREAM = {
   supported: [],
   ignored: ['include_obfuscation'],
@@ -64,7 +66,7 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
       const { webhookUrl } = request.caller
       const job = { element, fieldNames: FIELD_NAMES }
       if (recordOf(stored.responseFormatJson)?.background) {
-        const reported = webhookUrl === null ? job : { ...job, callback: eventTo(webhookUrl) }
+        const reported = webhookUrl === null ? job : { ...job, callback: eventTo(webhookUrl, EVENT) }
         return send(reply, responseJson(await creates.create(request, reply, reported), stored))
       }
       const held = await creates.hold(request, reply, job)
@@ -117,11 +119,6 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
 
 function send(reply: FastifyReply, json: string): FastifyReply {
   return reply.header('content-type', JSON_TYPE).send(json)
-}
-
-/** Reports how the response ended. */
-function eventTo(url: string): Callback {
-  return { url, headers: {}, payloadJson: 'null', event: { of: 'response', idPrefix: ID_PREFIX } }
 }
 
 /** What the job of a new response will store. */

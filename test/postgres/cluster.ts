@@ -199,7 +199,7 @@ export class Cluster {
  * Below the range from which systems assign ports to outgoing connections: while a cluster is restarted, such a connection
  * could take its port, and one to that very port could even connect to itself.
  */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   for (;;) {
     const port = 20_000 + Math.floor(Math.random() * 10_000)
     const server = createServer()

@@ -1,135 +1,152 @@
-/** A batch goes on after kill -9 of the node that runs it, and each of its lines has one result. */
+/** A batch goes on after kill -9 of the node that runs it, and each of its lines has one result: runs conformance/batch.mjs. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import test, { type TestContext } from 'node:test'
-import OpenAI, { toFile } from 'openai'
-import { reply, startModelServer } from '../model-server.ts'
+import { setTimeout as passed } from 'node:timers/promises'
+import { freePort } from '../postgres/cluster.ts'
 import { freshRealDatabase } from '../postgres/database.ts'
-import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
-import { type Installation, installation, type Server } from './server-process.ts'
+import { peakOf, residentMiB } from '../support/memory-of.ts'
+import { jobOf } from './caller.ts'
+import { CLONE, type Installation, installation, type Server } from './server-process.ts'
 
 const LINES = LONG ? 50_000 : 1500
+/** In the long form, the file has almost 200 MB, which is the limit. */
+const LINE_BYTES = LONG ? 3800 : 0
 const KILLS = LONG ? 10 : 3
-const ANSWER_MS = 20
+/** More memory than an idle server takes. */
+const MAX_MIB = 250
 const timeout = LONG ? 3_600_000 : 300_000
 /** A lease that is short enough to wait for. */
 const settings = { jobs: { lease_seconds: 3, max_attempts: 1000 } }
 
-test(`${KILLS} kills of a server on SQLite during a batch of ${LINES} lines`, { timeout }, async (t) => {
-  const place = await stage(t, {})
-  const { key } = place
-  let server = await place.start()
-  await kills(t, place, server, {
-    key,
-    next: async () => {
-      await server.crash()
-      server = await place.start()
-      return server
-    },
-  })
-})
-
-test(`${KILLS} kills of nodes in turn on Postgres during a batch of ${LINES} lines`, {
-  timeout,
-}, async (t) => {
-  const place = await stage(t, { databaseUrl: await freshRealDatabase(t) })
-  const nodes = [await place.start(), await place.start()]
-  let at = 0
-  await kills(t, place, nodes[1] as Server, {
-    key: place.key,
-    next: async () => {
-      await nodes[at]?.crash()
-      nodes[at] = await place.start()
-      at = 1 - at
-      // The one that is killed next, so its answers show what the other one has stored.
-      return nodes[at] as Server
-    },
-  })
-})
-
-interface Place {
-  readonly key: string
-  /** How often the model was called for each line. */
-  readonly calls: ReadonlyMap<string, number>
-  start(): Promise<Server>
+for (const [store, nodes] of [
+  ['SQLite', 1],
+  ['Postgres', 2],
+] as const) {
+  test(`${KILLS} kills of nodes in turn on ${store} during a batch of ${LINES} lines`, { timeout }, (t) =>
+    kills(t, nodes),
+  )
 }
 
-async function stage(t: TestContext, options: { readonly databaseUrl?: string }): Promise<Place> {
-  const calls = new Map<string, number>()
-  const models = await startModelServer({
-    keep: false,
-    script: ({ body }) => {
-      const content = String(body.messages?.at(-1)?.content)
-      calls.set(content, (calls.get(content) ?? 0) + 1)
-      return content.endsWith('7') ? reply.after(ANSWER_MS, reply.status(400)) : reply.after(ANSWER_MS)
-    },
+async function kills(t: TestContext, count: number): Promise<void> {
+  const modelPort = await freePort()
+  const place = await installation(t, {
+    upstream: `http://127.0.0.1:${modelPort}/v1`,
+    settings,
+    ...(count > 1 && { databaseUrl: await freshRealDatabase(t) }),
   })
-  t.after(() => models.close())
-  const place: Installation = await installation(t, { upstream: models.baseUrl, settings, ...options })
-  const created = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
-  return { key: created.stdout.trim(), calls, start: () => place.start() }
-}
-
-async function kills(
-  t: TestContext,
-  { calls }: Place,
-  first: Server,
-  { key, next }: { readonly key: string; readonly next: () => Promise<Server> },
-): Promise<void> {
-  const clientOf = (server: Server) => new OpenAI({ baseURL: `${server.url}/v1`, apiKey: key })
-  let openai = clientOf(first)
-  const ids = Array.from({ length: LINES }, (_, n) => `line ${n}`)
-  const text = ids.map((id) => JSON.stringify(lineOf(id))).join('\n')
-  const file = await openai.files.create({
-    file: await toFile(Buffer.from(text), 'in.jsonl'),
-    purpose: 'batch',
-  })
-  const { id } = await openai.batches.create({
-    input_file_id: file.id,
-    endpoint: '/v1/chat/completions',
-    completion_window: '24h',
-  })
-  const progressed = (least: number) =>
-    eventually(
-      () => openai.batches.retrieve(id),
-      ({ status, request_counts: counts }) =>
-        status === 'completed' || (counts?.completed ?? 0) + (counts?.failed ?? 0) >= least,
-      { signal: t.signal },
-    )
-  for (let kill = 1; kill <= KILLS; kill++) {
-    await progressed((LINES * kill) / (KILLS + 2))
-    openai = clientOf(await next())
+  const nodes = await Promise.all(Array.from({ length: count }, () => WatchedNode.start(t, place)))
+  const [first] = nodes
+  assert.ok(first)
+  const restarts = await listener(t, (kill) => nodes[kill % count]?.restart())
+  const program = place.spawn([
+    ...[process.execPath, join(CLONE, 'conformance/batch.mjs'), '--base-url', `${first.url}/v1`],
+    ...['--key', await keyOf(place, 'acme'), '--model', 'gpt-5-mini', '--model-port', `${modelPort}`],
+    ...['--lines', `${LINES}`, '--line-bytes', `${LINE_BYTES}`, '--kills', `${KILLS}`],
+    ...['--restart', `"${process.execPath}" -e "fetch('${restarts}/'+process.env.KILL)"`],
+  ])
+  const creates = LONG ? watchCreates(place, first) : null
+  const { code } = await program.exited
+  t.diagnostic(program.stdout.trimEnd().replaceAll('\n', ', '))
+  const failing = LINES / 10
+  assert.equal(code, 0, program.stdout + program.stderr)
+  assert.match(program.stdout, new RegExp(`^${LINES} lines, ${KILLS} kills, .*: completed$`, 'm'))
+  assert.match(program.stdout, new RegExp(`^in the output file: ${LINES - failing}$`, 'm'))
+  assert.match(program.stdout, new RegExp(`^in the error file: ${failing}$`, 'm'))
+  for (const problem of ['lost', 'doubled', 'unknown', 'wrong', 'repeated although answered before']) {
+    assert.match(program.stdout, new RegExp(`^${problem}: 0$`, 'm'))
   }
-  const batch = await progressed(Number.POSITIVE_INFINITY)
-  const failing = ids.filter((line) => line.endsWith('7'))
-  assert.deepEqual(batch.request_counts, {
-    total: LINES,
-    completed: LINES - failing.length,
-    failed: failing.length,
-  })
-  const lines = async (fileId: string | undefined) => {
-    const all = await (await openai.files.content(fileId ?? '')).text()
-    return all
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line).custom_id)
-  }
-  assert.deepEqual((await lines(batch.error_file_id)).sort(), failing.toSorted())
-  const answered = ids.filter((line) => !failing.includes(line))
-  assert.deepEqual((await lines(batch.output_file_id)).sort(), answered.toSorted())
-  const again = [...calls.values()].reduce((sum, count) => sum + count - 1, 0)
-  t.diagnostic(`${LINES} lines, ${KILLS} kills: ${again} calls were repeated`)
-  // Only what was running when a node was killed.
-  assert.ok(again <= KILLS * MAX_CALLS, `${again} repeated calls`)
-  assert.ok(Math.max(...calls.values()) <= 1 + KILLS)
+  if (creates) t.diagnostic(await creates.end())
+  const moreMiB = Math.max(...nodes.map((node) => node.moreMiB()))
+  t.diagnostic(`at most ${Math.round(moreMiB)} MiB more than an idle server`)
+  assert.ok(moreMiB <= MAX_MIB, `${moreMiB} MiB`)
 }
 
-/** How many calls of the model a node makes at the same time: OPENAI_MAX_CONCURRENCY in these tests. */
-const MAX_CALLS = 256
+/** A node that keeps its port when it is killed, and the memory of its processes. */
+class WatchedNode {
+  readonly #t: TestContext
+  readonly #place: Installation
+  readonly #idleMiB: number
+  readonly #peaksMiB: (() => number)[] = []
+  #server: Server
 
-const lineOf = (id: string) => ({
-  custom_id: id,
-  method: 'POST',
-  url: '/v1/chat/completions',
-  body: { model: 'gpt-5-mini', messages: [{ role: 'user', content: id }] },
-})
+  static async start(t: TestContext, place: Installation): Promise<WatchedNode> {
+    return new WatchedNode(t, place, await place.start())
+  }
+
+  constructor(t: TestContext, place: Installation, server: Server) {
+    this.#t = t
+    this.#place = place
+    this.#server = server
+    this.#idleMiB = residentMiB(server.program.pid)
+    this.#watch()
+  }
+
+  get url(): string {
+    return this.#server.url
+  }
+
+  async restart(): Promise<void> {
+    await this.#server.crash()
+    this.#server = await this.#place.start({ env: { PORT: new URL(this.url).port } })
+    this.#watch()
+  }
+
+  moreMiB(): number {
+    return Math.max(...this.#peaksMiB.map((peakMiB) => peakMiB())) - this.#idleMiB
+  }
+
+  #watch(): void {
+    const { peakMiB, end } = peakOf(this.#server.program.pid)
+    this.#t.after(end)
+    this.#peaksMiB.push(peakMiB)
+  }
+}
+
+/** Calls `onKill` for each request, and answers when that is done. */
+async function listener(t: TestContext, onKill: (kill: number) => Promise<void> | undefined) {
+  const server = createServer((request, response) => {
+    void onKill(Number(request.url?.slice(1)))?.then(() => response.end())
+  }).listen(0, '127.0.0.1')
+  t.after(() => server.close())
+  await once(server, 'listening')
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+async function keyOf(place: Installation, account: string): Promise<string> {
+  const created = await place.parley(['keys', 'create', '--account', account, '--tier', 'user_max'])
+  return created.stdout.trim()
+}
+
+/** How long creates of another account, and of the same one, take meanwhile; those that a kill interrupts do not count. */
+function watchCreates(place: Installation, node: WatchedNode) {
+  let isOver = false
+  const watch = async (account: string) => {
+    const key = await keyOf(place, account)
+    const tookMs: number[] = []
+    while (!isOver) {
+      const startMs = performance.now()
+      const answer = await fetch(`${node.url}/api/v1/messages`, {
+        method: 'POST',
+        headers: { 'x-api-key': key, 'content-type': 'application/json' },
+        body: JSON.stringify(jobOf(`${account} ${startMs}`)),
+      }).catch(() => passed(50))
+      if (answer?.status === 200) tookMs.push(performance.now() - startMs)
+      await answer?.text().catch(() => passed(50))
+    }
+    tookMs.sort((one, other) => one - other)
+    const at = (part: number) => `${Math.round(tookMs[Math.floor(tookMs.length * part)] ?? 0)} ms`
+    return `${tookMs.length} creates of ${account}: ${at(0.5)}, 99% within ${at(0.99)}`
+  }
+  const watching = Promise.all([watch('other'), watch('acme')])
+  return {
+    end: async () => {
+      isOver = true
+      return (await watching).join('; ')
+    },
+  }
+}

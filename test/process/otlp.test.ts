@@ -42,9 +42,13 @@ function bodies({ requests }: Receiver, path: string) {
   return requests.filter((request) => request.path === path).map(({ body }) => JSON.parse(body))
 }
 
-function spansOf(collector: Receiver): Span[] {
+/** @param service whose spans; those of all if it is left out */
+function spansOf(collector: Receiver, service?: string): Span[] {
+  const isFrom = ({ resource }: { resource: { attributes: readonly Attribute[] } }) =>
+    service === undefined ||
+    resource.attributes.some(({ key, value }) => key === 'service.name' && value.stringValue === service)
   return bodies(collector, '/v1/traces')
-    .flatMap(({ resourceSpans }) => resourceSpans)
+    .flatMap(({ resourceSpans }) => resourceSpans.filter(isFrom))
     .flatMap(({ scopeSpans }) => scopeSpans)
     .flatMap(({ spans }) => spans)
 }
@@ -147,6 +151,39 @@ for (const [store, databaseUrl] of [
     assert.doesNotMatch(all, /secret/)
   })
 }
+
+test('a job that one node accepts and another runs is one trace', { timeout }, async (t) => {
+  const collector = await receiver(t)
+  const callbacks = await receiver(t)
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const settings = { ...LOOPBACK, jobs: { drain_seconds: 0 } }
+  const databaseUrl = await freshDatabase(t)
+  const place = await installation(t, { upstream: models.baseUrl, settings, databaseUrl })
+  const node = (name: string) => telemetryTo(collector, { OTEL_SERVICE_NAME: name })
+  const accepting = await place.start({ args: ['--role', 'api'], env: node('accepts') })
+  const key = await accepting.firstKey()
+  const working = await place.start({ args: ['--role', 'worker'], env: node('works') })
+  const callback = { callback_url: `${callbacks.url}/hook`, callback_payload: {} }
+  const created = await create(accepting, key, [
+    job({ callback, messages: [{ role: 'user', content: 'Hello' }] }),
+  ])
+  assert.equal(created.status, 202, await created.text())
+  await callbacks.received(1)
+  for (const server of [accepting, working]) assert.deepEqual(await server.stop(), { code: 0, signal: null })
+
+  const namesFrom = (service: string) => spansOf(collector, service).map(({ name }) => name)
+  assert.deepEqual(namesFrom('accepts').toSorted(), ['POST /api/v1/messages/batches', 'parley.accept'])
+  assert.deepEqual(namesFrom('works').toSorted(), [
+    'chat gpt-5-mini',
+    'parley.callback',
+    'parley.queue',
+    'parley.run',
+    'parley.settle',
+  ])
+  const traces = spansOf(collector).map(({ traceId }) => traceId)
+  assert.deepEqual([...new Set(traces)], [TRACE])
+})
 
 test('by default, telemetry is sent as protobuf', { timeout }, async (t) => {
   const collector = await receiver(t)

@@ -1,12 +1,21 @@
 /** What every store guarantees about batches. */
 import assert from 'node:assert/strict'
+import { callbackText } from '../../src/job/job.ts'
 import type { BatchStep, NewBatch } from '../../src/store/batch-store.ts'
 import { PIECE_BYTES } from '../../src/store/file-store.ts'
+import { AFTER_ALL, BEFORE_ALL } from '../../src/store/pagination.ts'
 import type { Store } from '../../src/store/store.ts'
+import { CALLBACK, DELIVERED, FAILED, record, take } from './callback-fixtures.ts'
 import { newJob, now, type On } from './fixtures.ts'
 
 const NODE = 'this-node'
-const END = { removeAtMs: 9e15, filesExpireAtMs: 8e15, outputName: 'output.jsonl', errorName: 'error.jsonl' }
+const END = {
+  removeAtMs: 9e15,
+  filesExpireAtMs: 8e15,
+  outputName: 'output.jsonl',
+  errorName: 'error.jsonl',
+  callback: null,
+}
 
 async function create(store: Store, account = 'acme'): Promise<NewBatch> {
   const batch = {
@@ -26,6 +35,47 @@ function stepOf(batchId: string, version: number, over: Partial<BatchStep> = {})
 }
 
 export function batchTests(on: On): void {
+  on('owes a report of the end from the step that ends the batch on, which is no job', async (store) => {
+    const { id } = await create(store)
+    await store.claimBatches(NODE, 10)
+    const callback = callbackText({
+      ...CALLBACK,
+      event: { of: 'batch', idPrefix: 'batch_', ending: 'expired' },
+    })
+    const end = { ...END, callback }
+    assert.equal(await store.advanceBatch(stepOf(id, 7, { status: 'expired', end })), false)
+    assert.deepEqual(await take(store), [])
+    assert.equal(await store.advanceBatch(stepOf(id, 1, { status: 'expired', end })), true)
+    const [due] = await take(store)
+    assert.deepEqual([due?.jobId, due?.account, due?.url, due?.attempt], [id, 'acme', CALLBACK.url, 1])
+    const body = await store.loadCallback({ jobId: id, attempt: 1, bodyBytes: due?.bodyBytes ?? 0 })
+    assert.deepEqual([body?.callback.event?.ending, body?.view.id, body?.endedAtMs], ['expired', id, now.ms])
+    assert.equal(await store.recordCallback(record(id, 1, FAILED)), true)
+    const [listed] = (await store.searchCallbacks({ state: 'failed', limit: 10 })).items
+    assert.deepEqual([listed?.jobId, listed?.account], [id, 'acme'])
+    assert.equal((await store.findCallback(id))?.event, 'batch')
+
+    const expiry = { nowMs: now.ms, retentionMs: 1000 }
+    assert.deepEqual((await store.searchJobs({ limit: 10, expiry })).jobs, [])
+    assert.deepEqual(await store.jobUses({ afterId: BEFORE_ALL, beforeId: AFTER_ALL, limit: 10 }), [])
+    assert.equal(await store.findJob(id, expiry), null)
+    assert.equal(await store.read('acme', id, expiry), null)
+    assert.equal(await store.jobToRerun(id, expiry), null)
+    assert.equal(await store.deleteJob(id), 'unknown')
+    assert.deepEqual(await store.listUsage({ limit: 10 }), [])
+
+    assert.equal(await store.replayCallback(id, expiry), 'replayed')
+    assert.equal((await take(store, { queue: 'retry' })).length, 1)
+    assert.equal(await store.recordCallback(record(id, 2, DELIVERED)), true)
+    const { storedBytes } = await store.quotaUse('acme')
+    assert.equal(storedBytes, callback.length + 2 + 2 + 2)
+    assert.equal(await store.replayCallback(id, { ...expiry, nowMs: now.ms + 1000 }), 'unknown')
+    await store.deleteBatchesOf('acme')
+    assert.deepEqual(await store.deleteJobsOf('acme', BEFORE_ALL), { deleted: 1, open: 0, next: null })
+    assert.equal((await store.quotaUse('acme')).storedBytes, 0)
+    assert.equal(await store.findCallback(id), null)
+  })
+
   on('stores, lists and finds the batches of an account, up to a number of open ones', async (store) => {
     const [first, second] = [await create(store), await create(store)]
     const other = await create(store, 'other')

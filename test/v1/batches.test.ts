@@ -55,9 +55,13 @@ async function start(t: TestContext, options: ParleyOptions = {}): Promise<Place
 }
 
 async function submit(openai: OpenAI, lines: readonly unknown[], over: object = {}): Promise<Batch> {
-  const text = lines.map((line) => (typeof line === 'string' ? line : JSON.stringify(line))).join('\n')
+  const bytesOf = (line: unknown) => {
+    if (line instanceof Uint8Array) return line
+    return Buffer.from(typeof line === 'string' ? line : JSON.stringify(line))
+  }
+  const content = lines.flatMap((line) => [bytesOf(line), Buffer.from('\n')]).slice(0, -1)
   const file = await openai.files.create({
-    file: await toFile(Buffer.from(text), 'in.jsonl'),
+    file: await toFile(Buffer.concat(content), 'in.jsonl'),
     purpose: 'batch',
   })
   return openai.batches.create({
@@ -139,7 +143,13 @@ onEachStore(() => {
   })
 
   test('each wrong line is named, and nothing runs', async (t) => {
-    const { openai, models } = await start(t)
+    const { openai, models } = await start(t, {
+      settings: {
+        limits: { body_bytes: 100_000, batch_body_bytes: 100_000, json_depth: 10 },
+        tiers: { user_max: { max_input_tokens: 100, models: ['gpt-5-mini'] } },
+      },
+    })
+    const deep = `{"custom_id":"l","method":"POST","url":"${CHAT}","body":${'['.repeat(10)}${']'.repeat(10)}}`
     const batch = await ended(
       t,
       openai,
@@ -154,6 +164,18 @@ onEachStore(() => {
         chatLine('d', 'Hello', { stream: true }),
         chatLine('e', 'Hello', { model: 'no-such-model' }),
         { ...chatLine('f'), body: { model: 'gpt-5-mini', messages: [] } },
+        '',
+        Buffer.concat([Buffer.from(JSON.stringify(chatLine('g')).slice(0, -1)), Buffer.from([0xff])]),
+        { ...chatLine('h'), custom_id: 'x'.repeat(513) },
+        { ...chatLine('i'), custom_id: 'a\0b' },
+        { ...chatLine('j'), custom_id: 7 },
+        chatLine('k', 'x'.repeat(100_001)),
+        deep,
+        chatLine('m', 'one word after the other '.repeat(100)),
+        chatLine('n', 'Hello', { model: 'gpt-5' }),
+        { ...chatLine('o'), body: [] },
+        chatLine('p', 'Hello', { temperature: 'hot' }),
+        `${JSON.stringify(chatLine('good too'))}\r`,
       ]),
     )
     assert.equal(batch.status, 'failed')
@@ -168,8 +190,35 @@ onEachStore(() => {
       [8, 'invalid_request', 'body.stream'],
       [9, 'invalid_request', 'body.model'],
       [10, 'invalid_request', 'body.messages'],
+      [12, 'invalid_json_line', null],
+      [13, 'invalid_custom_id', 'custom_id'],
+      [14, 'invalid_custom_id', 'custom_id'],
+      [15, 'invalid_custom_id', 'custom_id'],
+      [16, 'line_too_long', null],
+      [17, 'invalid_json_line', null],
+      [18, 'invalid_request', null],
+      [19, 'model_not_found', 'body.model'],
+      [20, 'invalid_request', 'body'],
+      [21, 'invalid_request', 'body.temperature'],
     ])
+    for (const { message } of batch.errors?.data ?? []) assert.ok(message)
     assert.equal(models.completions().length, 0)
+    assert.deepEqual([batch.output_file_id, batch.error_file_id], [undefined, undefined])
+  })
+
+  test('a file without lines, with too many, and with more wrong lines than are named', async (t) => {
+    const { openai } = await start(t, { settings: { tiers: { user_max: { max_batch_lines: 1005 } } } })
+    const problems = async (lines: readonly unknown[]) => {
+      const { status, errors } = await ended(t, openai, await submit(openai, lines))
+      assert.equal(status, 'failed')
+      return (errors?.data ?? []).map(({ line, code }) => [line, code])
+    }
+    assert.deepEqual(await problems(['', '']), [[null, 'empty_file']])
+    const lines = Array.from({ length: 1006 }, (_, at) => chatLine(`${at}`))
+    assert.deepEqual(await problems(lines), [[null, 'too_many_lines']])
+    const wrong = await problems(Array.from({ length: 1005 }, () => '{'))
+    assert.deepEqual(wrong.at(999), [1000, 'invalid_json_line'])
+    assert.deepEqual(wrong.slice(1000), [[null, 'more_errors']])
   })
 
   test('a line that fails goes to the error file', async (t) => {

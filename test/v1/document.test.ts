@@ -66,6 +66,7 @@ onAnyStore(() => {
       [200, 200, 200, 200, 200, 200, 404],
     )
     assert.ok(document.webhooks.responseEnded.post.requestBody)
+    assert.ok(document.webhooks.batchEnded.post.requestBody)
     const schema = document.paths[CHAT].post.requestBody.content[JSON_MEDIA].schema
     assert.ok(Check(schema, { ...hello, temperature: 1, response_format: { type: 'json_object' } }))
     for (const other of [CALLERS, OPERATORS]) {

@@ -133,7 +133,7 @@ const setWebhook = adminAction({
     operationId: 'setAccountWebhook',
     summary: 'Set where events of an account are sent',
     description:
-      "Applies to background responses created from then on. Events are signed with the account's secret, retried and replayed like callbacks.",
+      "Applies to background responses and batches created from then on. Events are signed with the account's secret, retried and replayed like callbacks.",
     success: 'The webhook was set.',
     data: Type.Object({ name: Type.String(), webhook_url: textOrNull('Null for nowhere.') }),
     answer: ({ url }, { account }) => ({
@@ -146,7 +146,7 @@ const setWebhook = adminAction({
     description: 'set where events of an account are sent',
     arguments: { ...NAME, url: ['[url]', 'the address that receives events'] },
     options: { clear: ['--clear', 'send no events'] },
-    help: "\nEvents report how background responses ended. They are signed with the account's secret.",
+    help: "\nEvents report how background responses and batches ended. They are signed with the account's secret.",
     examples: [
       'parley accounts webhook acme https://example.com/parley-events',
       'parley accounts webhook acme --clear',

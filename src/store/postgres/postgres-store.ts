@@ -2,6 +2,7 @@
 import { heldRequestOperations } from '../held-requests.ts'
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
+import { batchStepOperations } from './batches.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
@@ -104,6 +105,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
       return result
     },
     ...acceptOperations(parts),
+    ...methodsOn(database, batchStepOperations),
     ...callbackOperations(parts),
     ...cancelledOperations(database),
     ...claimOperations(parts),

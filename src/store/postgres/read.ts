@@ -1,7 +1,7 @@
 /** Reads jobs in Postgres as their accounts may see them, many in one statement. */
 import { isJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
-import { ANY_SIZE, hasExpired, readEndedJob, readWithin } from '../job-rows.ts'
+import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { ReadJob, Store } from '../store.ts'
 import type { Database, Statement } from './database.ts'
@@ -59,7 +59,7 @@ const READ: Statement = {
     c.due_at_ms, ${BYTES} as bytes, case when ${BYTES} <= r.max_bytes then o.content end as content,
     case when ${BYTES} <= r.max_bytes then o.error end as error, o.usage
   from unnest($1::uuid[], $2::text[], $3::int[]) with ordinality as r(id, account, max_bytes, place)
-  join jobs j on j.id = r.id and j.account = r.account
+  join jobs j on j.id = r.id and j.account = r.account and ${IS_JOB}
   left join outcomes o on o.id = r.id
   left join open_jobs q on q.id = r.id
   left join callbacks c on c.job_id = r.id`,

@@ -15,6 +15,7 @@ import { jobSearchOperations } from '../job-search.ts'
 import { rerunOperations } from '../reruns.ts'
 import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
+import { batchStepOperations } from './batches.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
@@ -51,6 +52,7 @@ const OPERATOR_OPERATIONS = {
 const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
   ...acceptOperations,
+  ...batchStepOperations,
   ...callbackOperations,
   ...cancelledOperations,
   ...claimOperations,

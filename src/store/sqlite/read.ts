@@ -1,6 +1,6 @@
 /** Reads jobs in SQLite as their accounts may see them. */
 import type { JobRecord } from '../../job/job-record.ts'
-import { ANY_SIZE, hasExpired, readEndedJob, readWithin } from '../job-rows.ts'
+import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
 import type { EndedJob, ReadJob } from '../store.ts'
 import type { OpenFile } from './open-file.ts'
@@ -67,7 +67,7 @@ const READ = `
   select j.id, j.status, j.created_at_ms, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms, ${BYTES} as bytes,
     case when ${BYTES} <= ? then o.content end as content, case when ${BYTES} <= ? then o.error end as error, o.usage
   from jobs j left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
-  where j.id = ? and j.account = ?`
+  where j.id = ? and j.account = ? and ${IS_JOB}`
 const EXISTS = 'select 1 from jobs where id = ?'
 const SIZE_OF_ENDED = `select ${BYTES} as bytes from jobs j join outcomes o on o.seq = j.seq where j.id = ?`
 const READ_ENDED = `

@@ -1,4 +1,5 @@
 /** Batches in the reference store. */
+import { NO_USAGE } from '../../../src/job/job.ts'
 import {
   type AccountLimits,
   type BatchLine,
@@ -10,8 +11,10 @@ import {
   type StoredBatch,
 } from '../../../src/store/batch-store.ts'
 import { PIECE_BYTES } from '../../../src/store/file-store.ts'
+import { NO_MODEL } from '../../../src/store/job-rows.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import type { BatchRow, MemoryDatabase } from './database.ts'
+import { newRow, owe } from './jobs.ts'
 
 export function batchOperations(db: MemoryDatabase) {
   const isOpen = ({ removeAtMs }: BatchRow) => removeAtMs === null
@@ -132,6 +135,7 @@ export function batchOperations(db: MemoryDatabase) {
         const about = { isComplete: true, filename, purpose: OUTPUT_PURPOSE, removeAtMs: filesExpireAtMs }
         if (file?.removeAtMs === null) Object.assign(file, about)
       }
+      if (end.callback !== null) report(db, row, end.callback, nowMs)
       return true
     },
 
@@ -144,6 +148,17 @@ export function batchOperations(db: MemoryDatabase) {
       return row ? { tier: row.tier, suspendedAtMs: row.suspendedAtMs, caps: row.caps } : null
     },
   }
+}
+
+function report(db: MemoryDatabase, batch: BatchRow, callbackJson: string, nowMs: number): void {
+  const { id, account, createdAtMs } = batch
+  const texts = { messagesJson: '[]', responseFormatJson: '{}', callbackJson }
+  const job = { id, account, tier: '', model: NO_MODEL, cacheTtlMs: 0, inputTokens: 0, createdAtMs, ...texts }
+  const row = newRow(job, null)
+  const outcome = { contentJson: null, errorJson: null, usage: NO_USAGE, receiptJson: '{}' }
+  Object.assign(row, { status: 'completed', claimedAtMs: nowMs, settledAtMs: nowMs, outcome })
+  db.jobs.set(id, row)
+  owe(db, row, nowMs)
 }
 
 function viewOf({ node, removeAtMs, lines, ...batch }: BatchRow): StoredBatch {

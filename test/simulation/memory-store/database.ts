@@ -9,6 +9,7 @@ import type { AuditEntry } from '../../../src/store/audit-store.ts'
 import type { BatchLine, StoredBatch } from '../../../src/store/batch-store.ts'
 import type { CallbackAttempt } from '../../../src/store/callback-store.ts'
 import { type Expiry, expiresAtMs } from '../../../src/store/expiry.ts'
+import { NO_MODEL } from '../../../src/store/job-rows.ts'
 import type { RerunEnd } from '../../../src/store/rerun-store.ts'
 import type { Idempotency } from '../../../src/store/store.ts'
 import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
@@ -260,13 +261,16 @@ export class MemoryDatabase {
   /** The job while it can be read. */
   readable(jobId: string, expiry: Expiry): JobRow | null {
     const row = this.jobs.get(jobId)
-    return row === undefined || hasExpired(row, expiry) ? null : row
+    return row === undefined || !isJob(row) || hasExpired(row, expiry) ? null : row
   }
 }
 
 function inFairOrder(one: JobRow, other: JobRow): number {
   return (one.turn ?? 0) - (other.turn ?? 0) || (one.job.id < other.job.id ? -1 : 1)
 }
+
+/** False for the end of a batch, which only has a callback. */
+export const isJob = ({ job }: JobRow) => job.model !== NO_MODEL
 
 export function hasExpired({ job, settledAtMs, callback }: JobRow, { nowMs, retentionMs }: Expiry): boolean {
   if (settledAtMs === null || (callback !== null && callback.dueAtMs !== null)) return false

@@ -51,7 +51,14 @@ import {
   WriteRejected,
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
-import { hasExpired, type JobRow, type MemoryDatabase, type OutcomeRow, type UsageRow } from './database.ts'
+import {
+  hasExpired,
+  isJob,
+  type JobRow,
+  type MemoryDatabase,
+  type OutcomeRow,
+  type UsageRow,
+} from './database.ts'
 
 /** Rows that one step of a deletion scans. */
 const STEP = 400
@@ -219,7 +226,7 @@ export function jobOperations(db: MemoryDatabase) {
 
     deleteJob(jobId: string): Deleted {
       const row = db.jobs.get(jobId)
-      if (row === undefined) return 'unknown'
+      if (row === undefined || !isJob(row)) return 'unknown'
       if (row.outcome === null) return 'not ended'
       db.delete(row)
       return 'deleted'
@@ -348,7 +355,7 @@ function store(
   return row
 }
 
-function newRow(job: Job, origin: string | null): JobRow {
+export function newRow(job: Job, origin: string | null): JobRow {
   return {
     job,
     status: 'pending',
@@ -368,6 +375,22 @@ function newRow(job: Job, origin: string | null): JobRow {
     outcome: null,
     callback: null,
   }
+}
+
+export function owe(db: MemoryDatabase, row: JobRow, nowMs: number): void {
+  row.callback = {
+    isRetry: false,
+    attempt: 0,
+    tries: 0,
+    owedSinceMs: nowMs,
+    dueAtMs: nowMs,
+    node: null,
+    isInProgress: false,
+    deliveredAtMs: null,
+    failedAtMs: null,
+    attempts: [],
+  }
+  db.owed.add(row)
 }
 
 /** The fence: whether the node holds the job with this attempt. */
@@ -401,21 +424,7 @@ function end(
   Object.assign(row, { status, turn: null, node: null, settledAtMs: nowMs, outcome })
   db.open.delete(row)
   if (cache) db.cachedResponses.set(cache.fingerprint, { jobId: job.id, untilMs: cache.untilMs })
-  if (job.callbackJson !== null) {
-    row.callback = {
-      isRetry: false,
-      attempt: 0,
-      tries: 0,
-      owedSinceMs: nowMs,
-      dueAtMs: nowMs,
-      node: null,
-      isInProgress: false,
-      deliveredAtMs: null,
-      failedAtMs: null,
-      attempts: [],
-    }
-    db.owed.add(row)
-  }
+  if (job.callbackJson !== null) owe(db, row, nowMs)
   addUsage(db, row, outcome, nowMs)
 }
 

@@ -14,7 +14,7 @@ import type {
   JobUseRange,
 } from '../../../src/store/job-search-store.ts'
 import { stateOf } from './callbacks.ts'
-import { hasExpired, type JobRow, type MemoryDatabase } from './database.ts'
+import { hasExpired, isJob, type JobRow, type MemoryDatabase } from './database.ts'
 import { rerunLinks } from './reruns.ts'
 
 const byId = (one: JobRow, other: JobRow) => (one.job.id < other.job.id ? -1 : 1)
@@ -46,7 +46,7 @@ export function searchOperations(db: MemoryDatabase) {
         (toMs === undefined || job.createdAtMs < toMs) &&
         (beforeJobId === undefined || job.id < beforeJobId)
       const found = [...db.jobs.values()]
-        .filter((row) => matches(row) && !hasExpired(row, expiry))
+        .filter((row) => isJob(row) && matches(row) && !hasExpired(row, expiry))
         .sort((one, other) => (one.job.id > other.job.id ? -1 : 1))
       const jobs = found.slice(0, limit).map(summaryOf)
       return { jobs, complete: true, next: found.length > limit ? (jobs.at(-1)?.id ?? null) : null }
@@ -70,7 +70,9 @@ export function searchOperations(db: MemoryDatabase) {
     },
 
     jobUses({ afterId, beforeId, limit }: JobUseRange): JobUse[] {
-      const found = [...db.jobs.values()].filter(({ job }) => job.id > afterId && job.id < beforeId)
+      const found = [...db.jobs.values()].filter(
+        (row) => isJob(row) && row.job.id > afterId && row.job.id < beforeId,
+      )
       return found.sort(byId).slice(0, limit).map(useOf)
     },
 

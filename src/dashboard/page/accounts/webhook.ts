@@ -44,9 +44,9 @@ function WebhookDialog({ account: { name, webhook_url }, onChange, onClose }: We
   return html`<${Dialog} title=${`Webhook of ${name}`} onClose=${onClose}>
     <form onSubmit=${save} novalidate>
       <div class="dialog-text">
-        <p>Events report how background responses ended. They are signed, retried and replayed like callbacks.</p>
+        <p>Events report how background responses and batches ended. They are signed, retried and replayed like callbacks.</p>
         <${TextField} label="URL" type="url" value=${url} onInput=${setUrl} error=${error} autocomplete="off"
-          hint="Leave it empty to send no events. Responses that exist keep the address they were created with." />
+          hint="Leave it empty to send no events. Responses and batches that exist keep the address they were created with." />
       </div>
       <div class="dialog-actions">
         <button type="button" class="button" onClick=${onClose}>Close</button>
