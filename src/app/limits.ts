@@ -248,7 +248,7 @@ function mebibytes(bytes: number): string {
 const INTRODUCTION = `# Limits
 
 What a server limits, for whom, and what happens beyond it. A caller gets each status with a message that names the limit, and 429 and 503 with
-Retry-After. [Settings](settings.md) describes the settings, and [operations](operations.md) the metrics. Limits of tiers are those of
+Retry-After. [Settings](settings.md) describes the settings, and [monitoring](monitoring.md) the metrics. Limits of tiers are those of
 \`user_free\` here; \`null\` means that there is no limit unless you set one.
 `
 

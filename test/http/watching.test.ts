@@ -73,10 +73,10 @@ onEachStore(async () => {
     assertFound(panels)
   })
 
-  test('docs/operations.md has each metric of Parley, and no other', () => {
+  test('docs/monitoring.md has each metric of Parley, and no other', () => {
     const ours = new Set(samples.map(({ metric }) => metric).filter((name) => name.startsWith('parley_')))
     const families = new Set([...ours].map((name) => name.replace(/_(bucket|sum|count)$/, '')))
-    const table = [...file('docs/operations.md').matchAll(/^\| (`parley_.*?) \|/gm)].map(([, cell]) => cell)
+    const table = [...file('docs/monitoring.md').matchAll(/^\| (`parley_.*?) \|/gm)].map(([, cell]) => cell)
     const named = new Set(table.join(' ').match(/\bparley_\w+/g))
     const elsewhere = stage.parley.store.shared ? ON_SQLITE : /^$/
     assert.deepEqual([...named].filter((name) => !elsewhere.test(name)).sort(), [...families].sort())
