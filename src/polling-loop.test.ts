@@ -68,6 +68,32 @@ test('an error is reported and the loop continues', async () => {
   assert.deepEqual([runs, errors], [2, [failure]])
 })
 
+test('a loop that is woken runs at once, or once more after the run in progress', async () => {
+  const clock = new FakeClock()
+  let runs = 0
+  let end = Promise.withResolvers<void>()
+  const { loop } = loopOf(clock, () => {
+    runs += 1
+    return end.promise
+  })
+  loop.wake()
+  assert.equal(runs, 0, 'not before it is started')
+  loop.start()
+  loop.wake()
+  assert.deepEqual([runs, clock.pending()], [1, []])
+  loop.wake()
+  loop.wake()
+  end.resolve()
+  end = Promise.withResolvers()
+  await setImmediate()
+  assert.equal(runs, 2)
+  end.resolve()
+  assert.equal(await clock.timerSet(), PAUSE_MS)
+  await loop.stop()
+  loop.wake()
+  assert.equal(runs, 2)
+})
+
 test('stop resolves when the run in progress has ended, and none starts after it', async () => {
   const clock = new FakeClock()
   const end = Promise.withResolvers<void>()

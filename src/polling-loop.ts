@@ -14,6 +14,8 @@ export class PollingLoop {
   readonly #options: PollingLoopOptions
   #state: 'idle' | 'started' | 'stopped' = 'idle'
   #running: Promise<void> | null = null
+  #isRunning = false
+  #isWoken = false
   #cancelTimer: () => void = () => {}
 
   constructor(options: PollingLoopOptions) {
@@ -25,6 +27,17 @@ export class PollingLoop {
     if (this.#state !== 'idle') return
     this.#state = 'started'
     this.#pause()
+  }
+
+  /** Ends the pause. A run in progress is followed by another one at once. */
+  wake(): void {
+    if (this.#state !== 'started') return
+    if (this.#isRunning) {
+      this.#isWoken = true
+      return
+    }
+    this.#cancelTimer()
+    this.#running = this.#run()
   }
 
   /** No run starts after this call. Resolves when the run in progress, if there is one, has ended. */
@@ -45,11 +58,16 @@ export class PollingLoop {
 
   async #run(): Promise<void> {
     const { task, onError } = this.#options
-    try {
-      await task()
-    } catch (error) {
-      onError(error)
-    }
+    this.#isRunning = true
+    do {
+      this.#isWoken = false
+      try {
+        await task()
+      } catch (error) {
+        onError(error)
+      }
+    } while (this.#isWoken && this.#state === 'started')
+    this.#isRunning = false
     if (this.#state === 'started') this.#pause()
   }
 }

@@ -51,7 +51,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config/upstream-access.ts',
   ],
   accounts: ['job/tier.ts', 'net/signature.ts', 'store/account-store.ts'],
-  admin: ['accounts/account-name.ts', 'accounts/issue-key.ts', 'job', 'net/ssrf-guard.ts', 'store'],
+  admin: [
+    'accounts/account-name.ts',
+    'accounts/issue-key.ts',
+    'batches/progress.ts',
+    'job',
+    'net/ssrf-guard.ts',
+    'store',
+  ],
   queue: [
     'job',
     'parley-json-schema',
@@ -62,6 +69,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/store.ts',
     'store/account-store.ts',
     'store/admin-action-store.ts',
+    'store/budget-store.ts',
     'store/expiry.ts',
     'store/held-request-store.ts',
     'store/node-store.ts',
@@ -116,6 +124,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/store.ts',
   ],
   telemetry: [
+    'batches/progress.ts',
+    'store/batch-store.ts',
     'config/log-level.ts',
     'admin/overview.ts',
     'cpu-pool',

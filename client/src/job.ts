@@ -136,6 +136,8 @@ interface JobBase {
 
 export interface OpenJob extends JobBase {
   readonly status: 'pending' | 'assigned'
+  /** Present if `include` has `usage` and the job waits until the monthly budget of its account has room for it. */
+  readonly waiting_for?: 'budget'
   readonly result: null
   readonly error: null
 }

@@ -4,6 +4,7 @@
  */
 import { ACCOUNT_NAME } from '../accounts/account-name.ts'
 import type { Clock } from '../clock.ts'
+import { readBatchId } from '../job/batch-id.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { Expiry } from '../store/expiry.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
@@ -44,6 +45,7 @@ export const SUBJECTS = {
   },
   job: { field: 'jobId', read: readJobId, unknown: refusals.noSuchJob },
   callback: { field: 'jobId', read: readJobId, unknown: refusals.noSuchCallback },
+  batch: { field: 'batchId', read: readBatchId, unknown: refusals.noSuchBatch },
   key: {
     field: 'keyId',
     read: (text: string) => (KEY_ID.test(text) ? text : null),
@@ -104,7 +106,8 @@ export interface ActionRoute<In, Result> {
   readonly status?: number
   /** Describes the response. */
   readonly success: string
-  readonly data: Schema
+  /** Absent if it is a download. */
+  readonly data?: Schema
   /** Whether it documents 409. */
   readonly conflicts?: true
   /** False if only the command has the fields. */
@@ -114,7 +117,15 @@ export interface ActionRoute<In, Result> {
   answer(result: Result, input: In): RouteAnswer
 }
 
+export interface Download {
+  readonly name: string
+  readonly bytes: number
+  readonly pieces: AsyncIterable<Uint8Array>
+}
+
 export interface RouteAnswer {
+  /** Sent as it is, instead of everything else. */
+  readonly download?: Download
   /** `success` if absent. */
   readonly message?: string
   /** A value, or JSON text. */

@@ -1,5 +1,6 @@
 /** Runs admin actions on record: an entry is written before an action starts, and its outcome after it ends. */
 import type { Clock } from '../clock.ts'
+import { BATCH_PREFIX } from '../job/batch-id.ts'
 import type { AuditStore } from '../store/audit-store.ts'
 import type { ActionTools, AnyAction, AnyInput } from './action.ts'
 import { Refusal } from './refusals.ts'
@@ -21,14 +22,14 @@ export class AuditLog {
   /** Runs the action. If its entry cannot be written, the action does not run and this rejects. */
   async perform(who: string, action: AnyAction, input: AnyInput, tools: ActionTools): Promise<unknown> {
     const id = this.#makeId()
-    const { account, jobId, keyId } = input as Readonly<Record<string, string | undefined>>
+    const { account, jobId, keyId, batchId } = input as Readonly<Record<string, string | undefined>>
     await this.#store.addAuditEntry({
       id,
       atMs: this.#clock.nowMs(),
       who,
       what: action.whatOf?.(input) ?? action.what,
-      account: jobId === undefined ? (account ?? null) : { ofJob: jobId },
-      target: jobId ?? keyId ?? null,
+      account: accountOf(jobId, batchId) ?? account ?? null,
+      target: batchId === undefined ? (jobId ?? keyId ?? null) : `${BATCH_PREFIX}${batchId}`,
       detailsJson: JSON.stringify(action.details?.(input) ?? {}),
     })
     let result: unknown
@@ -46,4 +47,9 @@ export class AuditLog {
   async #recordOutcome(id: string, outcome: string): Promise<void> {
     await this.#store.endAuditEntry(id, outcome.slice(0, MAX_OUTCOME_LENGTH)).catch(() => {})
   }
+}
+
+function accountOf(jobId: string | undefined, batchId: string | undefined) {
+  if (jobId !== undefined) return { ofJob: jobId }
+  return batchId === undefined ? undefined : { ofBatch: batchId }
 }

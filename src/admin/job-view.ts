@@ -2,7 +2,9 @@
  * Jobs and their callbacks: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix seconds; those of
  * jobs have fractions.
  */
+import { BATCH_PREFIX } from '../job/batch-id.ts'
 import { readQueueName } from '../job/priority.ts'
+import { BUDGET_QUEUES } from '../store/budget-store.ts'
 import type {
   CallbackAttempt as StoredAttempt,
   CallbackDetails as StoredCallback,
@@ -120,7 +122,16 @@ export const jobDetails = Type.Object({
       { description: 'Present while the job is queued and this node cannot call any of its targets.' },
     ),
   ),
+  waiting_for_budget: Type.Boolean({
+    description: 'Whether the job is queued until the cap in money of its account has room for it.',
+  }),
   callback: orNull(callbackDetails),
+  batch: orNull(
+    Type.Object(
+      { batch_id: Type.String(), custom_id: Type.String() },
+      { description: 'Present if it is a line of a batch.' },
+    ),
+  ),
 })
 export type JobDetails = Static<typeof jobDetails>
 
@@ -215,7 +226,9 @@ export function jobDetailsView(
     deaths: job.crashCount,
     timeline: timelineOf(job, callback),
     waiting_for_upstream: waitingView(job, routeOf),
+    waiting_for_budget: job.queued !== null && BUDGET_QUEUES.includes(job.queued.route),
     callback: callback && callbackDetailsView(callback),
+    batch: job.batch && { batch_id: `${BATCH_PREFIX}${job.batch.id}`, custom_id: job.batch.custom_id },
   }
 }
 

@@ -1,7 +1,7 @@
 /** Why an admin action was not carried out: in words for the audit log and for commands. `http/` has an error for each kind. */
 
 export type RefusalReason =
-  | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'key' | 'token'}` }
+  | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'batch' | 'file' | 'key' | 'token'}` }
   | { readonly kind: 'invalid account name'; readonly rule: string }
   | { readonly kind: 'invalid webhook URL'; readonly rule: string }
   | { readonly kind: 'key not active' }
@@ -11,6 +11,7 @@ export type RefusalReason =
   | { readonly kind: 'other tier'; readonly account: string; readonly tier: string }
   | { readonly kind: 'account still used'; readonly jobs: number }
   | { readonly kind: 'job ended' }
+  | { readonly kind: 'batch ended' }
   | { readonly kind: 'job not ended' }
   | { readonly kind: 'callback in progress' }
   | { readonly kind: 'not rerun'; readonly why: string }
@@ -31,7 +32,10 @@ export class Refusal {
   }
 }
 
-function noSuch(what: 'account' | 'job' | 'callback' | 'key' | 'token', message: string): Refusal {
+function noSuch(
+  what: 'account' | 'job' | 'callback' | 'batch' | 'file' | 'key' | 'token',
+  message: string,
+): Refusal {
   return new Refusal({ kind: `no such ${what}` }, `refused: there is no such ${what}`, message)
 }
 
@@ -52,6 +56,19 @@ export const refusals = {
     noSuch(
       'callback',
       `No callback found for job ${jobId}: the ID is wrong, or the job has expired, has not finished yet, or was created without a callback.`,
+    ),
+  noSuchBatch: (batchId: string) =>
+    noSuch('batch', `Batch ${batchId} not found: the ID is wrong, or the batch has expired.`),
+  noSuchFile: (batchId: string, file: string) =>
+    noSuch(
+      'file',
+      `Batch ${batchId} has no ${file} file: it has not ended, has no such lines, or the file was deleted.`,
+    ),
+  batchEnded: (batchId: string) =>
+    new Refusal(
+      { kind: 'batch ended' },
+      'refused: it had already ended',
+      `Batch ${batchId} has already ended, so it was not cancelled.`,
     ),
   noSuchKey: (keyId: string) =>
     noSuch(

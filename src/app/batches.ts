@@ -12,6 +12,7 @@ import type { Cancellation } from '../queue/cancellation.ts'
 import type { CountElement, JobCreator } from '../queue/job-creator.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import { BatchLines } from '../v1/batch-lines.ts'
 import { partLimits } from './http.ts'
@@ -22,6 +23,7 @@ export interface BatchParts {
   readonly node: string
   readonly clock: Clock
   readonly log: Log
+  readonly metrics: Metrics
   readonly pool: Pick<CpuPool, 'run'>
   readonly creator: JobCreator
   readonly tiers: Tiers
@@ -29,7 +31,7 @@ export interface BatchParts {
 }
 
 export function createBatchRunner(parts: BatchParts): BatchRunner {
-  const { settings, store, node, clock, log, pool, creator, tiers, cancellation } = parts
+  const { settings, store, node, clock, log, metrics, pool, creator, tiers, cancellation } = parts
   const countTokens =
     (account: string): CountElement =>
     async (element, limit) => {
@@ -54,7 +56,10 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
     maxLineBytes: settings.limits.body_bytes,
     maxLinesOf: (tier) => tiers.of(tier).maxBatchLines,
     retentionMs: wholeMs(settings.v1.file_retention_seconds),
+    onAdvanced: (advance) => metrics.batchAdvanced(advance),
     onCancelled: (jobId) => cancellation.cancelled(jobId),
+    // A third of the time after which the lease of a crashed node expires.
+    idleClaimMs: wholeMs(settings.jobs.lease_seconds) / 3,
     onError: (error) => log.warn(errorFields(error), 'a step of a batch failed; retrying'),
   })
 }

@@ -11,6 +11,7 @@ import { jobIdMaker } from '../job/job-id.ts'
 import { Tiers } from '../job/tier.ts'
 import type { Poster } from '../net/post.ts'
 import { type AfterSettlement, createAfterSettlement } from '../queue/after-settlement.ts'
+import { BudgetQueue } from '../queue/budget-queue.ts'
 import { ContextShifts } from '../queue/context-shift.ts'
 import type { CurrentPrices } from '../queue/current-prices.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
@@ -73,10 +74,25 @@ export function createEngine(parts: EngineParts) {
   const weightOf = (tier: string) => tiers.of(tier).weight
   const answers = new AnswerReader({ pool, maxDepth: settings.limits.json_depth, weightOf })
   const contextShifts = createContextShifts({ pool, clock, weightOf, metrics, log })
-  const afterSettlement = createAfterSettlement({ ...common, dispatcher })
+  const budget: BudgetQueue = new BudgetQueue({
+    store,
+    clock,
+    tiers,
+    prices: parts.prices,
+    routeOf: (job) => upstreams.routeOf(job),
+    onQueued: (route) => worker.wake(route),
+    onError: (error) => log.warn(errorFields(error), 'could not queue jobs that wait for a budget; retrying'),
+  })
+  const afterSettled = createAfterSettlement({ ...common, dispatcher })
+  const afterPriced: AfterSettlement = (job, ...settled) => {
+    afterSettled(job, ...settled)
+    budget.jobEnded(job.account)
+  }
+  const afterSettlement = parts.prices === null ? afterSettled : afterPriced
   const cacheKeyOf = cacheKeys({ enabled: settings.cache.enabled, simulated: parts.simulated ?? false })
   const execution = { router, routes: upstreams, answers, contextShifts, cacheKeyOf, afterSettlement }
-  const worker = createWorker({ ...common, ...execution })
+  const onOverBudget = () => budget.look()
+  const worker: Worker = createWorker({ ...common, ...execution, onOverBudget })
   const lease = createNodeLease({ ...common, worker })
   const remoteResults = createRemoteResults({ ...common, worker })
   const cancellation = createCancellation({ ...common, worker }, remoteResults)
@@ -90,6 +106,7 @@ export function createEngine(parts: EngineParts) {
     cacheKeyOf,
     metrics,
     afterSettlement,
+    budget,
   })
   const retentionMs = wholeMs(settings.jobs.retention_seconds)
   const creator = new JobCreator({
@@ -102,6 +119,7 @@ export function createEngine(parts: EngineParts) {
     makeId: jobIdMaker(clock, randomHex),
     monthlyCaps: new MonthlyCaps(store, clock),
     quotas: new Quotas({ store, clock }),
+    budget,
     onQuotaReached: metrics.quotaReached,
     clock,
     ...(isTracing() && { traceparent: activeTraceparent }),
@@ -135,7 +153,7 @@ export function createEngine(parts: EngineParts) {
   }
 
   const drainMs = wholeMs(settings.jobs.drain_seconds)
-  const polls = [retention, remoteResults, cancellation]
+  const polls = [retention, remoteResults, cancellation, budget]
   const stop = (clients: Clients) =>
     shutDown({ clock, drainMs, polls, pendingResponses, worker, dispatcher, lease, router }, clients)
 
@@ -233,6 +251,7 @@ interface WorkerParts {
   readonly bytes: ByteBudget
   readonly log: Log
   readonly metrics: Metrics
+  readonly onOverBudget: () => void
 }
 
 function createWorker(parts: WorkerParts): Worker {
@@ -261,6 +280,7 @@ function createWorker(parts: WorkerParts): Worker {
     execute: isTracing() ? tracedExecution(execute) : execute,
     afterSettlement: parts.afterSettlement,
     metrics,
+    onOverBudget: parts.onOverBudget,
     onSuspects: (queued) => {
       if (queued === 0)
         log.info({}, 'no suspects are left: jobs that were running when a node crashed have finished')

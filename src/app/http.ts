@@ -83,6 +83,8 @@ export interface HttpParts {
   readonly bytes: ByteBudget
   readonly connections: ConnectionLimits
   readonly admin: AdminOptions
+  /** A batch was created or cancelled. */
+  readonly onBatchChanged: () => void
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
   /** Aborted when the listener closes, before `stopping`. */
@@ -166,7 +168,13 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   openapiRoutes(app, VERSION, { ...V1_DOCUMENT, webhooks: V1_WEBHOOKS })
   limitReads(app, readCounter)
   if (parts.role !== 'worker') {
-    const reader = new JobReader({ store, clock, retentionMs: wholeMs(retentionSeconds), answers })
+    const reader = new JobReader({
+      store,
+      clock,
+      retentionMs: wholeMs(retentionSeconds),
+      answers,
+      budgetsWait: Object.values(settings.tiers).some(({ over_cap }) => over_cap === 'wait'),
+    })
     const awaiter = new JobAwaiter({
       pendingResponses,
       store,
@@ -215,6 +223,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       uploads: parts.uploads,
       clock,
       makeBatchId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
+      onBatchChanged: parts.onBatchChanged,
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
     meRoute(app, {

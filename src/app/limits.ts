@@ -112,7 +112,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     { name: 'jobs per month', setting: 'tiers.NAME.max_monthly_jobs', beyond: '403' },
     { name: 'tokens per month', setting: 'tiers.NAME.max_monthly_tokens', beyond: '403' },
-    { name: 'cost per month', setting: 'tiers.NAME.max_monthly_cost', beyond: '403' },
+    { name: 'cost per month', setting: 'tiers.NAME.max_monthly_cost', beyond: '403, or waits' },
     {
       name: 'open jobs',
       setting: 'tiers.NAME.max_open_jobs',

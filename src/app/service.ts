@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
+import { NO_BATCHES } from '../batches/progress.ts'
 import { type Clock, systemClock, wholeMs } from '../clock.ts'
 import { DEFAULT_DATABASE } from '../config/database-url.ts'
 import type { Configuration } from '../config/load.ts'
@@ -154,6 +155,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     heldBack: () => worker.heldBack(),
     suspects: () => worker.suspects,
     pendingResponses: () => pendingResponses.count,
+    batches: () => batches?.owned ?? NO_BATCHES,
     memory: () => bytes,
     connections: () => connections.open,
     busy: busyMeter(performance),
@@ -204,6 +206,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     expiry,
     log,
   })
+  const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const app = await createHttp({
     ...common,
     ...engine,
@@ -213,8 +216,8 @@ async function connect(parts: OpenedParts): Promise<Service> {
     closing: closing.signal,
     stopping: stopping.signal,
     admin,
+    onBatchChanged: () => batches?.wake(),
   })
-  const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const listeners = new Listeners(app)
   metrics.watch(gauges)
   samples.begin()

@@ -4,6 +4,7 @@
  * be repeated: lines get their jobs by keys, and results are read again.
  */
 import type { Clock } from '../clock.ts'
+import { sumOfCosts } from '../job/amount.ts'
 import type { CreateElement } from '../job/create-body.ts'
 import { callbackText } from '../job/job.ts'
 import type { BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
@@ -11,7 +12,7 @@ import type { EndedJob, Store } from '../store/store.ts'
 import type { LineFormat, LineResult } from './line-format.ts'
 import { InputGone, LineReader } from './line-reader.ts'
 import { keyOfLine, type LineStarts } from './line-starts.ts'
-import { aboutOf, type Problem, type Progress, progressOf } from './progress.ts'
+import { aboutOf, type BatchAdvance, type Problem, type Progress, progressOf } from './progress.ts'
 import { Validation } from './validation.ts'
 
 export type BatchesStore = Pick<
@@ -39,6 +40,8 @@ export interface BatchRunOptions {
   /** How long files and batches are kept. */
   readonly retentionMs: number
   readonly onCancelled: (jobId: string) => Promise<void>
+  /** Called after each step. */
+  readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
 /** Lines that a step validates, or starts at once. */
@@ -97,6 +100,15 @@ export class BatchRun {
       fileBytes: aboutOf(batch).inputBytes,
       maxBytes: options.maxLineBytes,
     })
+  }
+
+  get status(): BatchStatus {
+    return this.#batch.status
+  }
+
+  /** Lines whose jobs have not ended, as far as it knows. */
+  get openLines(): number {
+    return this.#open.size
   }
 
   get version(): number {
@@ -209,7 +221,7 @@ export class BatchRun {
     const results = await Promise.all(
       lines.map(async ({ line, customId, element, problem }) => {
         if (element === null) return { kind: 'wrong', problem: problem ?? '' } as const
-        return { customId, ...(await starts.start(this.#batch, line, element, owner)) } as const
+        return { customId, ...(await starts.start(this.#batch, { line, customId }, element, owner)) } as const
       }),
     )
     step.progress = { ...step.progress, waiting: null }
@@ -293,7 +305,7 @@ export class BatchRun {
   }
 
   async #store(step: Gathered, status: BatchStatus): Promise<'busy' | 'ended' | 'lost'> {
-    const { store, node, clock, retentionMs, makeId, format } = this.#options
+    const { store, node, clock, retentionMs, makeId, format, onAdvanced } = this.#options
     const batch = this.#batch
     const { id: batchId, version } = batch
     const nowMs = clock.nowMs()
@@ -325,6 +337,11 @@ export class BatchRun {
         : null,
     }
     if (!(await store.advanceBatch(stored))) return 'lost'
+    onAdvanced({
+      completed: progress.completed - this.#progress.completed,
+      failed: progress.failed - this.#progress.failed,
+      ended: isEnd ? status : null,
+    })
     this.#batch = { ...batch, version: version + 1, status, outputFileId, errorFileId }
     this.#progress = progress
     for (const { jobId } of step.ended) this.#open.delete(jobId)
@@ -350,6 +367,7 @@ function addResult(step: Gathered, result: LineResult): void {
     inputTokens: progress.inputTokens + result.inputTokens,
     cachedTokens: progress.cachedTokens + result.cachedTokens,
     outputTokens: progress.outputTokens + result.outputTokens,
+    ...(result.cost !== undefined && { cost: sumOfCosts(progress.cost ?? 0, result.cost) }),
   }
 }
 

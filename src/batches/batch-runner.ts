@@ -1,11 +1,13 @@
 /** Runs the batches that this node owns, a step of each at a time. It takes those that are new, or whose node has crashed. */
-
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import { BatchRun, type BatchRunOptions } from './batch-run.ts'
+import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
+  /** Between two searches while there are no batches: new ones wake the runner, so it finds those of crashed nodes only. */
+  readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
 
@@ -29,14 +31,28 @@ export class BatchRunner {
     this.#options = options
     this.#loop = new PollingLoop({
       clock: options.clock,
-      pauseMs: () => (this.#isBusy ? BUSY_PAUSE_MS : this.#runs.size > 0 ? PAUSE_MS : CLAIM_MS),
+      pauseMs: () => this.#pauseMs(),
       task: () => this.#round(),
       onError: options.onError,
     })
   }
 
+  get owned(): OwnedBatches {
+    const runs = [...this.#runs.values()]
+    return {
+      statuses: runs.map(({ status }) => status),
+      lines: runs.reduce((sum, { openLines }) => sum + openLines, 0),
+    }
+  }
+
   start(): void {
     this.#loop.start()
+  }
+
+  /** A batch was created or cancelled through this node. */
+  wake(): void {
+    this.#claimAtMs = Number.NEGATIVE_INFINITY
+    this.#loop.wake()
   }
 
   stop(): Promise<void> {
@@ -44,14 +60,21 @@ export class BatchRunner {
   }
 
   async #round(): Promise<void> {
-    const { clock } = this.#options
+    const { clock, idleClaimMs } = this.#options
     this.#isBusy = false
     if (clock.steadyMs() >= this.#claimAtMs) {
-      this.#claimAtMs = clock.steadyMs() + CLAIM_MS
+      // Before the search: a batch that is created meanwhile asks for another one.
+      this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
       await this.#claim()
     }
     const maxOpen = Math.max(LEAST_OPEN, Math.floor(OPEN_LINES / Math.max(1, this.#runs.size)))
     for (const [id, run] of this.#runs) await this.#step(id, run, maxOpen)
+  }
+
+  #pauseMs(): number {
+    if (this.#isBusy) return BUSY_PAUSE_MS
+    if (this.#runs.size > 0) return PAUSE_MS
+    return Math.max(BUSY_PAUSE_MS, this.#claimAtMs - this.#options.clock.steadyMs())
   }
 
   async #claim(): Promise<void> {
@@ -63,6 +86,11 @@ export class BatchRunner {
       if (this.#runs.get(batch.id)?.version === batch.version) continue
       this.#runs.set(batch.id, await BatchRun.of(batch, this.#options))
     }
+    if (batches.length > 0) this.#claimSoon()
+  }
+
+  #claimSoon(): void {
+    this.#claimAtMs = Math.min(this.#claimAtMs, this.#options.clock.steadyMs() + CLAIM_MS)
   }
 
   /** A run that failed is thrown away; the next claim continues from what is stored. */
@@ -74,6 +102,7 @@ export class BatchRunner {
       if (result === 'lost') this.#claimAtMs = Number.NEGATIVE_INFINITY
     } catch (error) {
       this.#runs.delete(id)
+      this.#claimSoon()
       this.#options.onError(error)
     }
   }

@@ -22,6 +22,8 @@ export interface LineResult {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
+  /** Absent if its model has no price. */
+  readonly cost?: number
 }
 
 export interface LineFormat {

@@ -1,10 +1,11 @@
 /** Creates the jobs of lines: within the limits of the account, and each once, however often its line is started. */
 import type { CreateElement } from '../job/create-body.ts'
 import type { Job } from '../job/job.ts'
+import { withBatch } from '../job/response-format.ts'
 import type { Tiers } from '../job/tier.ts'
 import { backgroundOwner } from '../queue/background-owner.ts'
 import type { AdmissionError, CountElement, JobCreator, JobOwner } from '../queue/job-creator.ts'
-import type { StoredBatch } from '../store/batch-store.ts'
+import type { BatchLine, StoredBatch } from '../store/batch-store.ts'
 import { type Store, WriteRejected } from '../store/store.ts'
 
 export interface LineStartsOptions {
@@ -23,6 +24,9 @@ export type Admitted =
 export type Started =
   | { readonly kind: 'started'; readonly jobId: string }
   | Exclude<Admitted, { kind: 'admitted' }>
+
+/** A line, before it has a job. */
+export type LineOfBatch = Omit<BatchLine, 'jobId'>
 
 /** A key that no caller can send, because it has spaces. */
 export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${line}`
@@ -60,8 +64,14 @@ export class LineStarts {
   }
 
   /** Resolves when the job is durable. A line that was started before has the job that it got then. */
-  async start(batch: StoredBatch, line: number, element: CreateElement, owner: JobOwner): Promise<Started> {
-    const admitted = await this.admit(element, owner)
+  async start(
+    batch: StoredBatch,
+    { line, customId }: LineOfBatch,
+    element: CreateElement,
+    owner: JobOwner,
+  ): Promise<Started> {
+    const recordJson = withBatch(element.recordJson, { id: batch.id, custom_id: customId })
+    const admitted = await this.admit({ ...element, recordJson }, owner)
     if (admitted.kind !== 'admitted') return admitted
     const job: Job = { ...admitted.job, priority: 'low', deadlineMs: batch.deadlineMs }
     const idempotency = idempotencyOf(batch, line)

@@ -1,5 +1,5 @@
 /** How far a batch is, as it is stored with each of its steps. */
-import type { StoredBatch } from '../store/batch-store.ts'
+import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
   /** Lines and bytes of the input that were read. */
@@ -12,6 +12,8 @@ export interface Progress {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
+  /** In millionths of the currency; absent if no line had a model with a price. */
+  readonly cost?: number
   readonly inProgressAtMs: number | null
   readonly endedAtMs: number | null
   /** Whether lines did not run, or not to their end, within the time of the batch. */
@@ -42,6 +44,22 @@ export interface AboutBatch {
   /** Where its end is reported; null for nowhere. */
   readonly webhookUrl: string | null
 }
+
+/** What a step has added. */
+export interface BatchAdvance {
+  readonly completed: number
+  readonly failed: number
+  /** How the batch ended; null if it is still open. */
+  readonly ended: BatchStatus | null
+}
+
+/** What a node runs: a status for each batch, and how many lines have open jobs. */
+export interface OwnedBatches {
+  readonly statuses: readonly BatchStatus[]
+  readonly lines: number
+}
+
+export const NO_BATCHES: OwnedBatches = { statuses: [], lines: 0 }
 
 const AT_FIRST: Progress = {
   line: 0,

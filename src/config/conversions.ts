@@ -21,6 +21,7 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
     maxMonthlyJobs: tier.max_monthly_jobs,
     maxMonthlyTokens: tier.max_monthly_tokens,
     maxMonthlyCost: tier.max_monthly_cost === null ? null : microsOf(tier.max_monthly_cost),
+    overCap: tier.over_cap,
     maxOpenJobs: tier.max_open_jobs,
     maxStoredBytes: tier.max_stored_bytes,
     maxFiles: tier.max_files,

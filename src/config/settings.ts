@@ -199,7 +199,11 @@ const tier = Type.Object(
     ),
     max_monthly_cost: Type.Union([Type.Number({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
       description:
-        'Maximum cost of one account in a calendar month (UTC), in the `currency`. An open job counts with what it may cost at most. Further jobs of models with a price are rejected with 403. null: no cap. An account can have its own (`parley accounts cap`).',
+        'Maximum cost of one account in a calendar month (UTC), in the `currency`. An open job counts with what it may cost at most. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap. An account can have its own (`parley accounts cap`).',
+    }),
+    over_cap: Type.Union([Type.Literal('reject'), Type.Literal('wait')], {
+      description:
+        'What becomes of jobs for which a cap in money has no room: `reject` answers 403; `wait` accepts them, and they stay queued until the cap has room, because the month or the cap changes or other jobs cost less than they may.',
     }),
     max_open_jobs: cap(
       'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
@@ -550,6 +554,7 @@ export const DEFAULTS: Settings = {
       max_monthly_jobs: null,
       max_monthly_tokens: null,
       max_monthly_cost: null,
+      over_cap: 'reject',
       max_open_jobs: 1000,
       max_stored_bytes: 1_073_741_824,
       max_files: 100,
@@ -568,6 +573,7 @@ export const DEFAULTS: Settings = {
       max_monthly_jobs: null,
       max_monthly_tokens: null,
       max_monthly_cost: null,
+      over_cap: 'reject',
       max_open_jobs: 10_000,
       max_stored_bytes: 10_737_418_240,
       max_files: 300,
@@ -586,6 +592,7 @@ export const DEFAULTS: Settings = {
       max_monthly_jobs: null,
       max_monthly_tokens: null,
       max_monthly_cost: null,
+      over_cap: 'reject',
       max_open_jobs: 100_000,
       max_stored_bytes: 107_374_182_400,
       max_files: 1000,
@@ -604,6 +611,7 @@ export const DEFAULTS: Settings = {
       max_monthly_jobs: null,
       max_monthly_tokens: null,
       max_monthly_cost: null,
+      over_cap: 'reject',
       max_open_jobs: null,
       max_stored_bytes: null,
       max_files: 1000,

@@ -42,7 +42,8 @@ test('settings with any one value replaced, removed or added have problems exact
 test('each problem names its setting', () => {
   const { port: _, ...rest } = { ...DEFAULTS, hots: 1, trust_proxy: 5, cors: { origins: ['a', 7] } }
   const jobs = { ...DEFAULTS.jobs, concurrency: 0, run_timeout_seconds: 0, drain_seconds: '5' }
-  const problems = shapeProblems(settingsSchema, { ...rest, host: '', jobs })
+  const tiers = { ...DEFAULTS.tiers, user_go: { ...DEFAULTS.tiers.user_go, over_cap: 'wit' } }
+  const problems = shapeProblems(settingsSchema, { ...rest, host: '', jobs, tiers })
   const sentences = problems.map(({ names, problem }) => `${names.join('.')}: ${problem}`)
   assert.deepEqual(sentences, [
     'port: is required',
@@ -50,6 +51,7 @@ test('each problem names its setting', () => {
     'trust_proxy: must be boolean',
     'trust_proxy: must be string',
     'cors.origins.1: must be string',
+    'tiers.user_go.over_cap: must be one of reject, wait; did you mean wait?',
     'jobs.concurrency: must be >= 1',
     'jobs.concurrency: must be null',
     'jobs.run_timeout_seconds: must be > 0',

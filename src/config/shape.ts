@@ -156,7 +156,10 @@ function noneOf(names: readonly string[], anyOf: readonly Rules[], value: unknow
     if (found.length === 0) return []
     problems.push(...found)
   }
-  return problems
+  const values = anyOf.map((one) => one.const)
+  if (!values.every((one) => typeof one === 'string')) return problems
+  const meant = typeof value === 'string' ? didYouMean(value, values) : ''
+  return [{ names, problem: `must be one of ${values.join(', ')}${meant}` }]
 }
 
 function numberProblems({ minimum, maximum, exclusiveMinimum }: Rules, value: number): string[] {

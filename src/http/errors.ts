@@ -127,6 +127,18 @@ export const otherTier = (account: string, tier: string) =>
 export const noSuchJob = () =>
   new HttpError(404, 'Job not found.', 'The job does not exist or has expired. Check the job ID.')
 
+export const noSuchBatch = () =>
+  new HttpError(404, 'Batch not found.', 'The batch does not exist or has expired. Check the batch ID.')
+
+export const noSuchBatchFile = () =>
+  new HttpError(
+    404,
+    'File not found.',
+    'The batch has not ended, has no such lines, or its file was deleted.',
+  )
+
+export const batchEnded = () => new HttpError(409, 'The batch has already ended.', 'Nothing was changed.')
+
 export const jobEnded = () =>
   new HttpError(
     409,

@@ -116,9 +116,11 @@ function askAgainLater(reply: FastifyReply): void {
 }
 
 interface JobReaderOptions {
-  readonly store: Pick<Store, 'read' | 'metadataOf'>
+  readonly store: Pick<Store, 'read' | 'metadataOf' | 'areOverBudget'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionMs: number
+  /** Whether jobs of any tier may wait for the budget of their account. */
+  readonly budgetsWait: boolean
   readonly answers: Pick<LargeAnswers, 'reserve'>
 }
 
@@ -150,6 +152,18 @@ export class JobReader {
   /** What the response says of these jobs, which are the caller's, if it includes metadata. */
   async metadataOf(include: readonly Include[], jobIds: readonly string[]): Promise<MetadataById> {
     return include.includes('metadata') ? this.#options.store.metadataOf(jobIds) : NO_METADATA
+  }
+
+  /** The records, with why they wait if the response includes it. */
+  async withWaits<Record extends JobRecord>(
+    include: readonly Include[],
+    records: readonly Record[],
+  ): Promise<readonly Record[]> {
+    const isAsked = this.#options.budgetsWait && include.includes('usage')
+    const open = isAsked ? records.filter((record) => !hasEnded(record)) : []
+    if (open.length === 0) return records
+    const waiting = new Set(await this.#options.store.areOverBudget(open.map(({ id }) => id)))
+    return records.map((record) => (waiting.has(record.id) ? { ...record, waitsForBudget: true } : record))
   }
 
   /**
@@ -228,6 +242,10 @@ export function readJobRoute(app: FastifyInstance, { reader, awaiter }: ReadJobR
         if (wasCut && !hasEnded(record)) askAgainLater(reply)
       }
       const metadata = include?.includes('metadata') ? await reader.metadataOf(include, [jobId]) : undefined
+      if (include !== undefined && !hasEnded(record)) {
+        const [known] = await reader.withWaits(include, [record])
+        record = known ?? record
+      }
       return sendData(reply, 200, STATUS_MESSAGES[record.status], jobRecordJson(record, include, metadata))
     },
   )
@@ -283,7 +301,10 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
     // A job may have expired or been deleted since its state was read.
     const gone = new Set(fitting.filter((_, index) => !records[index]).map(({ id }) => id))
     const notFound = jobIds.filter((jobId, index) => states[index] === null || gone.has(jobId))
-    const jobs = records.filter((record) => record !== null)
+    const jobs = await reader.withWaits(
+      include,
+      records.filter((record) => record !== null),
+    )
     request.jobIds = jobs.map(({ id }) => id)
     const metadata = await reader.metadataOf(include, request.jobIds)
     const json = `{"jobs":[${jobs.map((job) => jobRecordJson(job, include, metadata)).join(',')}],"not_found":${JSON.stringify(notFound)},"more":${JSON.stringify(more)}}`

@@ -1,7 +1,7 @@
 /** Decides whether two jobs are identical. */
 import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
-import { BEFORE_METADATA, BEFORE_TRACE, splitMetadata } from './response-format.ts'
+import { BEFORE_METADATA, BEFORE_RECORD, BEFORE_TRACE, splitRecord } from './response-format.ts'
 
 /** Characters of base64url: 128 bits, and four more. */
 export const FINGERPRINT_DIGITS = 22
@@ -18,10 +18,12 @@ export function jobFingerprint({
   responseFormatJson,
   messagesJson: messages,
 }: Pick<Job, 'account' | 'model' | 'responseFormatJson' | 'messagesJson'>): string {
-  // Neither metadata nor a trace changes the answer.
+  // Neither metadata nor a trace nor what an API remembers of the request changes the answer.
   const hasMore =
-    responseFormatJson.startsWith(BEFORE_METADATA) || responseFormatJson.startsWith(BEFORE_TRACE)
-  const format = hasMore ? splitMetadata(responseFormatJson).othersJson : responseFormatJson
+    responseFormatJson.startsWith(BEFORE_METADATA) ||
+    responseFormatJson.startsWith(BEFORE_TRACE) ||
+    responseFormatJson.startsWith(BEFORE_RECORD)
+  const format = hasMore ? splitRecord(responseFormatJson).restJson : responseFormatJson
   const before = `${account.length}:${account}${model.length}:${model}${format.length}:${format}${messages.length}:`
   // Joining long texts first would copy them.
   const digest =

@@ -3,8 +3,6 @@
  * one end of its index, which made SQLite five times faster than random keys.
  */
 
-import type { Clock } from '../clock.ts'
-
 const ID_LENGTH = 36
 export const JOB_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
@@ -35,7 +33,7 @@ const POOL_IDS = 256
  * back.
  * @param randomHex returns the given number of random bytes, in hex
  */
-export function jobIdMaker(clock: Pick<Clock, 'nowMs'>, randomHex: (bytes: number) => string): () => string {
+export function jobIdMaker(clock: { nowMs(): number }, randomHex: (bytes: number) => string): () => string {
   let lastMs = 0
   let counter = 0
   let time = timeDigits(lastMs)

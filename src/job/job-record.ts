@@ -12,6 +12,8 @@ export interface JobRecord {
   readonly errorJson: string | null
   /** Its `Usage`; null until it has finished. */
   readonly usageJson: string | null
+  /** Whether it waits for the budget of its account; absent if that is not known. */
+  readonly waitsForBudget?: boolean
 }
 
 /** What a response or a callback says of a job beyond the specification, if its caller asks for it. */
@@ -32,7 +34,7 @@ export function jobRecordJson(
   const result = contentJson === null ? 'null' : `{"response_content":${contentJson}}`
   const createdAt = Math.floor(createdAtMs / 1000)
   const json = `{"status":"${status}","job_id":"${id}","created_at":${createdAt},"result":${result},"error":${errorJson ?? 'null'}`
-  const usage = include.includes('usage') ? `,"usage":${usageViewJson(record)}` : ''
+  const usage = include.includes('usage') ? `,"usage":${usageViewJson(record)}${waitingFor(record)}` : ''
   return include.includes('metadata')
     ? `${json}${usage},"metadata":${metadata.get(id) ?? '{}'}}`
     : `${json}${usage}}`
@@ -70,6 +72,10 @@ export function usageView(status: Status, usage: Usage): UsageView {
 
 function usageViewJson({ status, usageJson }: JobRecord): string {
   return usageJson === null ? 'null' : JSON.stringify(usageView(status, JSON.parse(usageJson)))
+}
+
+function waitingFor({ waitsForBudget }: JobRecord): string {
+  return waitsForBudget === true ? ',"waiting_for":"budget"' : ''
 }
 
 export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { jobFingerprint } from './fingerprint.ts'
 import {
+  batchOf,
   formatParts,
   splitMetadata,
   splitOptions,
   splitRecord,
   TEXT_JSON,
   traceparentOf,
+  withBatch,
   withMetadata,
   withOptions,
   withRecord,
@@ -57,4 +59,21 @@ test('a trace is found beside everything else that a job stores, and changes not
     assert.equal(new Set(fingerprints).size, 1)
   }
   assert.equal(traceparentOf(withTraceparent(TEXT_JSON, trace)), trace)
+})
+
+test('a job knows the batch whose line it is, beside what else is remembered of its request; its fingerprint does not change', () => {
+  const batch = { id: 'x', custom_id: '"}' }
+  const print = (responseFormatJson: string) =>
+    jobFingerprint({ account: 'a', model: 'm', messagesJson: '[]', responseFormatJson })
+  for (const format of FORMATS) {
+    for (const record of [undefined, RECORD]) {
+      const recordJson = withBatch(record, batch)
+      const stored = withMetadata(withRecord(format, recordJson), { a: '}' })
+      assert.deepEqual(batchOf(stored), batch)
+      assert.deepEqual(JSON.parse(recordJson), { batch, ...JSON.parse(record ?? '{}') })
+      assert.equal(print(stored), print(format))
+    }
+    assert.equal(batchOf(format), null)
+    assert.equal(batchOf(withRecord(format, RECORD)), null)
+  }
 })

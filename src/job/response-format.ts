@@ -1,5 +1,6 @@
 /** The parts of a stored `response_format`, taken out of its JSON text without parsing the schema in it. */
 import { valueEnd } from '../json-text/scan-json.ts'
+import type { BatchOfJob } from './batch-id.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
 import type { Metadata } from './request.ts'
 
@@ -49,7 +50,8 @@ const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
 
 const BEFORE = '{"options":'
 
-const BEFORE_RECORD = '{"request":'
+/** What the stored `response_format` of a job with a record, and neither metadata nor a trace, begins with. */
+export const BEFORE_RECORD = '{"request":'
 
 /** What the stored `response_format` of a job with metadata begins with. */
 export const BEFORE_METADATA = '{"metadata":'
@@ -62,6 +64,18 @@ export const BEFORE_METADATA = '{"metadata":'
  */
 export function withRecord(storedJson: string, recordJson: string): string {
   return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
+}
+
+/** Adds the batch to a record, or makes one. */
+export function withBatch(recordJson: string | undefined, batch: BatchOfJob): string {
+  const json = `{"batch":${JSON.stringify(batch)}}`
+  return recordJson === undefined ? json : `${json.slice(0, -1)},${recordJson.slice(1)}`
+}
+
+/** Null if the job is not a line of a batch. */
+export function batchOf(storedJson: string): BatchOfJob | null {
+  const { recordJson } = splitRecord(storedJson)
+  return recordJson === null ? null : (JSON.parse(recordJson).batch ?? null)
 }
 
 /** What the stored `response_format` of a job with a trace and no metadata begins with. */

@@ -23,6 +23,8 @@ export interface Tier {
   readonly maxMonthlyTokens: number | null
   /** In millionths of the currency. */
   readonly maxMonthlyCost: number | null
+  /** What becomes of jobs for which a cap in money has no room. */
+  readonly overCap: 'reject' | 'wait'
   /** Jobs of an account that are queued or assigned, and bytes that its jobs store; null for no limit. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
@@ -47,6 +49,7 @@ const NO_TIER: Tier = {
   maxMonthlyJobs: null,
   maxMonthlyTokens: null,
   maxMonthlyCost: null,
+  overCap: 'reject',
   maxOpenJobs: null,
   maxStoredBytes: null,
   maxFiles: 1,

@@ -5,8 +5,10 @@
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import { queueName } from '../job/priority.ts'
+import { BUDGET_ROUTE } from '../store/budget-store.ts'
 import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store/store.ts'
 import type { AfterSettlement } from './after-settlement.ts'
+import type { BudgetQueue } from './budget-queue.ts'
 import { Turns } from './event-loop-turns.ts'
 import { type CacheKeyOf, cachedResult, isLarge } from './response-cache.ts'
 import type { Place } from './scheduler.ts'
@@ -18,6 +20,8 @@ export interface EnqueueOptions {
   readonly awaited: boolean
   /** As in `Acceptance`. */
   readonly costCap?: number
+  /** Whether those of the jobs that have a price wait for the budget of their account. */
+  readonly overBudget?: boolean
 }
 
 export interface EnqueuerOptions {
@@ -33,6 +37,7 @@ export interface EnqueuerOptions {
   readonly cacheKeyOf: CacheKeyOf
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly afterSettlement: AfterSettlement
+  readonly budget: Pick<BudgetQueue, 'added'>
 }
 
 export class Enqueuer {
@@ -44,20 +49,22 @@ export class Enqueuer {
   }
 
   /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount`, and then none of them exists. */
-  async enqueue(jobs: readonly Job[], { idempotency, awaited, costCap }: EnqueueOptions): Promise<Accepted> {
+  async enqueue(jobs: readonly Job[], options: EnqueueOptions): Promise<Accepted> {
+    const { idempotency, awaited, costCap, overBudget = false } = options
     const { store, worker, node, clock, cacheKeyOf } = this.#options
     const keys: (string | null)[] = []
     for (const job of jobs) {
       if (isLarge(job)) await this.#turns.next()
       keys.push(job.cacheTtlMs === 0 ? null : cacheKeyOf(job))
     }
-    const places = worker?.reserve(jobs, awaited) ?? []
+    const places = (overBudget ? null : worker?.reserve(jobs, awaited)) ?? []
     let unused: readonly Place[] = places
     const call = places.length > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
     try {
-      const newJobs = jobs.map((job, index) =>
-        this.#newJob(job, index < places.length, awaited, keys[index] ?? null),
-      )
+      const newJobs = jobs.map((job, index) => {
+        const newJob = this.#newJob(job, index < places.length, awaited, keys[index] ?? null)
+        return overBudget ? waitingForBudget(newJob) : newJob
+      })
       const [first] = jobs
       const mayWaitMs = awaited && places.length > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
       const uncapped = { node, jobs: newJobs, idempotency, nowMs: clock.nowMs(), mayWaitMs }
@@ -78,6 +85,7 @@ export class Enqueuer {
         else queued.push(job)
       }
       if (queued.length > 0) worker?.queued(queued)
+      if (overBudget && worker !== null) this.#options.budget.added(first?.account ?? '')
       return accepted
     } finally {
       worker?.assigningCalls.end(call)
@@ -104,6 +112,12 @@ export class Enqueuer {
       fingerprint,
     }
   }
+}
+
+function waitingForBudget(newJob: NewJob): NewJob {
+  const { job } = newJob
+  if (job.reserved === undefined) return newJob
+  return { ...newJob, job: { ...job, reserved: 0 }, route: queueName(BUDGET_ROUTE, job.priority) }
 }
 
 function firstClaim(job: Job): ClaimedJob {

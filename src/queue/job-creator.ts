@@ -20,6 +20,7 @@ import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { Feature } from '../store/node-store.ts'
 import type { Accepted, Earlier, Idempotency, OverCostCap, Store } from '../store/store.ts'
 import type { TokenCount } from '../tokens/token-counter.ts'
+import type { BudgetQueue } from './budget-queue.ts'
 import type { CurrentPrices } from './current-prices.ts'
 import type { EnqueueOptions, Enqueuer } from './enqueue.ts'
 import type { CapReached, Caps, MonthlyCaps } from './monthly-caps.ts'
@@ -108,6 +109,7 @@ export interface JobCreatorOptions extends AdmissionRules {
   readonly pendingResponses: PendingResponses
   readonly monthlyCaps: MonthlyCaps
   readonly quotas: Quotas
+  readonly budget: Pick<BudgetQueue, 'has'>
   readonly onQuotaReached: (reached: QuotaReached) => void
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   readonly idempotencyMs: number
@@ -190,7 +192,7 @@ export class JobCreator {
       const accepted = quotas
         ? await this.#acceptWithinQuotas(quotas, owner, jobs, options)
         : caps
-          ? await this.#acceptWithinCaps(caps, account, jobs, options)
+          ? await this.#acceptWithinCaps(caps, owner, jobs, options)
           : await enqueuer.enqueue(jobs, options)
       if (accepted.kind === 'over cost cap') return this.#costCapReached(owner, accepted, jobs)
       if (accepted.kind !== 'accepted') return accepted
@@ -226,11 +228,12 @@ export class JobCreator {
 
   async #acceptWithinQuotas(
     limits: QuotaLimits,
-    { account, caps }: JobOwner,
+    owner: JobOwner,
     jobs: readonly Job[],
     options: EnqueueOptions,
   ): Promise<Accepted | QuotaReached | CapReached> {
     const { quotas, onQuotaReached, enqueuer } = this.#options
+    const { account, caps } = owner
     const bytes = limits.storedBytes === null ? 0 : bytesToStore(jobs)
     const reserved = quotas.reserve(account, limits, jobs.length, bytes)
     const reached = reserved instanceof Promise ? await reserved : reserved
@@ -242,7 +245,7 @@ export class JobCreator {
     let stored = false
     try {
       const accepted = caps
-        ? await this.#acceptWithinCaps(caps, account, jobs, options)
+        ? await this.#acceptWithinCaps(caps, owner, jobs, options)
         : await enqueuer.enqueue(jobs, options)
       stored = accepted.kind === 'accepted'
       return accepted
@@ -253,22 +256,44 @@ export class JobCreator {
 
   async #acceptWithinCaps(
     caps: Caps,
-    account: string,
+    owner: JobOwner,
     jobs: readonly Job[],
     options: EnqueueOptions,
   ): Promise<Accepted | CapReached> {
-    const { monthlyCaps, enqueuer } = this.#options
-    if (caps.jobs === null && caps.tokens === null) return enqueuer.enqueue(jobs, options)
-    const reserved = await monthlyCaps.reserve(account, caps, jobs.length)
+    const { account } = owner
+    if (caps.jobs === null && caps.tokens === null) return this.#enqueueOrWait(owner, jobs, options)
+    const reserved = await this.#options.monthlyCaps.reserve(account, caps, jobs.length)
     if (reserved.kind === 'monthly cap') return (await this.#findEarlier(account, options)) ?? reserved
     let stored = false
     try {
-      const accepted = await enqueuer.enqueue(jobs, options)
+      const accepted = await this.#enqueueOrWait(owner, jobs, options)
       stored = accepted.kind === 'accepted'
       return accepted
     } finally {
       reserved.end(stored)
     }
+  }
+
+  /**
+   * If the tier lets jobs wait, those that the cap in money has no room for do, and so do those behind them. A job that the whole
+   * cap has no room for would wait forever, and is rejected.
+   */
+  async #enqueueOrWait(
+    { account, tier }: JobOwner,
+    jobs: readonly Job[],
+    options: EnqueueOptions,
+  ): Promise<Accepted> {
+    const { enqueuer, budget } = this.#options
+    const { costCap, ...uncapped } = options
+    const mayWait =
+      costCap !== undefined &&
+      tier.overCap === 'wait' &&
+      jobs.every(({ reserved = 0 }) => reserved <= costCap)
+    if (!mayWait || !budget.has(account)) {
+      const accepted = await enqueuer.enqueue(jobs, options)
+      if (!mayWait || accepted.kind !== 'over cost cap') return accepted
+    }
+    return enqueuer.enqueue(jobs, { ...uncapped, overBudget: true })
   }
 
   #costCapReached({ caps }: JobOwner, { used }: OverCostCap, jobs: readonly Job[]): CapReached {

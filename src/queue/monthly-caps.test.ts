@@ -19,6 +19,7 @@ const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): T
   maxMonthlyJobs,
   maxMonthlyTokens,
   maxMonthlyCost: null,
+  overCap: 'reject',
   maxOpenJobs: null,
   maxStoredBytes: null,
   maxFiles: 1,

@@ -8,6 +8,7 @@ import { queueName } from '../job/priority.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import { Stop } from '../job/stop.ts'
 import { type ByteShare, jobBytes } from '../sharing/byte-budget.ts'
+import { BUDGET_QUEUES } from '../store/budget-store.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { Claimed, ClaimedLargeJob, JobTexts, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
@@ -61,6 +62,8 @@ export interface WorkerOptions {
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly onSuspects: (queued: number) => void
+  /** Jobs wait for the budget of their account (`budget-queue.ts`). */
+  readonly onOverBudget: () => void
   readonly onError: (message: string, error: unknown) => void
 }
 
@@ -166,6 +169,10 @@ export class Worker {
 
   /** Jobs may have been queued. @param route theirs, if it is known */
   wake(route: string | null = null): void {
+    if (route !== null && BUDGET_QUEUES.includes(route)) {
+      this.#options.onOverBudget()
+      return
+    }
     if (route === null) {
       this.#mustLook = true
       // A suspect that waits for a model server would go from node to node: known ones are looked for every LOOK_EVERY_MS.
@@ -415,7 +422,10 @@ export class Worker {
       if (this.#mustLook) {
         this.#mustLook = false
         const { routes, nextDeadlineMs } = await store.queued()
-        for (const route of routes) this.#scheduler.queued(route, null)
+        for (const route of routes) {
+          if (BUDGET_QUEUES.includes(route)) this.#options.onOverBudget()
+          else this.#scheduler.queued(route, null)
+        }
         this.#mayMiss(nextDeadlineMs)
       }
       if (suspects.mustLook) suspects.found(await store.queuedSuspects())

@@ -29,12 +29,17 @@ interface AuditFields {
 }
 
 export interface NewAuditEntry extends AuditFields {
-  readonly account: string | AccountOfJob | null
+  readonly account: string | AccountOfJob | AccountOfBatch | null
 }
 
 /** The account of a job, which the store looks up in the statement that adds the entry; null if the job does not exist. */
 export interface AccountOfJob {
   readonly ofJob: string
+}
+
+/** The same of a batch. */
+export interface AccountOfBatch {
+  readonly ofBatch: string
 }
 
 export interface AuditEntry extends AuditFields {

@@ -32,6 +32,7 @@ export const auditOperations = {
 
 function accountOf(account: NewAuditEntry['account']) {
   if (account === null || typeof account === 'string') return account
+  if ('ofBatch' in account) return sql`(select account from batches where id = ${account.ofBatch})`
   // A text that is not an ID would fail the statement on Postgres.
   return isJobId(account.ofJob) ? sql`(select account from jobs where id = ${account.ofJob})` : null
 }

@@ -16,6 +16,9 @@ export interface BatchStore {
   /** Null if it does not exist, or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
 
+  /** The batch of any account; null if it does not exist. */
+  findAnyBatch(batchId: string): Promise<StoredBatch | null>
+
   /** Newest first. */
   listBatches(search: BatchSearch): Promise<StoredBatch[]>
 
@@ -76,7 +79,10 @@ export interface BatchLine {
 }
 
 export interface BatchSearch {
-  readonly account: string
+  /** Absent for those of all accounts. */
+  readonly account?: string
+  /** Only batches that have not ended. */
+  readonly onlyOpen?: boolean
   /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
   readonly limit: number

@@ -41,9 +41,16 @@ export const batchOperations = ({ liveNodes }: Dialect) => ({
     return row ? readBatch(row) : null
   }),
 
-  listBatches: read(function* ({ account, afterBatchId, limit }: BatchSearch): Steps<StoredBatch[]> {
+  findAnyBatch: read(function* (batchId: string): Steps<StoredBatch | null> {
+    const [row] = yield sql`select ${COLUMNS} from batches where id = ${batchId}`
+    return row ? readBatch(row) : null
+  }),
+
+  listBatches: read(function* (search: BatchSearch): Steps<StoredBatch[]> {
+    const { account, onlyOpen = false, afterBatchId, limit } = search
     const which = allOf(
-      sql`account = ${account}`,
+      account === undefined ? undefined : sql`account = ${account}`,
+      onlyOpen ? IS_OPEN : undefined,
       afterBatchId === undefined ? undefined : sql`id < ${afterBatchId}`,
     )
     return (yield sql`select ${COLUMNS} from batches where ${which} order by id desc limit ${limit}`).map(

@@ -1,4 +1,6 @@
 /** Jobs of all accounts, as operators see them. An expired job is not shown, even if it is still stored. */
+
+import type { BatchOfJob } from '../job/batch-id.ts'
 import type { Status, Usage } from '../job/job.ts'
 import type { MetadataById } from '../job/job-record.ts'
 import type { Metadata } from '../job/request.ts'
@@ -100,6 +102,8 @@ export interface JobDetails extends JobSummary, RerunLinks {
   readonly deadlineMs: number | null
   /** JSON text; null until it has finished. */
   readonly receiptJson: string | null
+  /** Null if it is not a line of a batch. */
+  readonly batch: BatchOfJob | null
 }
 
 /** JSON texts, as they are stored. */

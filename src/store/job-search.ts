@@ -3,7 +3,7 @@ import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
 import { hasMetadata, METADATA_CHARS, pairText } from '../job/metadata-filter.ts'
-import { BEFORE_METADATA, formatParts, splitMetadata, splitOptions } from '../job/response-format.ts'
+import { BEFORE_METADATA, batchOf, formatParts, splitMetadata, splitOptions } from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
@@ -233,7 +233,8 @@ function readJobUse(row: Row): JobUse {
 }
 
 function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
-  const { kind } = formatParts(textOf(row, 'response_format'))
+  const stored = textOf(row, 'response_format')
+  const { kind } = formatParts(stored)
   return {
     ...readJobSummary(row),
     format: kind === 'schema' ? 'json with schema' : kind,
@@ -245,6 +246,7 @@ function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
     priority: textOrNull(row, 'priority') ?? 'normal',
     deadlineMs: numberOrNull(row, 'deadline_ms'),
     receiptJson: textOrNull(row, 'receipt'),
+    batch: batchOf(stored),
   }
 }
 

@@ -7,11 +7,13 @@ import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
+import type { OwnedBatches } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
 import type { CpuPoolState } from '../cpu-pool/cpu-pool.ts'
 import { singleFlight } from '../lookup-cache.ts'
 import type { HeldBack } from '../queue/scheduler.ts'
 import { type ByteBudget, SHARE_NAMES } from '../sharing/byte-budget.ts'
+import { OPEN_STATUSES } from '../store/batch-store.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { Trouble } from '../upstreams/model-server.ts'
@@ -28,6 +30,8 @@ export interface Gauges {
   /** Jobs whose node crashed: how many wait for their turn, and how many run here. */
   suspects(): { readonly queued: number; readonly running: number }
   pendingResponses(): number
+  /** Of this node. */
+  batches(): OwnedBatches
   memory(): ByteBudget
   /** Open connections. */
   connections(): number
@@ -87,6 +91,12 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   add('waiter_places', 'Maximum single creates that wait on this node at the same time.', (set) =>
     set(slots.pendingResponses),
+  )
+
+  const batches = 'Batches that this node runs, by status; all batches that have not ended are run by a node.'
+  add('batches', batches, (set) => setBatches(gauges.batches(), set), ['status'])
+  add('batch_lines_running', 'Lines of batches with open jobs, of the batches that this node runs.', (set) =>
+    set(gauges.batches().lines),
   )
 
   add('connections', 'Open connections.', (set) => set(gauges.connections()))
@@ -151,6 +161,10 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 function setSuspects({ queued, running }: ReturnType<Gauges['suspects']>, set: SetValue): void {
   set(queued, { state: 'queued' })
   set(running, { state: 'running' })
+}
+
+function setBatches({ statuses }: OwnedBatches, set: SetValue): void {
+  for (const status of OPEN_STATUSES) set(statuses.filter((one) => one === status).length, { status })
 }
 
 function setHeldBack(accounts: readonly HeldBack[], set: SetValue): void {

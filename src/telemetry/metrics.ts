@@ -1,9 +1,11 @@
 /** Parley's metrics in the Prometheus text format. Their names are stable: dashboards and alerts rely on them. */
 import { Registry } from 'prom-client'
+import type { BatchAdvance } from '../batches/progress.ts'
 import type { TaskName } from '../cpu-pool/tasks.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/execution-result.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
+import { ENDED_STATUSES } from '../store/batch-store.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'
 import type { CallEvent } from '../upstreams/call-target.ts'
 import { MetricCounter, MetricHistogram, Percentiles, type SampleDeltas, sampleDeltas } from './counters.ts'
@@ -133,6 +135,8 @@ export class Metrics {
     'Jobs that were cancelled or deleted by their callers.',
     ['action'],
   )
+  readonly #batches = this.#counter('batches_total', 'Batches that have ended, by how.', ['status'])
+  readonly #batchLines = this.#counter('batch_lines_total', 'Lines of batches that have ended.', ['result'])
   readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram(
     'commit_group_size',
@@ -161,7 +165,15 @@ export class Metrics {
     for (const limit of ['connections', 'connections_per_address']) this.#connectionRejections.add(0, limit)
     this.#callbacks.add(0, 'failed')
     for (const action of ['cancel', 'delete']) this.#callerActions.add(0, action)
+    for (const status of ENDED_STATUSES) this.#batches.add(0, status)
+    for (const result of ['completed', 'failed']) this.#batchLines.add(0, result)
     for (const unit of ['open_jobs', 'stored_bytes']) this.#quotaRejections.add(0, unit)
+  }
+
+  batchAdvanced({ completed, failed, ended }: BatchAdvance): void {
+    this.#batchLines.add(completed, 'completed')
+    this.#batchLines.add(failed, 'failed')
+    if (ended !== null) this.#batches.add(1, ended)
   }
 
   /** Adds the gauges, which are read from the running parts at each scrape. */

@@ -13,6 +13,8 @@ export interface Tokens {
   readonly input: number
   readonly cached: number
   readonly output: number
+  /** In millionths of the currency; absent if the model has no price. */
+  readonly cost?: number
 }
 
 /** @param isJson whether the format of the job is JSON: its answer is the text of that JSON */
@@ -35,6 +37,7 @@ export function answerOf(
 
 export function tokensOf({ status, usageJson }: JobRecord): Tokens {
   if (usageJson === null) return { input: 0, cached: 0, output: 0 }
-  const { input_tokens, cached_input_tokens, output_tokens } = usageView(status, JSON.parse(usageJson))
-  return { input: input_tokens, cached: cached_input_tokens, output: output_tokens }
+  const { input_tokens, cached_input_tokens, output_tokens, cost } = usageView(status, JSON.parse(usageJson))
+  const tokens = { input: input_tokens, cached: cached_input_tokens, output: output_tokens }
+  return cost === undefined ? tokens : { ...tokens, cost }
 }

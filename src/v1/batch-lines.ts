@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer'
 import type { LineFormat, LineResult, WantedLine, WrongLine } from '../batches/line-format.ts'
 import type { Problem } from '../batches/progress.ts'
 import { admissionError } from '../http/errors.ts'
+import { BATCH_PREFIX } from '../job/batch-id.ts'
 import type { PartLimits } from '../job/create-body.ts'
 import { FieldProblem } from '../job/field-problem.ts'
 import { type Callback, eventTo } from '../job/job.ts'
@@ -23,9 +24,6 @@ export const ENDPOINTS: Readonly<Record<string, string>> = {
   '/v1/chat/completions': 'chat',
   '/v1/responses': 'response',
 }
-
-/** Comes before the ID of a batch. */
-export const BATCH_PREFIX = 'batch_'
 
 export interface BatchLinesOptions {
   readonly store: Pick<Store, 'readRequest'>
@@ -77,8 +75,11 @@ export class BatchLines implements LineFormat {
   }
 
   async resultOf({ account, endpoint }: StoredBatch, customId: string, job: EndedJob): Promise<LineResult> {
-    const { input, cached, output } = tokensOf(job)
-    const tokens = { inputTokens: input, cachedTokens: cached, outputTokens: output }
+    const { input, cached, output, cost } = tokensOf(job)
+    const tokens = {
+      ...{ inputTokens: input, cachedTokens: cached, outputTokens: output },
+      ...(cost !== undefined && { cost }),
+    }
     const read = (messageChars: number) =>
       this.#options.store.readRequest({ account, jobId: job.id, expiry: NEVER, messageChars })
     const request = await read(0)

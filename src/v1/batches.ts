@@ -5,10 +5,10 @@ import type { Clock } from '../clock.ts'
 import type { Files } from '../files/files.ts'
 import { JSON_TYPE } from '../http/envelope.ts'
 import { admissionError } from '../http/errors.ts'
-import { isJobId } from '../job/job-id.ts'
+import { BATCH_PREFIX as PREFIX, readBatchId } from '../job/batch-id.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
 import type { Store } from '../store/store.ts'
-import { ENDPOINTS, BATCH_PREFIX as PREFIX } from './batch-lines.ts'
+import { ENDPOINTS } from './batch-lines.ts'
 import { BATCH_SCHEMAS } from './batch-openapi.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type FieldPolicy, type Fields, supportedFields } from './fields.ts'
@@ -21,6 +21,8 @@ export interface BatchRoutes {
   readonly files: Files
   readonly clock: Clock
   readonly makeBatchId: () => string
+  /** A batch was created or cancelled. */
+  readonly onBatchChanged: () => void
 }
 
 const WINDOW = '24h'
@@ -38,7 +40,8 @@ interface OfBatch {
   readonly Params: { readonly batch: string }
 }
 
-export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeBatchId }: BatchRoutes): void {
+export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void {
+  const { store, files, clock, makeBatchId, onBatchChanged } = options
   const read = { bearer: true, limitReads: true } as const
 
   app.post(
@@ -61,7 +64,9 @@ export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeB
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },
       }
       if (!(await store.createBatch(batch, MAX_OPEN_BATCHES))) throw tooManyBatches()
-      return send(reply, viewOf(await found(account, batch.id)))
+      const created = await found(account, batch.id)
+      onBatchChanged()
+      return send(reply, viewOf(created))
     },
   )
 
@@ -91,6 +96,7 @@ export function batchesRoutes(app: FastifyInstance, { store, files, clock, makeB
       const [account, id] = idsOf(request)
       const batch = await store.cancelBatch(account, id, clock.nowMs())
       if (batch === null) throw noSuchBatch(PREFIX + id)
+      onBatchChanged()
       return send(reply, viewOf(batch))
     },
   )
@@ -107,12 +113,9 @@ function send(reply: FastifyReply, body: object): FastifyReply {
 }
 
 function idsOf({ caller, params }: FastifyRequest<OfBatch>): [account: string, batchId: string] {
-  if (!isBatchId(params.batch)) throw noSuchBatch(params.batch)
-  return [caller.account, params.batch.slice(PREFIX.length)]
-}
-
-function isBatchId(text: string): boolean {
-  return text.startsWith(PREFIX) && isJobId(text.slice(PREFIX.length))
+  const batchId = readBatchId(params.batch)
+  if (batchId === null) throw noSuchBatch(params.batch)
+  return [caller.account, batchId]
 }
 
 function wantedBatch({ input_file_id, endpoint, completion_window, metadata, output_expires_after }: Fields) {
@@ -139,11 +142,11 @@ function expiryOf(given: unknown): number {
 }
 
 function searchOf({ after, limit = '20' }: Record<string, unknown>) {
-  if (after !== undefined && (typeof after !== 'string' || !isBatchId(after)))
-    throw invalidField('after', 'must be the id of a batch')
+  const afterBatchId = typeof after === 'string' ? readBatchId(after) : null
+  if (after !== undefined && afterBatchId === null) throw invalidField('after', 'must be the id of a batch')
   const most = /^\d{1,3}$/.test(String(limit)) ? Number(limit) : 0
   if (most < 1 || most > MAX_LISTED) throw invalidField('limit', `must be from 1 to ${MAX_LISTED}`)
-  return { limit: most, ...(after !== undefined && { afterBatchId: after.slice(PREFIX.length) }) }
+  return { limit: most, ...(afterBatchId !== null && { afterBatchId }) }
 }
 
 /** In OpenAI's shape, with times in Unix seconds. */

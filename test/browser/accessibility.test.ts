@@ -6,6 +6,8 @@ import type { Page } from 'playwright-core'
 import { ADMIN_TOKEN, job, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { LONG } from '../support/long-form.ts'
+import { openaiOf } from '../v1/official-client.ts'
+import { submitBatch } from '../v1/submit-batch.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const receiver = await startReceiver({
@@ -33,6 +35,10 @@ await parley.post(`/admin/api/accounts/${account}/tier`, { tier: 'user_max' }, k
   authorization: `Bearer ${ADMIN_TOKEN}`,
 })
 
+const openai = openaiOf(parley, key)
+await submitBatch(openai, ['one', 'two'])
+const batch = await submitBatch(openai, ['W'.repeat(300)], ['no json', '[]'])
+
 const rows = (page: Page) => page.locator('tbody tr').first().waitFor()
 interface Look {
   readonly name: string
@@ -48,6 +54,12 @@ const ALL: readonly Look[] = [
   { name: 'jobs', path: '/jobs', prepare: rows },
   { name: 'job', path: `/jobs/${jobId}`, prepare: showContents },
   { name: 'delete a job', path: `/jobs/${settledId}`, prepare: press('Delete job…'), onlyLong: true },
+  { name: 'batches', path: '/batches', prepare: rows },
+  {
+    name: 'batch',
+    path: `/batches/${batch.id}`,
+    prepare: (page) => page.getByText('What is wrong').waitFor(),
+  },
   { name: 'callbacks', path: '/callbacks', prepare: rows },
   { name: 'callback', path: `/callbacks/${jobId}`, prepare: rows },
   { name: 'accounts', path: '/accounts', prepare: rows },

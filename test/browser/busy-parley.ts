@@ -4,6 +4,8 @@
  */
 import { ADMIN_TOKEN, type Lifetime, type Parley, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
+import { openaiOf } from '../v1/official-client.ts'
+import { submitBatch } from '../v1/submit-batch.ts'
 import { fastClock } from './fast-clock.ts'
 
 /** How many times faster than real time it runs, so that a picture of 15 minutes takes less than one. */
@@ -14,6 +16,8 @@ export interface BusyParley {
   readonly parley: Parley
   /** A job with something of everything: a repair, and a callback that failed. */
   readonly job: string
+  /** A batch in the middle. */
+  readonly batch: string
   /** Ends the load. */
   stop(): void
 }
@@ -108,7 +112,14 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   await parley.ended(job, keys[0] as string)
   await stepIn(parley, job)
   await new Promise((resolve) => setTimeout(resolve, (40_000 / TIMES) * 1.3))
-  return { parley, job, stop: () => clearInterval(timer) }
+  const openai = openaiOf(parley, keys[0] as string)
+  const words = (count: number) =>
+    Array.from({ length: count }, (_, at) => `[[delay ${1 + (at % 40)}s]] ${pick(TOPICS)} (${at})`)
+  await submitBatch(openai, words(120))
+  await submitBatch(openai, words(2), ['no json'])
+  const { id: batch } = await submitBatch(openai, words(900))
+  await new Promise((resolve) => setTimeout(resolve, 3000))
+  return { parley, job, batch, stop: () => clearInterval(timer) }
 }
 
 /** The actions of two operators, for the audit log; one of them is rejected. */

@@ -40,6 +40,12 @@ const SHOTS: readonly Shot[] = [
   { name: 'jobs', path: () => '/dashboard/jobs', prepare: (page) => page.waitForSelector('tbody tr') },
   { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, docsHeight: 1262, prepare: showContents },
   { name: 'delete-job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: press('Delete job…') },
+  { name: 'batches', path: () => '/dashboard/batches', prepare: (page) => page.waitForSelector('tbody tr') },
+  {
+    name: 'batch',
+    path: ({ batch }) => `/dashboard/batches/${batch}`,
+    prepare: (page) => page.waitForSelector('tbody tr'),
+  },
   {
     name: 'callbacks',
     path: () => '/dashboard/callbacks',

@@ -116,6 +116,11 @@ onAnyStore(async () => {
     assert.deepEqual(contentsOf(operators), {
       'get /admin/api/overview': read('getOverview'),
       'get /admin/api/events': read('streamEvents'),
+      'get /admin/api/batches': read('listAllBatches'),
+      'get /admin/api/batches/{batchId}': read('getAnyBatch', '404 '),
+      'post /admin/api/batches/{batchId}/cancel': write('cancelAnyBatch', '404 409 '),
+      'get /admin/api/batches/{batchId}/output': read('downloadBatchOutput', '403 404 '),
+      'get /admin/api/batches/{batchId}/error': read('downloadBatchErrors', '403 404 '),
       'get /admin/api/jobs': read('listJobs'),
       'get /admin/api/jobs/{jobId}': read('getJob', '404 '),
       'get /admin/api/jobs/{jobId}/content': read('getJobContent', '403 404 '),

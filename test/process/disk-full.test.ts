@@ -9,7 +9,7 @@ import { startModelServer } from '../model-server.ts'
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
 import { idsOf, type Reply } from './caller.ts'
-import { jobsByContent } from './rows.ts'
+import { jobsByContent, rows } from './rows.ts'
 import { type Installation, installation, MAIN, type Server } from './server-process.ts'
 import { canMount, startDisk } from './small-disk.ts'
 
@@ -41,18 +41,10 @@ test(
     skip,
   },
   (t) =>
-    fillAndRecover(t, async (place) => {
-      const server = await place.startAs([
-        'sh',
-        '-c',
-        `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" serve`,
-      ])
-      const giveRoom = () => {
-        const lifted = spawnSync('prlimit', ['--pid', String(server.program.pid), '--fsize=unlimited:'])
-        assert.equal(lifted.status, 0, String(lifted.stderr))
-      }
-      return { server, giveRoom, database: async () => place.database }
-    }),
+    fillAndRecover(t, async (place) => ({
+      ...(await startLimited(place)),
+      database: async () => place.database,
+    })),
 )
 
 for (const mib of DISKS_MIB) {
@@ -68,6 +60,16 @@ for (const mib of DISKS_MIB) {
       return { server, giveRoom: () => disk.resize(ROOM_MIB), database }
     }),
   )
+}
+
+async function startLimited(place: Installation): Promise<Omit<Cramped, 'database'>> {
+  const command = `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" serve`
+  const server = await place.startAs(['sh', '-c', command])
+  const giveRoom = () => {
+    const lifted = spawnSync('prlimit', ['--pid', String(server.program.pid), '--fsize=unlimited:'])
+    assert.equal(lifted.status, 0, String(lifted.stderr))
+  }
+  return { server, giveRoom }
 }
 
 async function fillAndRecover(
@@ -137,11 +139,37 @@ async function fillAndRecover(
   t.diagnostic(`${accepted.length} accepted, ${refused.length} refused`)
 }
 
+function filesIn(database: string) {
+  return rows(
+    database,
+    'select (select count(*) from files) as files, (select count(*) from file_pieces) as pieces',
+  )
+}
+
 function assertUnavailable({ headers, body, text }: Reply): void {
   assert.equal(body.success, false, text)
   assert.equal(typeof body.message, 'string')
   assert.ok(Number(headers['retry-after']) >= 1, `Retry-After: ${headers['retry-after']}`)
 }
+
+test('an upload that fills the disk gets 503 and leaves nothing behind', { timeout, skip }, async (t) => {
+  const place = await installation(t)
+  const { server, giveRoom } = await startLimited(place)
+  const authorization = `Bearer ${await server.firstKey()}`
+  const upload = async (bytes: number) => {
+    const body = new FormData()
+    body.set('purpose', 'batch')
+    body.set('file', new Blob([Buffer.alloc(bytes, 'x')]), 'a')
+    return fetch(`${server.url}/v1/files`, { method: 'POST', headers: { authorization }, body })
+  }
+  const before = filesIn(place.database)
+  const answer = await upload(8_000_000)
+  assert.equal(answer.status, 503, await answer.text())
+  assert.deepEqual(filesIn(place.database), before)
+  giveRoom()
+  assert.equal((await upload(8_000_000)).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})
 
 test('a start on a full disk explains what to fix', { timeout, skip }, async (t) => {
   const place = await installation(t)

@@ -38,7 +38,7 @@ export function usageSums(file: string): Readonly<Record<string, Readonly<Record
   )
 }
 
-function rows(file: string, sql: string): Record<string, unknown>[] {
+export function rows(file: string, sql: string): Record<string, unknown>[] {
   const db = new DatabaseSync(file)
   try {
     return db.prepare(sql).all()

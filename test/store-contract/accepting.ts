@@ -193,6 +193,46 @@ export function acceptTests(on: On): void {
     },
   )
 
+  on(
+    'accepts requests with and without cached responses in one group, also with equal keys',
+    async (store) => {
+      const fingerprint = await cacheResponse(store)
+      const idempotency = (key: string) => ({ key, fingerprint: 'f', untilMs: now.ms + 1e9 })
+      const [plain, cached, repeated, keyed, mixed, late] = Array.from({ length: 6 }, () => newJob())
+      assert.ok(plain && cached && repeated && keyed && mixed && late)
+      const batch = acceptance([mixed, newJob()], {
+        fingerprint: 'g'.repeat(22),
+        idempotency: idempotency('b'),
+      })
+      const accepted = await Promise.all([
+        store.accept(acceptance([plain], { handedOff: true })),
+        store.accept(acceptance([cached], { fingerprint, awaited: true, idempotency: idempotency('a') })),
+        store.accept(acceptance([repeated], { fingerprint, awaited: true, idempotency: idempotency('a') })),
+        store.accept(acceptance([keyed], { idempotency: idempotency('k') })),
+        store.accept({
+          ...batch,
+          jobs: batch.jobs.map((job, index) => (index === 0 ? job : { ...job, fingerprint })),
+        }),
+      ])
+      const kinds = accepted.map((one) => [one.kind, 'answered' in one ? one.answered?.length : 0])
+      assert.deepEqual(kinds, [
+        ['accepted', 0],
+        ['accepted', 1],
+        ['repeated', 0],
+        ['accepted', 0],
+        ['accepted', 1],
+      ])
+      assert.deepEqual(await store.depth(), { waiting: 2, assigned: 1, oldestCreatedAtMs: keyed.createdAtMs })
+      assert.deepEqual(await store.accept(acceptance([late], { idempotency: idempotency('b') })), {
+        kind: 'repeated',
+        jobIds: batch.jobs.map(({ job }) => job.id),
+      })
+      // Those with a cached response, and the one that it is from.
+      assert.equal((await store.used('acme', '2026-01')).jobs, 3)
+      assert.equal((await store.quotaUse('acme')).openJobs, 3)
+    },
+  )
+
   on('does not complete a job by a cached response that has expired or is another one', async (store) => {
     const fingerprint = await cacheResponse(store)
     const job = newJob()

@@ -87,6 +87,9 @@ export function batchTests(on: On): void {
     assert.equal(await store.findBatch('acme', other.id), null)
     const ids = (rows: readonly NewBatch[]) => rows.map(({ id }) => id)
     assert.deepEqual(ids(await store.listBatches({ account: 'acme', limit: 5 })), [second.id, first.id])
+    assert.deepEqual(ids(await store.listBatches({ limit: 2 })), [other.id, second.id])
+    assert.equal((await store.findAnyBatch(other.id))?.account, 'other')
+    assert.equal(await store.findAnyBatch(newJob().id), null)
     const page = { account: 'acme', afterBatchId: second.id, limit: 5 }
     assert.deepEqual(ids(await store.listBatches(page)), [first.id])
     assert.equal(await store.createBatch({ ...first, id: newJob().id }, 2), false)
@@ -117,6 +120,11 @@ export function batchTests(on: On): void {
     assert.equal(await store.advanceBatch(stepOf(id, 4)), false)
     assert.deepEqual(await store.claimBatches(NODE, 10), [])
     assert.equal((await store.cancelBatch('acme', id, now.ms))?.status, 'cancelled')
+    const open = await create(store)
+    assert.deepEqual(
+      (await store.listBatches({ onlyOpen: true, limit: 5 })).map((one) => one.id),
+      [open.id],
+    )
   })
 
   on('moves the results of lines to files, which can be read at the end', async (store) => {

@@ -115,6 +115,7 @@ export function jobSearchTests(on: On): void {
       deadlineMs,
       rerunOf: null,
       reruns: [],
+      batch: null,
     }
     assert.deepEqual(await store.findJob(job.id, expiry()), waiting)
     const [claimed] = await claimNext(store, 'node-a', 1, createdAtMs + 100)
@@ -140,6 +141,7 @@ export function jobSearchTests(on: On): void {
       deadlineMs: ______,
       rerunOf: _______,
       reruns: ________,
+      batch: _________,
       ...summary
     } = known
     assert.deepEqual((await store.searchJobs(search())).jobs, [summary])

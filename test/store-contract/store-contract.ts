@@ -7,6 +7,7 @@ import { acceptTests } from './accepting.ts'
 import { accountTests } from './accounts.ts'
 import { auditTests } from './audit.ts'
 import { batchTests } from './batches.ts'
+import { budgetTests } from './budget.ts'
 import { callbackSearchTests } from './callback-search.ts'
 import { callbackTests } from './callbacks.ts'
 import { cancelTests } from './cancelling.ts'
@@ -54,6 +55,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: search jobs`, () => jobSearchTests(on))
   describe(`${name}: accounts`, () => accountTests(onStore(makePlace, [])))
   describe(`${name}: usage`, () => usageTests(on))
+  describe(`${name}: jobs that wait for a budget`, () => budgetTests(on))
   describe(`${name}: quotas`, () => quotaTests(on))
   describe(`${name}: cancel`, () => cancelTests(on))
   describe(`${name}: delete`, () => deleteTests(on))

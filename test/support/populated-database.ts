@@ -3,7 +3,14 @@
  * response and idempotency key that a copy meets, in varied numbers.
  */
 import { randomBytes } from 'node:crypto'
-import type { Callback, Job, Message, Outcome } from '../../src/job/job.ts'
+import {
+  type Callback,
+  callbackText,
+  eventTo,
+  type Job,
+  type Message,
+  type Outcome,
+} from '../../src/job/job.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import { type OpenOptions, openStore } from '../../src/store/open.ts'
@@ -194,6 +201,20 @@ async function addBatch(
     errors: null,
     nowMs,
     end: null,
+  })
+  // One that has ended, and whose report is owed.
+  const endedId = id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'))
+  await store.createBatch({ id: endedId, inputFileId, ...batch, deadlineMs: nowMs + HOUR_MS }, 10)
+  const [, ended] = (await store.claimBatches('last', 10)).sort((one) => (one.id === id ? -1 : 1))
+  await store.advanceBatch({
+    ...{ batchId: endedId, node: 'last', version: ended?.version ?? 0, status: 'failed', progressJson: '{}' },
+    ...{ started: [], endedJobIds: [], forgottenKeys: [], output: null, errors: null, nowMs },
+    end: {
+      ...{ removeAtMs: nowMs + HOUR_MS, filesExpireAtMs: null, outputName: '', errorName: '' },
+      callback: callbackText(
+        eventTo('https://example.com/events', { of: 'batch', idPrefix: 'batch_', ending: 'failed' }),
+      ),
+    },
   })
 }
 

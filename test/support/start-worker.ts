@@ -114,6 +114,7 @@ export async function start(
     afterSettlement,
     metrics: { started: () => {} },
     onSuspects: () => {},
+    onOverBudget: () => {},
     onError: (message) => errors.add(message),
   })
   const enqueuer = new Enqueuer({
@@ -126,6 +127,7 @@ export async function start(
     cacheKeyOf: () => null,
     metrics: { started: () => {} },
     afterSettlement,
+    budget: { added: () => {} },
   })
   const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })
   return { store, clock, worker, enqueuer, enqueue, executions, settled, errors }

@@ -6,13 +6,18 @@ import { createReadStream } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import test from 'node:test'
 import OpenAI, { toFile } from 'openai'
+import { Client } from 'pg'
+import { request } from 'undici'
 import { deleteAccount } from '../../src/admin/delete-account.ts'
 import { PIECE_BYTES } from '../../src/store/file-store.ts'
+import { isPostgres } from '../../src/store/open.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Parley, startParley } from '../parley.ts'
+import { LONG } from '../support/long-form.ts'
 import { openaiOf } from './official-client.ts'
 
 const LINES = Buffer.from('{"custom_id":"a"}\n')
@@ -136,6 +141,30 @@ onEachStore(() => {
     await assertNothingStored(parley, 'user_go')
   })
 
+  test('a file over the limit, of a length that is not declared, gets 413 and leaves nothing behind', async (t) => {
+    // In the long form 201 MB, with the limit that every tier has.
+    const settings = LONG ? {} : { tiers: { user_max: { max_file_bytes: 2_000_000 } } }
+    const parley = await startParley(t, { settings })
+    const piece = randomBytes(1_000_000)
+    const body = async function* () {
+      yield Buffer.from(HEAD)
+      for (let left = LONG ? 201 : 3; left > 0; left--) yield piece
+      yield Buffer.from(REST)
+    }
+    const headers = {
+      authorization: `Bearer ${await parley.key()}`,
+      'content-type': 'multipart/form-data; boundary=xyz',
+    }
+    const answer = await request(`${parley.url}/v1/files`, {
+      method: 'POST',
+      headers,
+      body: Readable.from(body()),
+    })
+    assert.equal(answer.statusCode, 413)
+    assert.match(await answer.body.text(), /your tier allows \d+ bytes/)
+    await assertNothingStored(parley, 'user_max')
+  })
+
   test('the limits of an account: number of files, stored bytes, a suspension', async (t) => {
     const parley = await startParley(t, {
       settings: { tiers: { user_go: { max_files: 2, max_stored_bytes: 1_000_000 } } },
@@ -152,6 +181,27 @@ onEachStore(() => {
     const max = await parley.key('user_max')
     await parley.store.suspend('user_max', 1)
     assert.equal((await send(parley, max, multipart({ purpose: 'batch' }))).status, 403)
+  })
+
+  test('an upload for which the database has no space left gets 503, and leaves nothing behind', async (t) => {
+    const parley = await startParley(t)
+    // For SQLite, test/process/disk-full.test.ts has a file system that is full.
+    if (!isPostgres(parley.database)) return
+    const database = new Client(parley.database)
+    await database.connect()
+    t.after(() => database.end())
+    await database.query(`
+      create function disk_is_full() returns trigger language plpgsql as
+        $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$;
+      create trigger disk_is_full before insert on file_pieces for each row when (new.piece = 2)
+        execute function disk_is_full()`)
+    const key = await parley.key()
+    const content = randomBytes(5 * PIECE_BYTES)
+    const answer = await send(parley, key, multipart({ purpose: 'batch' }, content))
+    assert.equal(answer.status, 503, answer.text)
+    await assertNothingStored(parley, 'user_max')
+    const { rows } = await database.query('select count(*)::int as pieces from file_pieces')
+    assert.deepEqual(rows, [{ pieces: 0 }])
   })
 
   test('an upload whose client hangs up leaves nothing behind', async (t) => {

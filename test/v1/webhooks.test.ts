@@ -1,7 +1,6 @@
 /** Events of background responses, as OpenAI's own client verifies them, and how operators see and replay them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { toFile } from 'openai'
 import { adminOf } from '../http/admin/admin.ts'
 import { granted } from '../http/expect.ts'
 import { reply, startModelServer } from '../model-server.ts'
@@ -9,10 +8,10 @@ import { onEachStore } from '../on-each-store.ts'
 import { startParley } from '../parley.ts'
 import { type ReceivedRequest, startReceiver } from '../receiver.ts'
 import { openaiOf } from './official-client.ts'
+import { submitBatch } from './submit-batch.ts'
 
 const HELLO = { model: 'gpt-5-mini', input: 'Hello' } as const
 const ACCOUNT = 'acme'
-const CHAT = '/v1/chat/completions'
 
 async function start(t: TestContext, settings: Readonly<Record<string, unknown>> = {}) {
   const receiver = await startReceiver()
@@ -61,34 +60,20 @@ onEachStore(() => {
 
   test('unwrap() verifies the event of each way in which a batch ends', async (t) => {
     const { receiver, models, parley, openai } = await start(t)
-    const batchOf = async (text: string) => {
-      const file = await openai.files.create({
-        file: await toFile(Buffer.from(text), 'in.jsonl'),
-        purpose: 'batch',
-      })
-      return openai.batches.create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' })
-    }
-    const line = (content: string) =>
-      JSON.stringify({
-        custom_id: content,
-        method: 'POST',
-        url: CHAT,
-        body: { model: 'gpt-5-mini', messages: [{ role: 'user', content }] },
-      })
     const eventAt = async (at: number) => {
       const request = (await receiver.received(at + 1))[at] ?? assert.fail()
       return openai.webhooks.unwrap(request.body, headersOf(request))
     }
 
-    const completed = await batchOf(line('one'))
+    const completed = await submitBatch(openai, ['one'])
     const event = await eventAt(0)
     assert.deepEqual([event.type, event.data], ['batch.completed', { id: completed.id }])
     const found = await openai.batches.retrieve(completed.id)
     assert.deepEqual([found.status, found.completed_at], ['completed', event.created_at])
-    const failed = await batchOf('no json')
+    const failed = await submitBatch(openai, [], ['no json'])
     assert.deepEqual([(await eventAt(1)).type, (await eventAt(1)).data], ['batch.failed', { id: failed.id }])
     models.script = () => reply.stall()
-    const cancelled = await batchOf(line('two'))
+    const cancelled = await submitBatch(openai, ['two'])
     await models.received(2)
     await openai.batches.cancel(cancelled.id)
     assert.deepEqual(

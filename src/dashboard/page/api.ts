@@ -45,6 +45,13 @@ export async function admin<T>(path: string, options: RequestOptions = {}): Prom
   }
 }
 
+/** The content of an admin route that sends a file. */
+export async function download(path: string): Promise<Blob> {
+  const response = await send(`/admin/api${path}`, { headers: credentials() })
+  if (!response.ok) throw await errorOf(response)
+  return response.blob()
+}
+
 /** Returns whether the server accepts the token; rejects if the server does not respond. */
 export async function isTokenAccepted(token: string): Promise<boolean> {
   try {

@@ -4,6 +4,8 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { AccountPage } from './accounts/account-page.ts'
 import { AccountsPage } from './accounts/accounts-page.ts'
 import { AuditPage } from './audit/audit-page.ts'
+import { BatchPage } from './batches/batch-page.ts'
+import { BatchesPage } from './batches/batches-page.ts'
 import { CallbackPage } from './callbacks/callback-page.ts'
 import { CallbacksPage } from './callbacks/callbacks-page.ts'
 import { JobPage } from './jobs/job-page.ts'
@@ -27,6 +29,7 @@ import { UsagePage } from './usage/usage-page.ts'
 const PAGES: readonly (readonly [part: string, name: string, icon: IconName])[] = [
   ['', 'Overview', 'overview'],
   ['jobs', 'Jobs', 'jobs'],
+  ['batches', 'Batches', 'batches'],
   ['callbacks', 'Callbacks', 'callbacks'],
   ['accounts', 'Accounts', 'accounts'],
   ['usage', 'Usage', 'usage'],
@@ -73,6 +76,8 @@ function Page({ place: { parts } }: { readonly place: Place }) {
   const [name = '', id, ...more] = parts
   if (more.length === 0) {
     if (name === 'jobs') return id === undefined ? html`<${JobsPage} />` : html`<${JobPage} id=${id} />`
+    if (name === 'batches')
+      return id === undefined ? html`<${BatchesPage} />` : html`<${BatchPage} id=${id} />`
     if (name === 'callbacks')
       return id === undefined ? html`<${CallbacksPage} />` : html`<${CallbackPage} id=${id} />`
     if (name === 'accounts')

@@ -8,6 +8,7 @@ import type { Message, Role, Status } from '../../job/job.ts'
 
 export type * from '../../admin/account-view.ts'
 export type * from '../../admin/audit-entry.ts'
+export type * from '../../admin/batch-view.ts'
 export type * from '../../admin/job-view.ts'
 export type * from '../../admin/overview.ts'
 export type { Message, Role, Status }

@@ -32,6 +32,15 @@ export const exact = (value: number): string => whole.format(value)
 export const counted = (value: number, noun: string): string =>
   `${exact(value)} ${noun}${value === 1 ? '' : 's'}`
 
+/** `1.2 MB`. */
+export function bytes(value: number): string {
+  const units = ['B', 'kB', 'MB', 'GB']
+  let at = 0
+  let left = value
+  for (; left >= 1000 && at < units.length - 1; at++) left /= 1000
+  return `${figure(left)} ${units[at]}`
+}
+
 /** Formats a rate or a mean with about three significant digits. */
 export function figure(value: number): string {
   if (value >= 100) return count(value)

@@ -77,6 +77,16 @@ export function useReloadOnChange(reload: () => void, active: boolean, everyMs =
   }, [points, active, everyMs, reload])
 }
 
+/** Calls `reload` with each metric sample, while something that the samples do not show may change. */
+export function useReloadWhile(reload: () => void, active: boolean): void {
+  const { points } = useLive()
+  const isFirst = useRef(true)
+  useEffect(() => {
+    if (active && !isFirst.current) reload()
+    isFirst.current = false
+  }, [points, active, reload])
+}
+
 /** Converts anything that was thrown to an `ApiError`. */
 export function apiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError(0, String(error))

@@ -1,17 +1,21 @@
 /** The routes of admin actions, from their declarations. */
-import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
+import { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
 import {
   type ActionRoute,
   type ActionTools,
   type AnyAction,
   type AnyInput,
+  type Download,
   SUBJECTS,
 } from '../../admin/action.ts'
 import { Refusal, type RefusalReason } from '../../admin/refusals.ts'
+import { BATCH_PREFIX } from '../../job/batch-id.ts'
 import { type Schema, Type } from '../../typed-schema.ts'
 import { sendData } from '../envelope.ts'
 import {
   accountStillUsed,
+  batchEnded,
   callbackInProgress,
   type HttpError,
   invalid,
@@ -19,6 +23,8 @@ import {
   jobNotEnded,
   keyNotActive,
   noSuchAccount,
+  noSuchBatch,
+  noSuchBatchFile,
   noSuchCallback,
   noSuchJob,
   noSuchKey,
@@ -31,6 +37,7 @@ import {
 import { fillMissingBody, isBodyRequired } from '../json-body.ts'
 import { addressOf } from '../network-of.ts'
 import { isObject, type JsonObject, mapValues } from '../openapi/components.ts'
+import { EXAMPLE_JOB_ID } from '../openapi/examples.ts'
 import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'
 import { type AdminOptions, adminErrors } from './admin-context.ts'
@@ -42,6 +49,9 @@ export const SUBJECT_PARAMS = {
   account: Type.Object({ name: Type.String({ description: 'The account.', examples: ['acme'] }) }),
   job: jobIdParam,
   callback: jobIdParam,
+  batch: Type.Object({
+    batchId: Type.String({ description: 'The batch.', examples: [`${BATCH_PREFIX}${EXAMPLE_JOB_ID}`] }),
+  }),
   token: Type.Object({
     tokenId: Type.String({
       description: 'The token ID, not the token.',
@@ -54,7 +64,13 @@ export const SUBJECT_PARAMS = {
 } as const
 
 /** The names of subjects in the server's log. */
-const LOG_FIELDS = { account: 'account', jobId: 'job_id', keyId: 'key_id', tokenId: 'token_id' } as const
+const LOG_FIELDS = {
+  account: 'account',
+  jobId: 'job_id',
+  keyId: 'key_id',
+  tokenId: 'token_id',
+  batchId: 'batch_id',
+} as const
 
 export function actionRoutes(
   app: FastifyInstance,
@@ -114,11 +130,25 @@ function actionRoute(
       })
       const shortfall = action.shortfall?.(input, result)
       if (shortfall) throw errorOf(shortfall)
-      const { message = route.success, data } = route.answer(result, input)
+      const { message = route.success, data, download } = route.answer(result, input)
+      if (download) return sendDownload(reply, download)
       const dataJson = typeof data === 'string' ? data : JSON.stringify(data)
       return sendData(reply, route.status ?? 200, message, dataJson)
     },
   })
+}
+
+const lines = (description: string) => ({
+  description,
+  content: { 'application/jsonl': { schema: { type: 'string', format: 'binary' } } },
+})
+
+function sendDownload(reply: FastifyReply, { name, bytes, pieces }: Download): FastifyReply {
+  return reply
+    .header('content-type', 'application/jsonl')
+    .header('content-disposition', `attachment; filename="${name}"`)
+    .header('content-length', bytes)
+    .send(Readable.from(pieces, { objectMode: false }))
 }
 
 function schemaOf(
@@ -141,7 +171,10 @@ function schemaOf(
     headers: operatorHeader,
     ...(about && { params: SUBJECT_PARAMS[about] }),
     ...(fields && (method === 'delete' ? { querystring: queryOf(fields) } : { body: fields })),
-    response: { [status]: success(route.success, data), ...adminErrors(...statuses) },
+    response: {
+      [status]: data ? success(route.success, data) : lines(route.success),
+      ...adminErrors(...statuses),
+    },
   }
 }
 
@@ -232,6 +265,9 @@ const ERRORS: {
   'tier required': () => invalid('tier: is required for a new account'),
   'other tier': ({ account, tier }) => otherTier(account, tier),
   'account still used': ({ jobs }) => accountStillUsed(jobs),
+  'no such batch': noSuchBatch,
+  'no such file': noSuchBatchFile,
+  'batch ended': batchEnded,
   'job ended': jobEnded,
   'job not ended': jobNotEnded,
   'callback in progress': callbackInProgress,

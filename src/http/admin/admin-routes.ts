@@ -1,6 +1,7 @@
 /** The admin API, which the dashboard uses. Admin tokens grant access to it, and no response may be cached. */
 import type { FastifyInstance } from 'fastify'
 import { accountActions } from '../../admin/actions/accounts.ts'
+import { batchActions } from '../../admin/actions/batches.ts'
 import { callbackActions } from '../../admin/actions/callbacks.ts'
 import { jobActions } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
@@ -17,6 +18,7 @@ import {
   accountRoute,
   accountsRoute,
   auditRoute,
+  batchRoutes,
   callbackRoutes,
   jobRoutes,
   keysRoute,
@@ -71,6 +73,8 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       eventRoute(scope, options)
       jobRoutes(scope, options)
       actionRoutes(scope, options, jobActions)
+      batchRoutes(scope, options)
+      actionRoutes(scope, options, batchActions)
       callbackRoutes(scope, options)
       actionRoutes(scope, options, callbackActions)
       accountsRoute(scope, options)

@@ -13,6 +13,7 @@ import {
 } from '../../admin/account-view.ts'
 import { KEY_ID } from '../../admin/action.ts'
 import { auditList, auditListView } from '../../admin/audit-entry.ts'
+import { batchDetails, batchDetailsView, batchList, batchSummaryView } from '../../admin/batch-view.ts'
 import {
   accountName,
   callbackState,
@@ -41,6 +42,7 @@ import {
   usageCursorText,
   usageEventList,
 } from '../../admin/usage-events.ts'
+import { BATCH_PREFIX, readBatchId } from '../../job/batch-id.ts'
 import { readJobId } from '../../job/job-id.ts'
 import { metadataFilter } from '../../job/metadata-filter.ts'
 import { isMonth } from '../../job/month.ts'
@@ -49,7 +51,7 @@ import { MAX_SCANNED } from '../../store/pagination.ts'
 import type { UsageKey } from '../../store/usage-store.ts'
 import { type Schema, type Static, Type } from '../../typed-schema.ts'
 import { sendData } from '../envelope.ts'
-import { invalid, noSuchAccount, noSuchCallback, noSuchJob } from '../errors.ts'
+import { invalid, noSuchAccount, noSuchBatch, noSuchCallback, noSuchJob } from '../errors.ts'
 import { EXAMPLE_JOB_ID } from '../openapi/examples.ts'
 import { success } from '../openapi/schemas.ts'
 import { EXAMPLE_KEY_ID, SUBJECT_PARAMS } from './action-routes.ts'
@@ -101,6 +103,8 @@ export function readRoute<Params extends Schema, Query extends Schema>(
 /** The query of a list. */
 const filter = <P extends Readonly<Record<string, Schema>>>(fields: P) =>
   Type.Object({ ...fields, limit }, strict)
+
+const EXAMPLE_BATCH_ID = `${BATCH_PREFIX}${EXAMPLE_JOB_ID}`
 
 const before = (description: string, example = EXAMPLE_JOB_ID) =>
   Type.Optional(Type.String({ description, examples: [example] }))
@@ -156,6 +160,52 @@ export function jobRoutes(app: FastifyInstance, { store, expiry, waitingRoute }:
       setJobId(jobId)
       const callback = found.callback === null ? null : await store.findCallback(jobId)
       return ['The job.', jobDetailsView(found, callback, waitingRoute)]
+    },
+  })
+}
+
+export function batchRoutes(app: FastifyInstance, { store, clock }: AdminOptions): void {
+  readRoute(app, '/batches', {
+    operationId: 'listAllBatches',
+    summary: 'List batches, newest first',
+    description: "Batches of lines in a file, which callers create with OpenAI's API.",
+    querystring: filter({
+      account: Type.Optional(accountName),
+      open: Type.Optional(Type.Enum(['true'], { description: 'Only batches that have not ended.' })),
+      before: before('Only batches before this ID: the `next` of the previous page.', EXAMPLE_BATCH_ID),
+    }),
+    success: 'A page of batches.',
+    data: batchList,
+    read: async ({ query: { account, open, ...query } }) => {
+      const afterBatchId = query.before === undefined ? undefined : readBatchId(query.before)
+      if (afterBatchId === null) throw invalid('before: must be a batch ID')
+      const { rows, more } = await pageOf(query, (limit) =>
+        store.listBatches({ ...defined({ account, afterBatchId }), onlyOpen: open === 'true', limit }),
+      )
+      const batches = rows.map((row) => batchSummaryView(row, clock.nowMs()))
+      const next = more ? (batches.at(-1)?.batch_id ?? null) : null
+      return [`${batches.length} batches.`, { batches, more, next }]
+    },
+  })
+  readRoute(app, '/batches/:batchId', {
+    operationId: 'getAnyBatch',
+    summary: 'Show a batch without the contents of its files',
+    description:
+      'Shows its progress, what is wrong with it, the lines that run, its files, and what it used.',
+    params: SUBJECT_PARAMS.batch,
+    success: 'The batch.',
+    data: batchDetails,
+    read: async ({ params }) => {
+      const batchId = readBatchId(params.batchId)
+      const found = batchId === null ? null : await store.findAnyBatch(batchId)
+      if (!found) throw noSuchBatch()
+      const { account, inputFileId, outputFileId, errorFileId } = found
+      const nowMs = clock.nowMs()
+      const fileOf = async (id: string | null) => (id === null ? null : store.findFile(account, id, nowMs))
+      const [input, output, errors] = await Promise.all([inputFileId, outputFileId, errorFileId].map(fileOf))
+      const lines = await store.linesOfBatch(found.id)
+      const parts = { lines, input: input ?? null, output: output ?? null, errors: errors ?? null }
+      return ['The batch.', batchDetailsView(found, parts, nowMs)]
     },
   })
 }

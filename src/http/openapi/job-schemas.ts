@@ -137,6 +137,12 @@ const open = (status: string) => ({
   result: none,
   error: none,
   usage: Type.Optional(usage),
+  waiting_for: Type.Optional(
+    Type.Enum(['budget'], {
+      description:
+        'Only with `include=usage`: the job is queued until the monthly cap in money of its account has room for it.',
+    }),
+  ),
   metadata: Type.Optional(metadata),
 })
 

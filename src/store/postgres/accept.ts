@@ -33,12 +33,13 @@ const MAX_GROUP = 128
 
 export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'findEarlier'> {
   const { groups, maxQueued, onCommit } = parts
+  const cached: CachedLately = { is: false }
   const acceptances = groups.add<Acceptance, Accepted>({
     maxQueued,
     maxGroup: MAX_GROUP,
     ...(onCommit && { onCommit }),
     weight: { of: weightOfAcceptance, max: MAX_WEIGHT },
-    commit: (group) => acceptGroup(parts, group),
+    commit: (group) => acceptGroup(parts, group, cached),
   })
   return {
     accept: (acceptance) =>
@@ -57,26 +58,42 @@ interface Remembered {
   readonly jobIds: readonly string[]
 }
 
+/** Whether the last group of acceptances had jobs with cached responses. */
+interface CachedLately {
+  is: boolean
+}
+
 interface Result {
   readonly accepted: Accepted
   /** Of the acceptance's key, now; null if it has none. */
   readonly remembered: Remembered | null
 }
 
-/** Of several acceptances with one key, the first is sent to the database; what becomes of it decides the others. */
+/**
+ * Of several acceptances with one key, the first is sent to the database; what becomes of it decides the others.
+ *
+ * A statement that cannot use cached responses costs the database half as much. Unless the last group had some, it is tried first,
+ * and the acceptances that it leaves out are sent again.
+ */
 async function acceptGroup(
   parts: PostgresParts,
   group: readonly Acceptance[],
+  cached: CachedLately,
 ): Promise<readonly (Accepted | Failed)[]> {
   const results = new Map<Acceptance, Accepted | Failed>()
-  for (let waiting = group; waiting.length > 0; ) {
+  const found = { cached: false }
+  let mayLeaveOut = !cached.is
+  for (let waiting = group; waiting.length > 0; mayLeaveOut = false) {
     const firsts = new Map(waiting.toReversed().map((acceptance) => [keyOf(acceptance), acceptance]))
     const sent = [...firsts.values()]
-    const ended = await eachAloneUntilKnown(sent, (some, mode) => acceptAll(parts, some, mode))
+    const ended = await eachAloneUntilKnown(sent, (some, mode) =>
+      acceptAll(parts, some, mayLeaveOut && mode === 'first' ? 'uncached' : mode, found),
+    )
     const byKey = new Map(sent.map((acceptance, index) => [keyOf(acceptance), ended[index]]))
     waiting = waiting.filter((acceptance) => {
       const key = keyOf(acceptance)
       const result = byKey.get(key) ?? new Failed(new Error('the result of an acceptance was lost'))
+      if (result === 'left out') return true
       if (firsts.get(key) === acceptance) {
         results.set(acceptance, result instanceof Failed ? result : result.accepted)
       } else if (!(result instanceof Failed)) {
@@ -91,6 +108,7 @@ async function acceptGroup(
       return false
     })
   }
+  cached.is = found.cached
   return group.map((acceptance) => results.get(acceptance) ?? new Failed(new Error('no result')))
 }
 
@@ -114,42 +132,60 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
   return fingerprint === idempotency?.fingerprint ? { kind: 'repeated', jobIds } : { kind: 'conflict' }
 }
 
-/** All acceptances are of one node, and no two have the same key. All are stored, or none. */
+/**
+ * All acceptances are of one node, and no two have the same key. All are stored, or none, except those that are left out.
+ * @param mode `uncached`: as `first`, but acceptances whose jobs may have cached responses are left out
+ * @param found whether there were cached responses; set here
+ */
 async function acceptAll(
   { database, walks, notifications }: PostgresParts,
   acceptances: readonly Acceptance[],
-  mode: Mode,
-): Promise<Result[]> {
+  mode: Mode | 'uncached',
+  found: { cached: boolean },
+): Promise<(Result | 'left out')[]> {
   const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
   const columns = newJobColumns(jobs.map(({ job }) => job))
   if (hasLarge(columns)) await nextTurn()
   const values = valuesOf(acceptances, jobs, columns, walks.turnsJson())
   let isCapped = false
-  for (const { costCap } of acceptances) isCapped ||= costCap !== undefined
+  let isKeyed = false
+  for (const { costCap, idempotency } of acceptances) {
+    isCapped ||= costCap !== undefined
+    isKeyed ||= idempotency !== null
+  }
+  let isQueued = false
+  for (const { handedOff } of jobs) isQueued ||= !handedOff
+  const uncached = isQueued ? QUEUED : isKeyed ? KEYED : HANDED_OFF
   const rows = isCapped
     ? await database.query(ACCEPT_CAPPED[mode], [...values, ...capValues(acceptances, mode)])
-    : await database.query(ACCEPT[mode], values)
+    : mode === 'uncached'
+      ? await database.query(uncached, values.slice(0, uncached.parameters))
+      : await database.query(ACCEPT[mode], values)
   // The first try may have waited for a lock until now, and what it stored is visible only to another statement.
   if (mode === 'again') rows.push(...(await database.query(ANSWERED, [jobs.map(({ job }) => job.id)])))
   const taken = new Map<number, Remembered>()
   const contents = new Map<string, string | null>()
   const over = new Map<number, number>()
+  const leftOut = new Set<number>()
   /** The least turn that was queued on each route. */
   const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
+    else if (row.kind === 'left out') leftOut.add(numberOf(row, 'place'))
     else if (row.kind === 'over') over.set(numberOf(row, 'place'), numberOf(row, 'content'))
     else if (row.kind === 'answered') contents.set(textOf(row, 'id'), textOrNull(row, 'content'))
     else queued.set(textOf(row, 'route'), numberOf(row, 'turn'))
   }
-  const results = acceptances.map((acceptance, index): Result => {
+  found.cached ||= leftOut.size > 0 || contents.size > 0
+  const results = acceptances.map((acceptance, index): Result | 'left out' => {
     const { idempotency, jobs } = acceptance
+    if (leftOut.has(index + 1)) return 'left out'
     const used = over.get(index + 1)
     if (used !== undefined) return { accepted: { kind: 'over cost cap', used }, remembered: null }
-    const found = taken.get(index + 1) ?? null
-    const accepted = withAnswered(resultOf(acceptance, found), jobs, contents)
+    const earlier = taken.get(index + 1) ?? null
+    const accepted = withAnswered(resultOf(acceptance, earlier), jobs, contents)
     const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
-    return { accepted, remembered: found ?? own }
+    return { accepted, remembered: earlier ?? own }
   })
   // The turns that the first try gave are not known.
   if (mode === 'again') for (const { route, handedOff } of jobs) if (!handedOff) queued.set(route, 0)
@@ -203,15 +239,15 @@ function valuesOf(
     jobs.map(({ step }) => step),
     jobs.map(({ route }) => route),
     acceptances.flatMap(({ jobs }, index) => jobs.map(() => index + 1)),
+    first?.node,
+    nowMs,
     keyed.map(({ place }) => place),
     keyed.map(({ jobs }) => jobs[0]?.job.account),
     keyed.map(({ key }) => key),
     keyed.map(({ fingerprint }) => fingerprint),
     keyed.map(({ ids }) => JSON.stringify(ids)),
     keyed.map(({ untilMs }) => Math.floor(untilMs)),
-    first?.node,
     turnsJson,
-    nowMs,
     monthOf(nowMs),
     JSON.stringify(CACHE_HIT_USAGE),
     JSON.stringify(FREE_CACHE_HIT_USAGE),
@@ -220,7 +256,7 @@ function valuesOf(
 }
 
 /** The values that `ACCEPT_CAPPED` has in addition. */
-function capValues(acceptances: readonly Acceptance[], mode: Mode): unknown[] {
+function capValues(acceptances: readonly Acceptance[], mode: Mode | 'uncached'): unknown[] {
   const capped = acceptances.flatMap(({ costCap, jobs }, index) =>
     costCap === undefined ? [] : [{ place: index + 1, costCap, id: jobs[0]?.job.id }],
   )
@@ -232,14 +268,17 @@ function capValues(acceptances: readonly Acceptance[], mode: Mode): unknown[] {
 }
 
 const JOB_TYPES = [...NEW_JOB_TYPES, 'text', 'text', 'boolean', 'bigint', 'text', 'integer']
+const CACHE_KEYS = `$${NEW_JOB_TYPES.length + 2}::text[]`
+const REQUESTS = `$${JOB_TYPES.length}::integer[]`
+const NODE = `$${JOB_TYPES.length + 1}::text`
+const NOW = `$${JOB_TYPES.length + 2}::bigint`
 const KEY_TYPES = ['integer', 'text', 'text', 'text', 'text', 'bigint']
-const KEYS_FROM = JOB_TYPES.length + 1
-const TYPES = ['text', 'jsonb', 'bigint', 'text', 'text', 'text', 'text']
+const KEYS_FROM = JOB_TYPES.length + 3
+const TURNS_AT = KEYS_FROM + KEY_TYPES.length
+const TURNS = `$${TURNS_AT}::jsonb`
+const [MONTH, USAGE, PRICED_USAGE, RECEIPT] = [1, 2, 3, 4].map((after) => `$${TURNS_AT + after}::text`)
 const CAP_TYPES = ['integer', 'numeric', 'uuid']
-const CAPS_FROM = KEYS_FROM + KEY_TYPES.length + TYPES.length
-const [NODE, TURNS, NOW, MONTH, USAGE, PRICED_USAGE, RECEIPT] = TYPES.map(
-  (type, index) => `$${KEYS_FROM + KEY_TYPES.length + index}::${type}`,
-)
+const CAPS_FROM = TURNS_AT + 5
 
 /** Null if the account does not exist, which the column does not allow: the statement fails with `UnknownAccount`. */
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
@@ -262,6 +301,103 @@ const OVER = `costs as (
   ),
   n as materialized (select * from found where request not in (select request from over)),`
 
+/** The keys of the acceptances, and those of them that are remembered. */
+const TAKEN_KEYS = `
+  keys as (
+    select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
+  ),
+  taken as materialized (
+    select request, fingerprint, job_ids from taken_keys(
+      array(select request from keys), array(select account from keys), array(select key from keys),
+      array(select fingerprint from keys), array(select job_ids from keys), ${NOW}
+    )
+  ),`
+
+/** @param without the part with further requests that are not accepted */
+const remember = (without: string | null) => `
+  remembered as (
+    insert into idempotency (account, key, fingerprint, job_ids, until_ms)
+    select account, key, fingerprint, job_ids, until_ms from keys where request not in (select request from taken)
+      ${without === null ? '' : `and request not in (select request from ${without})`}
+    order by account, key
+    on conflict (account, key) do update
+      set fingerprint = excluded.fingerprint, job_ids = excluded.job_ids, until_ms = excluded.until_ms
+  ),`
+
+const COUNTED_OPEN = `
+  counted_open as (
+    insert into quota_deltas (${QUOTA_COLUMNS})
+    select account, hour_of_job(id), count(*), sum(bytes), 0, sum(coalesce(reserved, 0)) from opened group by 1, 2
+  )`
+
+const OPEN_JOB_NAMES =
+  'id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route, deadline_ms, reserved'
+
+const PLACED_IN_FAIR_ORDER = `
+  ${queuedJobsInFairOrder(TURNS, 'opened')},
+  placed as (
+    insert into open_jobs (${OPEN_JOB_NAMES})
+    select n.id, account, n.callback is not null, ${TURN_OF_JOB},
+      case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
+      case when handed_off then ${NOW} end, origin, bytes, route, deadline_ms, reserved
+    from ordered n left join begins b using (account, route)
+    returning route, turn
+  )`
+
+/** Of jobs all of which are handed off. */
+const PLACED_HERE = `
+  placed as (
+    insert into open_jobs (${OPEN_JOB_NAMES})
+    select id, account, callback is not null, null, ${NODE}, 1, 0, ${NOW}, origin, bytes, route, deadline_ms, reserved
+    from opened
+  )`
+
+const NO_ROWS = `
+  select 'key' as kind, null::integer as place, null::uuid as id, null::text as fingerprint, null::text as job_ids,
+    null::text as content, null::text as route, null::bigint as turn where false`
+const ROWS_OF_TAKEN = `
+  select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids, null as content, null as route, null::bigint as turn
+  from taken`
+const ROWS_OF_TURNS = `union all
+  select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`
+
+/**
+ * Accepts what certainly has no cached response, and returns the others as `left out`. Each statement costs more to start than a
+ * job costs, and most of that are parts that few groups need: those for keys, for queued jobs, and above all those that store
+ * outcomes, because they open every partition.
+ */
+const acceptUncached = (
+  isKeyed: boolean,
+  isQueued: boolean,
+): Statement & { readonly parameters: number } => ({
+  // The first of the values of `ACCEPT`.
+  parameters: isQueued ? TURNS_AT : isKeyed ? TURNS_AT - 1 : KEYS_FROM - 1,
+  name: `accept uncached${isKeyed ? ' keyed' : ''}${isQueued ? ' queued' : ''}`,
+  text: `
+  with ${isKeyed ? TAKEN_KEYS : ''}
+  left_out as materialized (
+    select distinct u.request from unnest(${CACHE_KEYS}, ${REQUESTS}) as u(cache_key, request)
+    where (select true from kept_answers a where a.fingerprint = u.cache_key and a.until_ms > ${NOW} limit 1)
+  ),
+  n as materialized (
+    select * from ${unnest(JOB_TYPES, 1)} with ordinality
+      as u(${NEW_JOB_NAMES}, origin, cache_key, handed_off, step, route, request, place)
+    where request not in (select request from left_out) ${isKeyed ? 'and request not in (select request from taken)' : ''}
+  ),
+  stored as (insert into jobs (${NEW_JOB_NAMES}) select ${CHECKED_JOB_NAMES} from n),
+  ${isKeyed ? remember('left_out') : ''}
+  opened as (select n.*, ${requestBytesOf('n')} as bytes from n),
+  ${COUNTED_OPEN},
+  ${isQueued ? PLACED_IN_FAIR_ORDER : PLACED_HERE}
+  ${isKeyed ? ROWS_OF_TAKEN : NO_ROWS}
+  union all select 'left out', request, null, null, null, null, null, null from left_out
+  ${isQueued ? ROWS_OF_TURNS : ''}`,
+})
+
+const HANDED_OFF = acceptUncached(false, false)
+const KEYED = acceptUncached(true, false)
+const QUEUED = acceptUncached(true, true)
+
 /**
  * `taken` has the keys that are remembered; `taken_keys` locks all of them first, so of equal ones on several nodes one is
  * accepted. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
@@ -270,15 +406,7 @@ const OVER = `costs as (
 const accept = (mode: Mode, isCapped: boolean): Statement => ({
   name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
   text: `
-  with keys as (
-    select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
-  ),
-  taken as materialized (
-    select request, fingerprint, job_ids from taken_keys(
-      array(select request from keys), array(select account from keys), array(select key from keys),
-      array(select fingerprint from keys), array(select job_ids from keys), ${NOW}
-    )
-  ),
+  with ${TAKEN_KEYS}
   ${isCapped ? 'found' : 'n'} as materialized (
     select u.*, c.content as cached from (
       select * from ${unnest(JOB_TYPES, 1)} with ordinality
@@ -294,30 +422,12 @@ const accept = (mode: Mode, isCapped: boolean): Statement => ({
   stored as (
     insert into jobs (${NEW_JOB_NAMES}) select ${CHECKED_JOB_NAMES} from n ${mode === 'again' ? 'on conflict (id) do nothing' : ''} returning id
   ),
-  remembered as (
-    insert into idempotency (account, key, fingerprint, job_ids, until_ms)
-    select account, key, fingerprint, job_ids, until_ms from keys where request not in (select request from taken)
-      ${isCapped ? 'and request not in (select request from over)' : ''}
-    order by account, key
-    on conflict (account, key) do update
-      set fingerprint = excluded.fingerprint, job_ids = excluded.job_ids, until_ms = excluded.until_ms
-  ),
+  ${remember(isCapped ? 'over' : null)}
   opened as (
     select n.*, ${requestBytesOf('n')} as bytes from n join stored using (id) where cached is null
   ),
-  counted_open as (
-    insert into quota_deltas (${QUOTA_COLUMNS})
-    select account, hour_of_job(id), count(*), sum(bytes), 0, sum(coalesce(reserved, 0)) from opened group by 1, 2
-  ),
-  ${queuedJobsInFairOrder(TURNS ?? '', 'opened')},
-  placed as (
-    insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin, bytes, route, deadline_ms, reserved)
-    select n.id, account, n.callback is not null, ${TURN_OF_JOB},
-      case when handed_off then ${NODE} end, case when handed_off then 1 else 0 end, 0,
-      case when handed_off then ${NOW} end, origin, bytes, route, deadline_ms, reserved
-    from ordered n left join begins b using (account, route)
-    returning route, turn
-  ),
+  ${COUNTED_OPEN},
+  ${PLACED_IN_FAIR_ORDER},
   freed as (
     select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms,
       reserved, ${requestBytesOf('n')} as bytes, 0 as was_open
@@ -330,12 +440,11 @@ const accept = (mode: Mode, isCapped: boolean): Statement => ({
       0 as calls, 0 as input_tokens, 0 as output_tokens, true as cache_hit
     from n where cached is not null
   ),
-  ${STORE_OUTCOMES(NODE ?? '')}
-  select 'key' as kind, request as place, null::uuid as id, fingerprint, job_ids, null as content, null as route, null::bigint as turn
-  from taken
+  ${STORE_OUTCOMES(NODE)}
+  ${ROWS_OF_TAKEN}
   ${isCapped ? `union all select 'over', request, null, null, null, used::text, null, null from over` : ''}
   ${mode === 'again' ? '' : ANSWERED_NOW}
-  union all select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`,
+  ${ROWS_OF_TURNS}`,
 })
 
 /** To repeat an unknown commit: what the first try stored stays as it is. */
@@ -343,8 +452,9 @@ const ACCEPT: Readonly<Record<Mode, Statement>> = {
   first: accept('first', false),
   again: accept('again', false),
 }
-const ACCEPT_CAPPED: Readonly<Record<Mode, Statement>> = {
+const ACCEPT_CAPPED: Readonly<Record<Mode | 'uncached', Statement>> = {
   first: accept('first', true),
+  uncached: accept('first', true),
   again: accept('again', true),
 }
 

@@ -103,6 +103,8 @@ const DELETED_FROM = [
   'quota_deltas',
   'files',
   'file_pieces',
+  'batches',
+  'batch_lines',
 ]
 
 const HAS_OPEN_JOBS: Statement = {

@@ -495,6 +495,11 @@ begin
 end $$;
 `
 
+/** Jobs that have times of their own: some were released, and others have waited for the budget of their account. */
+const waitingJobs = `
+create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -515,4 +520,5 @@ export const MIGRATIONS: readonly string[] = [
   adminTokens,
   costs,
   costCaps,
+  waitingJobs,
 ]

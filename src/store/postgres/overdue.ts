@@ -71,15 +71,15 @@ const OF_PICKED = `
 
 /**
  * $1 route, $2 account, null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait must have
- * begun, $6 the ID before which a job without times of its own was created. Jobs that were released to wait have such times,
- * and are few.
+ * begun, $6 the ID before which a job without times of its own was created. Jobs that were released to wait, or
+ * have waited for a budget, have such times, and are few.
  */
 const LOCK_OVERDUE: Statement = {
   name: 'lock overdue',
   text: `
   with tried as (
     select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
-    where turn is not null and attempt > 0 and waits_since_ms is not null and route = $1 and account = coalesce($2, account)
+    where turn is not null and waits_since_ms is not null and route = $1 and account = coalesce($2, account)
       and greatest(waits_since_ms, $4::bigint) - waited_ms <= $5::bigint
     limit $3::bigint for update skip locked
   ),

@@ -1,8 +1,10 @@
 /** The store on Postgres as one of many nodes uses it, composed of operations that are implemented in several files. */
+import { budgetOperations as sharedBudgetOperations } from '../budget.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { batchStepOperations } from './batches.ts'
+import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
@@ -106,6 +108,8 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     },
     ...acceptOperations(parts),
     ...methodsOn(database, batchStepOperations),
+    ...budgetOperations(parts),
+    ...methodsOn(database, sharedBudgetOperations(POSTGRES)),
     ...callbackOperations(parts),
     ...cancelledOperations(database),
     ...claimOperations(parts),

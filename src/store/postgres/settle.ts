@@ -1,7 +1,7 @@
 /** Stores outcomes in Postgres, many in one statement: each only if this node still holds the job under this attempt. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type Row, textOrNull } from '../rows.ts'
-import type { Settled, Settlement, Store } from '../store.ts'
+import { type Row, textOf, textOrNull } from '../rows.ts'
+import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store.ts'
 import { outcomeBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
 import {
@@ -11,7 +11,7 @@ import {
   unnest,
   weightOfSettlement,
 } from './columns.ts'
-import type { Database } from './database.ts'
+import type { Database, Statement } from './database.ts'
 import { OutcomeUnknown } from './errors.ts'
 import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
@@ -67,24 +67,38 @@ async function settleOrMark(
 
 /**
  * Settles all; returns the results in their order.
- * @param unknown jobs whose settlement by this node may be committed already: if it is, they count as settled
+ * @param unknown jobs whose settlement by this node may be committed already: if it is, they count as settled. Gets those that were
+ * settled if it rejects
  */
 async function settleAll(
   database: Database,
   settlements: readonly Settlement[],
-  unknown: ReadonlySet<string>,
+  unknown: Set<string>,
 ): Promise<SettledJob[]> {
   const [first] = settlements
   if (!first) return []
   const columns = settlementColumns(settlements)
   if (hasLarge(columns)) await nextTurn()
   const rows = await database.query(SETTLE, [first.node, ...columns])
-  const byId = new Map(rows.map((row) => [row.id, row]))
-  return settlements.map(({ jobId }) => resultOf(byId.get(jobId), unknown.has(jobId)))
+  const freed = new Map(rows.map((row) => [row.id, row]))
+  const others: Settlement[] = []
+  for (const settlement of settlements) if (!freed.has(settlement.jobId)) others.push(settlement)
+  let found: Row[] = []
+  try {
+    if (others.length > 0) found = await database.query(NOT_FREED, notFreedValues(others))
+  } catch (error) {
+    for (const row of rows) unknown.add(textOf(row, 'id'))
+    throw new StoreUnavailable('The results of settlements were lost.', { cause: error })
+  }
+  const byId = new Map(found.map((row) => [row.id, row]))
+  return settlements.map(({ jobId }) => {
+    const row = freed.get(jobId)
+    if (row !== undefined) return { settled: 'settled', origin: textOrNull(row, 'origin') }
+    return resultOf(byId.get(jobId), unknown.has(jobId))
+  })
 }
 
 function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
-  if (row?.freed) return { settled: 'settled', origin: textOrNull(row, 'origin') }
   if (unknown && row?.before) return { settled: 'settled', origin: null }
   return { settled: row?.there ? 'stale' : 'gone', origin: null }
 }
@@ -132,8 +146,6 @@ export const STORE_OUTCOMES = (node: string) => `
  * have none, and would search by node: past every row that this node has ever held and that vacuum has not removed yet. There is
  * no index for `is not distinct from`, which prevents that; `is true` makes it look claims up in a hash instead of scanning all
  * of them for each job.
- *
- * Jobs that are not freed are then checked: whether they exist, and whether this claim holds them.
  */
 export const SETTLE = {
   name: 'settle',
@@ -146,10 +158,23 @@ export const SETTLE = {
     returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin, o.reserved, ${openBytesOf('o')} as bytes, 1 as was_open
   ),
   ${STORE_OUTCOMES(`coalesce($1::text, '${NO_NODE}')`)}
-  select s.id, f.id is not null as freed, f.origin,
-    case when f.id is null then exists (
-      select 1 from outcomes o where o.id = s.id and o.node = $1 and o.attempt = s.attempt
-    ) end as before,
-    case when f.id is null then exists (select 1 from jobs j where j.id = s.id) end as there
-  from s left join freed f using (id)`,
+  select id, origin from freed`,
+}
+
+function notFreedValues(settlements: readonly Settlement[]): unknown[] {
+  const ids = settlements.map(({ jobId }) => jobId)
+  return [settlements[0]?.node, ids, settlements.map(({ attempt }) => attempt)]
+}
+
+/**
+ * Jobs that were not freed: whether they exist, and whether this claim has settled them. A statement of its own, because it opens
+ * every partition. Each `limit 1` makes the planner search an index by ID.
+ */
+const NOT_FREED: Statement = {
+  repeatable: true,
+  name: 'not freed',
+  text: `
+  select u.id, (select true from jobs j where j.id = u.id limit 1) as there,
+    (select o.node = $1 and o.attempt = u.attempt from outcomes o where o.id = u.id limit 1) as before
+  from unnest($2::uuid[], $3::integer[]) as u(id, attempt)`,
 }

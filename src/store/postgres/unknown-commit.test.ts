@@ -166,6 +166,33 @@ test('a settlement whose answer was cut off counts as settled when it is retried
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
 
+test('a settlement counts as settled when it is retried because nothing was learned of another one in its group', async (t) => {
+  const { store, url, proxy } = await start(t)
+  const [ended, held] = [newJob(), newJob()]
+  const late = settlement({ jobId: ended.id, attempt: 1 })
+  await storeEnded(store, ended, late)
+  await store.accept(acceptance([held], { handedOff: true }))
+  const mine = settlement({ jobId: held.id, attempt: 1 })
+  const client = new pg.Client(url)
+  await client.connect()
+  t.after(() => client.end())
+  await client.query('begin; lock table jobs in access exclusive mode')
+  const first = Promise.allSettled([store.settle(mine), store.settle(late)])
+  await eventually(
+    () => client.query('select 1 from pg_locks where not granted'),
+    ({ rows }) => rows.length > 0,
+  )
+  proxy.shut()
+  assert.deepEqual(
+    (await first).map((result) => result.status === 'rejected' && result.reason instanceof StoreUnavailable),
+    [true, true],
+  )
+  await client.query('rollback')
+  proxy.open()
+  assert.deepEqual(await Promise.all([store.settle(mine), store.settle(late)]), ['settled', 'stale'])
+  assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 2)
+})
+
 test('a fold of usage whose answer was cut off is not done twice', async (t) => {
   const { store, cut } = await start(t)
   const job = newJob()

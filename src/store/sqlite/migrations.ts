@@ -308,6 +308,11 @@ alter table quota_sums add column reserved integer not null default 0; -- what o
 alter table accounts add column cap_cost integer;
 `
 
+/** Jobs that have times of their own: some were released, and others have waited for the budget of their account. */
+const fourteenth = `
+create index jobs_waiting on jobs (id) where turn is not null and waits_since_ms is not null;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   second,
@@ -322,4 +327,5 @@ export const MIGRATIONS: readonly string[] = [
   eleventh,
   twelfth,
   thirteenth,
+  fourteenth,
 ]

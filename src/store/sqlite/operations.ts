@@ -6,6 +6,7 @@ import { accountOperations } from '../accounts.ts'
 import { adminTokenOperations } from '../admin-tokens.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
+import { budgetOperations as sharedBudgetOperations } from '../budget.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
 import { cancelOperations } from '../cancel.ts'
 import { deleteOperations } from '../delete.ts'
@@ -16,6 +17,7 @@ import { rerunOperations } from '../reruns.ts'
 import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
 import { batchStepOperations } from './batches.ts'
+import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
@@ -53,6 +55,8 @@ const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
   ...acceptOperations,
   ...batchStepOperations,
+  ...budgetOperations,
+  ...onFile(sharedBudgetOperations(SQLITE)),
   ...callbackOperations,
   ...cancelledOperations,
   ...claimOperations,

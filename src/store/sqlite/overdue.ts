@@ -34,11 +34,11 @@ function fail(file: ServedFile, jobId: string, nowMs: number, error: string): Fa
   return { jobId, account, model, createdAtMs: numberOf(job, 'created_at_ms'), hasCallback, usage }
 }
 
-/** Jobs that were released to wait have times of their own, and are few; the others have waited since their creation. */
+/** Jobs that were released to wait, or have waited for a budget, have times of their own, and are few; the others have waited since their creation. */
 const FIND = `
   select * from (
-    select id from jobs indexed by jobs_returned
-    where turn is not null and attempt > 0 and waits_since_ms is not null and route = ?1 and account = ifnull(?2, account)
+    select id from jobs indexed by jobs_waiting
+    where turn is not null and waits_since_ms is not null and route = ?1 and account = ifnull(?2, account)
       and max(waits_since_ms, ?4) - waited_ms <= ?5 limit ?3
   )
   union all

@@ -245,12 +245,15 @@ function adminTokenOperations(db: MemoryDatabase) {
 }
 
 function auditOperations(db: MemoryDatabase) {
+  const nameOf = (account: NewAuditEntry['account']): string | null => {
+    if (account === null || typeof account === 'string') return account
+    if ('ofBatch' in account) return db.batches.get(account.ofBatch)?.account ?? null
+    return db.jobs.get(account.ofJob)?.job.account ?? null
+  }
   return {
     addAuditEntry({ account, ...entry }: NewAuditEntry): void {
       if (db.audit.has(entry.id)) throw new WriteRejected(`the entry ${entry.id} exists`)
-      const ofJob = account !== null && typeof account === 'object' ? account.ofJob : null
-      const name = typeof account === 'string' ? account : (db.jobs.get(ofJob ?? '')?.job.account ?? null)
-      db.audit.set(entry.id, { ...entry, account: name, outcome: null })
+      db.audit.set(entry.id, { ...entry, account: nameOf(account), outcome: null })
     },
 
     endAuditEntry(entryId: string, outcome: string): void {

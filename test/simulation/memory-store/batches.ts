@@ -62,8 +62,15 @@ export function batchOperations(db: MemoryDatabase) {
       return row && viewOf(row)
     },
 
-    listBatches({ account, afterBatchId, limit }: BatchSearch): StoredBatch[] {
-      return ofAccount(account)
+    findAnyBatch(batchId: string): StoredBatch | null {
+      const row = db.batches.get(batchId)
+      return row === undefined ? null : viewOf(row)
+    },
+
+    listBatches({ account, onlyOpen = false, afterBatchId, limit }: BatchSearch): StoredBatch[] {
+      return [...db.batches.values()]
+        .filter((row) => account === undefined || row.account === account)
+        .filter((row) => !onlyOpen || isOpen(row))
         .filter(({ id }) => afterBatchId === undefined || id < afterBatchId)
         .sort((one, other) => (one.id < other.id ? 1 : -1))
         .slice(0, limit)

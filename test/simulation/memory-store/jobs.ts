@@ -51,6 +51,7 @@ import {
   WriteRejected,
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
+import { costUsed } from './budget.ts'
 import {
   hasExpired,
   isJob,
@@ -298,11 +299,7 @@ function overCostCap(
   for (const { job, fingerprint } of jobs) {
     if (!fingerprint || findResponse(db, fingerprint, nowMs) === null) added += job.reserved ?? 0
   }
-  let used = 0
-  for (const row of db.usage.values()) {
-    if (row.account === account && row.month === monthOf(nowMs)) used += row.cost ?? 0
-  }
-  for (const { job } of db.open) if (job.account === account) used += job.reserved ?? 0
+  const used = costUsed(db, account, nowMs)
   return added > 0 && used + added > cap ? { kind: 'over cost cap', used } : null
 }
 

@@ -2,7 +2,7 @@
 
 import type { MetadataById } from '../../../src/job/job-record.ts'
 import { hasMetadata } from '../../../src/job/metadata-filter.ts'
-import { formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
+import { batchOf, formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import type {
   JobContent,
@@ -65,6 +65,7 @@ export function searchOperations(db: MemoryDatabase) {
         deadlineMs: job.deadlineMs ?? null,
         queued: turn === null ? null : { route, waitsSinceMs },
         receiptJson: outcome?.receiptJson ?? null,
+        batch: batchOf(job.responseFormatJson),
         ...rerunLinks(db, jobId),
       }
     },

@@ -20,7 +20,11 @@ export function CallbackPage({ id }: { readonly id: string }) {
     <${PageTitle} title="Callback" tab=${`Callback ${id.slice(0, 8)}`}>
       ${data && html`<${Badge} state=${data.under_way ? 'in progress' : data.state} />`}
     <//>
-    <p class="id-line"><span>of job</span> <a class="mono breaks" href=${address(['jobs', id])}>${id}</a><${CopyButton} text=${id} what="the job ID" small /></p>
+    <p class="id-line">${
+      data?.event === 'batch'
+        ? html`<span>of batch</span> <a class="mono breaks" href=${address(['batches', `batch_${id}`])}>batch_${id}</a>`
+        : html`<span>of job</span> <a class="mono breaks" href=${address(['jobs', id])}>${id}</a>`
+    }<${CopyButton} text=${id} what="the ID" small /></p>
     ${
       callback.error?.status === 404
         ? html`<${Empty} title="Callback not found"><p>The job has no callback, or it has expired.</p><//>`

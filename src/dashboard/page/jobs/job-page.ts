@@ -87,6 +87,7 @@ function factsOf(job: JobDetails) {
             html`${waiting.targets.join(', ')} since ${dateAndTime(waiting.since)} <span class="muted">(${waiting.reason}: ${waiting.message})</span>`,
           ],
         ]),
+    ...(job.waiting_for_budget ? [['Waiting for', 'the monthly budget of its account']] : []),
     ['Answer format', job.response_format],
     ['Created', dateAndTime(created_at)],
     ['Priority', priority],
@@ -102,6 +103,15 @@ function factsOf(job: JobDetails) {
       'Attempts',
       html`${job.attempts}${job.deaths > 0 ? html` <span class="muted">(its node crashed ${job.deaths} ${job.deaths === 1 ? 'time' : 'times'})</span>` : ''}`,
     ],
+    ...(job.batch === null
+      ? []
+      : [
+          [
+            'Batch',
+            html`<a class="mono breaks" href=${address(['batches', job.batch.batch_id])}>${job.batch.batch_id}</a>`,
+          ],
+          ['custom_id', html`<span class="breaks">${job.batch.custom_id}</span>`],
+        ]),
     ...(job.rerun_of === null ? [] : [['Rerun of', jobLink(job.rerun_of)]]),
     ...(job.reruns.length === 0 ? [] : [['Rerun as', job.reruns.map(jobLink)]]),
     ...(job.error_code === null ? [] : [['Error', html`<span class="code-word">${job.error_code}</span>`]]),

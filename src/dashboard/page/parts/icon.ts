@@ -4,6 +4,7 @@ import { html } from 'htm/preact'
 const PATHS = {
   overview: 'M2 13V8m4 5V3m4 10V6m4 7v-3',
   jobs: 'M3 4h10M3 8h10M3 12h6',
+  batches: 'M2 5l6-3 6 3-6 3ZM2 8l6 3 6-3M2 11l6 3 6-3',
   callbacks: 'M2 8h9M8 4.5 11.5 8 8 11.5M14 3v10',
   accounts: 'M8 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5Zm-5 5.5c.6-2.4 2.6-3.5 5-3.5s4.400 1.100 5 3.5',
   usage: 'M2.500 13.500h11M4.500 11V8m3.500 3V3.500M11.500 11V6',

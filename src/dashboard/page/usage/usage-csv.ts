@@ -2,6 +2,7 @@
 import { html } from 'htm/preact'
 import type { UsageRow } from '../contract.ts'
 import { Icon } from '../parts/icon.ts'
+import { saveAs } from '../parts/save-as.ts'
 import type { UsageFilters } from './read-usage.ts'
 import { SUMS } from './sums.ts'
 
@@ -21,13 +22,8 @@ export interface CsvButtonProps {
 
 export function CsvButton({ rows, filters: { account, month } }: CsvButtonProps) {
   const onClick = () => {
-    const url = URL.createObjectURL(new Blob([csvOf(rows)], { type: 'text/csv;charset=utf-8' }))
-    const link = document.createElement('a')
-    link.href = url
-    link.download = `${['parley-usage', month, account].filter((part) => part !== '').join('-')}.csv`
-    link.click()
-    // The download has started when `click` returns, so the URL is no longer needed.
-    URL.revokeObjectURL(url)
+    const name = ['parley-usage', month, account].filter((part) => part !== '').join('-')
+    saveAs(new Blob([csvOf(rows)], { type: 'text/csv;charset=utf-8' }), `${name}.csv`)
   }
   return html`<button type="button" class="button" disabled=${rows.length === 0} onClick=${onClick}><${Icon} name="down" />Download as CSV</button>`
 }

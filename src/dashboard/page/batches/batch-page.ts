@@ -1,0 +1,145 @@
+/** The page of one batch: its progress, what is wrong with it, the lines that run, and its results. */
+import { html } from 'htm/preact'
+import { ConfirmedAction } from '../action.ts'
+import { admin } from '../api.ts'
+import type { BatchDetails } from '../contract.ts'
+import { amount, bytes, count, dateAndTime, duration, exact, figure, NONE, shortId } from '../format.ts'
+import { Badge } from '../parts/badge.ts'
+import { CopyButton } from '../parts/copy-button.ts'
+import { Facts } from '../parts/facts.ts'
+import { Icon } from '../parts/icon.ts'
+import { PageTitle } from '../parts/page-title.ts'
+import { Panel } from '../parts/panel.ts'
+import { Empty, StateOf } from '../parts/state-of.ts'
+import { Time } from '../parts/time.ts'
+import { useReloadWhile, useResource } from '../resource.ts'
+import { address } from '../router.ts'
+import { Progress } from './progress.ts'
+import { ResultFile } from './result-file.ts'
+
+export function BatchPage({ id }: { readonly id: string }) {
+  const batch = useResource<BatchDetails>(`/batches/${encodeURIComponent(id)}`)
+  const isGone = batch.error?.status === 404
+  const data = isGone ? null : batch.data
+  useReloadWhile(batch.reload, data !== null && data.ended_at === null)
+  return html`<p class="back-link"><a href=${address(['batches'])}><${Icon} name="back" />Batches</a></p>
+    <${PageTitle} title="Batch" tab=${`Batch ${id.replace(/^batch_/, '').slice(0, 8)}`}>
+      ${data && html`<${Badge} state=${data.status} word=${data.status.replace('_', ' ')} />`}
+      ${data && isOpen(data) && html`<${CancelBatch} batch=${data} onChange=${batch.reload} />`}
+    <//>
+    <p class="id-line"><code class="breaks">${id}</code><${CopyButton} text=${id} what="the batch ID" small /></p>
+    ${
+      isGone
+        ? html`<${Empty} title="Batch not found"><p>It never existed, or has expired. <a href=${address(['batches'])}>All batches</a></p><//>`
+        : html`<${StateOf} of=${batch} what="the batch" />`
+    }
+    ${data && html`<${Details} batch=${data} />`}`
+}
+
+const isOpen = ({ status }: BatchDetails) => status === 'validating' || status === 'in_progress'
+
+interface CancelBatchProps {
+  readonly batch: BatchDetails
+  readonly onChange: () => void
+}
+
+function CancelBatch({ batch, onChange }: CancelBatchProps) {
+  const cancel = async () => {
+    await admin(`/batches/${batch.batch_id}/cancel`, { body: {} })
+    return 'The batch is being cancelled.'
+  }
+  return html`<${ConfirmedAction} label="Cancel batch…" title="Cancel this batch?" action="Cancel batch" back="Keep batch" danger work=${cancel} onEnd=${onChange}>
+    <p>No further lines start, and those that run are cancelled: calls to a model that are in progress are aborted, and their answers
+    are lost.</p>
+    <p>The output file has the lines that were answered before, and the error file all others.</p>
+  <//>`
+}
+
+function Details({ batch }: { readonly batch: BatchDetails }) {
+  const { waiting, problems, running, output_file, error_file } = batch
+  return html`${waiting && html`<p class="fault" role="status">No further lines start for now. ${waiting.message}</p>`}
+    <${Facts} facts=${factsOf(batch)} />
+    <${Panel} title="Results" wide>
+      ${
+        output_file || error_file
+          ? html`<div class="panel-actions">
+        ${output_file && html`<${ResultFile} batchId=${batch.batch_id} which="output" file=${output_file} />`}
+        ${error_file && html`<${ResultFile} batchId=${batch.batch_id} which="error" file=${error_file} />`}
+      </div>`
+          : html`<p class="muted">${batch.ended_at === null ? 'There are files when the batch has ended.' : 'There are no files, or they were deleted.'}</p>`
+      }
+    <//>
+    ${problems.length > 0 && html`<${Problems} problems=${problems} />`}
+    ${running.total > 0 && html`<${Running} running=${running} />`}`
+}
+
+function factsOf(batch: BatchDetails) {
+  const { lines, lines_per_second: rate, estimated_end, usage, metadata, input_file } = batch
+  const { cost, input_tokens, output_tokens } = usage
+  const startedAt = batch.in_progress_at
+  return [
+    ['Account', html`<a href=${address(['accounts', batch.account])}>${batch.account}</a>`],
+    ['Endpoint', batch.endpoint],
+    ['Progress', html`<${Progress} batch=${batch} />`],
+    ['Lines', `${exact(lines.completed)} answered, ${exact(lines.failed)} failed, of ${exact(lines.total)}`],
+    ['Rate', rateText(rate)],
+    ...(estimated_end === null ? [] : [['Estimated end', html`<${Time} at=${estimated_end} />`]]),
+    ['Created', dateAndTime(batch.created_at)],
+    ...(batch.ended_at === null
+      ? [['Deadline', dateAndTime(batch.deadline)]]
+      : [
+          ['Ended', dateAndTime(batch.ended_at)],
+          ['Run time', startedAt === null ? '–' : duration((batch.ended_at - startedAt) * 1000)],
+        ]),
+    ['Tokens', `${count(input_tokens)} in, ${count(output_tokens)} out`],
+    ...(cost === undefined ? [] : [['Cost', amount(cost)]]),
+    ['Input file', input_file === null ? 'deleted' : `${input_file.filename} (${bytes(input_file.bytes)})`],
+    ...(Object.keys(metadata).length === 0 ? [] : [['Metadata', metadataText(metadata)]]),
+  ]
+}
+
+function rateText(perSecond: number | null): string {
+  if (perSecond === null) return NONE
+  return perSecond >= 1 ? `${figure(perSecond)} lines a second` : `${figure(60 * perSecond)} lines a minute`
+}
+
+const metadataText = (metadata: BatchDetails['metadata']) =>
+  Object.entries(metadata)
+    .map(([key, value]) => `${key}: ${value}`)
+    .join(', ')
+
+function Problems({ problems }: Pick<BatchDetails, 'problems'>) {
+  return html`<${Panel} title="What is wrong" wide>
+    <table>
+      <caption class="visually-hidden">Problems by line</caption>
+      <thead><tr><th scope="col" class="number">Line</th><th scope="col">Code</th><th scope="col">Message</th></tr></thead>
+      <tbody>
+        ${problems.map(
+          ({ line, code, message }, index) => html`<tr key=${index}>
+          <td class="number">${line ?? '–'}</td>
+          <td><span class="code-word">${code}</span></td>
+          <td class="breaks">${message}</td>
+        </tr>`,
+        )}
+      </tbody>
+    </table>
+  <//>`
+}
+
+function Running({ running: { total, first } }: Pick<BatchDetails, 'running'>) {
+  return html`<${Panel} title=${`Running lines: ${exact(total)}`} wide>
+    <table class="list">
+      <caption class="visually-hidden">The first lines that run</caption>
+      <thead><tr><th scope="col" class="number">Line</th><th scope="col"><code>custom_id</code></th><th scope="col">Job</th></tr></thead>
+      <tbody>
+        ${first.map(
+          ({ line, custom_id, job_id }) => html`<tr key=${line}>
+          <td class="number">${exact(line)}</td>
+          <td class="breaks">${custom_id}</td>
+          <td><a class="mono" href=${address(['jobs', job_id])} title=${job_id}>${shortId(job_id)}</a></td>
+        </tr>`,
+        )}
+      </tbody>
+    </table>
+  <//>`
+}

@@ -1,0 +1,148 @@
+/**
+ * Jobs that wait for the budget of their account (`over_cap: wait`). As soon as its cap in money has room for the next of them, they
+ * are queued like any others. Every node that executes jobs looks for them, and the store queues each once.
+ */
+import type { Clock } from '../clock.ts'
+import type { PricedJob, Prices } from '../job/cost.ts'
+import { PRIORITIES, queueName } from '../job/priority.ts'
+import type { Tiers } from '../job/tier.ts'
+import type { BudgetedJob, BudgetStore, JobOverBudget } from '../store/budget-store.ts'
+import type { Store } from '../store/store.ts'
+import type { Routes } from '../upstreams/routes.ts'
+import type { CurrentPrices } from './current-prices.ts'
+import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
+import { capsOf } from './monthly-caps.ts'
+
+/** A cap may change, a month may end, and jobs may end on other nodes. */
+const LOOK_EVERY_MS = 1000
+/** The maximum jobs of one statement. Usually not even the first one fits. */
+const MAX_STEP = 64
+
+export interface BudgetQueueOptions {
+  readonly store: Pick<Store, keyof BudgetStore | 'findOwner'>
+  readonly clock: Clock
+  readonly tiers: Tiers
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
+  readonly routeOf: Routes['routeOf']
+  /** Jobs are queued on this route. */
+  readonly onQueued: (route: string) => void
+  readonly onError: (error: unknown) => void
+}
+
+export class BudgetQueue {
+  readonly #options: BudgetQueueOptions
+  /** Accounts whose jobs wait, as far as this node knows. */
+  #waiting: ReadonlySet<string> = new Set()
+  /** Those that may have room now. */
+  readonly #due = new Set<string>()
+  #mustLook = false
+  #running: Promise<void> | null = null
+  #cancelLook: (() => void) | null = null
+  #isStopped = false
+
+  constructor(options: BudgetQueueOptions) {
+    this.#options = options
+  }
+
+  /** Whether new jobs of the account wait behind others. */
+  has(account: string): boolean {
+    return this.#waiting.has(account)
+  }
+
+  /** Jobs of unknown accounts may wait. */
+  look(): void {
+    this.#mustLook = true
+    this.#run()
+  }
+
+  /** Jobs of the account were accepted to wait. */
+  added(account: string): void {
+    this.#waiting = new Set([...this.#waiting, account])
+    this.#due.add(account)
+    this.#run()
+  }
+
+  /** A job of the account has ended, which may have cost less than it had reserved. */
+  jobEnded(account: string): void {
+    if (!this.#waiting.has(account)) return
+    this.#due.add(account)
+    this.#run()
+  }
+
+  /** Resolves when nothing is in progress. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    this.#cancelLook?.()
+    await this.#running
+  }
+
+  #run(): void {
+    if (this.#isStopped) return
+    this.#running ??= this.#runAll().finally(() => {
+      this.#running = null
+    })
+  }
+
+  /** Never rejects. */
+  async #runAll(): Promise<void> {
+    const { store, clock, onError } = this.#options
+    try {
+      while (!this.#isStopped && (this.#mustLook || this.#due.size > 0)) {
+        if (this.#mustLook) {
+          this.#mustLook = false
+          this.#waiting = new Set(await store.accountsOverBudget())
+          for (const account of this.#waiting) this.#due.add(account)
+        }
+        for (const account of this.#due) {
+          this.#due.delete(account)
+          await this.#queueNext(account)
+        }
+      }
+    } catch (error) {
+      onError(error)
+    }
+    if (this.#waiting.size === 0 || this.#isStopped) return
+    this.#cancelLook?.()
+    this.#cancelLook = clock.after(LOOK_EVERY_MS, () => this.look())
+  }
+
+  /** Queues jobs of the account up to the first that its cap has no room for. */
+  async #queueNext(account: string): Promise<void> {
+    const { store, clock, tiers, prices, onQueued } = this.#options
+    const known = prices?.() ?? null
+    // Until the node of the earlier version has stopped.
+    if (prices !== null && known === null) return
+    for (let step = 1; !this.#isStopped; step = Math.min(2 * step, MAX_STEP)) {
+      const jobs = await store.jobsOverBudget(account, step)
+      const owner = jobs.length === 0 ? null : await store.findOwner(account)
+      if (owner === null) {
+        this.#waiting = this.#waiting.difference(new Set([account]))
+        return
+      }
+      const cap = known && (capsOf(account, tiers.of(owner.tier), owner.caps)?.cost ?? null)
+      const { routes, isCapReached } = await store.queueWithinBudget({
+        account,
+        costCap: cap?.limit ?? null,
+        jobs: jobs.map((job) => this.#budgeted(job, known)),
+        earlierJson: earlierRunsJson({ ...NO_RUNS, sinceMs: clock.nowMs() }),
+        nowMs: clock.nowMs(),
+      })
+      for (const route of new Set(routes)) onQueued(route)
+      if (isCapReached) return
+    }
+  }
+
+  /** At the prices of today. */
+  #budgeted(job: JobOverBudget, prices: Prices | null): BudgetedJob {
+    const { tiers, routeOf } = this.#options
+    const priority = PRIORITIES.find((one) => one === job.priority)
+    const priced: PricedJob = job
+    return {
+      jobId: job.id,
+      reserved: prices?.estimateOf(priced, tiers.of(job.tier).models) ?? 0,
+      route: queueName(routeOf(job), priority),
+      step: tiers.stepOf(job.tier),
+    }
+  }
+}
