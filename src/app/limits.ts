@@ -203,7 +203,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     {
       name: 'time of a call',
       setting: 'upstreams.NAME.call_timeout_seconds',
-      beyond: 'tried again, then the next target',
+      beyond: 'retried, then the next target',
     },
     { name: 'response, bytes', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'fails with `model_error`' },
   ],

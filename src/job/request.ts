@@ -60,7 +60,7 @@ const callback = Type.Object(
       Type.Array(Type.Enum([...INCLUDES]), {
         maxItems: 16,
         description:
-          'What else the POST contains of the job: `usage`, `metadata`, as in reads with `?include=usage,metadata`.',
+          'What the POST contains in addition: `usage`, `metadata`, as in reads with `?include=usage,metadata`.',
       }),
     ),
   },
