@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util'
 import { DEFAULTS } from '../src/config/settings.ts'
 import { backlog } from './benchmarks/backlog.ts'
 import { backlogPostgres } from './benchmarks/backlog-postgres.ts'
+import { batchfile } from './benchmarks/batchfile.ts'
 import { callbacks, callbacksPostgres, callbacksSteady } from './benchmarks/callbacks.ts'
 import { cost } from './benchmarks/cost.ts'
 import { dashboards } from './benchmarks/dashboards.ts'
@@ -34,6 +35,7 @@ const BENCHMARKS = [
   ingest,
   drainBacklog,
   drainPostgres,
+  batchfile,
   backlog,
   backlogPostgres,
   heldRequests,

@@ -6,7 +6,7 @@ import type { Target } from '../load/generator.ts'
 import { Child, RUNTIME_FLAGS } from './child.ts'
 import { removeScratch, scratchFolder } from './scratch.ts'
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+export const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
 export interface ParleyOptions {
   readonly modelPort: number

@@ -20,6 +20,7 @@ export type BatchesStore = Pick<
   | 'advanceBatch'
   | 'claimBatches'
   | 'linesOfBatch'
+  | 'requestsOf'
   | 'readPiece'
   | 'readEnded'
   | 'findMissing'
@@ -181,13 +182,16 @@ export class BatchRun {
     const jobIds = [...this.#open.keys()]
     if (jobIds.length === 0) return
     const jobs = await store.readEnded(jobIds, RESULT_BYTES)
+    const requests = jobs.length === 0 ? [] : await store.requestsOf(jobs.map(({ id }) => id))
+    const byId = new Map(requests.map((request) => [request.jobId, request]))
     for (const job of jobs) {
       const line = this.#open.get(job.id)
       if (line === undefined) continue
       step.ended.push(line)
-      const problem = this.#fateOf(job)
-      if (problem === null) addResult(step, await format.resultOf(this.#batch, line.customId, job))
-      else addProblem(step, format.unfinished(line.customId, job.id, problem), problem)
+      const request = byId.get(job.id)
+      const result = request === undefined ? JOB_DELETED : (this.#fateOf(job) ?? request)
+      if ('code' in result) addProblem(step, format.unfinished(line.customId, job.id, result), result)
+      else addResult(step, await format.resultOf(this.#batch, line.customId, job, result))
     }
     if (jobs.length > 0 || clock.steadyMs() < this.#searchAtMs) return
     this.#searchAtMs = clock.steadyMs() + WAIT_MS

@@ -2,7 +2,7 @@
 import type { CreateElement } from '../job/create-body.ts'
 import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
-import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
+import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob } from '../store/store.ts'
 import type { Problem } from './progress.ts'
 
@@ -29,7 +29,7 @@ export interface LineResult {
 export interface LineFormat {
   read(bytes: Uint8Array, endpoint: string): WantedLine | WrongLine
   /** Of a job that has ended. */
-  resultOf(batch: StoredBatch, customId: string, job: EndedJob): Promise<LineResult>
+  resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
   /** Of a line without an answer. @param id of its job, or made of the batch and the line */
   unfinished(customId: string, id: string, problem: Problem): string
   /** Of a line that may not run. */

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
+import { addBatches } from './batches/options.ts'
 import { addJob, addSend } from './call/options.ts'
 import { CommandError } from './command-error.ts'
 import { addCompletion } from './completion.ts'
@@ -54,6 +55,7 @@ function build(exit: (code: number) => void): Command {
   addSend(program.command('send'), exit)
   addJob(program.command('job'), exit)
   addBatch(program.command('batch'), exit)
+  addBatches(program.command('batches'), exit)
   program.commandsGroup('Server commands:')
   addOperatorCommands(program, exit)
   program.commandsGroup('Other commands:').helpCommand('help [command]')

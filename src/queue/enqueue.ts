@@ -61,10 +61,11 @@ export class Enqueuer {
     let unused: readonly Place[] = places
     const call = places.length > 0 ? (worker?.assigningCalls.begin() ?? 0) : 0
     try {
-      const newJobs = jobs.map((job, index) => {
+      const newJobs: NewJob[] = []
+      for (const [index, job] of jobs.entries()) {
         const newJob = this.#newJob(job, index < places.length, awaited, keys[index] ?? null)
-        return overBudget ? waitingForBudget(newJob) : newJob
-      })
+        newJobs.push(overBudget ? waitingForBudget(newJob) : newJob)
+      }
       const [first] = jobs
       const mayWaitMs = awaited && places.length > 0 && first ? (worker?.acceptanceWaitMs(first) ?? 0) : 0
       const uncapped = { node, jobs: newJobs, idempotency, nowMs: clock.nowMs(), mayWaitMs }

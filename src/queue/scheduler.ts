@@ -151,7 +151,9 @@ export class Scheduler {
   /** The next claim; null if nothing can be claimed now. */
   next(): PlannedClaim | null {
     const group = this.suspects.next()
-    const queues = [...this.#queues].filter(([, { walk, lanes }]) => walk.mayBeQueued || lanes.size > 0)
+    const queues: [string, RouteQueue][] = []
+    for (const queue of this.#queues)
+      if (queue[1].walk.mayBeQueued || queue[1].lanes.size > 0) queues.push(queue)
     if (group === null && queues.length === 0) return null
     const shared = freeSharedSlots(this.#slots, this.#held)
     const fitting = this.#fitting()

@@ -34,6 +34,9 @@ export interface BatchStore {
   /** The lines whose jobs were created and whose results are in no file yet, in order. */
   linesOfBatch(batchId: string): Promise<BatchLine[]>
 
+  /** What the jobs asked for, in any order; those that do not exist are left out. */
+  requestsOf(jobIds: readonly string[]): Promise<JobRequest[]>
+
   /**
    * Stores a step of a batch. Returns false, and stores nothing, unless the node owns the batch and nothing has changed it since it
    * had this version; each step adds 1 to the version.
@@ -76,6 +79,12 @@ export interface BatchLine {
   readonly line: number
   readonly customId: string
   readonly jobId: string
+}
+
+export interface JobRequest {
+  readonly jobId: string
+  readonly model: string
+  readonly responseFormatJson: string
 }
 
 export interface BatchSearch {

@@ -9,6 +9,7 @@ import {
   type BatchStep,
   ENDED_STATUSES,
   type FileExtension,
+  type JobRequest,
   type NewBatch,
   OPEN_STATUSES,
   OUTPUT_PURPOSE,
@@ -24,7 +25,7 @@ const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, outpu
 /** As the indexes say it. */
 const IS_OPEN = sql`remove_at_ms is null`
 
-export const batchOperations = ({ liveNodes }: Dialect) => ({
+export const batchOperations = ({ idsOf, job, joinJob, liveNodes }: Dialect) => ({
   createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     const [row = {}] =
@@ -89,6 +90,17 @@ export const batchOperations = ({ liveNodes }: Dialect) => ({
   deleteBatchesOf: write(function* (account: string): Steps<void> {
     yield sql`delete from batch_lines where batch_id in (select id from batches where account = ${account})`
     yield sql`delete from batches where account = ${account}`
+  }),
+
+  requestsOf: read(function* (jobIds: readonly string[]): Steps<JobRequest[]> {
+    const rows = yield sql`
+      select j.id, j.model, ${job.request}.response_format
+      from (${idsOf(jobIds)}) one ${joinJob(sql`one.id`)} where j.id is not null`
+    return rows.map((row) => ({
+      jobId: textOf(row, 'id'),
+      model: textOf(row, 'model'),
+      responseFormatJson: textOf(row, 'response_format'),
+    }))
   }),
 
   findOwner: read(function* (account: string): Steps<AccountLimits | null> {

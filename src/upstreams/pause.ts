@@ -2,20 +2,28 @@
 import type { Clock } from '../clock.ts'
 import type { StopSignal } from '../job/stop.ts'
 
-/** True after `ms`; false as soon as the signal stops it. */
-export function pause(clock: Clock, ms: number, signal: StopSignal): Promise<boolean> {
+/**
+ * True after `ms`; false as soon as the signal stops it.
+ * @param wakers gets, while the pause lasts, a function that ends it with true
+ */
+export function pause(
+  clock: Clock,
+  ms: number,
+  signal: StopSignal,
+  wakers?: Set<() => void>,
+): Promise<boolean> {
   if (signal.reason !== null) return Promise.resolve(false)
   return new Promise((resolve) => {
-    const listener = {
-      onStop: () => {
-        cancel()
-        resolve(false)
-      },
-    }
-    const cancel = clock.after(ms, () => {
+    const end = (isOver: boolean) => {
+      cancel()
       signal.unlisten(listener)
-      resolve(true)
-    })
+      wakers?.delete(wake)
+      resolve(isOver)
+    }
+    const wake = () => end(true)
+    const listener = { onStop: () => end(false) }
+    const cancel = clock.after(ms, wake)
     signal.listen(listener)
+    wakers?.add(wake)
   })
 }

@@ -12,7 +12,9 @@ import {
 } from '../../test/support/router-setup.ts'
 import { schemaFingerprint } from './breaks.ts'
 import type { FailedCall } from './call-target.ts'
+import { FIRST_CHECK_MS } from './circuit-breaker.ts'
 import type { AnswerForm } from './model-server.ts'
+import { FIRST_BACKOFF_MS } from './retry-after.ts'
 
 const SCHEMA = '{"type":"object","properties":{"a":{"type":"string","pattern":"(x{1,99}){1,99}"}}}'
 const FORM: AnswerForm = { kind: 'schema', schemaJson: SCHEMA, strict: false, isObject: true }
@@ -81,6 +83,25 @@ describe('a job that breaks the connection whatever its format', () => {
     assert.deepEqual([wait, calls.length], [undefined, 3])
     assert.match(got.kind === 'error' ? got.message : '', /crashes the model server/)
     assert.equal(setup.router.limited.size, 0)
+  })
+
+  it('is called as soon as a check of its first target is answered, without another', async (t) => {
+    const setup = await startRouter(t, { isPatient: true })
+    const { router, clock, a } = setup
+    await a.kill()
+    const refused = ask(setup, 'one', 'first', 'Hi')
+    await passPauses(clock, 2)
+    assert.ok((await refused).wait)
+    await a.start()
+    const breaks = { seen: 2, unexpected: 2, counted: 2, lastMs: clock.nowMs() }
+    const asked = router.ask(modelRequest('two', { jobId: 'poison', breaks }), never)
+    await clock.timerSet((ms) => ms === FIRST_BACKOFF_MS)
+    clock.advance(FIRST_CHECK_MS)
+    const { calls } = await asked
+    assert.deepEqual(
+      calls.map(({ target }) => target),
+      ['a/m'],
+    )
   })
 
   it('waits like all others while nothing is answered, although checks are', async (t) => {

@@ -149,7 +149,9 @@ export class ModelRouter implements Router, Routes {
       }
       if (round === ROUNDS) return resultOf(attempt)
       const leastMs = areAllOpen && failures > 0 ? retryAfterMs : 0
-      if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal))) {
+      // It comes before jobs that are queued: only if it gets the trial is it known whether it crashes the target.
+      const wakers = failures === 0 && this.#isKeptAtFirst(attempt) ? targets[0]?.health.wakers : undefined
+      if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal, wakers))) {
         return stopped(attempt)
       }
     }
@@ -165,6 +167,9 @@ export class ModelRouter implements Router, Routes {
 
   room(route: string): number {
     const targets = this.#table.candidates.get(route)?.targets ?? []
+    // Jobs that do not wait for a server that answers nothing must fail soon, however few calls it gets at once.
+    if (!this.#isPatient && targets.every(({ health }) => health.reported !== null))
+      return Number.POSITIVE_INFINITY
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
     return target === undefined ? Number.POSITIVE_INFINITY : freeCalls(target.upstream.slots)
   }

@@ -11,7 +11,7 @@ export interface Routes extends RouteLimits {
   /**
    * How many more jobs of the route can start now: the free slots of the upstream of its first target that can be called, and an
    * eighth of that upstream's limit, at least 1, less the calls that already wait there. May be negative. Infinity for an
-   * unknown route.
+   * unknown route, and without patience while no target answers: then waiting for a slot counts to the time limit of a run.
    */
   room(route: string): number
   /**

@@ -47,6 +47,8 @@ export interface HealthListener {
 export class TargetHealth {
   /** The circuit breaker for all accounts. */
   readonly all: CircuitBreaker
+  /** End the pauses of requests that may be sent only here, when a check was answered. */
+  readonly wakers = new Set<() => void>()
   readonly #accounts = new Map<string, AccountHealth>()
   readonly #clock: Clock
   readonly #random: () => number
@@ -182,6 +184,7 @@ export class TargetHealth {
     for (const breaker of due) breaker.checked(trouble)
     if (trouble !== null && due.length > 0 && this.all.phase === 'available') this.#openForAll(trouble)
     else if (this.all.untilCheckMs === 0) this.all.checked(trouble)
+    if (trouble === null) for (const wake of this.wakers) wake()
   }
 
   /**

@@ -10,7 +10,7 @@ import { type Callback, eventTo } from '../job/job.ts'
 import { formatParts } from '../job/response-format.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
-import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
+import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 import { answerOf, tokensOf } from './answers.ts'
 import { completionJson } from './chat-completions.ts'
@@ -74,20 +74,17 @@ export class BatchLines implements LineFormat {
     }
   }
 
-  async resultOf({ account, endpoint }: StoredBatch, customId: string, job: EndedJob): Promise<LineResult> {
+  async resultOf(
+    { account, endpoint }: StoredBatch,
+    customId: string,
+    job: EndedJob,
+    { model, responseFormatJson }: JobRequest,
+  ): Promise<LineResult> {
     const { input, cached, output, cost } = tokensOf(job)
     const tokens = {
       ...{ inputTokens: input, cachedTokens: cached, outputTokens: output },
       ...(cost !== undefined && { cost }),
     }
-    const read = (messageChars: number) =>
-      this.#options.store.readRequest({ account, jobId: job.id, expiry: NEVER, messageChars })
-    const request = await read(0)
-    if (request === null) {
-      const problem = { code: 'job_deleted', message: 'The job of this request was deleted.' }
-      return { failed: true, json: this.unfinished(customId, job.id, problem), ...tokens }
-    }
-    const { model, responseFormatJson } = request
     const answer = answerOf(job, formatParts(responseFormatJson).kind !== 'text')
     if (answer.kind === 'failed') {
       const { status, bodyJson } = V1_ERRORS.answerOf(failureOf(job))
@@ -98,7 +95,11 @@ export class BatchLines implements LineFormat {
       return { failed: false, json, ...tokens }
     }
     const instructions = recordOf(responseFormatJson)?.instructions ?? 0
-    const messages = instructions > 0 ? await read(BEFORE_INSTRUCTIONS.length + instructions) : null
+    const messageChars = BEFORE_INSTRUCTIONS.length + instructions
+    const messages =
+      instructions > 0
+        ? await this.#options.store.readRequest({ account, jobId: job.id, expiry: NEVER, messageChars })
+        : null
     const instructionsJson = messages?.messagesStart.slice(BEFORE_INSTRUCTIONS.length) ?? 'null'
     const bodyJson = responseJson(job, { model, responseFormatJson, instructionsJson })
     return { failed: false, json: answered(customId, job.id, 200, bodyJson), ...tokens }

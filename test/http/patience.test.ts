@@ -221,6 +221,25 @@ onEachStore(() => {
     assert.equal(completions(models), 3)
   })
 
+  test('with jobs.patience_seconds 0, many jobs at a server that answers nothing fail soon, and others are answered', async (t) => {
+    const JOBS = 200
+    const upstreams = { openai: { api_key_env: null, call_timeout_seconds: 2 } }
+    const jobs = { patience_seconds: 0, run_timeout_seconds: 4 }
+    const stage = await startStage(t, { settings: { upstreams, jobs }, findsConcurrency: true })
+    const { parley, models } = stage
+    const key = await parley.key()
+    models.script = (request) => (isModelList(request) ? undefined : reply.stall())
+    const ids = await createJobs(parley, key, JOBS)
+    const tookMs = await untilTrue(t, stage, allEnded(parley, key, ids))
+    t.diagnostic(`${JOBS} jobs failed in ${tookMs / 1000} s after ${completions(models)} calls`)
+    assert.deepEqual(await statuses(parley, key, ids), { failed: JOBS })
+    assert.ok(tookMs <= 15_000, `${tookMs} ms`)
+    models.script = () => undefined
+    models.release()
+    const other = await parley.key('user_max', 'other')
+    await allComplete(stage, t, other, await createJobs(parley, other, 20))
+  })
+
   test('20 jobs complete at a one-slot server whose call timeout is three answers long', async (t) => {
     const ANSWER_MS = 2000
     const settings = { upstreams: { openai: { api_key_env: null, call_timeout_seconds: 6.1 } } }

@@ -78,27 +78,28 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
   const { plan, processes, untilQuiet } = parts
   const { concurrency, nodes, callbackSlots, seed } = plan
   if (processes.some(({ hasStarted, router }) => !hasStarted || router.limited.size > 0)) return
-  const limits = processes.flatMap(({ router }) => router.state().map(({ limit }) => limit))
-  const isCallFree = limits.every((limit) => limit > concurrency)
-  if (concurrency >= LEAST_SLOTS && (isCallFree || nodes === 1)) {
-    await trySlots(parts, isCallFree)
+  // Every load may change the limits.
+  const isCallFree = () =>
+    processes.every(({ router }) => router.state().every(({ limit }) => limit > concurrency))
+  if (concurrency >= LEAST_SLOTS && (isCallFree() || nodes === 1)) {
+    await trySlots(parts, isCallFree())
     await untilQuiet()
   }
-  if (concurrency >= LEAST_SLOTS && (isCallFree || nodes === 1)) {
-    if (seed % 2 === 0) await tryPoison(parts, isCallFree)
+  if (concurrency >= LEAST_SLOTS && (isCallFree() || nodes === 1)) {
+    if (seed % 2 === 0) await tryPoison(parts, isCallFree())
     else await tryCrashes(parts)
     await untilQuiet()
   }
   // Reserved slots go to accounts that hold none, rather than in turns.
-  if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree) {
+  if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree()) {
     await tryShares(parts)
     await untilQuiet()
   }
-  if (seed % 3 === 2 && isCallFree && nodes === 1) {
+  if (seed % 3 === 2 && isCallFree() && nodes === 1) {
     await tryPriorities(parts)
     await untilQuiet()
   }
-  if (seed % 3 === 1 && callbackSlots >= LEAST_SLOTS && concurrency >= LEAST_SLOTS && isCallFree) {
+  if (seed % 3 === 1 && callbackSlots >= LEAST_SLOTS && concurrency >= LEAST_SLOTS && isCallFree()) {
     await tryReceivers(parts)
     await untilQuiet()
   }

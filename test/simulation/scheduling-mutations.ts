@@ -226,6 +226,13 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
     by: 'attempt.broke = { fails: false }',
   },
   {
+    what: 'a job that may crash its first target waits for it behind queued jobs',
+    file: 'src/upstreams/router.ts',
+    text: 'failures === 0 && this.#isKeptAtFirst(attempt) ?',
+    by: 'failures < 0 ?',
+    plans: ['job-that-may-crash-its-target-waits-for-a-trial'],
+  },
+  {
     what: 'a walk does not advance the turn of its route',
     file: 'test/simulation/memory-store/claims.ts',
     text: "if (from.of !== 'suspects') db.claimed",

@@ -311,8 +311,8 @@ class Simulation {
 
   /** Checks that nothing is left at the end: no bytes, permits, waiters or timers. */
   #checkLeftovers(): void {
-    // A node keeps the timer of a deadline although the job has ended meanwhile.
-    const deadlines = [...this.#db.jobs.values()].some(({ job }) => job.deadlineMs !== undefined) ? 1 : 0
+    // A node keeps the timer of a deadline although the job has ended, and was perhaps deleted, meanwhile.
+    const deadlines = [...this.#ledger.jobs.values()].some(({ plan }) => plan.completeWithinS) ? 1 : 0
     for (const { process } of this.#nodes) {
       if (process === null) continue
       const { engine, router, main } = process

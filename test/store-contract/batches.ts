@@ -6,7 +6,7 @@ import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../../src/store/pagination.ts'
 import type { Store } from '../../src/store/store.ts'
 import { CALLBACK, DELIVERED, FAILED, record, take } from './callback-fixtures.ts'
-import { newJob, now, type On } from './fixtures.ts'
+import { acceptance, newJob, now, type On } from './fixtures.ts'
 
 const NODE = 'this-node'
 const END = {
@@ -35,6 +35,18 @@ function stepOf(batchId: string, version: number, over: Partial<BatchStep> = {})
 }
 
 export function batchTests(on: On): void {
+  on('reads what jobs asked for, many at a time', async (store) => {
+    const jobs = [newJob({ model: 'one' }), newJob({ model: 'other' })]
+    await store.accept(acceptance(jobs))
+    const requests = await store.requestsOf([...jobs.map(({ id }) => id), newJob().id])
+    assert.deepEqual(
+      new Map(requests.map((request) => [request.jobId, request])),
+      new Map(
+        jobs.map(({ id, model, responseFormatJson }) => [id, { jobId: id, model, responseFormatJson }]),
+      ),
+    )
+  })
+
   on('owes a report of the end from the step that ends the batch on, which is no job', async (store) => {
     const { id } = await create(store)
     await store.claimBatches(NODE, 10)

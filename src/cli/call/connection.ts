@@ -24,14 +24,18 @@ import { EXIT, type ServerOptions } from './client-command.ts'
 /** `PARLEY_LOG` makes the client's log visible; standard output is for answers. */
 const LOGGER: Logger = { error: printError, warn: printError, info: printError, debug: printError }
 
-export function connect({ url, key }: ServerOptions): Parley {
+export function apiKeyOf({ key }: ServerOptions): string {
   const apiKey = key ?? process.env.PARLEY_API_KEY
-  if (!apiKey) {
-    throw new CommandError(
-      'No API key is set. Set PARLEY_API_KEY, or pass --key. On the server, `parley keys create` creates a key.',
-      EXIT.rejected,
-    )
-  }
+  if (apiKey) return apiKey
+  throw new CommandError(
+    'No API key is set. Set PARLEY_API_KEY, or pass --key. On the server, `parley keys create` creates a key.',
+    EXIT.rejected,
+  )
+}
+
+export function connect(options: ServerOptions): Parley {
+  const { url } = options
+  const apiKey = apiKeyOf(options)
   try {
     // Answers are printed with every digit of the numbers that the model wrote.
     return new Parley({

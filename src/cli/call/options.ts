@@ -89,7 +89,10 @@ export function addSend(command: Command, exit: (code: number) => void): void {
     })
 }
 
-function addPair(pair: string, earlier: Readonly<Record<string, string>> = {}): Record<string, string> {
+export function addPair(
+  pair: string,
+  earlier: Readonly<Record<string, string>> = {},
+): Record<string, string> {
   const [key = ''] = pair.split('=', 1)
   if (key === pair) throw new InvalidArgumentError('It is KEY=VALUE.')
   return Object.fromEntries([...Object.entries(earlier), [key, pair.slice(key.length + 1)]])

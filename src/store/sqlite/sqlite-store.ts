@@ -175,12 +175,18 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     const seq = index.find(fingerprint, atMs)
     return seq === null ? null : thread.call('findResponse', [seq, fingerprint, atMs])
   }
-  const cachedAt = ({ fingerprint }: NewJob, atMs: number): CachedAt | null => {
+  const cachedAt = (fingerprint: string | null | undefined, atMs: number): CachedAt | null => {
     const seq = fingerprint == null ? null : index.find(fingerprint, atMs)
     return seq === null || fingerprint == null ? null : [fingerprint, seq]
   }
-  const noteCached = ({ cache, nowMs: atMs }: Settlement, seq: number): void => {
-    if (cache) index.set(cache.fingerprint, seq, cache.untilMs, atMs)
+  const accept: Store['accept'] = (acceptance) => {
+    const { node, jobs, idempotency, nowMs: atMs, mayWaitMs, costCap = null } = acceptance
+    const cells: NewJobCells[] = []
+    for (const job of jobs) {
+      if (!isFilled && job.fingerprint != null) return filled.then(() => accept(acceptance))
+      cells.push(newJobCells(job, cachedAt(job.fingerprint, atMs)))
+    }
+    return thread.call('accept', [node, atMs, idempotency, cells, costCap], mayWaitMs)
   }
   return {
     ...withSearches(
@@ -193,11 +199,7 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     subscribe: () => {},
     announceWaits: async () => {},
 
-    accept: async ({ node, jobs, idempotency, nowMs: atMs, mayWaitMs, costCap = null }) => {
-      if (!isFilled && jobs.some(({ fingerprint }) => fingerprint != null)) await filled
-      const cells = jobs.map((job) => newJobCells(job, cachedAt(job, atMs)))
-      return thread.call('accept', [node, atMs, idempotency, cells, costCap], mayWaitMs)
-    },
+    accept,
 
     claim: async (node, limit, atMs, from) => {
       const { rows, mayHaveMore } = await thread.call('claim', [node, limit, atMs, from])
@@ -205,11 +207,11 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     },
 
     settle: async (settlement) => {
-      const { jobId, node, attempt } = settlement
+      const { jobId, node, attempt, cache } = settlement
       const args: Args<'settle'> = [jobId, node, attempt, outcomeCells(settlement)]
       const seq = await thread.call('settle', args, settlement.mayWaitMs)
       if (typeof seq === 'string') return seq
-      noteCached(settlement, seq)
+      if (cache) index.set(cache.fingerprint, seq, cache.untilMs, settlement.nowMs)
       return 'settled'
     },
 

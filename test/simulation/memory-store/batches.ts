@@ -6,6 +6,7 @@ import {
   type BatchSearch,
   type BatchStep,
   type FileExtension,
+  type JobRequest,
   type NewBatch,
   OUTPUT_PURPOSE,
   type StoredBatch,
@@ -100,6 +101,11 @@ export function batchOperations(db: MemoryDatabase) {
         .filter((row) => row.node === node)
         .map(viewOf)
     },
+
+    requestsOf: (jobIds: readonly string[]): JobRequest[] =>
+      jobIds
+        .flatMap((jobId) => db.jobs.get(jobId) ?? [])
+        .map(({ job: { id, model, responseFormatJson } }) => ({ jobId: id, model, responseFormatJson })),
 
     linesOfBatch: (batchId: string): BatchLine[] => [...(db.batches.get(batchId)?.lines ?? [])],
 

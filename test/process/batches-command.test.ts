@@ -1,0 +1,130 @@
+/** `parley batches`: creates, shows, lists, downloads and cancels batches, what it prints, and its exit codes. */
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { startAsking } from './asking.ts'
+
+const timeout = 60_000
+
+const models = await startModelServer({
+  script: ({ body }) => {
+    const text = JSON.stringify(body)
+    if (text.includes('stall')) return reply.stall()
+    return text.includes('bad') ? reply.status(400) : undefined
+  },
+})
+after(() => models.close())
+const { ask, begin, write, place } = await startAsking({ after }, { upstream: models.baseUrl })
+
+function linesOf(...contents: string[]): string {
+  const lines = contents.map((content) => ({
+    custom_id: content,
+    method: 'POST',
+    url: '/v1/chat/completions',
+    body: { model: 'gpt-5-mini', messages: [{ role: 'user', content }] },
+  }))
+  return `${lines.map((line) => JSON.stringify(line)).join('\n')}\n`
+}
+
+async function customIds(name: string): Promise<string[]> {
+  const text = await readFile(join(place.folder, name), 'utf8')
+  return text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line).custom_id)
+}
+
+test('a batch is created from a file, waited for, and downloaded into two files', { timeout }, async () => {
+  await write('lines.jsonl', linesOf('one', 'two', 'bad'))
+  const created = await ask(['batches', 'create', 'lines.jsonl', '--metadata', 'team=a'])
+  assert.deepEqual([created.code, created.stderr], [0, ''])
+  const id = created.stdout.trim()
+  assert.match(id, /^batch_[\w-]+$/)
+
+  const shown = await ask(['batches', 'show', id, '--wait'])
+  assert.equal(shown.code, 2)
+  assert.match(shown.stdout, /: completed\nlines +2 answered, 1 failed, of 3\n/)
+  const { status, metadata, request_counts } = JSON.parse(
+    (await ask(['batches', 'show', id, '--json'])).stdout,
+  )
+  assert.deepEqual([status, metadata], ['completed', { team: 'a' }])
+  assert.deepEqual(request_counts, { total: 3, completed: 2, failed: 1 })
+
+  const saved = await ask(['batches', 'download', id])
+  assert.equal(saved.code, 2)
+  const [out, errors] = [`${id}_output.jsonl`, `${id}_error.jsonl`]
+  assert.equal(saved.stderr, `2 answers: ${out}\n1 errors: ${errors}\n`)
+  assert.deepEqual([(await customIds(out)).toSorted(), await customIds(errors)], [['one', 'two'], ['bad']])
+
+  const again = await ask(['batches', 'download', id])
+  assert.deepEqual(
+    [again.code, again.stderr],
+    [1, `${out} already exists. Pass another name, or --force to replace it.\n`],
+  )
+  const json = await ask(['batches', 'download', id, '--out', 'o.jsonl', '--errors', 'e.jsonl', '--json'])
+  assert.deepEqual(JSON.parse(json.stdout), {
+    batch: id,
+    completed: 2,
+    failed: 1,
+    out: 'o.jsonl',
+    errors: 'e.jsonl',
+  })
+  const piped = await ask(['batches', 'download', id, '--out', '-', '--errors', 'e.jsonl', '--force'])
+  assert.equal(piped.stdout, await readFile(join(place.folder, 'o.jsonl'), 'utf8'))
+})
+
+test('--wait, standard input, and the endpoint of responses', { timeout }, async () => {
+  const body = { model: 'gpt-5-mini', input: 'Hello' }
+  const line = { custom_id: 'r', method: 'POST', url: '/v1/responses', body }
+  const waited = await ask(['batches', 'create', '-', '--endpoint', 'responses', '--wait', '--json'], {
+    stdin: JSON.stringify(line),
+  })
+  assert.equal(waited.code, 0)
+  const { id, status, endpoint } = JSON.parse(waited.stdout)
+  assert.deepEqual([status, endpoint], ['completed', '/v1/responses'])
+  assert.equal(waited.stderr, `Batch ${id}\n`)
+  const listed = await ask(['batches', 'list'])
+  assert.match(listed.stdout, /^BATCH ID +STATUS +LINES +ANSWERED +FAILED +CREATED\n/)
+  assert.match(listed.stdout, new RegExp(`\n${id} +completed +1 +1 +0 +\\d`))
+  assert.equal(JSON.parse((await ask(['batches', 'list', '--limit', '1', '--json'])).stdout)[0].id, id)
+})
+
+test('one that runs is shown with 5, cannot be downloaded, and is cancelled', { timeout }, async () => {
+  await write('stalls.jsonl', linesOf('stall'))
+  const waiting = begin(['batches', 'create', 'stalls.jsonl', '--wait'])
+  await models.received(1 + models.requests.length)
+  const [{ id }] = JSON.parse((await ask(['batches', 'list', '--json'])).stdout)
+  assert.equal((await ask(['batches', 'show', id])).code, 5)
+  const early = await ask(['batches', 'download', id])
+  assert.deepEqual([early.code, early.stdout], [5, ''])
+  assert.match(early.stderr, /is in progress\. Its files can be read when it has ended/)
+  const cancelled = await ask(['batches', 'cancel', id])
+  assert.deepEqual([cancelled.code, cancelled.stdout], [0, ''])
+  assert.match(cancelled.stderr, /is being cancelled/)
+  const ended = { ...(await waiting.exited), stdout: waiting.stdout }
+  assert.equal(ended.code, 2)
+  assert.match(ended.stdout, /: cancelled\nlines +0 answered, 1 failed, of 1\n/)
+  models.release()
+})
+
+test('wrong lines are named, and other mistakes have the exit codes of the other client commands', {
+  timeout,
+}, async () => {
+  await write('wrong.jsonl', `${linesOf('x')}nothing\n`)
+  const wrong = await ask(['batches', 'create', 'wrong.jsonl', '--wait'])
+  assert.equal(wrong.code, 2)
+  assert.match(wrong.stdout, /: failed\n/)
+  assert.match(wrong.stderr, /\nline 2: invalid_json_line: /)
+  const download = await ask(['batches', 'download', /batch_\S+/.exec(wrong.stderr)?.[0] ?? ''])
+  assert.deepEqual([download.code, /has no results/.test(download.stderr)], [2, true])
+
+  const missing = await ask(['batches', 'create', 'missing.jsonl'])
+  assert.deepEqual([missing.code, missing.stderr], [1, 'missing.jsonl does not exist.\n'])
+  assert.equal((await ask(['batches', 'show', 'batch_x'])).code, 1)
+  assert.equal((await ask(['batches', 'list'], { env: { PARLEY_API_KEY: 'prl_wrong' } })).code, 3)
+  assert.equal((await ask(['batches', 'list'], { env: { PARLEY_API_KEY: '' } })).code, 3)
+  const away = await ask(['batches', 'list'], { env: { PARLEY_URL: 'http://127.0.0.1:9' } })
+  assert.deepEqual([away.code, /^Cannot reach http:\/\/127\.0\.0\.1:9\/v1: /.test(away.stderr)], [4, true])
+})
