@@ -23,7 +23,8 @@ interface Recipe {
   /** By the name in their first comment. */
   readonly files: ReadonlyMap<string, string>
   readonly json: readonly string[]
-  readonly script: string
+  /** The `sh` blocks, to run as one script. */
+  readonly scripts: readonly string[]
 }
 
 function recipe(name: string): Recipe {
@@ -37,13 +38,13 @@ function recipe(name: string): Recipe {
     return file === undefined ? [] : [[file, body] as const]
   })
   const of = (wanted: string) => blocks.filter(({ language }) => language === wanted).map(({ body }) => body)
-  return { text, files: new Map(files), json: of('json'), script: of('sh').join('') }
+  return { text, files: new Map(files), json: of('json'), scripts: of('sh') }
 }
 
 /** Runs the script of a recipe in a folder with its files, next to a server. */
 async function run(
   t: TestContext,
-  { files, script }: Recipe,
+  { files, scripts }: Recipe,
   options: ParleyOptions & { readonly inputs?: Readonly<Record<string, string>> } = {},
 ): Promise<{ readonly program: Program; readonly folder: string; readonly parley: Parley }> {
   const { inputs = {}, ...others } = options
@@ -68,7 +69,7 @@ async function run(
   const key = await parley.key('user_pro', ACCOUNT)
   const path = `${join(folder, 'bin')}:${process.env.PATH ?? ''}`
   const env = { PATH: path, DATABASE_URL: parley.database, PARLEY_URL: parley.url, PARLEY_API_KEY: key }
-  return { program: place.spawn(['sh', '-ec', script], { cwd: folder, env }), folder, parley }
+  return { program: place.spawn(['bash', '-ec', scripts.join('')], { cwd: folder, env }), folder, parley }
 }
 
 async function printed(program: Program): Promise<string> {
@@ -228,6 +229,38 @@ test('kubernetes: the manifests can be built', { timeout, skip: missing('kubectl
   }
   const { program } = await run(t, kubernetes)
   assert.ok(Number(await printed(program)) > 3)
+})
+
+/** Blocks of the guide that start servers, install packages or read files of a clone. */
+const NOT_RUN = /npm (ci|start|pack)|parley\(\) \{|parley listen|^parley check$|admin-token/m
+
+test('the commands of the guide and of the page about jobs succeed', {
+  timeout,
+  skip: missing('bash', 'curl', 'jq'),
+}, async (t) => {
+  const [guide, jobs] = ['../guide', '../jobs'].map((name) => recipe(name).scripts)
+  const api = `api() { curl -s -H "x-api-key: $PARLEY_API_KEY" -H 'content-type: application/json' "$@"; }\n`
+  const toCancel = "id=$(parley send --no-wait '[[delay 60s]] Wait.')\n"
+  const [first = '', waits = '', ...others] = jobs ?? []
+  const script = [
+    api,
+    ...(guide ?? []).filter((block) => !NOT_RUN.test(block)),
+    first,
+    waits,
+    toCancel,
+    ...others,
+  ]
+  const { program } = await run(
+    t,
+    { text: '', files: new Map(), json: [], scripts: script },
+    {
+      settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
+    },
+  )
+  const said = await printed(program)
+  assert.match(said, /^ +100 completed$/m)
+  assert.match(said, /"cancelled_by":"caller"/)
+  assert.match(said, /"deleted":true/)
 })
 
 test('setting: every file and command that it names exists', () => {
