@@ -40,6 +40,14 @@ WAIT_S = 60
 TRIES = 5
 
 
+class Rejected(SystemExit):
+    """Ends the program with the response, unless it is caught."""
+
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
 def call(method, path="", body=None, idempotency_key=None):
     """
     Returns the `data` of the response. Temporary failures are retried, respecting Retry-After. That is safe: repeated reads and cancels
@@ -60,7 +68,7 @@ def call(method, path="", body=None, idempotency_key=None):
         except urllib.error.HTTPError as error:
             message = error.read().decode()
             if attempt == TRIES or error.code not in (429, 502, 503, 504):
-                raise SystemExit(f"{method} {request.full_url}: {error.code} {message}") from None
+                raise Rejected(f"{method} {request.full_url}: {error.code} {message}", error.code) from None
             pause_s = int(error.headers.get("retry-after", pause_s))
         except OSError:
             if attempt == TRIES:
@@ -84,6 +92,16 @@ def wait(job_id):
         job = call("GET", f"/{job_id}?wait={WAIT_S}")
         if job["status"] in ("completed", "failed"):
             return job
+
+
+def cancel(job_id):
+    """Returns the job as it ended: perhaps it had its answer before it could be cancelled."""
+    try:
+        return call("POST", f"/{job_id}/cancel")
+    except Rejected as rejected:
+        if rejected.status != 409:
+            raise
+        return call("GET", f"/{job_id}")
 
 
 def verify(headers, body):
@@ -124,7 +142,7 @@ def main():
     callback = {"callback_url": callback_url, "callback_payload": {"order": 7}}
     first, slow, with_callback = create_batch([
         text_job("Name a river."),
-        # An instruction for the built-in simulator, and unique words, so that its answer is not in the cache.
+        # An instruction for the built-in simulator, which a model does not know, and unique words, so that its answer is not in the cache.
         text_job(f"[[delay 60s]] Take your time, {uuid.uuid4()}."),
         text_job("Name another river.", callback=callback),
     ])
@@ -132,8 +150,11 @@ def main():
     job = wait(first)
     print("waited:", job["status"], job["result"] and job["result"]["response_content"], flush=True)
 
-    job = call("POST", f"/{slow}/cancel")
-    print("cancelled:", job["status"], job["error"]["code"], flush=True)
+    job = cancel(slow)
+    if job["error"]:
+        print("cancelled:", job["status"], job["error"]["code"], flush=True)
+    else:
+        print("not cancelled:", job["status"], flush=True)
 
     called_back = received.get(timeout=WAIT_S)
     while called_back["job_id"] != with_callback:  # a callback of an earlier run

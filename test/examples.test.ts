@@ -11,6 +11,7 @@ import { basename, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import test, { type TestContext } from 'node:test'
 import { makeSecret } from '../src/net/signature.ts'
+import { reply, startModelServer } from './model-server.ts'
 import { type Parley, startParley } from './parley.ts'
 import { freshRealDatabase } from './postgres/database.ts'
 import { post, signedCallback } from './process/listener.ts'
@@ -35,9 +36,10 @@ interface Scene {
   readonly env: Readonly<Record<string, string>>
 }
 
-async function scene(t: TestContext): Promise<Scene> {
+/** @param upstream a model server; without one, the simulator answers */
+async function scene(t: TestContext, upstream?: string): Promise<Scene> {
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
-  const parley = await startParley(t, { settings })
+  const parley = await startParley(t, { settings, ...(upstream !== undefined && { upstream }) })
   const key = await parley.key()
   const secret = (await parley.store.secrets('user_max'))?.current ?? ''
   const env = { PARLEY_URL: parley.url, PARLEY_API_KEY: key, PARLEY_CALLBACK_SECRET: secret, PORT: '0' }
@@ -106,6 +108,25 @@ test('parley.py waits, cancels and verifies a callback', { timeout, skip: noPyth
   assert.match(lines[1] ?? '', /^waited: completed This is a simulated answer.*Name a river\./)
   assert.deepEqual(lines.slice(2), [
     'cancelled: failed cancelled',
+    "verified callback: completed {'order': 7}",
+    '',
+  ])
+})
+
+test('parley.py also works with a model that answers at once', { timeout, skip: noPython }, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const here = await scene(t, models.baseUrl)
+  // By then, the job to cancel has its answer.
+  models.script = ({ body }) => (JSON.stringify(body).includes('Name a river') ? reply.stall() : undefined)
+  void models.received(3).then(async () => {
+    const ended = async () => (await here.parley.store.depth()).assigned === 1
+    while (!(await ended())) t.signal.throwIfAborted()
+    models.release()
+  })
+  const lines = (await printed(await run(here, ['python3', 'parley.py']))).split('\n')
+  assert.deepEqual(lines.slice(2), [
+    'not cancelled: completed',
     "verified callback: completed {'order': 7}",
     '',
   ])

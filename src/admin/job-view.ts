@@ -36,7 +36,7 @@ const callbackAttempt = Type.Object({
   ms: Type.Number(),
   status: orNull(Type.Integer()),
   error: orNull(Type.String()),
-  answer: textOrNull('The first 1 KiB of the response body.'),
+  answer: textOrNull('The first 1 KiB of the response body; null for a read-only admin token.'),
 })
 export type CallbackAttempt = Static<typeof callbackAttempt>
 
@@ -60,7 +60,7 @@ export const callbackDetails = Type.Object({
   header_names: Type.Array(Type.String(), {
     description: 'The names of the headers. Their values may be secret and are not shown.',
   }),
-  callback_payload: Type.String({ description: 'The payload as JSON text.' }),
+  callback_payload: textOrNull('The payload as JSON text; null for a read-only admin token.'),
   event: textOrNull('Of what it reports an event, such as `response`; null if it reports a job.'),
   log: Type.Array(callbackAttempt),
 })
@@ -170,6 +170,16 @@ export function callbackDetailsView(details: StoredCallback): CallbackDetails {
     callback_payload: details.payloadJson,
     event: details.event,
     log: details.log.map(attemptView),
+  }
+}
+
+/** What a read-only admin token sees of a callback. */
+export function withoutTexts<View extends CallbackSummary | CallbackDetails>(view: View): View {
+  const without = (attempt: CallbackAttempt): CallbackAttempt => ({ ...attempt, answer: null })
+  return {
+    ...view,
+    last_attempt: view.last_attempt && without(view.last_attempt),
+    ...('log' in view && { callback_payload: null, log: view.log.map(without) }),
   }
 }
 

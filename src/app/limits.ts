@@ -127,9 +127,14 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     { name: 'open batches', fixed: String(MAX_OPEN_BATCHES), beyond: '429' },
     { name: 'lines of a batch', setting: 'tiers.NAME.max_batch_lines', beyond: 'the batch fails' },
+    { name: 'time in which a batch runs', fixed: '24 h', beyond: 'its other lines are errors' },
     { name: 'files', setting: 'tiers.NAME.max_files', beyond: '429' },
     { name: 'uploads at the same time, on each node', fixed: String(UPLOADS_OF_ACCOUNT), beyond: '429' },
-    { name: 'time of a file', setting: 'v1.file_retention_seconds', beyond: 'expires: 404' },
+    {
+      name: 'time of a file, and of a batch after its end',
+      setting: 'v1.file_retention_seconds',
+      beyond: 'expires: 404',
+    },
     { name: 'lists at the same time', fixed: '2', beyond: '429' },
     {
       name: 'requests on the CPU threads',
@@ -184,7 +189,12 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_waiters',
     },
     { name: 'running jobs', setting: 'jobs.concurrency', beyond: 'waits', metric: 'parley_jobs_running' },
-    { name: 'lines of batches that run', fixed: OPEN_LINES.toLocaleString('en'), beyond: 'waits' },
+    {
+      name: 'lines of batches that run',
+      fixed: OPEN_LINES.toLocaleString('en'),
+      beyond: 'waits',
+      metric: 'parley_batch_lines_running',
+    },
     { name: 'uploads of files', fixed: String(UPLOADS_OF_NODE), beyond: '503' },
     { name: 'event streams of operators', fixed: String(MAX_LISTENERS), beyond: '503' },
     {
@@ -199,6 +209,18 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       setting: 'upstreams.NAME.max_concurrency',
       beyond: 'waits',
       metric: 'parley_upstream_calls',
+    },
+    {
+      name: 'calls per minute, of all nodes',
+      setting: 'upstreams.NAME.requests_per_minute',
+      beyond: 'waits',
+      metric: 'parley_upstream_rate_waiting',
+    },
+    {
+      name: 'tokens per minute, of all nodes',
+      setting: 'upstreams.NAME.tokens_per_minute',
+      beyond: 'waits',
+      metric: 'parley_upstream_rate_waiting',
     },
     {
       name: 'time of a call',

@@ -32,6 +32,7 @@ import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
 import { heartbeatStarter } from './node.ts'
+import { rateBooks } from './rate-books.ts'
 import type { Role } from './role.ts'
 import { jobSlots } from './slots.ts'
 import { createRouter, modelServers } from './upstreams.ts'
@@ -123,6 +124,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
     prices,
+    bookOf: rateBooks({ store, node, clock, warn: (message) => log.warn({}, message) }),
     log,
   })
   const common = { settings, simulated, role, store, node, clock, log, metrics, prices }

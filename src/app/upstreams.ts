@@ -2,12 +2,14 @@
 import type { Clock } from '../clock.ts'
 import { tiersOf } from '../config/conversions.ts'
 import type { Configuration } from '../config/load.ts'
+import type { Settings } from '../config/settings.ts'
 import type { CurrentPrices } from '../queue/current-prices.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { CallEvent } from '../upstreams/call-target.ts'
 import { START_CONCURRENCY } from '../upstreams/concurrency-limit.ts'
 import type { ModelServer } from '../upstreams/model-server.ts'
 import { OpenAiClient, type ReadLarge } from '../upstreams/openai-client.ts'
+import type { RateBook } from '../upstreams/rate.ts'
 import { ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
 import { maxConcurrency } from './slots.ts'
@@ -22,6 +24,8 @@ export interface RouterParts {
   readonly onCall: (call: CallEvent) => void
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
+  /** The books of a rate, by its name. */
+  readonly bookOf: (name: string) => RateBook
   readonly log: Log
 }
 
@@ -38,9 +42,25 @@ export function modelServers(
   return (name) => {
     const upstream = settings.upstreams[name]
     if (simulated || upstream === undefined) return new Simulator(clock)
-    const common = { name, settings: upstream, apiKey: null, ...access.get(name), clock, readLarge }
+    const readsRates = isRated(name, settings)
+    const common = {
+      name,
+      settings: upstream,
+      apiKey: null,
+      ...access.get(name),
+      clock,
+      readLarge,
+      readsRates,
+    }
     return new OpenAiClient({ ...common, ...(traceparent && { traceparent }) })
   }
+}
+
+/** Whether the upstream or one of its targets has a rate. */
+function isRated(name: string, { upstreams, models }: Settings): boolean {
+  const targets = Object.values(models).flatMap(({ targets: entries = [] }) => entries)
+  const limited = [upstreams[name], ...targets.filter(({ upstream }) => upstream === name)]
+  return limited.some((one) => (one?.requests_per_minute ?? one?.tokens_per_minute ?? null) !== null)
 }
 
 export function createRouter({
@@ -50,6 +70,7 @@ export function createRouter({
   serverOf,
   onCall,
   prices,
+  bookOf,
   log,
 }: RouterParts): ModelRouter {
   const { settings, concurrency, simulated } = configuration
@@ -61,7 +82,8 @@ export function createRouter({
   const upstreams = Object.entries(settings.upstreams).map(([name, upstream]) => {
     const ceiling = maxConcurrency(upstream, settings)
     const startConcurrency = startOf(name, ceiling)
-    return [name, { server: serverOf(name), maxConcurrency: ceiling, startConcurrency }] as const
+    const server = serverOf(name)
+    return [name, { server, maxConcurrency: ceiling, startConcurrency, rate: upstream }] as const
   })
   return new ModelRouter({
     upstreams: new Map(upstreams),
@@ -71,6 +93,7 @@ export function createRouter({
     random,
     isPatient: settings.jobs.patience_seconds > 0,
     onCall,
+    bookOf,
     ...(prices && {
       costOf: (model, target, tokens) => prices()?.costOf(model, target, tokens) ?? null,
     }),

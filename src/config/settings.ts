@@ -38,11 +38,26 @@ const price = (description: string) =>
     ),
   )
 
+const perMinute = (what: string) =>
+  `Maximum ${what} per minute. Jobs wait until they fit. On Postgres, all nodes share it.`
+const TOKENS_PER_MINUTE =
+  'input and output tokens of all calls, as the server counts them; until an answer is known, an estimate'
+
+const targetRate = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
+const upstreamRate = (what: string) =>
+  Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+    description: `${perMinute(what)} null: no limit. Entries of \`targets\` can have their own.`,
+  })
+
 const target = Type.Object(
   {
     upstream: Type.String({ minLength: 1, description: 'Name of an entry of `upstreams`.' }),
     model: Type.String({ minLength: 1, description: 'The name of the model on that server.' }),
     price: price('What calls to this target cost, instead of the `price` of the model.'),
+    requests_per_minute: targetRate(
+      `${perMinute('calls of this model on this upstream')} Several entries for it share the lowest limit.`,
+    ),
+    tokens_per_minute: targetRate(perMinute(`tokens of this model on this upstream`)),
   },
   { ...strict, description: 'A model on an upstream.' },
 )
@@ -111,6 +126,8 @@ const upstream = Type.Object(
       description:
         'Maximum concurrent calls. null: as many as `jobs.concurrency` allows. If set, the limit starts at this value; otherwise it starts at 8, except for api.openai.com, and doubles while calls succeed. It halves when the server responds with 429 or 503, or does not respond in time.',
     }),
+    requests_per_minute: upstreamRate('calls'),
+    tokens_per_minute: upstreamRate(TOKENS_PER_MINUTE),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
       description: 'A call that takes longer is aborted and counts as a retryable error.',
@@ -213,7 +230,8 @@ const tier = Type.Object(
     ),
     max_files: Type.Integer({
       minimum: 0,
-      description: 'Maximum files of one account. Further uploads are rejected with 429.',
+      description:
+        'Maximum files of one account, the results of its batches included. Further uploads are rejected with 429; batches still write their results.',
     }),
     max_file_bytes: Type.Integer({
       minimum: 1,
@@ -379,7 +397,10 @@ export const settingsSchema = Type.Object(
           'When the caller of a job has disconnected, an equal request to `/v1` joins that job for this long, instead of creating another. A request that is marked as a retry always joins.',
           0,
         ),
-        file_retention_seconds: seconds('How long a file is kept if its upload has no `expires_after`.', 60),
+        file_retention_seconds: seconds(
+          'How long a file is kept after its upload if that has no `expires_after`, and a batch with its results after its end.',
+          60,
+        ),
       },
       strict,
     ),
@@ -513,6 +534,8 @@ export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   base_url: 'https://api.openai.com/v1',
   api_key_env: 'OPENAI_API_KEY',
   max_concurrency: null,
+  requests_per_minute: null,
+  tokens_per_minute: null,
   call_timeout_seconds: 300,
   roles: null,
   structured_output: 'json_schema',

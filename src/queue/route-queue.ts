@@ -34,9 +34,12 @@ export class RouteState {
   /** Null unless the route is limited. */
   limited: Allowance | null = null
   readonly limitedAccounts = new Map<string, Allowance>()
+  /** Whether its jobs may have to wait for a rate. */
+  readonly isRated: boolean
 
-  constructor(route: string) {
+  constructor(route: string, isRated: boolean) {
     this.route = route
+    this.isRated = isRated
   }
 
   /** How many jobs this node may start of the account, and of any if it is null, as far as limits go. */

@@ -27,6 +27,7 @@ function start({ slots = 64, bytes = 1e9, room = {} }: World = {}) {
     routeOf: ({ model }: { model: string }) => model,
     limited,
     limitedAccounts,
+    isRated: () => false,
     room: (route: string) => rooms.get(route) ?? Number.POSITIVE_INFINITY,
     watch: () => {},
   }

@@ -103,7 +103,7 @@ export class Scheduler {
 
   /**
    * Takes a place for a job that is about to be accepted; null if it has to be queued.
-   * @param awaited whether a caller waits for it: such a job may wait in memory for its model server
+   * @param awaited whether a caller waits for it: such a job may wait in memory for its model server, unless it has a rate
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job
@@ -112,7 +112,7 @@ export class Scheduler {
     if (!mayAcquire(this.#slots, this.#held, account)) return null
     if (queue.of.allowed(account) <= 0) return null
     const others = queue.of.queues.length > 1 && queue.of.queues.some(({ walk }) => walk.mayBeQueued)
-    if ((!awaited || others) && this.#roomOf(queue) <= 0) return null
+    if ((!awaited || others || queue.of.isRated) && this.#roomOf(queue) <= 0) return null
     if (others && (queue.isBehind || this.#isLowerDue(queue))) return null
     const bytes = bytesOfJob(job)
     if (this.#bytes.tryReserve(account, bytes) !== 'granted') return null
@@ -378,7 +378,7 @@ export class Scheduler {
   #stateOf(route: string): RouteState {
     const known = this.#states.get(route)
     if (known !== undefined) return known
-    const state = new RouteState(route)
+    const state = new RouteState(route, this.#routes.isRated(route))
     const limit = this.#routes.limited.get(route)
     if (limit !== undefined) state.limited = limitedTo(null, limit)
     this.#states.set(route, state)

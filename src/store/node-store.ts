@@ -25,6 +25,7 @@ export const FEATURES = [
   'traceparent',
   'batches',
   'prices',
+  'rates',
 ] as const
 export type Feature = (typeof FEATURES)[number]
 
@@ -83,6 +84,20 @@ export interface NodeStore {
    * Fewer means that there are no more. `attempt` is that of the last claim, 0 if there was none.
    */
   takeCancelled(node: string): Promise<Claim[]>
+
+  /** The books of a rate that nodes share (`upstreams/rate-window.ts`), as last written; null if there are none. */
+  readRate(name: string): Promise<StoredRate | null>
+
+  /**
+   * Replaces the books if nobody has since that version was read, 0 if there were none. Returns whether it did; a second call
+   * changes nothing.
+   */
+  writeRate(name: string, rate: StoredRate): Promise<boolean>
+}
+
+export interface StoredRate {
+  readonly stateJson: string
+  readonly version: number
 }
 
 /** Renews leases, on a connection that nothing else uses. */

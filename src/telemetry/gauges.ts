@@ -133,6 +133,16 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 
   const calls = 'Calls in progress, calls waiting for a slot, current slots, and maximum slots.'
   add('upstream_calls', calls, (set) => setCalls(gauges.upstreams(), set), ['upstream', 'state'])
+  const forRate =
+    'Jobs of this node that wait for requests_per_minute or tokens_per_minute; others wait in the queue.'
+  add(
+    'upstream_rate_waiting',
+    forRate,
+    (set) => {
+      for (const { name: upstream, waitingForRate } of gauges.upstreams()) set(waitingForRate, { upstream })
+    },
+    ['upstream'],
+  )
   const skipped = '1 while every target of the upstream is skipped because its circuit breaker is open.'
   add('upstream_skipped', skipped, (set) => setSkipped(gauges.upstreams(), set), ['upstream'])
 

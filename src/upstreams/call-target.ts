@@ -17,6 +17,7 @@ import {
   SchemaBreaks,
   schemaFingerprint,
 } from './breaks.ts'
+import type { CallPermit } from './call-permit.ts'
 import { failureKind, isWaitedFor, troubleOf } from './failure-kinds.ts'
 import type {
   CallRecord,
@@ -84,6 +85,10 @@ export interface RoutingAttempt extends RoutedReply {
   isBeyondProven: boolean
   /** What the last call showed if its connection broke. */
   broke: { readonly fails: boolean } | null
+  /** Null unless the target has rates. */
+  permit: CallPermit | null
+  /** The jobs of its route that wait for a rate or a slot: it is one of them while it does. */
+  readonly waiting: Set<string>
 }
 
 export type Called = 'called' | 'circuit open' | 'stopped'
@@ -116,17 +121,18 @@ export class TargetCaller {
    * only the one that is to blame fails; an isolated job also waits until no other call is in progress.
    */
   async call(target: Target, attempt: RoutingAttempt): Promise<Called> {
-    const { breaks, tries, signal, request } = attempt
+    const { breaks, tries, request } = attempt
     const mayCrash = breaks !== NO_BREAKS && (isIsolated(breaks) || isCareful(breaks))
     if (tries < MAX_TRIES - 1 && !mayCrash) return this.#callWithSlot(target, attempt)
     // Nothing is held for a job that will not call.
-    if (this.#isSkipped(target, attempt)) return 'circuit open'
+    if (this.isSkipped(target, attempt)) return 'circuit open'
     const { account } = request
     const { alone } = target
-    if (!(await this.#paused(signal, () => alone.acquire(account, WEIGHT_ALONE, signal)))) return 'stopped'
+    const { signal } = attempt
+    if (!(await this.#paused(attempt, () => alone.acquire(account, WEIGHT_ALONE, signal)))) return 'stopped'
     try {
       if (!isIsolated(breaks)) return await this.#callWithSlot(target, attempt)
-      const hold = await this.#paused(signal, () => target.breaks.hold(signal))
+      const hold = await this.#paused(attempt, () => target.breaks.hold(signal))
       if (hold === null) return 'stopped'
       const called = await this.#callIfPermitted(target, attempt, hold)
       hold.end()
@@ -141,14 +147,19 @@ export class TargetCaller {
    * Whether the account must not call the target, because a circuit breaker is open. A job that does not wait calls it
    * nevertheless if no other target is better, because a call that may fail is better than a failure without a call.
    */
-  #isSkipped({ health }: Target, { request: { account }, targets }: RoutingAttempt): boolean {
+  isSkipped({ health }: Target, { request: { account }, targets }: RoutingAttempt): boolean {
     return health.isOpen(account) && (this.#isPatient || !targets.every((one) => one.health.isOpen(account)))
   }
 
   /** Waiting behind other jobs is not part of a run, so the deadline of a job that may wait is paused. */
-  async #paused<Result>(signal: StopSignal, wait: () => Result | Promise<Result>): Promise<Result> {
+  async #paused<Result>(
+    { signal, waiting, request }: RoutingAttempt,
+    wait: () => Result | Promise<Result>,
+  ): Promise<Result> {
     if (this.#isPatient) signal.pause()
+    waiting.add(request.jobId)
     const result = await wait()
+    waiting.delete(request.jobId)
     if (this.#isPatient) signal.resume()
     return result
   }
@@ -164,9 +175,9 @@ export class TargetCaller {
     if (signal.reason !== null) return 'stopped'
     if (!slots.tryAcquire(account)) {
       // A request that has another target must not wait for a slot at a failing one.
-      if (this.#isSkipped(target, attempt)) return 'circuit open'
+      if (this.isSkipped(target, attempt)) return 'circuit open'
       const weight = this.#weightOf(tier)
-      if (!(await this.#paused(signal, () => slots.acquire(account, weight, signal, priority))))
+      if (!(await this.#paused(attempt, () => slots.acquire(account, weight, signal, priority))))
         return 'stopped'
     }
     try {
@@ -180,7 +191,7 @@ export class TargetCaller {
   /** @param hold of an isolated job, which needs no slot, because nobody else gets one */
   async #callIfPermitted(target: Target, attempt: RoutingAttempt, hold: Hold | null): Promise<Called> {
     // Only now, because a breaker may have opened while the request waited.
-    if (this.#isSkipped(target, attempt)) return 'circuit open'
+    if (this.isSkipped(target, attempt)) return 'circuit open'
     const { health, breaks } = target
     const { request, signal } = attempt
     const { account, jobId, beforeCall } = request
@@ -189,7 +200,7 @@ export class TargetCaller {
       await beforeCall()
       if (signal.reason !== null) return 'stopped'
       // A breaker may have opened meanwhile.
-      if (this.#isSkipped(target, attempt)) return 'circuit open'
+      if (this.isSkipped(target, attempt)) return 'circuit open'
     }
     const breaksBefore = breaks.began()
     health.began(account, jobId)
@@ -221,6 +232,7 @@ export class TargetCaller {
     let format = server.requestFormat(target.model, prompt, avoidsSchema)
     for (;;) {
       const [startedAtMs, atMs] = [this.#clock.steadyMs(), this.#clock.nowMs()]
+      attempt.permit?.sent()
       const reply = await server.ask(target.model, prompt, format, signal)
       const endedAtMs = this.#clock.steadyMs()
       const broke =
@@ -230,6 +242,7 @@ export class TargetCaller {
       const cost = this.#listener.costOf?.(request.model, target.name, reply.tokens ?? NO_TOKENS) ?? null
       const sent = { at_ms: atMs, ms: endedAtMs - startedAtMs, ...(cost !== null && { cost }), ...format }
       this.#record(attempt, target, reply, recordOf(target, request, sent, reply, broke))
+      if (attempt.permit?.answered(reply)) return IGNORED
       if (reply.kind !== 'error') {
         target.breaks.answered(jobId)
         if (form.kind === 'schema' && sendsSchema(format)) this.#schemas.answered(form.schemaJson)

@@ -45,6 +45,7 @@ export type Reply =
       readonly tokens: TokenCount
       /** Present if the model stopped at its own or its server's length limit; the text is what arrived until then. */
       readonly truncated?: true
+      readonly rate?: ServerRate
     }
   /** A refusal, `content_filter`, or an error code for a breach of content policy. Final: no other target is tried. */
   | {
@@ -52,6 +53,7 @@ export type Reply =
       readonly message: string
       readonly status: number | null
       readonly tokens: TokenCount
+      readonly rate?: ServerRate
     }
   | UpstreamError
 
@@ -82,6 +84,15 @@ export interface UpstreamError {
   readonly tokens?: TokenCount
   /** Present if the length limit was reached before any text. */
   readonly truncated?: true
+  readonly rate?: ServerRate
+}
+
+/** What a server says about its own limits, of requests and tokens per minute; infinite where it is silent. */
+export interface ServerRate {
+  readonly limit: { readonly requests: number; readonly tokens: number }
+  readonly left: { readonly requests: number; readonly tokens: number }
+  /** When everything is left again, in milliseconds. */
+  readonly resetMs: number
 }
 
 /** Who is responsible for a failed call (failure-kinds.ts). */

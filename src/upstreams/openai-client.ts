@@ -19,8 +19,10 @@ import type {
   Prompt,
   Reply,
   RequestFormat,
+  ServerRate,
   UpstreamError,
 } from './model-server.ts'
+import { readRateHeaders } from './rate-headers.ts'
 import {
   type LargeCompletion,
   maskReply,
@@ -58,6 +60,8 @@ export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly readLarge: ReadLarge
   readonly maxAnswerBytes?: number
   readonly connectTimeoutMs?: number
+  /** Whether to read what the server says about its limits; false if absent. */
+  readonly readsRates?: boolean
   /** The span of the call that is being made; null for none. */
   readonly traceparent?: () => string | null
 }
@@ -90,6 +94,7 @@ export class OpenAiClient implements ModelServer {
   readonly #readLarge: ReadLarge
   readonly #connectTimeoutMs: number
   readonly #traceparent: OpenAiClientOptions['traceparent']
+  readonly #readsRates: boolean
 
   /** Throws if the URL or the key cannot be used. Opens no connection before the first call. */
   constructor(options: OpenAiClientOptions) {
@@ -106,6 +111,7 @@ export class OpenAiClient implements ModelServer {
     this.#headers = requestHeaders(name, { apiKey, headers })
     this.#request = { method: 'POST', path, headers: this.#headers }
     this.#traceparent = options.traceparent
+    this.#readsRates = options.readsRates ?? false
     const fields = JSON.stringify(settings.body).slice(1)
     this.#bodyEnd = fields === '}' ? null : `,${fields}`
     this.#options = new SentOptions(settings.body, defaultRoles(url) === 'native')
@@ -184,7 +190,8 @@ export class OpenAiClient implements ModelServer {
     const ended = await call.ended
     if (ended.kind !== 'response') return this.#failure(ended)
     const { status, body } = ended
-    if (status >= 300) return this.#readFailure(ended)
+    const rate = this.#readsRates ? readRateHeaders(ended.headers) : null
+    if (status >= 300) return withRate(this.#readFailure(ended), rate)
     let reply: Reply | null
     if (body !== null && body.length > LARGE_ANSWER_BYTES) {
       reply = await this.#readLarge({ status, body }, prompt.account, signal)
@@ -195,7 +202,7 @@ export class OpenAiClient implements ModelServer {
       this.#automatic.answered(model, prompt, format)
     }
     if (optionsJson && reply.kind !== 'error') this.#options.answered(format, model, optionsJson)
-    return reply
+    return rate === null ? reply : withRate(reply, rate)
   }
 
   async check(): Promise<UpstreamError | null> {
@@ -267,4 +274,8 @@ export class OpenAiClient implements ModelServer {
         return `The connection to the model server failed (${code}).`
     }
   }
+}
+
+function withRate(reply: Reply, rate: ServerRate | null): Reply {
+  return rate === null ? reply : { ...reply, rate }
 }

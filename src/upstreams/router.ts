@@ -18,6 +18,8 @@ import { freeCalls } from './concurrency-limit.ts'
 import { failureKind, troubleOf } from './failure-kinds.ts'
 import type { FailureKind, ModelRequest, RequestWait, RoutedReply, Router, Trouble } from './model-server.ts'
 import { pause } from './pause.ts'
+import type { RateBook } from './rate.ts'
+import { RatedCaller } from './rated-caller.ts'
 import { upstreamError } from './read-completion.ts'
 import { boundedRetryAfterMs, roundPauseMs } from './retry-after.ts'
 import {
@@ -53,11 +55,13 @@ export interface RouterOptions extends CallListener {
   readonly isPatient?: boolean
   /** Called with the reason when calls to a target no longer succeed, and with null when one has succeeded again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
+  /** The books of a rate, by the name of an upstream or a target; its own if absent. */
+  readonly bookOf?: (name: string) => RateBook
 }
 
 /** For a tier that no longer exists. */
 const LEAST_WEIGHT = 1
-const NO_CANDIDATES: Candidates = { key: '', targets: [] }
+const NO_CANDIDATES: Candidates = { key: '', targets: [], waiting: new Set() }
 const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
 
 export class ModelRouter implements Router, Routes {
@@ -67,6 +71,7 @@ export class ModelRouter implements Router, Routes {
   #limits: RouteLimits | null = NO_LIMITS
   #onChange: () => void = () => {}
   readonly #caller: TargetCaller
+  readonly #rated: RatedCaller
   readonly #clock: Clock
   readonly #random: () => number
 
@@ -84,13 +89,15 @@ export class ModelRouter implements Router, Routes {
         this.#onChange()
       },
       onReport: (target, trouble) => options.onAvailability?.(target, trouble),
+      ...(options.bookOf && { bookOf: options.bookOf }),
     })
     const weightOf = (tier: string) => this.#table.weights.get(tier) ?? LEAST_WEIGHT
     this.#caller = new TargetCaller(clock, isPatient, options, weightOf)
+    this.#rated = new RatedCaller(this.#caller, clock, weightOf)
   }
 
   async ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply> {
-    const { key, targets } = this.#candidatesOf(request)
+    const { key, targets, waiting } = this.#candidatesOf(request)
     const attempt: RoutingAttempt = {
       request,
       targets,
@@ -104,6 +111,8 @@ export class ModelRouter implements Router, Routes {
       hasBegun: false,
       isBeyondProven: false,
       broke: null,
+      permit: null,
+      waiting,
     }
     if (targets.length === 0) {
       const message = `No model server is configured for ${request.model} and this tier.`
@@ -118,7 +127,10 @@ export class ModelRouter implements Router, Routes {
       let retryAfterMs = Number.POSITIVE_INFINITY
       for (const target of round === 1 ? targets : soonestFirst(targets, account)) {
         if (target !== targets[0] && this.#isKeptAtFirst(attempt)) continue
-        const called = await this.#caller.call(target, attempt)
+        const { rates } = target
+        const called = await (rates === null
+          ? this.#caller.call(target, attempt)
+          : this.#rated.call(target, rates, attempt))
         if (called === 'circuit open') continue
         if (called === 'stopped') return stopped(attempt)
         const { reply } = attempt
@@ -171,7 +183,13 @@ export class ModelRouter implements Router, Routes {
     if (!this.#isPatient && targets.every(({ health }) => health.reported !== null))
       return Number.POSITIVE_INFINITY
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
-    return target === undefined ? Number.POSITIVE_INFINITY : freeCalls(target.upstream.slots)
+    if (target === undefined) return Number.POSITIVE_INFINITY
+    const free = freeCalls(target.upstream.slots)
+    return target.rates === null ? free : Math.min(free, ...target.rates.rates.map(({ room }) => room))
+  }
+
+  isRated(route: string): boolean {
+    return this.#table.candidates.get(route)?.targets.some(({ rates }) => rates !== null) ?? false
   }
 
   watch(onChange: () => void, onRoom: () => void = () => {}): void {

@@ -10,10 +10,13 @@ export interface Routes extends RouteLimits {
   routeOf(job: RoutedJob): string
   /**
    * How many more jobs of the route can start now: the free slots of the upstream of its first target that can be called, and an
-   * eighth of that upstream's limit, at least 1, less the calls that already wait there. May be negative. Infinity for an
-   * unknown route, and without patience while no target answers: then waiting for a slot counts to the time limit of a run.
+   * eighth of that upstream's limit, at least 1, less the calls that already wait there; and no more than may wait for its rates. May
+   * be negative. Infinity for an unknown route, and without patience while no target answers: then waiting for a slot counts to the
+   * time limit of a run.
    */
   room(route: string): number
+  /** Whether jobs of the route may have to wait for a rate, which they do in the queue, even if a caller waits for them. */
+  isRated(route: string): boolean
   /**
    * Calls `onChange` after each change of `limited` or `limitedAccounts`, and `onRoom` when a call has ended, so that another can
    * start. There is one listener of each.

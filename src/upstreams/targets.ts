@@ -10,7 +10,9 @@ import { TargetBreaks } from './breaks.ts'
 import { ConcurrencyLimit } from './concurrency-limit.ts'
 import { troubleOf } from './failure-kinds.ts'
 import type { LearnedRoles, ModelServer, Trouble } from './model-server.ts'
+import { ownBook, Rate, type RateBook } from './rate.ts'
 import { TargetHealth } from './target-health.ts'
+import { type RateLimits, type TargetRates, targetRates } from './target-rates.ts'
 
 /** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
@@ -30,6 +32,8 @@ export interface Target {
   readonly breaks: TargetBreaks
   /** One slot for jobs whose next failure may be their last, so that only the one that is to blame fails. */
   readonly alone: FairSlots
+  /** Null if neither it nor its upstream has a rate. */
+  readonly rates: TargetRates | null
 }
 
 /** The targets that a job may be sent to, in the order to try them. */
@@ -37,6 +41,8 @@ export interface Candidates {
   /** Identifies them to the queue: the names of the targets, in their order. */
   readonly key: string
   readonly targets: readonly Target[]
+  /** The jobs that wait here for a rate or a slot of one of them. */
+  readonly waiting: Set<string>
 }
 
 /** The candidates for inputs larger than the previous range and of at most `upToTokens`. */
@@ -66,6 +72,8 @@ export interface UpstreamOptions {
   readonly maxConcurrency: number
   /** The initial limit; if absent or null, the limit is always `maxConcurrency`. */
   readonly startConcurrency?: number | null
+  /** The limits of all calls per minute; absent for none. */
+  readonly rate?: RateLimits
 }
 
 /** The part of a tier that routing depends on. */
@@ -83,6 +91,8 @@ export interface HealthOptions {
   readonly onChange: () => void
   /** No call succeeds any longer, for that reason; or one has succeeded again. */
   readonly onReport: (target: Target, trouble: Trouble | null) => void
+  /** Creates the books of a rate. */
+  readonly bookOf?: (name: string) => RateBook
 }
 
 /** Throws if the settings name an upstream or a candidate that does not exist. */
@@ -91,13 +101,18 @@ export function createRoutingTable(
   models: { readonly [name: string]: ModelSettings },
   tiers: readonly RoutedTier[],
   clock: Clock,
-  { random, onChange, onReport }: HealthOptions,
+  { random, onChange, onReport, bookOf = () => ownBook(clock) }: HealthOptions,
 ): RoutingTable {
   const upstreams = new Map<string, Upstream>()
   for (const [name, { server, maxConcurrency, startConcurrency = null }] of upstreamOptions) {
     const limits = new ConcurrencyLimit(maxConcurrency, startConcurrency)
     upstreams.set(name, { server, limits, slots: new FairSlots(limits) })
   }
+  const ratesOf = targetRates(
+    upstreamOptions,
+    models,
+    (name, limits) => new Rate(limits, bookOf(name), clock),
+  )
   const targets = new Map<string, Target>()
   const targetOf = (upstreamName: string, model: string): Target => {
     const upstream = upstreams.get(upstreamName)
@@ -123,6 +138,7 @@ export function createRoutingTable(
         upstream.slots.limitChanged()
       }),
       alone: new FairSlots({ limit: 1, reserve: 0 }),
+      rates: ratesOf(upstreamName, model),
     }
     targets.set(name, target)
     return target
@@ -130,7 +146,7 @@ export function createRoutingTable(
   const candidates = new Map<string, Candidates>()
   const candidatesOf = (list: readonly Target[]): Candidates => {
     const key = list.map(({ name }) => name).join(' ')
-    const known = candidates.get(key) ?? { key, targets: list }
+    const known = candidates.get(key) ?? { key, targets: list, waiting: new Set() }
     candidates.set(key, known)
     return known
   }
@@ -190,6 +206,8 @@ export interface UpstreamState {
   readonly name: string
   readonly running: number
   readonly waiting: number
+  /** How many jobs of this node wait for a rate; null if there is none. */
+  readonly waitingForRate: number | null
   /** The current limit of concurrent calls, and its maximum. */
   readonly limit: number
   readonly maxConcurrency: number
@@ -216,20 +234,21 @@ export function upstreamStates({
   targets,
 }: Pick<RoutingTable, 'upstreams' | 'targets'>): UpstreamState[] {
   return [...upstreams].map(([name, upstream]) => {
-    const states = targets
-      .filter((target) => target.upstream === upstream)
-      .map(({ model, health }) => ({
-        model,
-        consecutiveFailures: health.all.failedJobs.length,
-        openUntilMs: health.reported?.openUntilMs ?? null,
-        unavailable: unavailableOf(health),
-        limitedAccounts: [...health.accounts.values()].filter(({ phase }) => phase !== 'available').length,
-        learnedRoles: upstream.server.learnedRoles(model),
-      }))
+    const own = targets.filter((target) => target.upstream === upstream)
+    const rates = new Set(own.flatMap((target) => target.rates?.rates ?? []))
+    const states = own.map(({ model, health }) => ({
+      model,
+      consecutiveFailures: health.all.failedJobs.length,
+      openUntilMs: health.reported?.openUntilMs ?? null,
+      unavailable: unavailableOf(health),
+      limitedAccounts: [...health.accounts.values()].filter(({ phase }) => phase !== 'available').length,
+      learnedRoles: upstream.server.learnedRoles(model),
+    }))
     return {
       name,
       running: upstream.slots.held.total,
       waiting: upstream.slots.waiting.total,
+      waitingForRate: rates.size === 0 ? null : [...rates].reduce((sum, { waiting }) => sum + waiting, 0),
       limit: upstream.limits.found,
       maxConcurrency: upstream.limits.ceiling,
       openUntilMs: earliestIfAll(states.map((target) => target.openUntilMs)),

@@ -1,6 +1,7 @@
 /** What reaches models of other vendors: every message in every order, with only the address configured. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { reply } from '../model-server.ts'
 import { LlamaCpp } from '../model-servers/llama-cpp.ts'
 import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
@@ -40,6 +41,34 @@ onAnyStore(() => {
       })
     }
   }
+
+  test('a rejected schema with a property named role does not move system messages of other accounts', async (t) => {
+    const { parley, models } = await startStage(t)
+    models.script = ({ body }) =>
+      body.response_format?.type === 'json_schema'
+        ? reply.status(400, {
+            body: { error: { message: "Invalid pattern of the property 'role': (x{1,99}){1,99}" } },
+          })
+        : undefined
+    const response_format = {
+      format: 'json',
+      schema: { type: 'object', properties: { role: { type: 'string' } } },
+    }
+    const messages = [
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: 'Hi' },
+    ]
+    await parley.post('/api/v1/messages', job({ messages, response_format }), await parley.key())
+    completed(await parley.post('/api/v1/messages', job({ messages }), await parley.key('user_max', 'other')))
+    const roles = models
+      .completions()
+      .at(-1)
+      ?.body.messages.map(({ role }) => role)
+    assert.deepEqual(roles, ['system', 'user'])
+    const admin = await adminOf(parley)
+    const [{ rejected_roles }] = granted(await admin.get('/overview'), 200).upstreams
+    assert.deepEqual(rejected_roles, [])
+  })
 
   test('the receipt shows both calls, and the overview what the server rejects', async (t) => {
     const llama = new LlamaCpp({ template: 'mistral-nemo' })

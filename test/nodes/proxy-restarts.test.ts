@@ -6,12 +6,14 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import test, { type TestContext } from 'node:test'
 import { setTimeout as passed } from 'node:timers/promises'
-import { Agent, request } from 'undici'
+import { Agent, type Dispatcher, request } from 'undici'
 import { reply, startModelServer } from '../model-server.ts'
 import { freshRealDatabase } from '../postgres/database.ts'
 import { jobOf } from '../process/caller.ts'
+import { rows } from '../process/rows.ts'
 import { CLONE, type Installation, installation, MAIN, type Program } from '../process/server-process.ts'
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
@@ -27,6 +29,11 @@ const LATE_MS = LISTEN_S * 600
 /** Requests that follow the last restart, and those between two. */
 const ANSWERS_BETWEEN = 2000
 const ANSWER_MS = 20
+const CHAT = '/v1/chat/completions'
+/** In the long form almost as much as a file may have. */
+const FILE_MB = LONG ? 199 : 4
+const LINE_BYTES = 20_000
+const FILE_LINES = (FILE_MB * 1_000_000) / LINE_BYTES
 
 /** Where a node listens, as in HOST and PORT, and as the proxy's configuration names it. */
 interface Place {
@@ -117,6 +124,19 @@ for (const proxy of [NGINX, CADDY]) {
   )
 }
 
+for (const proxy of [NGINX, CADDY]) {
+  const isThere = spawnSync(proxy.name, [...proxy.version]).status === 0
+  const skip = isThere ? false : `${proxy.name} is not installed`
+  test(
+    `${proxy.name}: a file of ${FILE_MB} MB is stored while it arrives, and runs as a batch`,
+    {
+      skip,
+      timeout: 900_000,
+    },
+    (t) => uploadAndBatch(t, proxy),
+  )
+}
+
 interface Run {
   readonly onSockets: boolean
   /** Whether the proxy's configuration changes, late, while a node is away. */
@@ -157,6 +177,76 @@ async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: 
   await callers.close()
   t.diagnostic(`${callers.answers} answers, ${callers.failures.length} failures`)
   assert.deepEqual(callers.failures.slice(0, 10), [])
+}
+
+async function uploadAndBatch(t: TestContext, proxy: Proxy): Promise<void> {
+  const models = await startModelServer({ keep: false })
+  t.after(() => models.close())
+  const place = await installation(t, { upstream: models.baseUrl, settings: { trust_proxy: '127.0.0.1' } })
+  const { program, at } = await startNode(place, null)
+  const [key = ''] = await program.line(/prl_\w+/)
+  const { socket } = await startProxy(place, proxy, [at.address])
+  const dispatcher = new Agent({ connect: { socketPath: socket } })
+  t.after(() => dispatcher.destroy())
+  const ask = async (path: string, { headers, ...options }: Partial<Dispatcher.RequestOptions> = {}) => {
+    const answer = await request(`http://parley/v1${path}`, {
+      ...{ dispatcher, ...options },
+      headers: { ...headers, authorization: `Bearer ${key}` },
+    })
+    const text = await answer.body.text()
+    assert.equal(answer.statusCode, 200, text)
+    return text
+  }
+  const content = async function* () {
+    yield Buffer.from('--xyz\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n')
+    for (let line = 0; line < FILE_LINES; line++) {
+      // A proxy that buffers requests sends nothing until it has all of it.
+      if (line === FILE_LINES / 2)
+        await eventually(
+          () => storedBytes(place),
+          (bytes) => bytes > 0,
+          { signal: t.signal },
+        )
+      yield lineOf(line)
+    }
+    yield Buffer.from(
+      '\r\n--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n',
+    )
+  }
+  const file = await ask('/files', {
+    method: 'POST',
+    headers: { 'content-type': 'multipart/form-data; boundary=xyz' },
+    body: Readable.from(content()),
+  })
+  const { id, bytes } = JSON.parse(file)
+  assert.equal(bytes, FILE_LINES * LINE_BYTES)
+  const created = await ask('/batches', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ input_file_id: id, endpoint: CHAT, completion_window: '24h' }),
+  })
+  const batch = await eventually(
+    async () => JSON.parse(await ask(`/batches/${JSON.parse(created).id}`)),
+    ({ status }) => status === 'completed',
+    { signal: t.signal },
+  )
+  assert.equal(batch.request_counts.completed, FILE_LINES)
+  const results = await ask(`/files/${batch.output_file_id}/content`)
+  assert.equal(results.trimEnd().split('\n').length, FILE_LINES)
+}
+
+function storedBytes({ database }: Installation): number {
+  return Number(rows(database, 'select coalesce(sum(bytes), 0) as bytes from files')[0]?.bytes)
+}
+
+/** A line of exactly `LINE_BYTES`. */
+function lineOf(line: number): Buffer {
+  const words = (length: number) => 'a word '.repeat(LINE_BYTES / 7).slice(0, length)
+  const withText = (text: string) => {
+    const body = { model: 'gpt-5-mini', messages: [{ role: 'user', content: `${line} ${text}` }] }
+    return `${JSON.stringify({ custom_id: `${line}`, method: 'POST', url: CHAT, body })}\n`
+  }
+  return Buffer.from(withText(words(LINE_BYTES - withText('').length)))
 }
 
 function onSocket({ folder }: Installation, name: string): Place {

@@ -3,7 +3,10 @@ import assert from 'node:assert/strict'
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import test from 'node:test'
+import OpenAI from 'openai'
 import { reply, startModelServer } from '../model-server.ts'
+import { eventually } from '../support/eventually.ts'
+import { submitBatch } from '../v1/submit-batch.ts'
 import { jobOf } from './caller.ts'
 import { installation } from './server-process.ts'
 
@@ -24,7 +27,8 @@ test('nothing of a deleted account is found in the file or its log after the com
     const args = ['keys', 'create', '--account', account, '--tier', 'user_max']
     return (await place.parley(args)).stdout.trim()
   }
-  const [mine, theirs] = [server.caller(await keyOf(MARK)), server.caller(await keyOf(OTHER))]
+  const myKey = await keyOf(MARK)
+  const [mine, theirs] = [server.caller(myKey), server.caller(await keyOf(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
   // Conversations long enough for their own pages, and short ones that share pages with others'.
   const padding = `${MARK} `.repeat(2000)
@@ -50,14 +54,20 @@ test('nothing of a deleted account is found in the file or its log after the com
     'idempotency-key': `${MARK}-key`,
   })
   await mine.batch([`${MARK} stalls`])
+  const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: myKey })
+  const { id: batchId } = await submitBatch(openai, [`${MARK} line`, `${MARK} stalls`], [], { mark: MARK })
+  await eventually(
+    () => openai.batches.retrieve(batchId),
+    ({ request_counts }) => request_counts?.completed === 1,
+  )
   assert.ok((await found(place.database, MARK)).length > 0, 'the search finds nothing even before')
 
   const deleted = await place.parley(['accounts', 'delete', MARK, '--yes', '--json'])
   assert.equal(deleted.code, 0, deleted.stderr)
   const counts = JSON.parse(deleted.stdout)
   assert.equal(counts.deleted, true)
-  assert.equal(counts.jobs, 112)
-  assert.equal(counts.cancelled, 1)
+  assert.equal(counts.jobs, 114)
+  assert.equal(counts.cancelled, 2)
   // The audit log keeps who was deleted, when and by whom, by name; nothing else may remain.
   const words = [`${MARK} `, `${MARK}-key`, `"${MARK}`, secret, `echo: ${MARK}`]
   for (const word of words) assert.deepEqual(await found(place.database, word), [], word)

@@ -139,6 +139,19 @@ test('a request that is not a callback is rejected with a line, and the next one
   assert.equal(await post(url, signedCallback(secret)), 200)
 })
 
+test('an event is printed with its type and what it is about', { timeout }, async (t) => {
+  const { url, program } = await listening(t)
+  const event = {
+    id: 'evt_1',
+    object: 'event',
+    created_at: 1,
+    type: 'batch.expired',
+    data: { id: 'batch_1' },
+  }
+  await post(url, signedCallback(secret, { body: JSON.stringify(event) }))
+  await program.line(/verified: batch\.expired: batch_1\n +event +\{"id":"evt_1"/)
+})
+
 test('nothing that is printed can steer the terminal', { timeout }, async (t) => {
   const { url, program } = await listening(t)
   const body = JSON.stringify({

@@ -46,6 +46,11 @@ const RUN_TIMEOUT_S = 4
 const SLACK_S = 6
 /** Of 256, less the slots that are reserved for other accounts. */
 const SLOTS = 240
+/**
+ * For one answer of 100 MB, of which 16 MiB are read. Few are called at once: the faults before have lowered the limit, and a server
+ * that answers nothing useful does not raise it.
+ */
+const HUGE_S = 0.5
 /** More than at the peak of as many jobs at a healthy model server, because V8 enlarges its young generation under any load. */
 const MAX_MIB = 100
 const HEALTHY_JOBS = Math.max(600, JOBS)
@@ -86,7 +91,8 @@ test(`${JOBS} jobs at a model server that ${NAMES.join(', or ')}: all end in tim
     )
     assert.ok(longestS <= RUN_TIMEOUT_S + SLACK_S, `a run took ${longestS} s`)
     const waves = Math.ceil(JOBS / SLOTS)
-    assert.ok(tookS <= waves * RUN_TIMEOUT_S + SLACK_S, `the last job ended after ${tookS} s`)
+    const hugeS = LONG && faults.includes(HUGE) ? JOBS * HUGE_S : 0
+    assert.ok(tookS <= waves * RUN_TIMEOUT_S + SLACK_S + hugeS, `the last job ended after ${tookS} s`)
     assert.ok(moreMiB <= MAX_MIB, `${moreMiB} MiB more while the model server ${faults.join(', ')}`)
   }
   assert.deepEqual(await server.stop(), { code: 0, signal: null })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Received, reply, startModelServer } from '../model-server.ts'
+import { freshRealDatabase } from '../postgres/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
 import { type Caller, idsOf, isFinal } from './caller.ts'
@@ -14,11 +15,20 @@ const [BATCHES, JOB_MS] = LONG ? [32, 10_000] : [4, 300]
 const WITHIN_MS = 300_000
 const BATCH = 8
 
-async function stage(t: TestContext, maxConcurrency: number, jobs = {}) {
+/** On Postgres, a job fails for crashes only when its node has been absent for ten leases. */
+const LEASE_S = 3
+const STORES = ['SQLite', 'Postgres'] as const
+type StoreName = (typeof STORES)[number]
+
+async function stage(t: TestContext, store: StoreName, maxConcurrency: number, settings = {}) {
   const models = await startModelServer()
   t.after(() => models.close())
   const upstreams = { openai: { max_concurrency: maxConcurrency, api_key_env: null } }
-  const place = await installation(t, { upstream: models.baseUrl, settings: { upstreams, jobs } })
+  const place = await installation(t, {
+    upstream: models.baseUrl,
+    settings: { upstreams, jobs: { lease_seconds: LEASE_S, ...settings } },
+    ...(store === 'Postgres' && { databaseUrl: await freshRealDatabase(t) }),
+  })
   return { models, place }
 }
 
@@ -38,79 +48,99 @@ async function end(caller: Caller, id: string) {
   return (await eventually(() => caller.read(id), isFinal, { withinMs: WITHIN_MS })).body.data
 }
 
-test('jobs that ran while the process was killed twice complete soon after', { timeout }, async (t) => {
-  const { models, place } = await stage(t, 1000)
-  models.script = () => reply.after(JOB_MS, reply.text('done'))
-  let server = await place.start()
-  const key = await server.firstKey()
-  const ids = await queue(server, key, contents(BATCHES * BATCH))
-  for (let kills = 0; kills < 2; kills++) {
-    await models.received(models.requests.length + 1)
-    await server.crash()
-    server = await place.start()
-  }
-  const startedMs = performance.now()
-  const caller = server.caller(key)
-  for (const id of ids) assert.equal((await end(caller, id))?.status, 'completed')
-  const rounds = (performance.now() - startedMs) / JOB_MS
-  assert.ok(rounds < 30, `${rounds} times the time of a job`)
-})
+for (const store of STORES) {
+  /** Each crash takes a lease on Postgres, and the last one ten. */
+  const isShort = store === 'Postgres' && !LONG && 'takes a minute'
 
-test('one that kills its process among them fails, and all others complete', { timeout }, async (t) => {
-  const { models, place } = await stage(t, 1000)
-  const isPoison = ({ text }: Received) => text.includes('poison')
-  let arrived = Promise.withResolvers<void>()
-  models.script = (request) => {
-    if (!isPoison(request)) return reply.after(JOB_MS, reply.text('done'))
-    arrived.resolve()
-    return () => {}
-  }
-  let server = await place.start()
-  const key = await server.firstKey()
-  const jobs = contents(BATCHES * BATCH)
-  jobs[jobs.length - 3] = 'poison'
-  const ids = await queue(server, key, jobs)
-  const poison = ids[jobs.indexOf('poison')] ?? ''
-  let crashes = 0
-  for (;;) {
-    const ended = await Promise.race([arrived.promise.then(() => null), end(server.caller(key), poison)])
-    if (ended !== null) break
-    arrived = Promise.withResolvers()
-    await server.crash()
-    crashes += 1
-    server = await place.start()
-  }
-  assert.ok(crashes >= 3 && crashes <= 8, `${crashes} crashes`)
-  const caller = server.caller(key)
-  const failed = await end(caller, poison)
-  assert.deepEqual([failed?.status, failed?.error?.code], ['failed', 'internal_error'])
-  for (const id of ids.filter((one) => one !== poison)) {
-    assert.equal((await end(caller, id))?.status, 'completed')
-  }
-})
+  test(`jobs that ran while the process was killed twice complete soon after, on ${store}`, {
+    timeout,
+  }, async (t) => {
+    const { models, place } = await stage(t, store, 1000)
+    models.script = () => reply.after(JOB_MS, reply.text('done'))
+    let server = await place.start()
+    const key = await server.firstKey()
+    const ids = await queue(server, key, contents(BATCHES * BATCH))
+    for (let kills = 0; kills < 2; kills++) {
+      await models.received(models.requests.length + 1)
+      await server.crash()
+      server = await place.start()
+    }
+    const startedMs = performance.now()
+    const caller = server.caller(key)
+    for (const id of ids) assert.equal((await end(caller, id))?.status, 'completed')
+    const rounds = (performance.now() - startedMs) / JOB_MS
+    assert.ok(rounds < 30, `${rounds} times the time of a job`)
+  })
 
-test('jobs that wait for a slot at a model server do not fail, however often the process is killed', {
-  timeout,
-}, async (t) => {
-  // As many as there are kills: a job that is called first by chance is killed at most four times before it is answered.
-  const { models, place } = await stage(t, 1, { max_attempts: 5 })
-  let answered = 0
-  models.script = ({ text }) => (Number(/job (\d+)/.exec(text)?.[1]) < answered ? undefined : reply.stall())
-  let server = await place.start()
-  const key = await server.firstKey()
-  const ids = await queue(server, key, contents(BATCH))
-  await models.received(1)
-  for (let kills = 1; kills <= 5; kills++) {
-    await server.crash()
-    // One that runs alone would fail at its fifth crash, so it is answered before that.
-    if (kills > 1) answered += 1
-    const before = models.requests.length
-    server = await place.start()
-    await models.received(before + 1)
-    if (answered > 0) await end(server.caller(key), ids[answered - 1] ?? '')
-  }
-  answered = BATCH
-  models.release()
-  const caller = server.caller(key)
-  for (const id of ids) assert.equal((await end(caller, id))?.status, 'completed')
-})
+  test(`one that kills its process among them fails, and all others complete, on ${store}`, {
+    timeout,
+    skip: isShort,
+  }, async (t) => {
+    const { models, place } = await stage(t, store, 1000)
+    const isPoison = ({ text }: Received) => text.includes('poison')
+    let arrived = Promise.withResolvers<void>()
+    models.script = (request) => {
+      if (!isPoison(request)) return reply.after(JOB_MS, reply.text('done'))
+      arrived.resolve()
+      return () => {}
+    }
+    let server = await place.start()
+    const key = await server.firstKey()
+    const jobs = contents(BATCHES * BATCH)
+    jobs[jobs.length - 3] = 'poison'
+    const ids = await queue(server, key, jobs)
+    const poison = ids[jobs.indexOf('poison')] ?? ''
+    let crashes = 0
+    for (;;) {
+      const ended = await Promise.race([arrived.promise.then(() => null), end(server.caller(key), poison)])
+      if (ended !== null) break
+      arrived = Promise.withResolvers()
+      await server.crash()
+      crashes += 1
+      server = await place.start()
+    }
+    assert.ok(crashes >= 3 && crashes <= 8, `${crashes} crashes`)
+    const caller = server.caller(key)
+    const failed = await end(caller, poison)
+    assert.deepEqual([failed?.status, failed?.error?.code], ['failed', 'internal_error'])
+    for (const id of ids.filter((one) => one !== poison)) {
+      assert.equal((await end(caller, id))?.status, 'completed')
+    }
+  })
+
+  test(`jobs that wait for a slot at a model server do not fail, however often the process is killed, on ${store}`, {
+    timeout,
+  }, async (t) => {
+    const KILLS = 5
+    const { models, place } = await stage(t, store, 1, { max_attempts: KILLS })
+    /** How often the call of each job stalled. One that ran alone in all crashes would fail, so it is answered before. */
+    const stalls = new Map<string, number>()
+    let isAnswered = false
+    models.script = ({ text }) => {
+      const [name = ''] = /job \d+/.exec(text) ?? []
+      const count = stalls.get(name) ?? 0
+      if (isAnswered || count === KILLS - 1) {
+        isAnswered = false
+        return undefined
+      }
+      stalls.set(name, count + 1)
+      return reply.stall()
+    }
+    let server = await place.start()
+    const key = await server.firstKey()
+    const ids = await queue(server, key, contents(BATCH))
+    await models.received(1)
+    for (let kills = 1; kills <= KILLS; kills++) {
+      await server.crash()
+      // From the second on, one job is answered after each kill.
+      isAnswered = kills > 1
+      const before = models.requests.length
+      server = await place.start()
+      await models.received(before + (kills > 1 ? 2 : 1))
+    }
+    models.script = () => undefined
+    models.release()
+    const caller = server.caller(key)
+    for (const id of ids) assert.equal((await end(caller, id))?.status, 'completed')
+  })
+}

@@ -5,6 +5,7 @@
  */
 import { createEngine, type Engine } from '../../src/app/engine.ts'
 import { LeaseRenewal } from '../../src/app/lease-renewal.ts'
+import { rateBooks } from '../../src/app/rate-books.ts'
 import { createRouter } from '../../src/app/upstreams.ts'
 import type { Clock } from '../../src/clock.ts'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from '../../src/cpu-pool/tasks.ts'
@@ -127,6 +128,7 @@ export class SimulatedProcess {
       serverOf: (name) => simulatedServer({ ...common, upstream: upstreamOf(upstreams, name), kill }),
       onCall: METRICS.called,
       prices: null,
+      bookOf: rateBooks({ store: this.store, node: id, clock, warn: () => {} }),
       log,
     })
     this.engine = createEngine({

@@ -3,7 +3,7 @@
  * faults. The contract's promises despite faults apply here, too: an acceptance that was rejected has stored nothing, unless
  * its outcome stayed unknown for very long.
  */
-import type { NodeEvents } from '../../src/store/node-store.ts'
+import type { Claim, NodeEvents } from '../../src/store/node-store.ts'
 import type { OwnCancel } from '../../src/store/own-job-store.ts'
 import {
   type Acceptance,
@@ -155,10 +155,14 @@ export class StoreConnection {
       return
     }
     const answer = (end: CallEnd) => {
-      const reply = () => ('error' in end ? reject(end.error) : resolve(end.value))
+      const reply = () => {
+        if (call.name === 'recordStarts') witness.knowsStarts(this.#node, call.args[1] as readonly Claim[])
+        if ('error' in end) reject(end.error)
+        else resolve(end.value)
+      }
       this.#answer(call, reply, fail, isCut)
     }
-    const { lockstep } = this.#shared
+    const { lockstep, witness } = this.#shared
     if (isUnstorable(call)) answer(UNSTORABLE_END)
     else if (lockstep === null) answer(this.#run(call))
     else world.hold(lockstep.run(call, () => this.#run(call)).then(answer))
@@ -207,7 +211,10 @@ export class StoreConnection {
         // Of identical jobs, nobody knows which one was called.
         const isOnly = ledger.callsOf(account, plan.tag).jobs === 1
         const executed =
-          !isOnly || sinceMs === null || ledger.jobCalls.hasCalled(node, account, plan.tag, sinceMs)
+          !isOnly ||
+          sinceMs === null ||
+          witness.isStarting(node, job.id) ||
+          ledger.jobCalls.hasCalled(node, account, plan.tag, sinceMs)
         known.crashes.push({ node, atMs: world.nowMs, executed, isReverted: false })
       }
       if (this.#lives(node)) ledger.violate('no job of a live node is rescued', `${job.id} of ${node}`)

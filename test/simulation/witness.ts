@@ -52,6 +52,8 @@ export class Witness {
   readonly #holders = new Map<string, Holder>()
   /** By job, how often it was assigned, and when first. */
   readonly #claims = new Map<string, { count: number; readonly firstMs: number }>()
+  /** Recorded starts of which the process has not learned yet: it will call at once, unless it ends before. */
+  readonly #starts = new Set<string>()
   /** Jobs that are known to be deleted. */
   readonly #wasGone = new Set<string>()
   /** By fingerprint. */
@@ -87,6 +89,9 @@ export class Witness {
       case 'failOverdue':
         for (const { jobId } of result as readonly FailedJob[]) this.#ended(jobId, args[1] as number)
         break
+      case 'recordStarts':
+        for (const { jobId } of args[1] as readonly Claim[]) this.#starts.add(`${node} ${jobId}`)
+        break
       case 'setCaps':
         this.#ledger.limits.setCaps(args[0] as string, args[1] as OwnCaps)
         break
@@ -107,6 +112,16 @@ export class Witness {
         break
     }
     if (CHANGES.includes(name)) this.#ledger.limits.changed((jobId) => this.#stateOf(jobId))
+  }
+
+  /** The process has learned that starts are recorded. */
+  knowsStarts(node: string, claims: readonly Claim[]): void {
+    for (const { jobId } of claims) this.#starts.delete(`${node} ${jobId}`)
+  }
+
+  /** Whether the process was about to call: nobody can tell whether it did before it ended. */
+  isStarting(node: string, jobId: string): boolean {
+    return this.#starts.has(`${node} ${jobId}`)
   }
 
   /** When the job was assigned to the node; null unless the node holds it. */

@@ -88,6 +88,18 @@ export function batchTests(on: On): void {
     assert.equal(await store.findCallback(id), null)
   })
 
+  on('deletes a batch when its time after the end is over', async (store) => {
+    const [open, ended] = [await create(store), await create(store)]
+    await store.claimBatches(NODE, 10)
+    const end = { ...END, removeAtMs: now.ms + 1000 }
+    assert.equal(await store.advanceBatch(stepOf(ended.id, 1, { status: 'completed', end })), true)
+    await store.expire({ nowMs: now.ms + 999, retentionMs: 1 })
+    assert.notEqual(await store.findBatch('acme', ended.id), null)
+    await store.expire({ nowMs: now.ms + 1000, retentionMs: 1 })
+    assert.equal(await store.findBatch('acme', ended.id), null)
+    assert.notEqual(await store.findBatch('acme', open.id), null)
+  })
+
   on('stores, lists and finds the batches of an account, up to a number of open ones', async (store) => {
     const [first, second] = [await create(store), await create(store)]
     const other = await create(store, 'other')

@@ -19,6 +19,21 @@ const LONG_MS = 60_000
 const ENDED_MS = -1
 
 export function shareTests(on: On): void {
+  on('the books of a rate are replaced only by who has read the latest version', async (store) => {
+    if (!store.shared) return
+    assert.equal(await store.readRate('a/m'), null)
+    const [first, second] = await Promise.all(
+      ['1', '2'].map((stateJson) => store.writeRate('a/m', { stateJson, version: 0 })),
+    )
+    assert.notEqual(first, second)
+    assert.deepEqual(await store.readRate('a/m'), { stateJson: first ? '1' : '2', version: 1 })
+    assert.equal(await store.writeRate('a/m', { stateJson: '3', version: 0 }), false)
+    assert.equal(await store.writeRate('a/m', { stateJson: '4', version: 1 }), true)
+    assert.equal(await store.writeRate('a/m', { stateJson: '5', version: 1 }), false)
+    assert.deepEqual(await store.readRate('a/m'), { stateJson: '4', version: 2 })
+    assert.equal(await store.readRate('a'), null)
+  })
+
   on('a node with a lease keeps its jobs; without one it is dead', async (store) => {
     const [live, dead] = [newJob(), newJob()]
     await store.renew('node-b', LONG_MS)

@@ -89,6 +89,7 @@ export async function start(
     routes: {
       routeOf: () => '',
       ...NO_LIMITS,
+      isRated: () => false,
       room: () => Number.POSITIVE_INFINITY,
       watch: () => {},
     },

@@ -360,6 +360,19 @@ onEachStore(() => {
     assert.equal((await linesOf(openai, batch.output_file_id)).length, completed)
   })
 
+  test('a batch may have more lines than one native batch request may have jobs', async (t) => {
+    const { openai } = await start(t, { settings: { tiers: { user_max: { max_batch_jobs: 1 } } } })
+    const batch = await ended(
+      t,
+      openai,
+      await submit(
+        openai,
+        ['a', 'b', 'c'].map((id) => chatLine(id)),
+      ),
+    )
+    assert.deepEqual([batch.status, batch.request_counts?.completed], ['completed', 3])
+  })
+
   test('results count in the stored bytes of the account, until they are deleted', async (t) => {
     const { openai, parley } = await start(t)
     const batch = await ended(t, openai, await submit(openai, [chatLine('a')]))

@@ -9,6 +9,7 @@ export async function submitBatch(
   openai: OpenAI,
   contents: readonly string[],
   otherLines: readonly string[] = [],
+  metadata: Readonly<Record<string, string>> = { team: 'a' },
 ): Promise<OpenAI.Batch> {
   const lines = contents.map((content) => {
     const body = { model: 'gpt-5-mini', messages: [{ role: 'user', content }] }
@@ -18,6 +19,5 @@ export async function submitBatch(
     file: await toFile(Buffer.from([...lines, ...otherLines].join('\n')), 'in.jsonl'),
     purpose: 'batch',
   })
-  const metadata = { team: 'a' }
   return openai.batches.create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h', metadata })
 }

@@ -176,9 +176,7 @@ export function deliveryText(delivery: Delivery): string {
   const callback = parseExactly(delivery.body.toString('utf8')) as Readonly<Record<string, unknown>>
   const { status, job_id, result, error, callback_payload } = callback
   const isCallback = typeof job_id === 'string' && typeof status === 'string'
-  const what = isCallback
-    ? `job ${shown(job_id)} ${shown(status)}`
-    : 'not a Parley callback: job_id or status is missing'
+  const what = isCallback ? `job ${shown(job_id)} ${shown(status)}` : (eventText(callback) ?? NEITHER)
   const title = verdict.kind === 'verified' ? 'verified' : 'NOT VERIFIED'
   const lines: [string, string][] = []
   if (verdict.kind !== 'verified') lines.push(['why', verdict.why])
@@ -186,13 +184,23 @@ export function deliveryText(delivery: Delivery): string {
     const times = earlier === 1 ? 'once' : `${earlier} times`
     lines.push(['duplicate', `this webhook-id was received ${times} before`])
   }
-  if (!isCallback) lines.push(['body', shownJson(callback)])
+  if (what === NEITHER) lines.push(['body', shownJson(callback)])
+  else if (!isCallback) lines.push(['event', shownJson(callback)])
   else if (error !== null && error !== undefined) lines.push(['error', shownJson(error)])
   else lines.push(['result', shownJson(contentOf(result))])
   if (callback_payload !== undefined) lines.push(['payload', shownJson(callback_payload)])
   lines.push(['answered', `${responseStatus} to POST ${shown(path)}`])
   const indented = lines.map(([name, value]) => `          ${name.padEnd(10)}${value}`)
   return [`${timeOf(receivedAtMs)}  ${title}: ${what}`, ...indented].join('\n')
+}
+
+const NEITHER = 'not a Parley callback: job_id or status is missing'
+
+/** Null for what is not an event. */
+function eventText({ object, type, data }: Readonly<Record<string, unknown>>): string | null {
+  const id = typeof data === 'object' && data !== null && 'id' in data ? data.id : null
+  if (object !== 'event' || typeof type !== 'string' || typeof id !== 'string') return null
+  return `${shown(type)}: ${shown(id)}`
 }
 
 /** The local time of day. */

@@ -33,6 +33,7 @@ import {
   jobDetailsView,
   jobList,
   jobSummaryView,
+  withoutTexts,
 } from '../../admin/job-view.ts'
 import { tokenList, tokenView } from '../../admin/token-view.ts'
 import {
@@ -74,6 +75,8 @@ interface Read<Params, Query> {
 interface ReadRequest<Params, Query> {
   readonly params: Static<Params>
   readonly query: Static<Query>
+  /** Whether the admin token is read-only. */
+  readonly readOnly: boolean
   /** For the server's log. */
   readonly setJobId: (jobId: string) => void
 }
@@ -91,6 +94,7 @@ export function readRoute<Params extends Schema, Query extends Schema>(
       const [message, found] = await read({
         params: request.params as Static<Params>,
         query: request.query as Static<Query>,
+        readOnly: request.admin.readOnly,
         setJobId: (jobId) => {
           request.jobIds = [jobId]
         },
@@ -153,13 +157,17 @@ export function jobRoutes(app: FastifyInstance, { store, expiry, waitingRoute }:
     params: SUBJECT_PARAMS.job,
     success: 'The job.',
     data: jobDetails,
-    read: async ({ params, setJobId }) => {
+    read: async ({ params, setJobId, readOnly }) => {
       const jobId = readJobId(params.jobId)
       const found = jobId === null ? null : await store.findJob(jobId, expiry())
       if (jobId === null || !found) throw noSuchJob()
       setJobId(jobId)
       const callback = found.callback === null ? null : await store.findCallback(jobId)
-      return ['The job.', jobDetailsView(found, callback, waitingRoute)]
+      const view = jobDetailsView(found, callback, waitingRoute)
+      return [
+        'The job.',
+        readOnly ? { ...view, callback: view.callback && withoutTexts(view.callback) } : view,
+      ]
     },
   })
 }
@@ -222,15 +230,16 @@ export function callbackRoutes(app: FastifyInstance, { store }: AdminOptions): v
     }),
     success: 'A page of callbacks.',
     data: callbackList,
-    read: async ({ query: { state, account, ...query } }) => {
+    read: async ({ query: { state, account, ...query }, readOnly }) => {
       const beforeJobId = idBefore(query.before, 'a job ID')
       const { items, complete, next } = await store.searchCallbacks({
         ...defined({ state, account, beforeJobId }),
         limit: query.limit ?? LIMIT.default,
       })
+      const views = items.map(callbackView)
       return [
         `${items.length} callbacks.`,
-        { callbacks: items.map(callbackView), more: next !== null, complete, next },
+        { callbacks: readOnly ? views.map(withoutTexts) : views, more: next !== null, complete, next },
       ]
     },
   })
@@ -242,12 +251,13 @@ export function callbackRoutes(app: FastifyInstance, { store }: AdminOptions): v
     params: SUBJECT_PARAMS.callback,
     success: 'The callback.',
     data: callbackDetails,
-    read: async ({ params, setJobId }) => {
+    read: async ({ params, setJobId, readOnly }) => {
       const jobId = readJobId(params.jobId)
       const found = jobId === null ? null : await store.findCallback(jobId)
       if (!found) throw noSuchCallback()
       setJobId(found.jobId)
-      return ['The callback.', callbackDetailsView(found)]
+      const view = callbackDetailsView(found)
+      return ['The callback.', readOnly ? withoutTexts(view) : view]
     },
   })
 }

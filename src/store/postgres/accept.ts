@@ -18,7 +18,7 @@ import {
   StoreUnavailable,
 } from '../store.ts'
 import { requestBytesOf } from '../stored-bytes.ts'
-import { NEW_JOB_NAMES, NEW_JOB_TYPES, newJobColumns, unnest, weightOfJob } from './columns.ts'
+import { arrays, NEW_JOB_NAMES, NEW_JOB_TYPES, newJobColumns, unnest, weightOfJob } from './columns.ts'
 import type { Statement } from './database.ts'
 import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
 import { MAX_WEIGHT } from './groups.ts'
@@ -307,10 +307,8 @@ const TAKEN_KEYS = `
     select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
   ),
   taken as materialized (
-    select request, fingerprint, job_ids from taken_keys(
-      array(select request from keys), array(select account from keys), array(select key from keys),
-      array(select fingerprint from keys), array(select job_ids from keys), ${NOW}
-    )
+    select request, fingerprint, job_ids
+    from taken_keys(${arrays(KEY_TYPES.slice(0, -1), KEYS_FROM)}, ${NOW})
   ),`
 
 /** @param without the part with further requests that are not accepted */

@@ -97,7 +97,12 @@ export function settlementColumns(settlements: readonly Settlement[]): unknown[]
 
 /** `unnest($3::uuid[], $4::text[] …)`, the first parameter being number `from`. */
 export function unnest(types: readonly string[], from: number): string {
-  return `unnest(${types.map((type, index) => `$${from + index}::${type}[]`).join(', ')})`
+  return `unnest(${arrays(types, from)})`
+}
+
+/** `$3::uuid[], $4::text[] …` */
+export function arrays(types: readonly string[], from: number): string {
+  return types.map((type, index) => `$${from + index}::${type}[]`).join(', ')
 }
 
 /** A row with the columns of `jobs` and those of the claim: without its texts if they are too large. */

@@ -500,6 +500,15 @@ const waitingJobs = `
 create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
+/** What nodes share of the rates of model servers. Written twice a second by each node at most, and only while jobs run there. */
+const rates = `
+create table rates (
+  name text primary key, -- of the upstream, or of a model on it
+  state text not null, -- JSON of upstreams/rate-window.ts
+  version bigint not null
+) with (fillfactor = 50);
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -521,4 +530,5 @@ export const MIGRATIONS: readonly string[] = [
   costs,
   costCaps,
   waitingJobs,
+  rates,
 ]

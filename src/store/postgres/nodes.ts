@@ -8,7 +8,7 @@ import type { PostgresParts } from './parts.ts'
 export function nodeOperations({
   database,
   others,
-}: PostgresParts): Pick<Store, 'isKnownToAll' | 'renew' | 'claimsOf' | 'leave'> {
+}: PostgresParts): Pick<Store, 'isKnownToAll' | 'renew' | 'claimsOf' | 'leave' | 'readRate' | 'writeRate'> {
   return {
     isKnownToAll: (feature) => others.isKnownToAll(feature),
 
@@ -21,6 +21,16 @@ export function nodeOperations({
 
     leave: async (node) => {
       await database.query(LEAVE, [node])
+    },
+
+    readRate: async (name) => {
+      const [row] = await database.query(READ_RATE, [name])
+      return row === undefined ? null : { stateJson: textOf(row, 'state'), version: numberOf(row, 'version') }
+    },
+
+    writeRate: async (name, { stateJson, version }) => {
+      const written = await database.query(WRITE_RATE, [name, stateJson, version])
+      return written.length > 0
     },
   }
 }
@@ -56,3 +66,16 @@ const CLAIMS: Statement = {
   text: 'select id, attempt from open_jobs where node = $1',
 }
 const LEAVE: Statement = { repeatable: true, name: 'leave', text: 'delete from nodes where node = $1' }
+const READ_RATE: Statement = {
+  repeatable: true,
+  name: 'read rate',
+  text: 'select state, version from rates where name = $1',
+}
+const WRITE_RATE: Statement = {
+  name: 'write rate',
+  text: `
+  insert into rates as r (name, state, version) select $1, $2, $3::bigint + 1
+    where $3::bigint = 0 or exists (select 1 from rates where name = $1)
+  on conflict (name) do update set state = excluded.state, version = excluded.version where r.version = $3::bigint
+  returning version`,
+}

@@ -198,6 +198,9 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     /** No other node uses this file. */
     subscribe: () => {},
     announceWaits: async () => {},
+    // Only nodes that share a database keep rates there.
+    readRate: async () => null,
+    writeRate: async () => false,
 
     accept,
 

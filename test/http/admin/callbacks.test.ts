@@ -41,6 +41,21 @@ async function callbacksAre(
 }
 
 onEachStore(() => {
+  test('a read-only token sees neither payloads nor the texts of receivers', async (t) => {
+    const { receiver, parley, create, admin } = await start(t)
+    receiver.script({ kind: 'answer', body: 'Thank you, Ms Kim.' })
+    const [id] = await create(1)
+    await callbacksAre(t, admin, 'delivered', 1)
+    const { token } = granted(await admin.post('/tokens', { name: 'prometheus', read_only: true }), 201)
+    for (const path of [`/callbacks/${id}`, `/jobs/${id}`, '/callbacks']) {
+      assert.match((await admin.get(path)).text, /Ms Kim/)
+      const headers = { authorization: `Bearer ${token}` }
+      const hidden = await parley.get(`/admin/api${path}`, undefined, headers)
+      granted(hidden, 200)
+      assert.doesNotMatch(hidden.text, /Ms Kim|"n\\":1/)
+    }
+  })
+
   test('a job id in upper case is the same job on every route, and is recorded in lower case', async (t) => {
     const { parley, create, admin } = await start(t)
     const [older = '', newer = ''] = [...(await create(1)), ...(await create(1))]

@@ -10,6 +10,7 @@ import type { BatchLine, StoredBatch } from '../../../src/store/batch-store.ts'
 import type { CallbackAttempt } from '../../../src/store/callback-store.ts'
 import { type Expiry, expiresAtMs } from '../../../src/store/expiry.ts'
 import { NO_MODEL } from '../../../src/store/job-rows.ts'
+import type { StoredRate } from '../../../src/store/node-store.ts'
 import type { RerunEnd } from '../../../src/store/rerun-store.ts'
 import type { Idempotency } from '../../../src/store/store.ts'
 import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
@@ -172,6 +173,7 @@ export class MemoryDatabase {
   readonly batches = new Map<string, BatchRow>()
   readonly audit = new Map<string, AuditEntry>()
   readonly adminTokens = new Map<string, AdminTokenRecord>()
+  readonly rates = new Map<string, StoredRate>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()
   /** Until when each node has a lease. */

@@ -537,6 +537,9 @@ function cancel(db: MemoryDatabase, row: JobRow, nowMs: number, errorJson: strin
 }
 
 function expire(db: MemoryDatabase, expiry: Expiry): boolean {
+  for (const { id, removeAtMs } of db.batches.values()) {
+    if (removeAtMs !== null && removeAtMs <= expiry.nowMs) db.batches.delete(id)
+  }
   const { nowMs } = expiry
   for (const [name, { untilMs }] of db.cachedResponses) if (untilMs <= nowMs) db.cachedResponses.delete(name)
   for (const [name, { untilMs }] of db.idempotency) if (untilMs <= nowMs) db.idempotency.delete(name)

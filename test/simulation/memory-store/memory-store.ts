@@ -36,6 +36,12 @@ export function memoryOperations(db: MemoryDatabase): Operations {
     ...fileOperations(db),
     ...rerunOperations(db),
     ...searchOperations(db),
+    readRate: (name) => db.rates.get(name) ?? null,
+    writeRate: (name, { stateJson, version }) => {
+      if ((db.rates.get(name)?.version ?? 0) !== version) return false
+      db.rates.set(name, { stateJson, version: version + 1 })
+      return true
+    },
     scrub: () => {},
     ping: () => {},
   }

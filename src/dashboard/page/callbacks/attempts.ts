@@ -19,10 +19,15 @@ export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
   return html`<${Facts} facts=${facts} />
     ${
       event === null
-        ? html`<details><summary>callback_payload</summary><${CodeBlock} text=${pretty(callback_payload)} what="the payload" /></details>`
+        ? html`<${Payload} json=${callback_payload} />`
         : html`<p>It reports an event of the ${event}, without a payload.</p>`
     }
     ${log.length === 0 ? html`<p class="muted">No attempts yet.</p>` : html`<${Log} log=${log} />`}`
+}
+
+function Payload({ json }: { readonly json: string | null }) {
+  if (json === null) return html`<p class="muted">A read-only admin token does not show the payload.</p>`
+  return html`<details><summary>callback_payload</summary><${CodeBlock} text=${pretty(json)} what="the payload" /></details>`
 }
 
 function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {

@@ -1,0 +1,40 @@
+/** What servers say about their limits. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { readRateHeaders } from './rate-headers.ts'
+
+const NONE = Number.POSITIVE_INFINITY
+const CASES: readonly (readonly [
+  headers: Record<string, string>,
+  expected: ReturnType<typeof readRateHeaders>,
+])[] = [
+  [{}, null],
+  [{ 'x-ratelimit-limit-tokens': '60000' }, null],
+  [
+    {
+      'x-ratelimit-limit-requests': '500',
+      'x-ratelimit-limit-tokens': '60000',
+      'x-ratelimit-remaining-requests': '499',
+      'x-ratelimit-remaining-tokens': '59000',
+      'x-ratelimit-reset-requests': '120ms',
+      'x-ratelimit-reset-tokens': '1m2.5s',
+    },
+    { limit: { requests: 500, tokens: 60_000 }, left: { requests: 499, tokens: 59_000 }, resetMs: 62_500 },
+  ],
+  [
+    { 'x-ratelimit-remaining-tokens': '0', 'x-ratelimit-reset-tokens': '7' },
+    { limit: { requests: NONE, tokens: NONE }, left: { requests: NONE, tokens: 0 }, resetMs: 7000 },
+  ],
+  [
+    {
+      'x-ratelimit-remaining-requests': 'many',
+      'x-ratelimit-remaining-tokens': '5',
+      'x-ratelimit-reset-tokens': 'soon',
+    },
+    { limit: { requests: NONE, tokens: NONE }, left: { requests: NONE, tokens: 5 }, resetMs: 60_000 },
+  ],
+]
+
+for (const [headers, expected] of CASES) {
+  test(`rate headers ${JSON.stringify(headers)}`, () => assert.deepEqual(readRateHeaders(headers), expected))
+}

@@ -1,0 +1,34 @@
+/** Reads what a server says about its limits: `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`, and the same of tokens. Pure. */
+import type { ServerRate } from './model-server.ts'
+
+type Headers = { readonly [name: string]: string | string[] | undefined }
+
+const MINUTE_MS = 60_000
+const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** Null if it does not report what is left. */
+export function readRateHeaders(headers: Headers): ServerRate | null {
+  const of = (kind: string) => ({
+    requests: numberOf(headers[`x-ratelimit-${kind}-requests`]),
+    tokens: numberOf(headers[`x-ratelimit-${kind}-tokens`]),
+  })
+  const left = of('remaining')
+  if (!Number.isFinite(left.requests) && !Number.isFinite(left.tokens)) return null
+  const resets = [headers['x-ratelimit-reset-requests'], headers['x-ratelimit-reset-tokens']].map(durationMs)
+  const known = resets.filter((ms) => ms !== null)
+  return { limit: of('limit'), left, resetMs: known.length === 0 ? MINUTE_MS : Math.max(...known) }
+}
+
+function numberOf(header: Headers[string]): number {
+  return typeof header === 'string' && /^\d+$/.test(header) ? Number(header) : Number.POSITIVE_INFINITY
+}
+
+/** `6m0s`, `20ms`, or seconds without a unit. */
+function durationMs(header: Headers[string]): number | null {
+  if (typeof header !== 'string') return null
+  if (/^\d+(\.\d+)?$/.test(header)) return Number(header) * 1000
+  const parts = [...header.matchAll(DURATION)]
+  if (parts.length === 0 || parts.map(([part]) => part).join('') !== header) return null
+  return parts.reduce((sum, [, amount, unit = '']) => sum + Number(amount) * (UNIT_MS[unit] ?? 0), 0)
+}

@@ -1,0 +1,208 @@
+/**
+ * The books of a rate (requests and tokens per minute): what was sent in the last minute, and what nodes hold and have not sent yet.
+ * Pure; time is passed in. One node keeps them in memory, several nodes keep them as JSON in the database (app/rate-books.ts).
+ *
+ * Guarantees, as long as estimates are right:
+ * - In no 60 s is more sent than the limits, whether the server counts in a fixed or in a sliding minute.
+ * - After a pause, at most a sixth of the minute is sent at once, because servers also look at parts of a minute.
+ * - What a node holds is counted from the grant on, and after it was sent for a minute more; so a grant never has to be revoked.
+ * - The node whose next job did not fit gets what it needs before other nodes get more, so a large job does not starve.
+ */
+
+export interface Amounts {
+  readonly requests: number
+  readonly tokens: number
+}
+
+/** A little more than a minute, because requests take different times to arrive. */
+export const WINDOW_MS = 60_500
+export const MINUTE_MS = 60_000
+/** Requests that were sent in the same half second are counted together, as of its end. */
+const CELL_MS = 500
+/** How much of a minute may be sent at once after a pause. */
+const BURST_MS = 10_000
+/** A node that has not asked for this long no longer holds anything; it asks every second while it does. */
+export const HOLD_MS = 15_000
+/** How long others wait for the node whose next job did not fit to ask again. */
+const TURN_MS = 3_000
+/** What a server says that is left is believed if it is less than what is left here, and not only because of the time between. */
+const TOLERANCE = 0.05
+
+interface Held extends Amounts {
+  readonly untilMs: number
+}
+
+/** As JSON in the database: nodes of later versions must be able to read it. */
+export interface RateState {
+  /** When it was sent, requests and tokens; in the order of time. */
+  used: [atMs: number, requests: number, tokens: number][]
+  /** By node, what it holds. */
+  held: Record<string, Held>
+  /** Before these times nothing more is granted: of requests and of tokens, so that they are spread over the minute. */
+  paced: { requests: number; tokens: number }
+  /** Before this time the server takes nothing, as it has said. */
+  blockedUntilMs: number
+  /** The node whose next job did not fit, and what it lacks. */
+  next: (Held & { readonly node: string }) | null
+}
+
+export interface Ask {
+  readonly node: string
+  /** What was sent since the last exchange, and how long ago; negative where an estimate was too high. */
+  readonly used: readonly { readonly agoMs: number; readonly requests: number; readonly tokens: number }[]
+  /** What the node holds. What it does not name is returned. */
+  readonly held: Amounts
+  /** What its next job needs in addition; 0 if none waits. */
+  readonly needs: Amounts
+  /** What it would use in addition, at least `needs`. */
+  readonly wants: Amounts
+  /** What is left according to the server, infinite if it did not say, and when that is a whole minute's again. */
+  readonly left: (Amounts & { readonly resetMs: number }) | null
+  /** For how long the server takes nothing. */
+  readonly blockMs: number
+}
+
+export interface Granted extends Amounts {
+  /** When to ask again if this is less than what was needed. */
+  readonly retryMs: number
+  /** Whether the state has not changed in anything that matters to others. */
+  readonly isSame: boolean
+}
+
+export const NOTHING: Amounts = { requests: 0, tokens: 0 }
+
+export function newRateState(nowMs: number): RateState {
+  const readyMs = nowMs - BURST_MS
+  const paced = { requests: readyMs, tokens: readyMs }
+  return { used: [], held: {}, paced, blockedUntilMs: readyMs, next: null }
+}
+
+/** Changes the state, and returns what the node now holds in addition to `ask.held`: all that its next job needs, or nothing. */
+export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: number): Granted {
+  const { node, held, needs, wants } = ask
+  dropPast(state, nowMs)
+  const before = state.held[node] ?? { ...NOTHING, untilMs: nowMs }
+  let sent = NOTHING
+  for (const { agoMs, requests, tokens } of ask.used) {
+    if (agoMs < WINDOW_MS) use(state, nowMs - agoMs, { requests, tokens })
+    sent = sum(sent, { requests, tokens })
+  }
+  // What was returned, or estimated too high, may be sent earlier than planned; what was estimated too low, makes others later.
+  pace(state, limits, difference(sum(sent, held), before), nowMs)
+  hold(state, node, held, nowMs)
+  const isHeld =
+    fits(held, before) && fits(before, held) && (held.requests === 0 || before.untilMs > nowMs + HOLD_MS / 2)
+  let isSame = ask.used.length === 0 && isHeld && ask.left === null && ask.blockMs === 0
+  state.blockedUntilMs = Math.max(state.blockedUntilMs, nowMs + ask.blockMs)
+  believe(state, limits, ask.left, nowMs)
+
+  const free = freeOf(state, limits)
+  const isBehind = state.next !== null && state.next.node !== node
+  const open = isBehind ? difference(free, state.next ?? NOTHING) : free
+  const waitMs = Math.max(state.blockedUntilMs, state.paced.requests, state.paced.tokens) - nowMs
+  const isNeeded = needs.requests > 0 || needs.tokens > 0
+  if (isNeeded && (waitMs > 0 || !fits(needs, open))) {
+    if (!isBehind && !(state.next !== null && state.next.untilMs > nowMs + TURN_MS / 2)) {
+      state.next = { node, ...needs, untilMs: nowMs + TURN_MS }
+      isSame = false
+    }
+    return { ...NOTHING, retryMs: Math.max(1, waitMs, untilFree(state, limits, needs, nowMs)), isSame }
+  }
+  if (!isBehind) state.next = null
+  const granted = isNeeded ? least(wants, open) : NOTHING
+  hold(state, node, sum(held, granted), nowMs)
+  pace(state, limits, granted, nowMs)
+  return { ...granted, retryMs: 0, isSame: isSame && !isNeeded }
+}
+
+function hold(state: RateState, node: string, held: Amounts, nowMs: number): void {
+  if (held.requests > 0 || held.tokens > 0) state.held[node] = { ...held, untilMs: nowMs + HOLD_MS }
+  else delete state.held[node]
+}
+
+function dropPast(state: RateState, nowMs: number): void {
+  // A node whose clock is ahead may have written a time in the future, where it must not stay.
+  for (const entry of state.used) if (entry[0] > nowMs + CELL_MS) entry[0] = nowMs
+  state.used = state.used.filter(([atMs]) => atMs + WINDOW_MS > nowMs)
+  for (const name of ['requests', 'tokens'] as const) {
+    state.paced[name] = Math.min(state.paced[name], nowMs + WINDOW_MS)
+  }
+  state.blockedUntilMs = Math.min(state.blockedUntilMs, nowMs + WINDOW_MS)
+  for (const [node, { untilMs, ...held }] of Object.entries(state.held)) {
+    if (untilMs > nowMs) continue
+    // It has crashed, and may have sent what it held.
+    use(state, untilMs, held)
+    delete state.held[node]
+  }
+  if (state.next !== null && state.next.untilMs <= nowMs) state.next = null
+}
+
+function use(state: RateState, atMs: number, { requests, tokens }: Amounts): void {
+  if (requests === 0 && tokens === 0) return
+  const cell = Math.ceil(atMs / CELL_MS) * CELL_MS
+  const index = state.used.findLastIndex(([at]) => at <= cell)
+  const entry = state.used[index]
+  if (entry?.[0] === cell) {
+    entry[1] += requests
+    entry[2] += tokens
+  } else state.used.splice(index + 1, 0, [cell, requests, tokens])
+}
+
+function pace(state: RateState, limits: Amounts, amounts: Amounts, nowMs: number): void {
+  for (const name of ['requests', 'tokens'] as const) {
+    const startMs = Math.max(state.paced[name], nowMs - BURST_MS)
+    state.paced[name] = startMs + (amounts[name] / limits[name]) * MINUTE_MS
+  }
+}
+
+/** Others may use the same key: what they have used counts here too, until the server's minute is over. */
+function believe(state: RateState, limits: Amounts, left: Ask['left'], nowMs: number): void {
+  if (left === null) return
+  const free = freeOf(state, limits)
+  const usedByOthers = (name: keyof Amounts) => {
+    const used = free[name] - left[name]
+    return used > TOLERANCE * limits[name] ? Math.floor(used) : 0
+  }
+  const others = { requests: usedByOthers('requests'), tokens: usedByOthers('tokens') }
+  use(state, nowMs - WINDOW_MS + Math.min(left.resetMs, WINDOW_MS), others)
+}
+
+function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
+  let { requests, tokens } = limits
+  for (const [, ofRequests, ofTokens] of used) {
+    requests -= ofRequests
+    tokens -= ofTokens
+  }
+  for (const one of Object.values(held)) {
+    requests -= one.requests
+    tokens -= one.tokens
+  }
+  return { requests, tokens }
+}
+
+/** In how many milliseconds enough of the last minute is over; a second if that depends on what nodes hold. */
+function untilFree(state: RateState, limits: Amounts, needs: Amounts, nowMs: number): number {
+  let free = freeOf(state, limits)
+  if (fits(needs, free)) return 0
+  for (const [atMs, requests, tokens] of state.used) {
+    free = sum(free, { requests, tokens })
+    if (fits(needs, free)) return atMs + WINDOW_MS - nowMs
+  }
+  return 1000
+}
+
+function sum(one: Amounts, other: Amounts): Amounts {
+  return { requests: one.requests + other.requests, tokens: one.tokens + other.tokens }
+}
+
+function difference(one: Amounts, other: Amounts): Amounts {
+  return { requests: one.requests - other.requests, tokens: one.tokens - other.tokens }
+}
+
+function least(one: Amounts, other: Amounts): Amounts {
+  return { requests: Math.min(one.requests, other.requests), tokens: Math.min(one.tokens, other.tokens) }
+}
+
+function fits(one: Amounts, free: Amounts): boolean {
+  return one.requests <= free.requests && one.tokens <= free.tokens
+}

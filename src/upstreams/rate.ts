@@ -1,0 +1,432 @@
+/**
+ * Requests that wait for a rate, such as the tokens per minute of an upstream: on this node, in the order of priorities and fair
+ * between accounts by tokens, until the books (rate-window.ts) let the next one be sent. The next one is not overtaken, however
+ * large it is. A request that is larger than a whole minute is sent when nothing else was sent for a minute.
+ */
+import type { Clock } from '../clock.ts'
+import { LowerTurns, PRIORITIES, type Priority } from '../job/priority.ts'
+import type { StopListener, StopSignal } from '../job/stop.ts'
+import type { ServerRate } from './model-server.ts'
+import { type Amounts, type Ask, type Granted, newRateState, exchange as settle } from './rate-window.ts'
+
+/** The pauses between two exchanges with books that nodes share: while requests wait, and while something is held or to be reported. */
+const LEAST_PAUSE_MS = 500
+const PAUSE_MS = 1_000
+/** How many requests may wait here at least, so that the next ones are known; the others stay queued. */
+const LEAST_WAITING = 8
+const MOST_WAITING = 256
+/** The weight of the latest request in the average size. */
+const LATEST = 0.1
+
+/** Where it is counted what all nodes send. */
+export interface RateBook {
+  /** Whether the rate has an effect now. */
+  readonly isOn: () => boolean
+  /** Whether other nodes send too. */
+  readonly isShared: boolean
+  /** As in rate-window.ts, for this node. Returns a promise only if the book is shared. It may reject; then nothing has changed. */
+  exchange(limits: Amounts, ask: NodeAsk): Granted | Promise<Granted>
+}
+
+export type NodeAsk = Omit<Ask, 'node'>
+
+export interface RateRequest {
+  readonly account: string
+  /** Of the account's tier. */
+  readonly weight: number
+  readonly priority?: Priority | undefined
+  /** The estimate. */
+  readonly tokens: number
+}
+
+interface WaitingRequest extends StopListener {
+  readonly account: string
+  readonly weight: number
+  readonly priority: Priority
+  readonly tokens: number
+  readonly signal: StopSignal
+  readonly resolve: (reservation: Reservation | null) => void
+}
+
+interface Account {
+  /** The tokens that it was granted, divided by its weight; for a new one, as many as others had when it came. */
+  turn: number
+  readonly requests: Record<Priority, Set<WaitingRequest>>
+}
+
+/** A local book. */
+export function ownBook(clock: Pick<Clock, 'steadyMs'>): RateBook {
+  const state = newRateState(clock.steadyMs())
+  return {
+    isOn: () => true,
+    isShared: false,
+    exchange: (limits, ask) => settle(state, limits, { node: '', ...ask }, clock.steadyMs()),
+  }
+}
+
+export class Rate {
+  readonly #configured: Amounts
+  #limits: Amounts
+  readonly #book: RateBook
+  readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
+  /** What this node may send, and the part of it that requests have reserved. */
+  #held = { requests: 0, tokens: 0 }
+  #reserved = { requests: 0, tokens: 0 }
+  /** What the next exchange reports. */
+  #used: { atMs: number; requests: number; tokens: number }[] = []
+  #left: (Amounts & { readonly resetMs: number }) | null = null
+  #blockedUntilMs = 0
+  /** How many requests were served since the last exchange: about as many will be until the next one. */
+  #recent = 0
+  readonly #accounts = new Map<string, Account>()
+  readonly #priorities = new LowerTurns()
+  /** The turn of the last account that was served. */
+  #turn = 0
+  #head: WaitingRequest | null = null
+  #waiting = 0
+  #averageTokens = 0
+  #isAsking = false
+  /** There is no use in asking before. */
+  #retryAtMs = 0
+  #cancelTimer: (() => void) | null = null
+
+  constructor(limits: Amounts, book: RateBook, clock: Pick<Clock, 'steadyMs' | 'after'>) {
+    this.#configured = limits
+    this.#limits = limits
+    this.#book = book
+    this.#clock = clock
+  }
+
+  get limits(): Amounts {
+    return this.#limits
+  }
+
+  /** How many requests wait. */
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  /** How many more jobs should come here: about those of a second may wait. */
+  get room(): number {
+    if (!this.#book.isOn()) return Number.POSITIVE_INFINITY
+    return Math.min(MOST_WAITING, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
+  }
+
+  /**
+   * Waits until a request with so many tokens may be sent. Null if the signal stopped the wait. Returns a promise only if it has to
+   * wait.
+   */
+  reserve(request: RateRequest, signal: StopSignal): Reservation | null | Promise<Reservation | null> {
+    if (signal.reason !== null) return null
+    const { account, weight, tokens } = request
+    if (!this.#book.isOn()) return new Reservation(this, { requests: 0, tokens: 0 }, tokens)
+    const average = this.#averageTokens || tokens
+    this.#averageTokens = average + (tokens - average) * LATEST
+    if (this.#waiting === 0) {
+      const reservation = this.#take(tokens)
+      if (reservation !== null) {
+        this.#served(account, weight, tokens)
+        return reservation
+      }
+    }
+    return new Promise((resolve) => {
+      const waiting: WaitingRequest = {
+        ...request,
+        priority: request.priority ?? 'normal',
+        signal,
+        resolve,
+        onStop: () => {
+          this.#remove(waiting)
+          resolve(null)
+          this.#serve()
+        },
+      }
+      signal.listen(waiting)
+      this.#add(waiting)
+      this.#serve()
+    })
+  }
+
+  /** What was reserved is sent, or not needed. */
+  release(amounts: Amounts, isSent: boolean): void {
+    add(this.#reserved, amounts, -1)
+    if (!isSent) this.#serve()
+    else {
+      add(this.#held, amounts, -1)
+      this.used(amounts, this.#clock.steadyMs())
+    }
+  }
+
+  /** More was sent than reserved, or less if negative. */
+  used({ requests, tokens }: Amounts, atMs: number): void {
+    if (requests === 0 && tokens === 0) return
+    this.#used.push({ atMs, requests, tokens })
+    if (tokens < 0 && !this.#book.isShared) this.#retryAtMs = 0
+    this.#plan()
+  }
+
+  /**
+   * What the server says with an answer.
+   * @param isAlone whether it must concern this rate; otherwise only what it says about a limit that is the same
+   */
+  serverSays({ limit, left, resetMs }: ServerRate, isAlone: boolean): void {
+    const configured = this.#configured
+    const known = (name: keyof Amounts) => {
+      const isIt = Number.isFinite(configured[name]) && (isAlone || limit[name] === configured[name])
+      return isIt ? left[name] : Number.POSITIVE_INFINITY
+    }
+    this.#left = { requests: known('requests'), tokens: known('tokens'), resetMs }
+    if (!isAlone) return
+    const { requests, tokens } = configured
+    this.#limits = { requests: Math.min(requests, limit.requests), tokens: Math.min(tokens, limit.tokens) }
+  }
+
+  /** The server takes nothing for so long. */
+  block(ms: number): void {
+    this.#blockedUntilMs = Math.max(this.#blockedUntilMs, this.#clock.steadyMs() + ms)
+    this.#retryAtMs = 0
+    this.#plan()
+  }
+
+  /** Null if it does not fit now. */
+  #take(tokens: number): Reservation | null {
+    // A larger one is sent when nothing else was for a minute.
+    const amounts = { requests: 1, tokens: Math.min(tokens, this.#limits.tokens) }
+    if (!this.#fits(amounts) && !this.#book.isShared) this.#ask(amounts)
+    if (!this.#fits(amounts)) return null
+    add(this.#reserved, amounts)
+    this.#recent += 1
+    return new Reservation(this, amounts, tokens)
+  }
+
+  #fits({ requests, tokens }: Amounts): boolean {
+    if (this.#clock.steadyMs() < this.#blockedUntilMs) return false
+    const free = this.#free
+    return requests <= free.requests && tokens <= free.tokens
+  }
+
+  get #free(): Amounts {
+    const { requests, tokens } = this.#reserved
+    return { requests: this.#held.requests - requests, tokens: this.#held.tokens - tokens }
+  }
+
+  /** Serves those that fit, and asks for the next one. */
+  #serve(): void {
+    for (let head = this.#next(); head !== null; head = this.#next()) {
+      const reservation = this.#book.isOn()
+        ? this.#take(head.tokens)
+        : new Reservation(this, { requests: 0, tokens: 0 }, head.tokens)
+      if (reservation === null) break
+      this.#remove(head)
+      const { priority, account, weight, tokens } = head
+      this.#served(account, weight, tokens)
+      this.#priorities.started(priority, 1, (lower) => this.#hasWaiting(lower))
+      head.signal.unlisten(head)
+      head.resolve(reservation)
+    }
+    this.#plan()
+  }
+
+  /** Plans the next exchange. */
+  #plan(): void {
+    this.#cancelTimer?.()
+    this.#cancelTimer = null
+    if (this.#isAsking) return
+    const { isShared } = this.#book
+    if (this.#waiting === 0 && !(isShared && this.#isOpen)) return
+    const inMs = this.#waiting > 0 ? this.#retryAtMs - this.#clock.steadyMs() : PAUSE_MS
+    if (isShared && inMs <= 0) this.#askForHead()
+    else {
+      this.#cancelTimer = this.#clock.after(Math.max(1, inMs), () => {
+        this.#cancelTimer = null
+        if (isShared) this.#askForHead()
+        else this.#serve()
+      })
+    }
+  }
+
+  /** Whether there is something to report or to return. */
+  get #isOpen(): boolean {
+    return this.#used.length > 0 || this.#held.requests > 0 || this.#held.tokens > 0
+  }
+
+  #askForHead(): void {
+    const head = this.#next()
+    this.#ask(head === null ? null : { requests: 1, tokens: Math.min(head.tokens, this.#limits.tokens) })
+  }
+
+  /** @param next what the next request needs; null if none waits */
+  #ask(next: Amounts | null): void {
+    if (this.#isAsking) return
+    const nowMs = this.#clock.steadyMs()
+    const { isShared } = this.#book
+    if (!isShared && nowMs < this.#retryAtMs) return
+    const used = this.#used.map(({ atMs, ...amounts }) => ({ agoMs: nowMs - atMs, ...amounts }))
+    const free = this.#free
+    const needs = {
+      requests: Math.max(0, (next?.requests ?? 0) - free.requests),
+      tokens: Math.max(0, (next?.tokens ?? 0) - free.tokens),
+    }
+    const more = isShared && next !== null ? this.#soon : { requests: 0, tokens: 0 }
+    if (next === null && this.#recent === 0) this.#held = { ...this.#reserved }
+    const ask: NodeAsk = {
+      used,
+      held: { ...this.#held },
+      needs,
+      wants: { requests: needs.requests + more.requests, tokens: needs.tokens + more.tokens },
+      left: this.#left,
+      blockMs: Math.max(0, this.#blockedUntilMs - nowMs),
+    }
+    const reported = this.#used
+    this.#used = []
+    this.#left = null
+    this.#recent = 0
+    const granted = this.#book.exchange(this.#limits, ask)
+    if (!(granted instanceof Promise)) {
+      this.#granted(granted)
+      return
+    }
+    this.#isAsking = true
+    void granted
+      .catch((): Granted => {
+        this.#used = [...reported, ...this.#used]
+        return { requests: 0, tokens: 0, retryMs: PAUSE_MS, isSame: true }
+      })
+      .then((answer) => {
+        this.#isAsking = false
+        this.#granted(answer)
+        this.#serve()
+      })
+  }
+
+  #granted(granted: Granted): void {
+    add(this.#held, granted)
+    const pauseMs = this.#book.isShared
+      ? Math.min(PAUSE_MS, Math.max(LEAST_PAUSE_MS, granted.retryMs))
+      : granted.retryMs
+    this.#retryAtMs = granted.retryMs === 0 ? 0 : this.#clock.steadyMs() + pauseMs
+  }
+
+  /** What further requests will need until the next exchange, by those that wait and those since the last one: a second's at most. */
+  get #soon(): Amounts {
+    const perSecond = Math.min(this.#perSecond, Math.max(this.#waiting - 1, this.#recent))
+    const requests = Math.floor((perSecond * PAUSE_MS) / 1000)
+    return { requests, tokens: Math.ceil(requests * this.#averageTokens) }
+  }
+
+  get #perSecond(): number {
+    const { requests, tokens } = this.#limits
+    return Math.min(requests, tokens / Math.max(1, this.#averageTokens)) / 60
+  }
+
+  /** The request that is served next; it stays the next one until it is served. */
+  #next(): WaitingRequest | null {
+    if (this.#waiting === 0) return null
+    if (this.#head !== null) return this.#head
+    const due = PRIORITIES.filter(
+      (priority) => this.#hasWaiting(priority) && this.#priorities.due(priority) > 0,
+    )
+    const [priority] = [...due, ...PRIORITIES.filter((one) => this.#hasWaiting(one))]
+    if (priority === undefined) return null
+    let next: Account | null = null
+    for (const account of this.#accounts.values()) {
+      if (account.requests[priority].size > 0 && (next === null || account.turn < next.turn)) next = account
+    }
+    this.#head = next?.requests[priority].values().next().value ?? null
+    return this.#head
+  }
+
+  #hasWaiting(priority: Priority): boolean {
+    return [...this.#accounts.values()].some(({ requests }) => requests[priority].size > 0)
+  }
+
+  #add(waiting: WaitingRequest): void {
+    this.#accountOf(waiting.account).requests[waiting.priority].add(waiting)
+    this.#waiting += 1
+  }
+
+  #remove(waiting: WaitingRequest): void {
+    if (!this.#accounts.get(waiting.account)?.requests[waiting.priority].delete(waiting)) return
+    this.#waiting -= 1
+    if (this.#head === waiting) this.#head = null
+  }
+
+  #served(account: string, weight: number, tokens: number): void {
+    const served = this.#accountOf(account)
+    this.#turn = Math.max(this.#turn, served.turn)
+    served.turn += tokens / weight
+    if (this.#accounts.size > MOST_WAITING) this.#forget()
+  }
+
+  #accountOf(name: string): Account {
+    let account = this.#accounts.get(name)
+    if (account === undefined) {
+      const requests = { high: new Set<never>(), normal: new Set<never>(), low: new Set<never>() }
+      account = { turn: this.#turn, requests }
+      this.#accounts.set(name, account)
+    }
+    account.turn = Math.max(account.turn, this.#turn)
+    return account
+  }
+
+  /** Forgets accounts for which nothing waits, and that have no more than others. */
+  #forget(): void {
+    for (const [name, { turn, requests }] of this.#accounts) {
+      const isIdle = PRIORITIES.every((priority) => requests[priority].size === 0)
+      if (isIdle && turn <= this.#turn) this.#accounts.delete(name)
+    }
+  }
+}
+
+/** The right to send a request. It is released once; after that, what more was sent than estimated, or less, is corrected. */
+export class Reservation {
+  readonly rate: Rate
+  readonly #amounts: Amounts
+  /** The estimate, which may be more than a whole minute. */
+  readonly tokens: number
+  #sentAtMs: number | null = null
+  #isReleased = false
+
+  constructor(rate: Rate, amounts: Amounts, tokens: number) {
+    this.rate = rate
+    this.#amounts = amounts
+    this.tokens = tokens
+  }
+
+  /** Whether it is larger than a whole minute. */
+  get isTooLarge(): boolean {
+    return this.tokens > this.rate.limits.tokens
+  }
+
+  /** A request is sent; not the first one if the server rejected its format. */
+  sent(atMs: number): void {
+    this.#sentAtMs = atMs
+    if (this.#isReleased) this.rate.used(this.#amounts, atMs)
+    else {
+      this.#isReleased = true
+      this.rate.release(this.#amounts, true)
+    }
+  }
+
+  /** The last request that was sent used so many tokens. */
+  usedTokens(tokens: number): void {
+    const more = tokens - this.#amounts.tokens
+    if (this.#sentAtMs !== null && this.#amounts.requests > 0)
+      this.rate.used({ requests: 0, tokens: more }, this.#sentAtMs)
+  }
+
+  end(): void {
+    if (this.#isReleased) return
+    this.#isReleased = true
+    this.rate.release(this.#amounts, false)
+  }
+}
+
+function add(
+  to: { requests: number; tokens: number },
+  { requests, tokens }: Amounts,
+  sign: 1 | -1 = 1,
+): void {
+  to.requests += sign * requests
+  to.tokens += sign * tokens
+}

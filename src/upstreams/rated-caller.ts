@@ -1,0 +1,86 @@
+/**
+ * Calls targets with rates: estimates the tokens of a request, and waits until each rate lets it be sent. While a request waits, it
+ * holds no slot of its upstream, and no time of its run passes. What the server answers corrects the rates (call-permit.ts).
+ */
+import type { Clock } from '../clock.ts'
+import { CallPermit } from './call-permit.ts'
+import type { Called, RoutingAttempt, TargetCaller } from './call-target.ts'
+import type { ModelRequest, Reply } from './model-server.ts'
+import type { Reservation } from './rate.ts'
+import type { TargetRates } from './target-rates.ts'
+import type { Target } from './targets.ts'
+
+export class RatedCaller {
+  readonly #caller: TargetCaller
+  readonly #clock: Clock
+  readonly #weightOf: (tier: string) => number
+
+  constructor(caller: TargetCaller, clock: Clock, weightOf: (tier: string) => number) {
+    this.#caller = caller
+    this.#clock = clock
+    this.#weightOf = weightOf
+  }
+
+  /** As `TargetCaller.call`. */
+  async call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called> {
+    for (let rejections = 0; ; rejections++) {
+      if (this.#caller.isSkipped(target, attempt)) return 'circuit open'
+      const reservations = await this.#reserve(rates, attempt)
+      if (reservations === null) return 'stopped'
+      const permit = new CallPermit(rates, reservations, attempt.request, rejections, this.#clock)
+      attempt.permit = permit
+      let called: Called
+      try {
+        called = await this.#caller.call(target, attempt)
+      } finally {
+        attempt.permit = null
+        permit.end()
+      }
+      if (permit.verdict === 'too large') {
+        attempt.reply = tooLarge(attempt.reply, reservations)
+        return called
+      }
+      if (permit.verdict === null || called !== 'called') return called
+    }
+  }
+
+  /** Null if the signal stopped the wait. */
+  async #reserve({ rates, answers }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
+    const { request, signal, waiting } = attempt
+    const { account, tier, priority, jobId } = request
+    const tokens = request.inputTokens + (maxTokensOf(request) ?? answers.estimate)
+    const asked = { account, weight: this.#weightOf(tier), priority, tokens }
+    const reservations: Reservation[] = []
+    for (const rate of rates) {
+      const reserved = rate.reserve(asked, signal)
+      let reservation: Reservation | null
+      if (reserved instanceof Promise) {
+        signal.pause()
+        waiting.add(jobId)
+        reservation = await reserved
+        waiting.delete(jobId)
+        signal.resume()
+        this.#caller.onRoom()
+      } else reservation = reserved
+      if (reservation === null) {
+        for (const earlier of reservations) earlier.end()
+        return null
+      }
+      reservations.push(reservation)
+    }
+    return reservations
+  }
+}
+
+function maxTokensOf({ prompt: { optionsJson } }: ModelRequest): number | undefined {
+  const { max_tokens }: { max_tokens?: number } = optionsJson === undefined ? {} : JSON.parse(optionsJson)
+  return max_tokens
+}
+
+/** It was sent when nothing else was, so waiting does not help. */
+function tooLarge(reply: Reply, reservations: readonly Reservation[]): Reply {
+  if (reply.kind !== 'error') return reply
+  const [{ tokens, rate } = { tokens: 0, rate: null }] = reservations.filter(({ isTooLarge }) => isTooLarge)
+  const message = `The job needs about ${tokens} tokens, and the rate of the model server is ${rate?.limits.tokens} tokens per minute. It was sent alone, and the server rejected it: ${reply.message}`
+  return { ...reply, retryable: false, message }
+}

@@ -1,0 +1,305 @@
+/** Rates of model servers: jobs wait for the minute of a provider that enforces its limits, instead of getting 429. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Client } from 'pg'
+import { FakeClock } from '../fake-clock.ts'
+import {
+  chatCompletion,
+  isModelList,
+  type ModelServerForTests,
+  type Reply,
+  type Script,
+  startModelServer,
+} from '../model-server.ts'
+import { type Enforced, ProviderRate } from '../model-servers/provider-rate.ts'
+import { onEachStore, storeName } from '../on-each-store.ts'
+import { type Lifetime, type Parley, startParley, temporaryFolder } from '../parley.ts'
+import { LONG } from '../support/long-form.ts'
+import { createBatches, MESSAGES, metric, withContent } from '../support/outage.ts'
+import { granted } from './expect.ts'
+import { UNLIMITED_READS } from './stage.ts'
+
+const MINUTE_MS = 60_000
+const STEP_MS = 500
+const DRAIN_MS = 20_000
+const MINUTES = LONG ? 10 : 3
+/** How long the provider takes for an answer. */
+const CALL_MS = 1_500
+const LIMITS = { requests: 100, tokens: 60_000 }
+
+interface Scene {
+  readonly clock: FakeClock
+  readonly models: ModelServerForTests
+  readonly provider: ProviderRate
+  readonly nodes: readonly Parley[]
+  readonly parley: Parley
+}
+
+/** The content of a message begins with how many tokens the provider counts for it. */
+function rated(
+  provider: ProviderRate,
+  clock: FakeClock,
+  headers: (nowMs: number) => Record<string, string>,
+): Script {
+  const answer: Reply = (request, response) => {
+    const tokens = Number(/\d+/.exec(String(request.body.messages.at(-1)?.content))?.[0])
+    const isAccepted = provider.take(tokens, clock.steadyMs())
+    for (const [name, value] of Object.entries(headers(clock.steadyMs()))) response.setHeader(name, value)
+    response.setHeader('content-type', 'application/json')
+    if (!isAccepted) {
+      response.writeHead(429).end('{"error":{"message":"Rate limit reached.","code":"rate_limit_exceeded"}}')
+      return
+    }
+    const completion = chatCompletion(request.body, { content: `${tokens}` })
+    const usage = { prompt_tokens: 50, completion_tokens: tokens - 50, total_tokens: tokens }
+    clock.after(CALL_MS, () => response.end(JSON.stringify({ ...completion, usage })))
+  }
+  return (request) => (isModelList(request) ? undefined : answer)
+}
+
+interface Options {
+  readonly kind?: Enforced
+  readonly nodes?: number
+  readonly upstream?: Readonly<Record<string, unknown>>
+  /** Of an upstream `other` at the same address. */
+  readonly otherUpstream?: Readonly<Record<string, unknown>>
+  readonly settings?: Readonly<Record<string, unknown>>
+  readonly limits?: typeof LIMITS
+  readonly headers?: (provider: ProviderRate, nowMs: number) => Record<string, string>
+}
+
+const RATE = { requests_per_minute: LIMITS.requests, tokens_per_minute: LIMITS.tokens }
+
+async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
+  const clock = new FakeClock()
+  const provider = new ProviderRate(options.kind ?? 'sliding', options.limits ?? LIMITS, 17_000)
+  const models = await startModelServer()
+  models.script = rated(provider, clock, (nowMs) => options.headers?.(provider, nowMs) ?? {})
+  t.after(() => models.close())
+  const folder = await temporaryFolder(t)
+  const common = { base_url: models.baseUrl, api_key_env: null }
+  const upstreams = {
+    openai: { ...common, ...(options.upstream ?? RATE) },
+    ...(options.otherUpstream && { other: { ...common, ...options.otherUpstream } }),
+  }
+  const settings = { tiers: UNLIMITED_READS, upstreams, ...options.settings }
+  const nodes: Parley[] = []
+  for (let n = 0; n < (options.nodes ?? 1); n++) {
+    // Runs before the node stops, which waits until running jobs have ended or are released.
+    t.after(() => void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS)))
+    nodes.push(await startParley(t, { upstream: models.baseUrl, clock, folder, settings }))
+  }
+  const [parley] = nodes
+  assert.ok(parley)
+  return { clock, models, provider, nodes, parley }
+}
+
+/** Advances time; between steps, what is in transit arrives. */
+async function pass(t: { signal: AbortSignal }, { clock, nodes }: Scene, ms: number): Promise<void> {
+  for (let passed = 0; passed < ms; passed += STEP_MS) {
+    t.signal.throwIfAborted()
+    clock.advance(STEP_MS)
+    for (let n = 0; n < 3; n++) await Promise.all(nodes.map((node) => node.get('/readyz')))
+  }
+}
+
+/** From 200 to 2,000 tokens, in an order that looks random. */
+const sizes = (count: number) => Array.from({ length: count }, (_, n) => 200 + ((n * 7919) % 1801))
+let made = 0
+const jobsOf = (tokens: readonly number[], over = {}) =>
+  tokens.map((one) => withContent(`${one} tokens, ${made++}`, over))
+
+/** How many calls the model server answered or rejected for contents that begin like this. */
+const callsOf = ({ models }: Scene, content: RegExp) =>
+  models.completions().filter(({ body }) => content.test(String(body.messages.at(-1)?.content))).length
+
+const shown = async (parley: Parley, id: string | undefined, key: string) =>
+  granted(await parley.get(`${MESSAGES}/${id}`, key), 200)
+
+const unavailable = (log: Parley['log']) => log.filter(({ message }) => /is unavailable/.test(message))
+
+onEachStore(() => {
+  for (const count of storeName() === 'Postgres' ? [1, 3] : [1]) {
+    test(`${count} nodes use the minutes of a provider without a 429, and two accounts alike`, async (t) => {
+      const scene = await start(t, { kind: 'sliding', nodes: count })
+      const { parley, provider } = scene
+      for (const account of ['acme', 'other']) {
+        const key = await parley.key('user_max', account)
+        const bodies = sizes(33 * MINUTES).map((size) =>
+          withContent(`${size} tokens of ${account}, ${made++}`),
+        )
+        await createBatches(scene, key, bodies)
+      }
+      await pass(t, scene, MINUTE_MS)
+      const first = provider.accepted.tokens
+      const before = [callsOf(scene, /acme/), callsOf(scene, /other/)] as const
+      await pass(t, scene, (MINUTES - 1) * MINUTE_MS)
+      assert.ok(
+        provider.rejectedAtMs.every((ms) => ms <= MINUTE_MS),
+        String(provider.rejectedAtMs),
+      )
+      const used = (provider.accepted.tokens - first) / ((MINUTES - 1) * LIMITS.tokens)
+      assert.ok(used >= 0.95 && used <= 1.02, String(used))
+      const [acme, other] = [callsOf(scene, /acme/) - before[0], callsOf(scene, /other/) - before[1]]
+      assert.ok(acme / other > 0.9 && other / acme > 0.9, `${acme} and ${other}`)
+      assert.equal(unavailable(parley.log).length, 0)
+      // The others are queued.
+      assert.ok((await metric(parley, 'parley_jobs_running')) <= 24)
+      assert.ok((await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}')) > 0)
+    })
+  }
+
+  test('jobs wait longer than patience and run timeout allow; others go on meanwhile', async (t) => {
+    const scene = await start(t, {
+      upstream: { requests_per_minute: 2 },
+      settings: {
+        jobs: { patience_seconds: 5, run_timeout_seconds: 5 },
+        models: {
+          'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
+          free: { targets: [{ upstream: 'other', model: 'm' }] },
+        },
+      },
+      otherUpstream: {},
+    })
+    const { parley } = scene
+    const key = await parley.key()
+    const ids = await createBatches(scene, key, jobsOf([100, 100, 100, 100, 100]))
+    await pass(t, scene, 5_000)
+    const others = await createBatches(scene, key, jobsOf([100, 100, 100], { model: 'free' }))
+    await pass(t, scene, 3_000)
+    for (const id of others) assert.equal((await shown(parley, id, key)).status, 'completed')
+    const statuses = async () => Promise.all(ids.map(async (id) => (await shown(parley, id, key)).status))
+    assert.equal((await statuses()).filter((status) => status === 'completed').length, 1)
+    await pass(t, scene, 3 * MINUTE_MS)
+    assert.deepEqual(new Set(await statuses()), new Set(['completed']))
+    assert.equal(unavailable(parley.log).length, 0)
+  })
+
+  test('complete_within and a cancellation end the wait, and the caller of a single create gets 202', async (t) => {
+    const scene = await start(t, { upstream: { requests_per_minute: 1 } })
+    const { parley } = scene
+    const key = await parley.key()
+    const [done, late, cancelled] = [
+      ...(await createBatches(scene, key, jobsOf([100]))),
+      ...(await createBatches(scene, key, jobsOf([100], { complete_within: 20 }))),
+      ...(await createBatches(scene, key, jobsOf([100]))),
+    ]
+    const single = parley.post(MESSAGES, { ...jobsOf([100])[0], timeout: 30 }, key)
+    await pass(t, scene, 5_000)
+    granted(await parley.post(`${MESSAGES}/${cancelled}/cancel`, {}, key), 200)
+    await pass(t, scene, 26_000)
+    assert.equal(granted(await single, 202).status, 'timeout')
+    assert.equal((await shown(parley, done, key)).status, 'completed')
+    assert.equal((await shown(parley, late, key)).error.code, 'deadline_exceeded')
+    assert.equal((await shown(parley, cancelled, key)).error.code, 'cancelled')
+    await pass(t, scene, MINUTE_MS)
+    assert.equal(scene.models.completions().length, 2)
+  })
+
+  test('after a 429, a job waits as long as the server asks for, without using its patience', async (t) => {
+    const scene = await start(t, {
+      limits: { requests: 1, tokens: 60_000 },
+      settings: { jobs: { patience_seconds: 5 } },
+      headers: () => ({ 'retry-after': '30' }),
+    })
+    const { parley, provider } = scene
+    provider.take(100, 0)
+    const key = await parley.key()
+    const [id] = await createBatches(scene, key, jobsOf([100]))
+    await pass(t, scene, 25_000)
+    assert.deepEqual([provider.rejectedAtMs.length, scene.models.completions().length], [1, 1])
+    await pass(t, scene, 50_000)
+    const { status } = await shown(parley, id, key)
+    assert.equal(status, 'completed')
+    assert.equal(provider.rejectedAtMs.length, 2)
+    assert.equal(unavailable(parley.log).length, 0)
+  })
+
+  test('what others used of the same key counts', async (t) => {
+    const scene = await start(t, {
+      headers: (provider, nowMs) => ({
+        'x-ratelimit-limit-tokens': String(provider.limits.tokens),
+        'x-ratelimit-remaining-tokens': String(Math.max(0, provider.left(nowMs).tokens)),
+        'x-ratelimit-reset-tokens': '1m0s',
+      }),
+    })
+    const { provider, parley } = scene
+    const key = await parley.key()
+    await createBatches(scene, key, jobsOf([1000]))
+    await pass(t, scene, 3_000)
+    // Another program uses nearly all that is left.
+    assert.ok(provider.take(56_000, scene.clock.steadyMs()))
+    await createBatches(scene, key, jobsOf([1000, ...Array.from({ length: 20 }, () => 1000)]))
+    await pass(t, scene, 50_000)
+    // Those that were on their way before the server said how little is left.
+    assert.ok(provider.rejectedAtMs.length <= 10, String(provider.rejectedAtMs))
+    await pass(t, scene, 2 * MINUTE_MS)
+    assert.equal(callsOf(scene, /1000/) - provider.rejectedAtMs.length, 22)
+  })
+
+  test('a job that is larger than a minute runs alone, and fails with the reason if the server rejects it', async (t) => {
+    const upstream = { tokens_per_minute: 2000 }
+    const limits = { requests: 100, tokens: 2000 }
+    const scene = await start(t, { upstream, limits })
+    const { parley } = scene
+    const key = await parley.key()
+    const large = { options: { max_tokens: 5000 } }
+    const [first, second, third] = [
+      ...(await createBatches(scene, key, jobsOf([500]))),
+      ...(await createBatches(scene, key, jobsOf([1900], large))),
+      ...(await createBatches(scene, key, jobsOf([2500], large))),
+    ]
+    await pass(t, scene, 30_000)
+    assert.equal((await shown(parley, first, key)).status, 'completed')
+    assert.equal(scene.models.completions().length, 1)
+    await pass(t, scene, 4 * MINUTE_MS)
+    assert.equal((await shown(parley, second, key)).status, 'completed')
+    const { error } = await shown(parley, third, key)
+    assert.equal(error.code, 'model_error')
+    assert.match(
+      error.upstream_message,
+      /needs about 50\d\d tokens, and the rate .* is 2000 tokens per minute/,
+    )
+    assert.equal(scene.models.completions().length, 3)
+  })
+
+  test('a target has a rate of its own, which its other names share', async (t) => {
+    const slow = { upstream: 'openai', model: 'm', requests_per_minute: 1 }
+    const scene = await start(t, {
+      upstream: {},
+      settings: {
+        models: {
+          slow: { targets: [slow] },
+          alias: { targets: [{ upstream: 'openai', model: 'm' }] },
+          fast: { targets: [{ upstream: 'openai', model: 'n' }] },
+        },
+      },
+    })
+    const key = await scene.parley.key()
+    for (const model of ['slow', 'alias', 'fast'])
+      await createBatches(scene, key, jobsOf([100, 100], { model }))
+    await pass(t, scene, 30_000)
+    const called = scene.models.completions().map(({ body }) => body.model)
+    assert.deepEqual(called.sort(), ['m', 'n', 'n'])
+  })
+
+  const skip = storeName() !== 'Postgres'
+  test('while an older node is alive, rates have no effect', { skip }, async (t) => {
+    const scene = await start(t, { upstream: { requests_per_minute: 1 } })
+    const { parley, models } = scene
+    const database = new Client(parley.database)
+    await database.connect()
+    t.after(() => database.end())
+    await database.query(
+      `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'prices')`,
+    )
+    while (parley.store.isKnownToAll('rates')) await pass(t, scene, 1000)
+    await createBatches(scene, await parley.key(), jobsOf([100, 100, 100]))
+    await pass(t, scene, 5_000)
+    assert.equal(models.completions().length, 3)
+    assert.equal(
+      parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message)).length,
+      1,
+    )
+  })
+})

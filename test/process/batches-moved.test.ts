@@ -1,0 +1,81 @@
+/** A batch in the middle of its lines, and one that has ended, after a backup and after a copy to Postgres: both go on there. */
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import test from 'node:test'
+import OpenAI from 'openai'
+import { reply, startModelServer } from '../model-server.ts'
+import { freshDatabase } from '../postgres/database.ts'
+import { startReceiver } from '../receiver.ts'
+import { eventually } from '../support/eventually.ts'
+import { submitBatch } from '../v1/submit-batch.ts'
+import { installation, type Server } from './server-process.ts'
+
+test('batches are in backups and copies, with their files, and continue from there', {
+  timeout: 120_000,
+}, async (t) => {
+  const receiver = await startReceiver({ reply: () => ({ kind: 'answer', status: 503 }) })
+  t.after(() => receiver.close())
+  const models = await startModelServer({
+    script: ({ body }) => (JSON.stringify(body).includes('stalls') ? reply.stall() : reply.text('Hi.')),
+  })
+  t.after(() => models.close())
+  const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 3600] } }
+  const place = await installation(t, { upstream: models.baseUrl, settings })
+  const old = await place.start()
+  const key = await old.firstKey()
+  assert.equal((await place.parley(['accounts', 'webhook', 'default', `${receiver.url}/events`])).code, 0)
+  const clientOf = ({ url }: Server) => new OpenAI({ baseURL: `${url}/v1`, apiKey: key })
+  const endOf = (server: Server, id: string) =>
+    eventually(
+      () => clientOf(server).batches.retrieve(id),
+      ({ status }) => status === 'completed',
+      { signal: t.signal },
+    )
+  const answers = async (server: Server, { output_file_id = '' }: OpenAI.Batch) => {
+    const text = await (await clientOf(server).files.content(output_file_id)).text()
+    return text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).custom_id)
+  }
+
+  const { id: endedId } = await submitBatch(clientOf(old), ['one', 'two'])
+  await endOf(old, endedId)
+  // Its first attempt fails, and the next one is due in an hour.
+  await receiver.received(1)
+  const { id: openId } = await submitBatch(clientOf(old), ['three', 'stalls'])
+  await models.received(4)
+  await eventually(
+    () => clientOf(old).batches.retrieve(openId),
+    ({ request_counts }) => request_counts?.completed === 1,
+    { signal: t.signal },
+  )
+  const backup = join(place.folder, 'backup.db')
+  assert.equal((await place.parley(['backup', backup])).code, 0)
+  await old.crash()
+  models.script = () => reply.text('Hi.')
+
+  const goesOn = async (server: Server, env: Readonly<Record<string, string>> = {}) => {
+    const ended = await endOf(server, endedId)
+    assert.deepEqual((await answers(server, ended)).toSorted(), ['say one', 'say two'])
+    const open = await endOf(server, openId)
+    assert.deepEqual((await answers(server, open)).toSorted(), ['say stalls', 'say three'])
+    // The line that was answered before did not run again.
+    assert.equal(models.requests.filter(({ body }) => JSON.stringify(body).includes('three')).length, 1)
+    const jobId = endedId.slice('batch_'.length)
+    const shown = await place.parley(['callbacks', 'show', jobId, '--json'], { env })
+    assert.equal(shown.code, 0, shown.stderr)
+    const { event, attempts } = JSON.parse(shown.stdout)
+    assert.deepEqual([event, attempts], ['batch', 1])
+    await server.crash()
+  }
+
+  const url = await freshDatabase(t)
+  const copied = await place.parley(['copy', '--from', `sqlite:${place.database}`, '--to', url])
+  assert.equal(copied.code, 0, copied.stderr)
+  const env = { DATABASE_URL: url }
+  await goesOn(await place.start({ env }), env)
+  const restored = await place.parley(['restore', backup, '--force'])
+  assert.equal(restored.code, 0, restored.stderr)
+  await goesOn(await place.start())
+})
