@@ -7,8 +7,10 @@ import {
   type Claimed,
   type ClaimFrom,
   type ClaimOfRoute,
+  COUNTED_OF_QUEUE,
   INLINE_TEXT_BYTES,
   type JobTexts,
+  type QueueDepth,
   type Queued,
   type QueuedSuspects,
   WALK_ROWS,
@@ -50,6 +52,17 @@ export const claimOperations = {
       nextDeadlineMs: next_deadline_ms === null ? null : Number(next_deadline_ms),
     }
   }),
+
+  queueDepths: read((file: ServedFile): readonly QueueDepth[] =>
+    file
+      .prepare(QUEUE_DEPTHS)
+      .all()
+      .map((row) => ({
+        route: String(row.route),
+        jobs: numberOf(row, 'jobs'),
+        oldestId: String(row.oldest),
+      })),
+  ),
 
   queuedSuspects: read((file: ServedFile): QueuedSuspects => {
     const row = file.prepare(QUEUED_SUSPECTS).get() ?? {}
@@ -153,14 +166,25 @@ const CLAIM = `
   where id = ?`
 const TEXTS = `
   select r.messages, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
-/** From each route to the next in the index, whatever is queued between. A row with the next deadline comes first. */
-export const QUEUED = `
-  with recursive routes (route) as (
+/** From each route to the next in the index, whatever is queued between. */
+const ROUTES = `with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null
     union all
     select (select min(j.route) from jobs j indexed by jobs_by_route where j.turn is not null and j.route > r.route)
     from routes r where r.route is not null
-  )
+  )`
+const COUNTED = `
+    from (
+      select id from jobs indexed by jobs_by_route where turn is not null and route = r.route
+      order by turn, id limit ${COUNTED_OF_QUEUE}
+    )`
+const QUEUE_DEPTHS = `
+  ${ROUTES}
+  select r.route, (select count(*) ${COUNTED}) as jobs, (select min(id) ${COUNTED}) as oldest
+  from routes r where r.route is not null`
+/** A row with the next deadline comes first. */
+export const QUEUED = `
+  ${ROUTES}
   select null as route, (
     select min(deadline_ms) from jobs indexed by jobs_by_deadline where turn is not null and deadline_ms is not null
   ) as next_deadline_ms
