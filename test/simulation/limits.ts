@@ -254,7 +254,9 @@ export class Limits {
       (sum, job) => sum + (Number.isFinite(job.endedMs) ? job.tokens : job.reserved),
       0,
     )
-    if (this.#wasCalm(attempt)) check('monthlyCost', cost)
+    // A request whose jobs all have cached responses costs nothing, and is accepted however much the account has spent.
+    const hasCost = attempt.jobs.some(({ endedMs }) => !Number.isFinite(endedMs))
+    if (hasCost && this.#wasCalm(attempt)) check('monthlyCost', cost)
     if (shared) return
     const stored = jobs.filter(({ removedMs }) => !Number.isFinite(removedMs))
     check('openJobs', stored.filter(({ endedMs }) => !Number.isFinite(endedMs)).length)
