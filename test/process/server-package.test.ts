@@ -86,7 +86,7 @@ function holdsWhatItNeeds({ paths }: Packed): void {
     'parley.schema.json',
   ])
   assert.deepEqual(
-    paths.filter((path) => /test|contract\//.test(path)),
+    paths.filter((path) => /\.test\.|(^|\/)test\/|contract\//.test(path)),
     [],
   )
   assert.ok(paths.includes('docs/settings.md'))
