@@ -62,6 +62,7 @@ onEachStore(async () => {
   const unknownOf: Readonly<Record<string, readonly string[]>> = {
     jobId: [randomUUID(), 'x', '%', 'ü', '../..', 'x'.repeat(500)],
     keyId: ['x', `key_${randomUUID()}`, '%00'],
+    batchId: ['x', `batch_${randomUUID()}`, '%00'],
     tokenId: ['x', 'tok_none', '%00'],
     name: ['nobody', 'ü', 'x'.repeat(500)],
   }
@@ -231,6 +232,7 @@ onEachStore(async () => {
       await expectOf(ofPath(path, 'DELETE'), [409], { about: 'open', ...open })
     }
     models.release()
+    await expectOf(ofPath('/admin/api/batches/{batchId}/cancel'), [409], { about: 'ended' })
     const { deleteJobsOf } = parley.store
     parley.store.deleteJobsOf = async () => ({ deleted: 1, open: 0, next: null })
     await done(ofPath('/admin/api/accounts/{name}', 'DELETE'), [409], { about: 'still in use' })
@@ -309,7 +311,7 @@ onEachStore(async () => {
   test('500 for a bug, and 503 while the database refuses', async () => {
     const unseen = { 500: await parley.key(), 503: await parley.key() }
     const asked =
-      'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback'
+      'accept read findKey ping depth callbackDepth searchJobs findJob jobContent searchCallbacks findCallback listBatches findAnyBatch queueDepths'
     const written =
       'replayCallback replayFailedCallbacks listAccounts setTier rotateSecret secrets searchKeys createKey rotateKey revokeKey createAdminToken listAdminTokens revokeAdminToken addAuditEntry listUsage jobUses listAuditEntries cancelOwnJob deleteOwnJob'
     const broken = new Map<string, unknown>()

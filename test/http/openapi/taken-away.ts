@@ -1,6 +1,8 @@
 /** Routes that delete or end something, which is created for each of their requests. */
 import { reply } from '../../model-server.ts'
 import { job } from '../../parley.ts'
+import { openaiOf } from '../../v1/official-client.ts'
+import { submitBatch } from '../../v1/submit-batch.ts'
 import { granted } from '../expect.ts'
 import type { Stage } from '../stage.ts'
 import type { Route } from './document.ts'
@@ -45,11 +47,20 @@ export function takenAway(
     return `to-be-deleted-${made}`
   }
 
+  async function openBatch(): Promise<string> {
+    const { script } = models
+    models.script = () => reply.stall()
+    const { id } = await submitBatch(openaiOf(parley, key), [`line ${made}`])
+    models.script = script
+    return id
+  }
+
   const makers: Readonly<Record<string, () => Promise<Record<string, string>>>> = {
     'POST /api/v1/messages/{jobId}/cancel': async () => ({ jobId: await openJob() }),
     'DELETE /api/v1/messages/{jobId}': async () => ({ jobId: await endedJob() }),
     'POST /admin/api/jobs/{jobId}/cancel': async () => ({ jobId: await openJob() }),
     'POST /admin/api/jobs/{jobId}/rerun': async () => ({ jobId: await endedJob() }),
+    'POST /admin/api/batches/{batchId}/cancel': async () => ({ batchId: await openBatch() }),
     'DELETE /admin/api/jobs/{jobId}': async () => ({ jobId: await endedJob() }),
     'DELETE /admin/api/accounts/{name}': async () => ({ name: await newAccount() }),
   }

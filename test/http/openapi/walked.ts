@@ -1,8 +1,11 @@
 /** The Parley that is walked, with data for every path, and the routes that it serves. */
 import { subscribe } from 'node:diagnostics_channel'
 import type { FastifyInstance } from 'fastify'
+import { reply } from '../../model-server.ts'
 import { job, type Lifetime, type Parley } from '../../parley.ts'
 import { type Receiver, startReceiver } from '../../receiver.ts'
+import { openaiOf } from '../../v1/official-client.ts'
+import { submitBatch } from '../../v1/submit-batch.ts'
 import { granted } from '../expect.ts'
 import { type Stage, startStage, UNLIMITED_READS } from '../stage.ts'
 
@@ -10,7 +13,7 @@ export interface Walked extends Stage {
   readonly receiver: Receiver
   readonly served: readonly { readonly method: string; readonly url: string }[]
   readonly key: string
-  /** Values for path parameters: a job whose callback failed, a key to revoke, an account. */
+  /** Values for path parameters: a job whose callback failed, a key to revoke, an account, a batch that has ended. */
   readonly parameters: Record<string, string>
 }
 
@@ -38,6 +41,7 @@ export async function startWalked(t: Lifetime): Promise<Walked> {
     jobId: await failedCallback(parley, key, receiver),
     keyId: await keyId(parley),
     tokenId: await tokenId(parley),
+    batchId: await endedBatch(stage, key),
     name: 'to-be-moved',
   }
   return { ...stage, receiver, served, key, parameters }
@@ -49,6 +53,16 @@ async function failedCallback(parley: Parley, key: string, receiver: Receiver): 
   const created = await parley.post('/api/v1/messages/batches', [job({ callback })], key)
   const [id] = granted(created, 202).job_ids
   for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
+}
+
+/** With an output file and an error file. */
+async function endedBatch({ parley, models, clock }: Stage, key: string): Promise<string> {
+  const openai = openaiOf(parley, key)
+  models.script = ({ text }) => (text.includes('bad') ? reply.status(400) : undefined)
+  const { id } = await submitBatch(openai, ['good', 'bad'])
+  while ((await openai.batches.retrieve(id)).status !== 'completed') clock.advance(1000)
+  models.script = () => undefined
+  return id
 }
 
 async function keyId(parley: Parley): Promise<string> {
