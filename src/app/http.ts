@@ -87,6 +87,7 @@ export interface HttpParts {
   readonly onBatchChanged: () => void
   /** Rejects when a job could not be accepted now. */
   readonly ready: () => Promise<void>
+  readonly queuedRoutes: Gauges['routes']
   /** Aborted when the listener closes, before `stopping`. */
   readonly closing: AbortSignal
   readonly stopping: AbortSignal
@@ -242,6 +243,8 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
   healthRoutes(app, {
     ready: parts.ready,
     metrics: () => metrics.text(),
+    routes: parts.queuedRoutes,
+    clock: parts.clock,
   })
 }
 

@@ -45,7 +45,8 @@ function numbersOf(value: unknown, path = ''): string[] {
   const generic = path === 'tiers' || path === 'upstreams'
   return Object.entries(value)
     .filter(
-      ([name]) => !(path.startsWith('upstreams.') && ['api_key_env', 'ca_file', 'roles'].includes(name)),
+      ([name]) =>
+        !(path.startsWith('upstreams.') && ['api_key_env', 'ca_file', 'roles', 'wake_url'].includes(name)),
     )
     .flatMap(([name, entry]) => numbersOf(entry, path === '' ? name : `${path}.${generic ? 'NAME' : name}`))
 }

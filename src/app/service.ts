@@ -13,8 +13,10 @@ import type { Settings } from '../config/settings.ts'
 import { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { admissionError } from '../http/errors.ts'
 import { Listeners } from '../http/listeners.ts'
+import { singleFlight } from '../lookup-cache.ts'
 import { currentPrices } from '../queue/current-prices.ts'
 import { Reruns } from '../queue/reruns.ts'
+import { routeSignals } from '../queue/route-signals.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf, type Gauges } from '../telemetry/gauges.ts'
@@ -36,6 +38,7 @@ import { rateBooks } from './rate-books.ts'
 import type { Role } from './role.ts'
 import { jobSlots } from './slots.ts'
 import { createRouter, modelServers } from './upstreams.ts'
+import { createWakeCalls } from './wake-calls.ts'
 
 export interface ServiceOptions {
   readonly configuration: Configuration
@@ -153,6 +156,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     depth: () => store.depth(),
     callbackDepth: () => store.callbackDepth(),
     callbacksInProgress: () => dispatcher.inFlight,
+    routes: async () => routeSignals(await store.queueDepths(), upstreams.waitingJobs()),
     running: () => worker.running,
     heldBack: () => worker.heldBack(),
     suspects: () => worker.suspects,
@@ -209,12 +213,15 @@ async function connect(parts: OpenedParts): Promise<Service> {
     log,
   })
   const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
+  const queues = () => worker.schedule.queues
+  const wakeCalls = role === 'api' ? null : createWakeCalls({ ...common, upstreams, queues })
   const app = await createHttp({
     ...common,
     ...engine,
     connections,
     pool,
     ready,
+    queuedRoutes: singleFlight(gauges.routes),
     closing: closing.signal,
     stopping: stopping.signal,
     admin,
@@ -226,6 +233,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
   await engine.start()
   reruns.start()
   batches?.start()
+  wakeCalls?.start()
   log.info({ node, role }, 'serving')
 
   const listenMs = wholeMs(settings.shutdown.listen_seconds)
@@ -245,7 +253,7 @@ async function connect(parts: OpenedParts): Promise<Service> {
     closing.abort()
     stopping.abort()
     samples.stop()
-    const polls = [reruns.stop(), batches?.stop()]
+    const polls = [reruns.stop(), batches?.stop(), wakeCalls?.stop()]
     await engine.stop({
       close: () => listeners.close(),
       cutOff: () => app.server.closeAllConnections(),

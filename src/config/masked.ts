@@ -26,6 +26,7 @@ function maskedUpstream(upstream: UpstreamSettings): UpstreamSettings {
   return {
     ...upstream,
     base_url: maskedUrl(upstream.base_url),
+    wake_url: upstream.wake_url === null ? null : maskedUrl(upstream.wake_url),
     headers: maskedValues(upstream.headers, () => true),
     query: maskedValues(upstream.query, (name) => SECRET_NAME.test(name)),
     body: Object.fromEntries(

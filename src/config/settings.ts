@@ -168,6 +168,10 @@ const upstream = Type.Object(
       }),
       { ...strict, pattern: '^.+$' },
     ),
+    wake_url: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
+      description:
+        'A URL that gets a POST with `{"upstream":"NAME"}` while jobs wait and the server is away, every 30 seconds from each node: for model servers that scale to zero.',
+    }),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
         'A PEM file of certificates to trust in addition to those of the system, for a server with a private certificate.',
@@ -542,6 +546,7 @@ export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   headers: {},
   query: {},
   body: {},
+  wake_url: null,
   ca_file: null,
 }
 

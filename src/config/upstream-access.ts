@@ -55,7 +55,8 @@ export function upstreamAccess(
     const path = `upstreams.${name}`
     const names = targets.flatMap((target) => (target.upstream === name ? target.model : []))
     const isUsed = names.length > 0
-    problems.push(...baseUrlProblems(path, upstream.base_url))
+    problems.push(...urlProblems(`${path}.base_url`, upstream.base_url))
+    if (upstream.wake_url !== null) problems.push(...urlProblems(`${path}.wake_url`, upstream.wake_url))
     const { api_key_env } = upstream
     const apiKey = api_key_env === null ? null : env[api_key_env] || null
     if (api_key_env !== null && apiKey === null && isUsed && !keyless.has(name)) {
@@ -76,14 +77,13 @@ export function upstreamAccess(
   return { access, problems }
 }
 
-function baseUrlProblems(path: string, text: string): string[] {
+function urlProblems(path: string, text: string): string[] {
   const url = URL.parse(text)
-  if (url === null || !/^https?:$/.test(url.protocol))
-    return [`${path}.base_url: must be an http or https URL`]
+  if (url === null || !/^https?:$/.test(url.protocol)) return [`${path}: must be an http or https URL`]
   if (url.username === '' && url.password === '') return []
   // They may be secrets, so the URL is not repeated.
   return [
-    `${path}.base_url: must not contain a user name or password; use api_key_env, or headers with "authorization"`,
+    `${path}: must not contain a user name or password; use api_key_env, or headers with "authorization"`,
   ]
 }
 

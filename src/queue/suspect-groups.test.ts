@@ -11,8 +11,11 @@ interface Suspect {
   wasAlone: boolean
 }
 
-/** Runs all suspects as a store and its nodes would; a group with the poison job ends in a crash. */
-function run(jobs: number, poison: number | null) {
+/**
+ * Runs all suspects as a store and its nodes would; a group with the poison job ends in a crash.
+ * @param together how many of those that run end at once, before others are claimed
+ */
+function run(jobs: number, poison: number | null, together = Number.POSITIVE_INFINITY) {
   let queued: Suspect[] = Array.from({ length: jobs }, (_, id) => ({ id, crashes: 1, wasAlone: jobs === 1 }))
   let running: Suspect[] = []
   let crashes = 1
@@ -48,8 +51,9 @@ function run(jobs: number, poison: number | null) {
       running = []
       continue
     }
-    queued = queued.filter((one) => !called.includes(one))
-    for (const _ of running.splice(0)) groups.ended(true)
+    const ended = running.splice(0, together)
+    queued = queued.filter((one) => !ended.includes(one))
+    for (const _ of ended) groups.ended(true)
   }
   return { crashes, rounds, failed }
 }
@@ -62,6 +66,14 @@ for (const poison of [0, 1, 2, 60, 127, 128, 200, 255]) {
     assert.ok(rounds <= 40, `${rounds} rounds`)
   })
 }
+
+test('it is found in as few crashes if the jobs of a group end one after the other', () => {
+  for (const poison of [2, 60, 127, 200, 253, 255]) {
+    const { crashes, failed } = run(256, poison, 1)
+    assert.deepEqual(failed, [poison])
+    assert.ok(crashes <= 8, `at place ${poison}: ${crashes} crashes`)
+  }
+})
 
 test('a poison job that always ran alone fails after exactly as many crashes as it may have', () => {
   assert.deepEqual(run(1, 0), { crashes: MAX_ATTEMPTS, rounds: MAX_ATTEMPTS, failed: [0] })

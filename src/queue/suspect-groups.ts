@@ -1,7 +1,8 @@
 /**
  * How many suspects run at once. A suspect is a job whose node crashed while it held the job, so it may be what kills nodes. At
- * first one runs, and with each that ends one more, so the group doubles while nothing crashes; after a crash it is half as large.
- * So 256 suspects are soon done, and a job that kills its node is found by halving, in at most eight crashes. Those with the most
+ * first one runs, and with each that ends one more, so the group doubles while nothing crashes. Of those that ran in a crash, at
+ * most half run at once, and no more when some of these have ended: otherwise a poison job would run with most of them again. So
+ * 256 suspects are soon done, and a job that kills its node is found by halving, in at most eight crashes. Those with the most
  * crashes run first, and by themselves.
  *
  * Nothing of this is stored: a process that starts after a crash sees from the crash counts how large the last group was.
@@ -28,8 +29,9 @@ export class SuspectGroups {
   #mostQueued = 0
   /** The crash count of those that run and are claimed next; 0 if none can be claimed. */
   #crashCount = 0
-  /** How many may run at once. */
+  /** How many may run at once, and whether more may with each that ends. */
   #limit = 1
+  #grows = true
   #running = 0
   /** The crash count for which `#limit` has grown. */
   #begun = 0
@@ -71,12 +73,11 @@ export class SuspectGroups {
   ended(isSettled: boolean): void {
     this.#running -= 1
     const most = Math.max(MAX_GROUP, Math.ceil(this.#mostQueued * MAX_PART))
-    if (isSettled) this.#limit = Math.min(this.#limit + 1, most)
-    else {
+    if (!isSettled) {
       // One that waits for a model server would come back at once, so nothing is claimed until the store is asked again.
       this.#crashCount = 0
       this.#found = { ...this.#found, queued: this.#found.queued + 1 }
-    }
+    } else if (this.#grows) this.#limit = Math.min(this.#limit + 1, most)
     if (this.#running === 0 && isSettled && this.#crashCount === 0) this.mustLook = true
   }
 
@@ -88,6 +89,7 @@ export class SuspectGroups {
     this.#begun = crashCount
     // After a crash, those that it counted for are the ones with the most crashes.
     const isAfterCrash = crashCount > 1 && crashCount === mostCrashes
+    this.#grows = !isAfterCrash
     this.#limit = isAfterCrash ? Math.max(1, Math.floor(withMost / 2)) : 1
   }
 }

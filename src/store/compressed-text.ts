@@ -1,6 +1,6 @@
 /**
- * Large conversations and answers are stored compressed, in a column of their own (`messages_zstd`, `content_zstd`), with the size of the text
- * beside it (`messages_bytes`, `content_bytes`). In the column of the text itself is nothing then: null, or an empty text on SQLite.
+ * Large conversations and answers are stored compressed, in a column of their own (`messages_zstd`, `content_zstd`), and the size of the text
+ * in another one (`messages_bytes`, `content_bytes`). The column of the text itself is then null, or an empty text on SQLite.
  */
 import { promisify } from 'node:util'
 import { constants, type ZstdOptions, zstdCompress, zstdDecompressSync } from 'node:zlib'

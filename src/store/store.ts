@@ -162,6 +162,9 @@ export interface Store
   /** The length of the queue, in constant time: exact up to some thousands, and beyond that an estimate if counting is slow. */
   depth(): Promise<Depth>
 
+  /** The length of each queue of a route, suspects included: of the first `COUNTED_OF_QUEUE` of its jobs. */
+  queueDepths(): Promise<readonly QueueDepth[]>
+
   /** Resolves if the store can write now. */
   ping(): Promise<void>
 
@@ -378,6 +381,16 @@ export interface Depth {
   /** Jobs that nodes hold. */
   readonly assigned: number
 }
+
+export interface QueueDepth {
+  /** As `NewJob.route`; '' stands for jobs whose route is unknown. */
+  readonly route: string
+  readonly jobs: number
+  /** The ID of the oldest. */
+  readonly oldestId: string
+}
+
+export const COUNTED_OF_QUEUE = 10_000
 
 /** The database cannot write now (disk full, unreachable, too many writes queued), but may later. */
 export class StoreUnavailable extends Error {

@@ -11,6 +11,7 @@ import type { OwnedBatches } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
 import type { CpuPoolState } from '../cpu-pool/cpu-pool.ts'
 import { singleFlight } from '../lookup-cache.ts'
+import type { RouteSignal } from '../queue/route-signals.ts'
 import type { HeldBack } from '../queue/scheduler.ts'
 import { type ByteBudget, SHARE_NAMES } from '../sharing/byte-budget.ts'
 import { OPEN_STATUSES } from '../store/batch-store.ts'
@@ -25,6 +26,8 @@ export interface Gauges {
   depth(): Promise<Depth>
   callbackDepth(): Promise<CallbackDepth>
   callbacksInProgress(): Readonly<Record<DeliveryQueueName, number>>
+  /** The routes with jobs that wait. */
+  routes(): Promise<readonly RouteSignal[]>
   running(): number
   heldBack(): readonly HeldBack[]
   /** Jobs whose node crashed: how many wait for their turn, and how many run here. */
@@ -77,6 +80,24 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   fromDepth('jobs_assigned', 'Jobs that are assigned to nodes.', ({ assigned }) => assigned)
   fromDepth('queue_oldest_age_seconds', 'Age of the oldest queued job.', ({ oldestCreatedAtMs }) =>
     age(oldestCreatedAtMs),
+  )
+  const routes = withTimeout(clock, gauges.routes)
+  const byRoute = (name: string, help: string, read: (found: RouteSignal) => number) =>
+    add(name, help, async (set) => setRoutes((await routes()) ?? [], read, set), ['route'])
+  byRoute(
+    'route_queue_jobs',
+    'Queued jobs by route: the targets that they can be sent to.',
+    (one) => one.queued,
+  )
+  byRoute(
+    'route_waiting_jobs',
+    'Jobs of this node by route that wait for a slot or a rate of a model server.',
+    ({ waiting }) => waiting,
+  )
+  byRoute(
+    'route_oldest_age_seconds',
+    'Age of the oldest job by route that is queued, or waits on this node for a slot or a rate of a model server.',
+    ({ oldestMs }) => age(oldestMs),
   )
   add('jobs_running', 'Jobs that this node runs.', (set) => set(gauges.running()))
   add('job_places', 'Maximum jobs that this node runs at the same time.', (set) => set(slots.jobs))
@@ -168,6 +189,14 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   add('heap_limit_bytes', heap, (set) => set(getHeapStatistics().heap_size_limit))
 }
 
+function setRoutes(
+  routes: readonly RouteSignal[],
+  read: (found: RouteSignal) => number,
+  set: SetValue,
+): void {
+  for (const route of routes) set(read(route), { route: route.targets.join(' ') })
+}
+
 function setSuspects({ queued, running }: ReturnType<Gauges['suspects']>, set: SetValue): void {
   set(queued, { state: 'queued' })
   set(running, { state: 'running' })
@@ -247,10 +276,14 @@ function gaugeAdder(registry: Registry) {
       labelNames,
       registers: [registry],
       async collect() {
-        await collect((value, labels = {}) => {
+        const found: Parameters<SetValue>[] = []
+        await collect((...value) => found.push(value))
+        // A label may be gone.
+        if (labelNames.length > 0) gauge.reset()
+        for (const [value, labels = {}] of found) {
           if (value === null) gauge.remove(labels)
           else gauge.set(labels, value)
-        })
+        }
       },
     })
   }

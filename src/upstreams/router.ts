@@ -29,6 +29,7 @@ import {
   type Routes,
   routeLimits,
   unavailability,
+  type WaitingJobs,
 } from './routes.ts'
 import {
   type Candidates,
@@ -199,6 +200,10 @@ export class ModelRouter implements Router, Routes {
 
   routeOf(job: RoutedJob): string {
     return this.#candidatesOf(job).key
+  }
+
+  waitingJobs(): readonly WaitingJobs[] {
+    return [...this.#table.candidates.values()].map(({ key, waiting }) => ({ route: key, jobIds: waiting }))
   }
 
   /** The load and the health of each upstream, for the health view. */

@@ -24,6 +24,12 @@ export interface Routes extends RouteLimits {
   watch(onChange: () => void, onRoom?: () => void): void
 }
 
+/** Jobs of a route that wait on this node for a slot or a rate. */
+export interface WaitingJobs {
+  readonly route: string
+  readonly jobIds: ReadonlySet<string>
+}
+
 /** What a route depends on. */
 export interface RoutedJob {
   readonly model: string

@@ -65,6 +65,9 @@ test('an operator cancels a batch from its page', async (t) => {
   await page.getByRole('status').getByText('The batch is being cancelled.').waitFor()
   await page.locator('.badge', { hasText: 'cancelled' }).waitFor()
   await page.getByText('0 answered, 1 failed, of 1').waitFor()
+  await page.goto('/dashboard/audit')
+  await page.locator(`tbody td.wide a[href="/dashboard/batches/${batch.id}"]`).click()
+  await page.getByText('0 answered, 1 failed, of 1').waitFor()
   server.release()
 })
 

@@ -103,7 +103,7 @@ onEachStore(() => {
   test('5.1 health, metrics and documents need no key', async (t) => {
     const { parley } = await startStage(t)
     const documents = ['/openapi.json', '/admin/api/openapi.json', '/docs', '/docs/js/scalar.js']
-    for (const path of ['/healthz', '/readyz', '/metrics', ...documents]) {
+    for (const path of ['/healthz', '/readyz', '/metrics', '/metrics/queue', ...documents]) {
       assert.equal((await parley.get(path)).status, 200, path)
     }
   })

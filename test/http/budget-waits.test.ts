@@ -126,6 +126,42 @@ onEachStore(() => {
     assert.deepEqual(order, [String(seed), String(seed - 1), String(seed - 2)])
   })
 
+  test('of hundreds of concurrent creates, those beyond the cap wait, and costs are what the server counted', async (t) => {
+    let paid = 0
+    const script = () => {
+      const tokens = 1 + (paid % 7)
+      paid += 10 * tokens
+      return answering(tokens)
+    }
+    const stage = await startStage(t, { settings: settings(0.002), script })
+    const { parley } = stage
+    const key = await parley.key('user_max', 'acme')
+    const batch = () =>
+      parley.post(
+        BATCHES,
+        Array.from({ length: 30 }, () => ask(7)),
+        key,
+      )
+    const answers = await Promise.all(Array.from({ length: 10 }, batch))
+    const ids = answers.flatMap((answer) => enqueued(answer, 30))
+    const me = async () => granted(await parley.get('/api/v1/me', key), 200)
+    // What is left has no room for another job that may cost 70.
+    const isSpent = ({ usage, reserved_cost }: Answer['body']) =>
+      reserved_cost === 0 && usage.cost > 2000 - 70
+    await until(t, stage, () => parley.get('/api/v1/me', key), isSpent)
+    assert.ok(paid <= 2000, `${paid}`)
+    assert.equal((await me()).usage.cost, paid)
+    assert.equal((await parley.store.areOverBudget(ids)).length, 300 - (await me()).usage.jobs)
+    await parley.store.setCaps('acme', { ...NO_CAPS, monthlyCost: 'none' })
+    await until(
+      t,
+      stage,
+      () => parley.get('/api/v1/me', key),
+      ({ usage }) => usage.jobs === 300,
+    )
+    assert.equal((await me()).usage.cost, paid)
+  })
+
   test('a higher cap starts them, and so does none', async (t) => {
     const stage = await startStage(t, { settings: settings(0), script: () => answering(1) })
     const { parley } = stage

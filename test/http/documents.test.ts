@@ -160,6 +160,7 @@ onAnyStore(async () => {
       'get /healthz': ['getHealth', null, '200'],
       'get /readyz': ['getReadiness', null, '200'],
       'get /metrics': ['getMetrics', null, '200'],
+      'get /metrics/queue': ['getQueue', null, '200'],
     })
   })
 
@@ -295,7 +296,7 @@ onAnyStore(async () => {
   test('/openapi.json: the other routes are answered as documented', async () => {
     documented('get', '/api/v1/me', 200, await parley.get('/api/v1/me', key))
     documented('get', '/api/v1/me', 401, await parley.get('/api/v1/me'))
-    for (const path of ['/healthz', '/readyz', '/metrics']) {
+    for (const path of ['/healthz', '/readyz', '/metrics', '/metrics/queue']) {
       documented('get', path, 200, await parley.get(path))
     }
   })

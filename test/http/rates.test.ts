@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Client } from 'pg'
+import { type Clock, systemClock, wait } from '../../src/clock.ts'
 import { FakeClock } from '../fake-clock.ts'
 import {
   chatCompletion,
@@ -38,7 +39,7 @@ interface Scene {
 /** The content of a message begins with how many tokens the provider counts for it. */
 function rated(
   provider: ProviderRate,
-  clock: FakeClock,
+  clock: Clock,
   headers: (nowMs: number) => Record<string, string>,
 ): Script {
   const answer: Reply = (request, response) => {
@@ -60,6 +61,8 @@ function rated(
 interface Options {
   readonly kind?: Enforced
   readonly nodes?: number
+  /** Whether time passes by itself. */
+  readonly isReal?: boolean
   readonly upstream?: Readonly<Record<string, unknown>>
   /** Of an upstream `other` at the same address. */
   readonly otherUpstream?: Readonly<Record<string, unknown>>
@@ -72,9 +75,10 @@ const RATE = { requests_per_minute: LIMITS.requests, tokens_per_minute: LIMITS.t
 
 async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
   const clock = new FakeClock()
+  const time = options.isReal ? systemClock : clock
   const provider = new ProviderRate(options.kind ?? 'sliding', options.limits ?? LIMITS, 17_000)
   const models = await startModelServer()
-  models.script = rated(provider, clock, (nowMs) => options.headers?.(provider, nowMs) ?? {})
+  models.script = rated(provider, time, (nowMs) => options.headers?.(provider, nowMs) ?? {})
   t.after(() => models.close())
   const folder = await temporaryFolder(t)
   const common = { base_url: models.baseUrl, api_key_env: null }
@@ -87,7 +91,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
   for (let n = 0; n < (options.nodes ?? 1); n++) {
     // Runs before the node stops, which waits until running jobs have ended or are released.
     t.after(() => void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS)))
-    nodes.push(await startParley(t, { upstream: models.baseUrl, clock, folder, settings }))
+    nodes.push(await startParley(t, { upstream: models.baseUrl, clock: time, folder, settings }))
   }
   const [parley] = nodes
   assert.ok(parley)
@@ -281,6 +285,23 @@ onEachStore(() => {
     await pass(t, scene, 30_000)
     const called = scene.models.completions().map(({ body }) => body.model)
     assert.deepEqual(called.sort(), ['m', 'n', 'n'])
+  })
+
+  test('two real minutes on one node, or on three', { skip: !LONG }, async (t) => {
+    const scene = await start(t, { isReal: true, nodes: storeName() === 'Postgres' ? 3 : 1 })
+    const { parley, provider } = scene
+    const startMs = systemClock.steadyMs()
+    await createBatches(scene, await parley.key(), jobsOf(sizes(180)))
+    await wait(systemClock, MINUTE_MS)
+    const first = provider.accepted.tokens
+    await wait(systemClock, MINUTE_MS)
+    const used = (provider.accepted.tokens - first) / LIMITS.tokens
+    assert.ok(used >= 0.95 && used <= 1.02, String(used))
+    assert.ok(
+      provider.rejectedAtMs.every((ms) => ms < startMs + MINUTE_MS),
+      String(provider.rejectedAtMs),
+    )
+    t.diagnostic(`used ${used} of the second minute, and ${first} tokens in the first`)
   })
 
   const skip = storeName() !== 'Postgres'

@@ -224,7 +224,8 @@ export class Actors {
 
 function capsOf(step: StepOf<'cap'>): OwnCaps {
   const { openJobs, monthlyJobs = null, monthlyTokens = null, storedBytes = null } = step
-  return { openJobs, monthlyJobs, monthlyTokens, storedBytes }
+  const { monthlyCost = null } = step
+  return { openJobs, monthlyJobs, monthlyTokens, storedBytes, monthlyCost }
 }
 
 async function deleteJob({ store }: SimulatedProcess, job: KnownJob): Promise<void> {

@@ -251,6 +251,7 @@ class ActionMaker {
           monthlyJobs: random.pick([2, 10, 100, null, null]),
           monthlyTokens: random.pick([100, 10_000, null, null]),
           storedBytes: random.pick([1000, 100_000, null, null]),
+          monthlyCost: random.pick([500, 20_000, null, null]),
         }
       default:
         return { kind, account, node }

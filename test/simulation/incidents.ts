@@ -29,6 +29,7 @@ export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
     monthlyJobs: random.pick([5, 20, null]),
     monthlyTokens: random.pick([200, 2000, null]),
     storedBytes: random.pick([2000, 20_000, null]),
+    monthlyCost: random.pick([300, 3000, null]),
   }
   const actions: Action[] = [{ atMs, kind: 'cap', account, node: random.whole(0, 2), ...limits }]
   for (let made = random.whole(4, 16); made > 0; made--) {

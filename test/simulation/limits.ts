@@ -5,9 +5,11 @@
 import type { Job } from '../../src/job/job.ts'
 import type { Tier } from '../../src/job/tier.ts'
 import type { AdmissionError } from '../../src/queue/job-creator.ts'
+import type { CapReached } from '../../src/queue/monthly-caps.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Settlement } from '../../src/store/store.ts'
 import type { KnownRequest, Ledger } from './ledger.ts'
+import { MAX_OUTPUT_TOKENS } from './model-servers.ts'
 import type { World } from './world.ts'
 
 const JUSTIFIED = 'every rejection is justified'
@@ -22,9 +24,13 @@ const DISTURBED_MS = 60_000
 const RESULTS_AGE_MS = 5100
 /** The most bytes of the error and the receipt of a cancelled job. */
 const CANCELLED_BYTES = 2000
-/** The simulation has no prices. */
-type LimitName = Exclude<keyof OwnCaps, 'monthlyCost'>
-const NO_CAPS: OwnCaps = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
+const NO_CAPS: Required<OwnCaps> = {
+  monthlyJobs: null,
+  monthlyTokens: null,
+  monthlyCost: null,
+  openJobs: null,
+  storedBytes: null,
+}
 
 export type Rejection = { readonly kind: 'unknown account' | 'unavailable' | 'conflict' } | AdmissionError
 
@@ -42,7 +48,10 @@ interface CountedJob {
   readonly fromMs: number
   readonly bytes: number
   resultBytes: number
+  /** Those that were used, which is what they cost. */
   tokens: number
+  /** What it may cost, at least. */
+  readonly reserved: number
   isStored: boolean
   storedMs: number
   /** When it was no longer open, and when it was no longer stored. */
@@ -81,11 +90,12 @@ export class Limits {
   /** These jobs may be stored from now on. */
   reserve(attempt: CreateAttempt, jobs: readonly Job[]): void {
     const fromMs = this.#options.world.nowMs
-    for (const { id, messagesJson, responseFormatJson, callbackJson } of jobs) {
+    for (const { id, messagesJson, responseFormatJson, callbackJson, inputTokens } of jobs) {
       const bytes = bytesOf(messagesJson) + bytesOf(responseFormatJson) + bytesOf(callbackJson)
       const never = Number.POSITIVE_INFINITY
       const job = { attempt, fromMs, bytes, resultBytes: 0, tokens: 0, endedMs: never, removedMs: never }
-      const counted: CountedJob = { ...job, storedMs: never, isStored: false }
+      const reserved = inputTokens + MAX_OUTPUT_TOKENS
+      const counted: CountedJob = { ...job, reserved, storedMs: never, isStored: false }
       attempt.jobs.push(counted)
       this.#jobs.set(id, counted)
     }
@@ -173,11 +183,7 @@ export class Limits {
       case 'quota':
         return !this.#isRepeated(attempt) && this.#isQuotaReached(attempt, rejection.unit)
       case 'monthly cap':
-        return (
-          rejection.unit !== 'cost' &&
-          !this.#isRepeated(attempt) &&
-          this.#isCapReached(attempt, rejection.unit)
-        )
+        return !this.#isRepeated(attempt) && this.#isCapReached(attempt, rejection)
       default:
         return false
     }
@@ -213,7 +219,7 @@ export class Limits {
     return bytes > this.#limits(attempt, 'storedBytes').least
   }
 
-  #isCapReached(attempt: CreateAttempt, unit: 'jobs' | 'tokens'): boolean {
+  #isCapReached(attempt: CreateAttempt, { unit, used = 0, added = 0 }: CapReached): boolean {
     const { ledger } = this.#options
     const { request, startedMs } = attempt
     const { account } = request
@@ -225,7 +231,10 @@ export class Limits {
     }
     let tokens = ledger.inputOfCancelled.get(account) ?? 0
     for (const [name, counts] of ledger.calls) if (name.startsWith(`${account} `)) tokens += counts.tokens
-    return tokens >= this.#limits(attempt, 'monthlyTokens').least
+    if (unit === 'tokens') return tokens >= this.#limits(attempt, 'monthlyTokens').least
+    // Of what is open, only the database knows what it reserves for JSON.
+    const open = this.#of(account).some((job) => job.attempt !== attempt && job.endedMs >= startedMs)
+    return (open || used <= tokens) && used + added > this.#limits(attempt, 'monthlyCost').least
   }
 
   /** A node that uses the database alone exceeds no limit, except by results and tokens of which it cannot know yet. */
@@ -234,13 +243,18 @@ export class Limits {
     const { account } = attempt.request
     if (ledger.deletedAccounts.has(account)) return
     const jobs = this.#of(account).filter(({ isStored }) => isStored)
-    const check = (unit: LimitName, used: number) => {
+    const check = (unit: keyof OwnCaps, used: number) => {
       const { most } = this.#limits(attempt, unit)
       if (used > most) ledger.violate(HOLDS, `${account} has ${used} of ${most} ${unit}`)
     }
     const knownMs = attempt.startedMs - RESULTS_AGE_MS
     const used = jobs.filter(({ endedMs }) => endedMs < knownMs).reduce((sum, { tokens }) => sum + tokens, 0)
     if (this.#wasCalm(attempt)) check('monthlyTokens', used + 1)
+    const cost = jobs.reduce(
+      (sum, job) => sum + (Number.isFinite(job.endedMs) ? job.tokens : job.reserved),
+      0,
+    )
+    if (this.#wasCalm(attempt)) check('monthlyCost', cost)
     if (shared) return
     const stored = jobs.filter(({ removedMs }) => !Number.isFinite(removedMs))
     check('openJobs', stored.filter(({ endedMs }) => !Number.isFinite(endedMs)).length)
@@ -252,12 +266,13 @@ export class Limits {
   }
 
   /** The least and the greatest limit that a node may have applied to the request. */
-  #limits(attempt: CreateAttempt, unit: LimitName): { readonly least: number; readonly most: number } {
+  #limits(attempt: CreateAttempt, unit: keyof OwnCaps): { readonly least: number; readonly most: number } {
     const { account } = attempt.request
     const tier = this.#options.tierOf(account)
     const ofTier = {
       monthlyJobs: tier.maxMonthlyJobs,
       monthlyTokens: tier.maxMonthlyTokens,
+      monthlyCost: tier.maxMonthlyCost,
       openJobs: tier.maxOpenJobs,
       storedBytes: tier.maxStoredBytes,
     }[unit]

@@ -19,6 +19,8 @@ import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
+/** Of an answer, which `max_output_tokens` of the models promises too. */
+export const MAX_OUTPUT_TOKENS = 50
 /** How long the servers are overloaded for a job that is overloaded at its repair. */
 const OVERLOADED_MS = 8000
 /** How many calls a server with the fault `few at once` serves. */
@@ -227,7 +229,7 @@ class ServedCall {
     const { account, form, messagesJson } = this.#prompt
     const tokens: TokenCount = {
       input: tokensOf(messagesJson),
-      output: this.#options.world.random.whole(1, 50),
+      output: this.#options.world.random.whole(1, MAX_OUTPUT_TOKENS),
     }
     if (manner === 'paid error once' && this.#counts.paidErrors === 0) {
       this.#counts.paidErrors += 1

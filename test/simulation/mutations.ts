@@ -243,6 +243,30 @@ export const MUTATIONS: readonly Mutation[] = [
     by: 'usedTokens < 0',
   },
   {
+    what: 'a repair costs nothing',
+    file: 'src/queue/execute.ts',
+    text: 'this.#cost = sumOfCosts(this.#cost ?? 0, cost)',
+    by: 'this.#cost ||= cost',
+  },
+  {
+    what: 'what earlier runs cost is forgotten',
+    file: 'src/queue/execute.ts',
+    text: 'this.#cost = earlier.cost ?? (',
+    by: 'this.#cost = (',
+  },
+  {
+    what: 'nothing is reserved of a cap in money',
+    file: 'src/queue/job-creator.ts',
+    text: '...(reserved !== null && { reserved }),',
+    by: '...(reserved !== null && { reserved: 0 }),',
+  },
+  {
+    what: 'a cap in money has no effect',
+    file: 'src/queue/job-creator.ts',
+    text: '? { costCap: caps.cost.limit } : {}',
+    by: '? {} : {}',
+  },
+  {
     what: 'a request that repeats an earlier one is rejected at a quota',
     file: 'src/queue/job-creator.ts',
     text: 'return earlier ?? reached',

@@ -9,6 +9,7 @@ import { rateBooks } from '../../src/app/rate-books.ts'
 import { createRouter } from '../../src/app/upstreams.ts'
 import type { Clock } from '../../src/clock.ts'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from '../../src/cpu-pool/tasks.ts'
+import { currentPrices } from '../../src/queue/current-prices.ts'
 import type { Heartbeat } from '../../src/queue/node-lease.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { Fields, Log } from '../../src/telemetry/log.ts'
@@ -121,13 +122,14 @@ export class SimulatedProcess {
       ledger.mayLoseUsage = true
       node.kill(this, world.random.whole(500, 5000))
     }
+    const prices = currentPrices({ models: settings.models, store: this.store, warn: () => {} })
     this.router = createRouter({
       configuration,
       clock,
       random,
       serverOf: (name) => simulatedServer({ ...common, upstream: upstreamOf(upstreams, name), kill }),
       onCall: METRICS.called,
-      prices: null,
+      prices,
       bookOf: rateBooks({ store: this.store, node: id, clock, warn: () => {} }),
       log,
     })
@@ -143,7 +145,7 @@ export class SimulatedProcess {
       metrics: METRICS,
       pool: { run: (name, input, _user, signal) => this.#runTask(name, input, signal.reason !== null) },
       upstreams: this.router,
-      prices: null,
+      prices,
       poster: simulatedPoster({ ...common, pausesS: plan.callbackPausesS, faults: receiverFaults }),
       startHeartbeat: (onExpired) => this.#startHeartbeat(onExpired),
     })

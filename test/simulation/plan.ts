@@ -157,6 +157,7 @@ export type Step =
       readonly monthlyJobs?: number | null
       readonly monthlyTokens?: number | null
       readonly storedBytes?: number | null
+      readonly monthlyCost?: number | null
     }
   | { readonly kind: 'store'; readonly fault: StoreFault; readonly ms: number }
   | {

@@ -108,7 +108,9 @@ export class Reads {
     const { store, clock, engine } = this.#process
     const messagesJson = await store.heldMessages(account, jobId, LARGE_ANSWER)
     const inputTokens = messagesJson === null ? null : countInput(messagesJson)
-    const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens })
+    const inputCost = inputTokens === null ? {} : { inputCost: inputTokens }
+    const cancel = { account, jobId, nowMs: clock.nowMs(), inputTokens, ...inputCost }
+    const result = await store.cancelOwnJob(cancel)
     if (result === 'cancelled') await engine.cancellation.cancelled(jobId)
     return { result, record: result === 'unknown' ? null : await this.read(account, jobId) }
   }

@@ -64,6 +64,7 @@ export function checkRules(facts: Facts): void {
   for (const request of ledger.requests) checkBatch(facts, request)
   checkKeys(facts)
   checkUsage(facts)
+  checkCosts(facts)
 }
 
 function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: JobRow): void {
@@ -269,6 +270,22 @@ function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): vo
       'the usage of a job is what model servers counted',
       `${job.id}: ${input + output} of ${tokens}`,
     )
+}
+
+const COSTS = 'jobs cost what their calls cost'
+
+/** A token costs a millionth, whatever is lost; only what a caller cancels may cost less than its tokens, and nothing if it was queued. */
+function checkCosts({ ledger, db }: Facts): void {
+  for (const { job, outcome } of db.jobs.values()) {
+    if (outcome === null || outcome.errorJson?.startsWith('{"code":"cancelled"')) continue
+    const { input_tokens: input, output_tokens: output, cost } = outcome.usage
+    if (cost !== input + output) ledger.violate(COSTS, `${job.id}: ${cost} for ${input + output} tokens`)
+  }
+  for (const { account, inputTokens, outputTokens, cost = 0 } of db.usage.values()) {
+    const tokens = inputTokens + outputTokens
+    const least = tokens - (ledger.inputOfCancelled.get(account) ?? 0)
+    if (cost < least || cost > tokens) ledger.violate(COSTS, `${account}: ${cost} for ${tokens} tokens`)
+  }
 }
 
 /** Usage equals what model servers counted, minus what was lost. */

@@ -1,12 +1,14 @@
 /** The configuration of the nodes of a plan. */
 import type { Configuration } from '../../src/config/load.ts'
 import { DEFAULTS, UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
-import { CALL_TIMEOUT_MS } from './model-servers.ts'
+import { CALL_TIMEOUT_MS, MAX_OUTPUT_TOKENS } from './model-servers.ts'
 import { MODELS, type Plan, UPSTREAMS } from './plan.ts'
 import { POST_TIMEOUT_MS } from './receivers.ts'
 
 /** No tier rejects a job of a history, so no tokens are counted. */
 const ANY_JOB = { models: 'all' as const, max_input_tokens: 1_000_000_000 }
+/** So that a call costs as many millionths as it has tokens. */
+const PRICE = { input: 1, output: 1 }
 export const RUN_TIMEOUT_MS = 60_000
 
 export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'concurrency' | 'simulated'> {
@@ -16,7 +18,8 @@ export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'c
     call_timeout_seconds: CALL_TIMEOUT_MS / 1000,
   }
   const models = Object.entries(MODELS).map(([name, upstreams]) => {
-    return [name, { targets: upstreams.map((one) => ({ upstream: one, model: 'm' })) }] as const
+    const targets = upstreams.map((one) => ({ upstream: one, model: 'm' }))
+    return [name, { targets, price: PRICE, max_output_tokens: MAX_OUTPUT_TOKENS }] as const
   })
   const settings = {
     ...DEFAULTS,

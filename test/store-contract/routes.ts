@@ -59,6 +59,21 @@ export function routeTests(on: On): void {
     },
   )
 
+  on('the length of each queue, and its oldest job', async (store) => {
+    assert.deepEqual(await store.queueDepths(), [])
+    const [dead, live, suspects] = [several(3), several(2), several(1)]
+    await queue(store, DEAD, ...dead)
+    await queue(store, LIVE, ...live)
+    await store.accept(acceptance(suspects, { route: LIVE, handedOff: true, node: 'dead' }))
+    await store.rescue('node-a', now.ms)
+    await claimNext(store, 'node-a', 1, now.ms, DEAD)
+    const depths = (await store.queueDepths()).toSorted((one, other) => one.jobs - other.jobs)
+    assert.deepEqual(depths, [
+      { route: DEAD, jobs: 2, oldestId: dead[1]?.id },
+      { route: LIVE, jobs: 3, oldestId: live[0]?.id },
+    ])
+  })
+
   on('each route has turns of its own', async (store) => {
     await addAccounts(store, 'busy', 'new')
     await queue(store, LIVE, ...several(30, 'busy'))

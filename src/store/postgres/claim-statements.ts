@@ -6,7 +6,7 @@
  * with what it took for a tenth, it read all of `open_jobs` for each claim. Rows are only locked as `first` asks for them, so
  * none is that is not looked at.
  */
-import { INLINE_TEXT_BYTES } from '../store.ts'
+import { COUNTED_OF_QUEUE, INLINE_TEXT_BYTES } from '../store.ts'
 import { requestBytesOf } from '../stored-bytes.ts'
 import { textOf } from './texts.ts'
 
@@ -104,20 +104,33 @@ export const CLAIM_SUSPECTS = {
   ${claimAll('$3', NO_WALK)}`,
 }
 
-/**
- * From each route to the next in the index, whatever is queued between. The offset keeps the planner off the index of lanes. A row
- * with the next deadline comes with them.
- */
-export const QUEUED = {
-  name: 'queued',
-  repeatable: true,
-  text: `
-  with recursive routes (route) as (
+/** From each route to the next in the index, whatever is queued between. */
+const ROUTES = `with recursive routes (route) as (
     (select route from open_jobs where turn is not null order by route, turn, id limit 1)
     union all
     select (select o.route from open_jobs o where o.turn is not null and o.route > r.route order by o.route, o.turn, o.id limit 1)
     from routes r where r.route is not null
-  )
+  )`
+
+export const QUEUE_DEPTHS = {
+  name: 'queue depths',
+  repeatable: true,
+  text: `
+  ${ROUTES}
+  select r.route, counted.jobs, counted.oldest from routes r cross join lateral (
+    select count(*) as jobs, min(id::text) as oldest from (
+      select id from open_jobs where turn is not null and route = r.route order by turn, id limit ${COUNTED_OF_QUEUE}
+    ) q
+  ) counted
+  where r.route is not null`,
+} as const
+
+/** Which routes have queued jobs. The offset keeps the planner off the index of lanes. A row with the next deadline comes with them. */
+export const QUEUED = {
+  name: 'queued',
+  repeatable: true,
+  text: `
+  ${ROUTES}
   select r.route, null::bigint as next_deadline_ms from routes r cross join lateral (
     select 1 from (
       select deaths from open_jobs where turn is not null and route = r.route order by turn, id offset 0

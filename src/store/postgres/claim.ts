@@ -1,6 +1,6 @@
 /** Claims queued jobs in Postgres: by a walk of a route, of the lane of an account, or suspects. */
 import { isBefore, type Place } from '../route-places.ts'
-import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
+import { numberOf, numberOrNull, type Row, textOf, textOrNull } from '../rows.ts'
 import {
   type Claimed,
   type ClaimFrom,
@@ -9,14 +9,21 @@ import {
   type Store,
   WALK_ROWS,
 } from '../store.ts'
-import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import {
+  CLAIM_OF_LANE,
+  CLAIM_SUSPECTS,
+  QUEUE_DEPTHS,
+  QUEUED,
+  QUEUED_SUSPECTS,
+  WALK,
+} from './claim-statements.ts'
 import { readClaimedJob, readTexts } from './columns.ts'
 import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 import type { WalkEnd } from './route-walks.ts'
 import { textOf as textOfColumn } from './texts.ts'
 
-type ClaimMethods = Pick<Store, 'claim' | 'readTexts' | 'queued' | 'queuedSuspects'>
+type ClaimMethods = Pick<Store, 'claim' | 'readTexts' | 'queued' | 'queuedSuspects' | 'queueDepths'>
 
 export function claimOperations({ database, walks }: PostgresParts): ClaimMethods {
   const walk = async (node: string, limit: number, nowMs: number, from: ClaimOfRoute): Promise<Claimed> => {
@@ -96,6 +103,16 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
       const [row = {}] = await database.query(QUEUED_SUSPECTS)
       const [queued, mostCrashes] = [numberOf(row, 'queued'), numberOf(row, 'most_crashes')]
       return { queued, mostCrashes, withMost: numberOf(row, 'with_most') }
+    },
+
+    queueDepths: async () => {
+      const rows = await database.query(QUEUE_DEPTHS)
+      return rows.flatMap((row) => {
+        const oldestId = textOrNull(row, 'oldest')
+        return oldestId === null
+          ? []
+          : [{ route: textOf(row, 'route'), jobs: numberOf(row, 'jobs'), oldestId }]
+      })
     },
   }
 }

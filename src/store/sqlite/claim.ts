@@ -7,8 +7,10 @@ import {
   type Claimed,
   type ClaimFrom,
   type ClaimOfRoute,
+  COUNTED_OF_QUEUE,
   INLINE_TEXT_BYTES,
   type JobTexts,
+  type QueueDepth,
   type Queued,
   type QueuedSuspects,
   WALK_ROWS,
@@ -53,6 +55,17 @@ export const claimOperations = {
       nextDeadlineMs: next_deadline_ms === null ? null : Number(next_deadline_ms),
     }
   }),
+
+  queueDepths: read((file: ServedFile): readonly QueueDepth[] =>
+    file
+      .prepare(QUEUE_DEPTHS)
+      .all()
+      .map((row) => ({
+        route: String(row.route),
+        jobs: numberOf(row, 'jobs'),
+        oldestId: String(row.oldest),
+      })),
+  ),
 
   queuedSuspects: read((file: ServedFile): QueuedSuspects => {
     const row = file.prepare(QUEUED_SUSPECTS).get() ?? {}
@@ -140,14 +153,14 @@ function textsOf([messages, responseFormat, callback]: readonly Cell[]): JobText
   }
 }
 
-const WALK = `
+export const WALK = `
   select turn, id, account, deaths from jobs indexed by jobs_by_route
   where turn is not null and route = ? and (turn, id) >= (?, ?) order by turn, id limit ?`
-const LANE = `
+export const LANE = `
   select id from jobs indexed by jobs_in_lanes
   where turn is not null and deaths = 0 and account = ? and route = ? and id not in (select value from json_each(?))
   order by turn, id limit ?`
-const SUSPECTS = `
+export const SUSPECTS = `
   select id from jobs indexed by jobs_suspected
   where turn is not null and deaths > 0 and deaths = ? and route not in (select value from json_each(?))
   order by turn, id limit ?`
@@ -156,14 +169,25 @@ const CLAIM = `
   where id = ?`
 const TEXTS = `
   select ${MESSAGES_TEXT}, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
-/** From each route to the next in the index, whatever is queued between. A row with the next deadline comes first. */
-const QUEUED = `
-  with recursive routes (route) as (
+/** From each route to the next in the index, whatever is queued between. */
+const ROUTES = `with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null
     union all
     select (select min(j.route) from jobs j indexed by jobs_by_route where j.turn is not null and j.route > r.route)
     from routes r where r.route is not null
-  )
+  )`
+const COUNTED = `
+    from (
+      select id from jobs indexed by jobs_by_route where turn is not null and route = r.route
+      order by turn, id limit ${COUNTED_OF_QUEUE}
+    )`
+const QUEUE_DEPTHS = `
+  ${ROUTES}
+  select r.route, (select count(*) ${COUNTED}) as jobs, (select min(id) ${COUNTED}) as oldest
+  from routes r where r.route is not null`
+/** A row with the next deadline comes first. */
+export const QUEUED = `
+  ${ROUTES}
   select null as route, (
     select min(deadline_ms) from jobs indexed by jobs_by_deadline where turn is not null and deadline_ms is not null
   ) as next_deadline_ms
@@ -172,7 +196,7 @@ const QUEUED = `
     select 1 from jobs j indexed by jobs_by_route where j.turn is not null and j.route = r.route and j.deaths = 0
   )`
 const MAX_COUNTED = 10_000
-const QUEUED_SUSPECTS = `
+export const QUEUED_SUSPECTS = `
   with most (crashes) as (
     select ifnull(max(deaths), 0) from jobs indexed by jobs_suspected where turn is not null and deaths > 0
   )

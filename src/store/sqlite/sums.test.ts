@@ -26,14 +26,16 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      drop index jobs_by_route; drop index jobs_in_lanes; drop index jobs_suspected;
      alter table jobs drop column started; alter table jobs drop column crashed_alone;
      alter table jobs drop column route; alter table jobs drop column earlier;
-     alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
+     drop index jobs_waiting; alter table jobs drop column waits_since_ms; alter table jobs drop column waited_ms;
      alter table jobs drop column reserved; alter table usage drop column cost;
      alter table accounts drop column cap_cost;
      drop index jobs_by_deadline; alter table jobs drop column deadline_ms;
      alter table jobs drop column priority;
+     alter table requests drop column messages_zstd; alter table requests drop column messages_bytes;
+     alter table outcomes drop column content_zstd; alter table outcomes drop column content_bytes;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 11)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 13)
   return path
 }
 

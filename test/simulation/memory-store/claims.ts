@@ -26,6 +26,7 @@ const MAX_COUNTED = 10_000
 export function claimOperations(db: MemoryDatabase) {
   return {
     claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Claimed {
+      if (from.of !== 'suspects') db.walkedBy(node)
       const { rows, mayHaveMore } = find(db, node, limit, from)
       for (const row of rows) {
         if (from.of !== 'suspects') db.claimed(node, from.route, row.turn ?? 0)
@@ -164,8 +165,10 @@ function claimedJob(row: JobRow): ClaimedJob | ClaimedLargeJob {
   const { attempt, crashCount, crashedAlone, earlierJson } = row
   const claim = { attempt, crashCount, crashedAlone, ...(earlierJson !== null && { earlierJson }) }
   const textBytes = requestBytesOf(row.job)
-  if (textBytes <= INLINE_TEXT_BYTES) return { ...row.job, ...claim }
-  const { messagesJson: _, responseFormatJson: __, callbackJson: ___, ...job } = row.job
+  // What it reserves is no concern of its node.
+  const { reserved: ____, ...whole } = row.job
+  if (textBytes <= INLINE_TEXT_BYTES) return { ...whole, ...claim }
+  const { messagesJson: _, responseFormatJson: __, callbackJson: ___, ...job } = whole
   return { ...job, ...claim, textBytes }
 }
 

@@ -184,6 +184,7 @@ export class MemoryDatabase {
   readonly #turns = new Map<string, number>()
   /** Where the next walk of each route begins: each node has a place of its own. */
   readonly #places = new Map<string, Map<string, Place>>()
+  #walker = ''
   /** The jobs that may be taken, if a real store beside this one has decided that; null if any. */
   chosen: ReadonlySet<string> | null = null
 
@@ -209,6 +210,13 @@ export class MemoryDatabase {
   forgetPlaces(): void {
     this.#turns.clear()
     this.#places.clear()
+  }
+
+  /** The only node of a database that is not shared does not know what the one before has claimed. */
+  walkedBy(node: string): void {
+    if (this.shared || node === this.#walker) return
+    this.#walker = node
+    this.forgetPlaces()
   }
 
   place(node: string, route: string): Place {

@@ -43,6 +43,7 @@ import {
   type NewJob,
   type OverCostCap,
   type Overdue,
+  type QueueDepth,
   type ReadJob,
   type Settled,
   type Settlement,
@@ -157,6 +158,14 @@ export function jobOperations(db: MemoryDatabase) {
     findMissing: (jobIds: readonly string[]): string[] => jobIds.filter((jobId) => !db.jobs.has(jobId)),
 
     expire: (expiry: Expiry) => expire(db, expiry),
+
+    queueDepths: (): QueueDepth[] => {
+      const routes = Map.groupBy(db.queued(), ({ route }) => route)
+      return [...routes].map(([route, rows]) => {
+        const ids = rows.map(({ job }) => job.id).sort()
+        return { route, jobs: rows.length, oldestId: ids[0] ?? '' }
+      })
+    },
 
     depth(): Depth {
       const queued = db.queued()

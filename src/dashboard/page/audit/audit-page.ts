@@ -62,7 +62,7 @@ export function AuditPage() {
 }
 
 /** Job IDs are UUIDs; key IDs are not. */
-const JOB_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+const TARGET = /^(batch_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
 
 function AuditTable({ entries }: { readonly entries: readonly AuditEntry[] }) {
   return html`<table class="list audit-table">
@@ -111,10 +111,13 @@ function accountOf({ account }: AuditEntry) {
     : html`<a class="breaks" href=${address(['accounts', account])}>${account}</a>`
 }
 
-function targetOf({ target }: AuditEntry) {
+function targetOf({ what, target }: AuditEntry) {
   if (target === null) return null
-  if (!JOB_ID.test(target)) return html`<code class="breaks">${target}</code>`
-  return html`<a class="mono" href=${address(['jobs', target])} title=${target}>${shortId(target)}</a>`
+  const [, prefix = '', id = ''] = TARGET.exec(target) ?? []
+  if (id === '') return html`<code class="breaks">${target}</code>`
+  // A callback has the ID of its job, or of its batch without the prefix.
+  const page = prefix !== '' ? 'batches' : what.includes('callback') ? 'callbacks' : 'jobs'
+  return html`<a class="mono" href=${address([page, target])} title=${target}>${prefix}${shortId(id)}</a>`
 }
 
 function detailsOf({ details }: AuditEntry) {

@@ -1,0 +1,82 @@
+/**
+ * Wakes model servers that scale to zero: while jobs wait for a target that does not respond, the `wake_url` of its upstream gets a
+ * POST, at once and then every PAUSE_MS, from each node.
+ */
+import { request } from 'undici'
+import type { Clock } from '../clock.ts'
+import type { Settings } from '../config/settings.ts'
+import { PollingLoop } from '../polling-loop.ts'
+import type { RouteQueue } from '../queue/route-queue.ts'
+import { errorFields, type Log } from '../telemetry/log.ts'
+import type { Routes } from '../upstreams/routes.ts'
+import type { UpstreamState } from '../upstreams/targets.ts'
+
+const LOOK_MS = 2_000
+const PAUSE_MS = 30_000
+const TIMEOUT_MS = 10_000
+
+export interface WakeCallOptions {
+  readonly settings: Pick<Settings, 'upstreams'>
+  readonly upstreams: Pick<Routes, 'limited' | 'limitedAccounts'> & { state(): readonly UpstreamState[] }
+  /** Those with jobs, as far as this node knows. */
+  readonly queues: () => Iterable<RouteQueue>
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** Null if no upstream has a `wake_url`. */
+export function createWakeCalls({
+  settings,
+  upstreams,
+  queues,
+  clock,
+  log,
+}: WakeCallOptions): PollingLoop | null {
+  const urls = Object.entries(settings.upstreams).flatMap(([name, { wake_url: url }]) =>
+    url === null ? [] : ([[name, url]] as const),
+  )
+  if (urls.length === 0) return null
+  const calledMs = new Map<string, number>()
+  const isAwaited = (upstream: string) => {
+    for (const { of, walk, lanes } of queues()) {
+      const isQueued = walk.mayBeQueued || lanes.size > 0
+      const isHeld = upstreams.limited.has(of.route) || upstreams.limitedAccounts.has(of.route)
+      if (isQueued && isHeld && ` ${of.route}`.includes(` ${upstream}/`)) return true
+    }
+    return false
+  }
+  const wake = async (upstream: string, url: string): Promise<void> => {
+    try {
+      const { statusCode, body } = await request(url, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'user-agent': 'parley' },
+        body: JSON.stringify({ upstream }),
+        headersTimeout: TIMEOUT_MS,
+        bodyTimeout: TIMEOUT_MS,
+        reset: true,
+      })
+      await body.dump()
+      if (statusCode < 300)
+        log.info({ upstream }, 'called wake_url: jobs wait for a model server that is away')
+      else log.warn({ upstream, status: statusCode }, 'wake_url did not respond with success; retrying')
+    } catch (error) {
+      log.warn({ upstream, ...errorFields(error) }, 'could not call wake_url; retrying')
+    }
+  }
+  const task = async (): Promise<void> => {
+    const isAway = ({ targets }: UpstreamState) => targets.some(({ unavailable }) => unavailable !== null)
+    const away = new Set(upstreams.state().flatMap((one) => (isAway(one) ? one.name : [])))
+    const nowMs = clock.steadyMs()
+    const due = urls.filter(
+      ([name]) =>
+        away.has(name) &&
+        nowMs - (calledMs.get(name) ?? Number.NEGATIVE_INFINITY) >= PAUSE_MS &&
+        isAwaited(name),
+    )
+    for (const [name] of due) calledMs.set(name, nowMs)
+    await Promise.all(due.map(([name, url]) => wake(name, url)))
+  }
+  const onError = (error: unknown) =>
+    log.error(errorFields(error), 'could not look for model servers to wake')
+  return new PollingLoop({ clock, pauseMs: LOOK_MS, task, onError })
+}

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { FakeClock } from '../../test/fake-clock.ts'
+import { Tiers } from '../job/tier.ts'
+import { BudgetQueue } from './budget-queue.ts'
+
+function start(accounts: string[]) {
+  const clock = new FakeClock()
+  const calls: string[] = []
+  const job = { model: 'm', tier: 'gold', inputTokens: 1, responseFormatJson: '{"format":"text"}' }
+  const queue = new BudgetQueue({
+    store: {
+      accountsOverBudget: async () => {
+        calls.push('accounts')
+        return accounts
+      },
+      jobsOverBudget: async (account) => {
+        calls.push(account)
+        return [{ ...job, id: 'one', priority: null }]
+      },
+      queueWithinBudget: async () => ({ routes: [], isCapReached: true }),
+      areOverBudget: async () => [],
+      findOwner: async () => ({
+        tier: 'gold',
+        suspendedAtMs: null,
+        caps: { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null },
+      }),
+    },
+    clock,
+    tiers: new Tiers([]),
+    prices: null,
+    routeOf: () => 'a/m',
+    onQueued: () => {},
+    onError: (error) => assert.fail(String(error)),
+  })
+  const taken = async () => {
+    for (let turns = 0; turns < 20; turns++) await turn()
+    return calls.splice(0)
+  }
+  return { clock, queue, taken, accounts }
+}
+
+test('it looks every second while jobs wait, when one ends, and not after it was stopped', async () => {
+  const { clock, queue, taken, accounts } = start(['acme'])
+  assert.deepEqual(await taken(), [])
+  queue.look()
+  assert.deepEqual(await taken(), ['accounts', 'acme'])
+  assert.equal(queue.has('acme'), true)
+  clock.advance(999)
+  assert.deepEqual(await taken(), [])
+  clock.advance(1)
+  assert.deepEqual(await taken(), ['accounts', 'acme'])
+  queue.jobEnded('other')
+  queue.jobEnded('acme')
+  queue.added('new')
+  assert.deepEqual(await taken(), ['acme', 'new'])
+  accounts.splice(0)
+  clock.advance(1000)
+  assert.deepEqual(await taken(), ['accounts'])
+  assert.equal(queue.has('acme'), false)
+  clock.advance(5000)
+  assert.deepEqual(await taken(), [])
+  accounts.push('acme')
+  queue.look()
+  await queue.stop()
+  await taken()
+  queue.look()
+  queue.added('acme')
+  clock.advance(5000)
+  assert.deepEqual(await taken(), [])
+})

@@ -1,0 +1,37 @@
+/** How many jobs of each route are queued, or wait on this node for their model server, for metrics and autoscalers. Pure. */
+import { jobIdMs } from '../job/job-id.ts'
+import { readQueueName } from '../job/priority.ts'
+import type { QueueDepth } from '../store/store.ts'
+import type { WaitingJobs } from '../upstreams/routes.ts'
+
+export interface RouteSignal {
+  /** Its targets, in the order to try them; empty if that is not known. */
+  readonly targets: readonly string[]
+  /** Queued jobs, on all nodes. */
+  readonly queued: number
+  /** Jobs of this node that wait for a slot or a rate of a model server. */
+  readonly waiting: number
+  /** When the oldest of both was created, Unix time in milliseconds; null if there is none. */
+  readonly oldestMs: number | null
+}
+
+/** @param waiting all routes of this node */
+export function routeSignals(queues: readonly QueueDepth[], waiting: readonly WaitingJobs[]): RouteSignal[] {
+  const found = new Map(
+    waiting.map(({ route, jobIds }) => [route, { queued: 0, waiting: jobIds.size, ids: [...jobIds] }]),
+  )
+  for (const { route: name, jobs, oldestId } of queues) {
+    const { route } = readQueueName(name)
+    // Other nodes may have other targets.
+    const of = found.get(route) ?? { queued: 0, waiting: 0, ids: [] }
+    of.queued += jobs
+    of.ids.push(oldestId)
+    found.set(route, of)
+  }
+  return [...found].map(([route, { queued, waiting, ids }]) => ({
+    targets: route.split(' ').filter((target) => target !== ''),
+    queued,
+    waiting,
+    oldestMs: ids.length === 0 ? null : Math.min(...ids.map(jobIdMs)),
+  }))
+}

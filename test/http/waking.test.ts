@@ -1,0 +1,39 @@
+/** `upstreams.NAME.wake_url`: model servers that scale to zero are woken while jobs wait for them. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { reply, startModelServer } from '../model-server.ts'
+import { onEachStore } from '../on-each-store.ts'
+import { createJobs, untilTrue } from '../support/outage.ts'
+import { granted } from './expect.ts'
+import { startStage } from './stage.ts'
+
+onEachStore(() => {
+  test('a server that is away is woken once jobs wait, again every 30 s, and not once it responds', async (t) => {
+    const waker = await startModelServer({ script: () => reply.status(202) })
+    t.after(() => waker.close())
+    const wake_url = `${waker.baseUrl}/wake?token=a-secret`
+    const stage = await startStage(t, {
+      settings: { upstreams: { openai: { api_key_env: null, wake_url } } },
+    })
+    const { parley, models, clock } = stage
+    const key = await parley.key()
+    const pass = async (ms: number) => {
+      const endMs = clock.nowMs() + ms
+      await untilTrue(t, stage, () => clock.nowMs() >= endMs, 1000)
+    }
+    await models.kill()
+    await pass(60_000)
+    assert.equal(waker.requests.length, 0)
+    const [id] = await createJobs(parley, key, 1)
+    await untilTrue(t, stage, () => waker.requests.length > 0)
+    assert.deepEqual(waker.requests[0]?.body, { upstream: 'openai' })
+    assert.equal(waker.requests[0]?.path, '/v1/wake?token=a-secret')
+    await pass(65_000)
+    assert.equal(waker.requests.length, 3)
+    await models.start()
+    const status = async () => granted(await parley.get(`/api/v1/messages/${id}`, key), 200).status
+    await untilTrue(t, stage, async () => (await status()) === 'completed')
+    await pass(60_000)
+    assert.equal(waker.requests.length, 3)
+  })
+})
