@@ -35,7 +35,7 @@ export class SecondVersionNode {
     await client.query('create table schema_version (version integer not null)')
     for (const step of MIGRATIONS.slice(0, SECOND_SCHEMA)) await client.query(step)
     await client.query('insert into schema_version values ($1)', [SECOND_SCHEMA])
-    const lease = "insert into nodes (name, lease_until) values ($1, clock_timestamp() + interval '1 hour')"
+    const lease = "insert into nodes (node, lease_until) values ($1, clock_timestamp() + interval '1 hour')"
     await client.query(lease, [name])
     return new SecondVersionNode(client, name)
   }
