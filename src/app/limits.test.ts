@@ -31,8 +31,8 @@ test('each limit has a default and either a setting or a fixed value', () => {
   }
 })
 
-test('each metric of a limit is described in the operations guide', () => {
-  const guide = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8')
+test('each metric of a limit is described in docs/monitoring.md', () => {
+  const guide = readFileSync(new URL('../../docs/monitoring.md', import.meta.url), 'utf8')
   for (const { metric } of limits) if (metric !== undefined) assert.ok(guide.includes(metric), metric)
 })
 

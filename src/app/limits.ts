@@ -68,14 +68,14 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     { name: 'jobs deleted per minute', setting: 'limits.deletes_per_minute', beyond: '429' },
   ],
   'A request': [
-    { name: 'body of a single create, bytes', setting: 'limits.body_bytes', beyond: '413' },
+    { name: 'body of a request for one job, bytes', setting: 'limits.body_bytes', beyond: '413' },
     { name: 'body of a batch, bytes', setting: 'limits.batch_body_bytes', beyond: '413' },
     { name: 'uploaded file, bytes', setting: 'tiers.NAME.max_file_bytes', beyond: '413' },
     { name: 'pace of an upload', fixed: '64 KiB per second, over 10 s', beyond: '408' },
     { name: 'nesting of JSON', setting: 'limits.json_depth', beyond: '400' },
     { name: 'jobs in a batch', setting: 'tiers.NAME.max_batch_jobs', beyond: '403' },
     { name: 'jobs read by one request', fixed: String(MAX_IDS), beyond: '400' },
-    { name: 'time of a wait', fixed: '120 s', beyond: '202, or the current state' },
+    { name: 'time that a request waits', fixed: '120 s', beyond: '202, or the current state' },
   ],
   'A job': [
     { name: 'schema, bytes', setting: 'limits.schema_bytes', beyond: '400' },
@@ -99,7 +99,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     { name: 'time after its end', setting: 'jobs.retention_seconds', beyond: 'expires: 404' },
     { name: 'time of an idempotency key', setting: 'limits.idempotency_seconds', beyond: 'forgotten' },
     {
-      name: 'time in which an equal request to `/v1` joins the job of a caller that left',
+      name: 'time in which an equal request to `/v1` can join an abandoned job',
       setting: 'v1.rejoin_seconds',
       beyond: 'creates another job',
     },
@@ -225,7 +225,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     {
       name: 'time of a call',
       setting: 'upstreams.NAME.call_timeout_seconds',
-      beyond: 'tried again, then the next target',
+      beyond: 'retried, then the next target',
     },
     { name: 'response, bytes', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'fails with `model_error`' },
   ],
@@ -270,7 +270,7 @@ function mebibytes(bytes: number): string {
 const INTRODUCTION = `# Limits
 
 What a server limits, for whom, and what happens beyond it. A caller gets each status with a message that names the limit, and 429 and 503 with
-Retry-After. [Settings](settings.md) describes the settings, and [operations](operations.md) the metrics. Limits of tiers are those of
+Retry-After. [Settings](settings.md) describes the settings, and [monitoring](monitoring.md) the metrics. Limits of tiers are those of
 \`user_free\` here; \`null\` means that there is no limit unless you set one.
 `
 

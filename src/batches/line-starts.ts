@@ -10,7 +10,7 @@ import { type Store, WriteRejected } from '../store/store.ts'
 
 export interface LineStartsOptions {
   readonly store: Pick<Store, 'findOwner' | 'findEarlier'>
-  readonly creator: JobCreator
+  readonly creator: Pick<JobCreator, 'admit' | 'accept'>
   readonly tiers: Tiers
   readonly countTokens: (account: string) => CountElement
 }

@@ -27,7 +27,7 @@ const POLL_MS = 1000
  * have been lost.
  */
 const LEASE_SLACK_MS = 30_000
-/** How long a stop lets attempts in progress continue. Those that it aborts are made again later. */
+/** How long shutdown waits for deliveries in progress. Those that it aborts are sent again later. */
 const STOP_GRACE_MS = 5000
 
 export interface CallbackDispatcherOptions {

@@ -22,13 +22,12 @@ does not start and reports every problem at once, with its path, the reason, fil
 
 Objects are merged with the defaults key by key; arrays replace them. Keys that an upstream does not set take the defaults
 of \`upstreams.NAME\`. An entry under \`models\` replaces the default entry of that name, and \`null\` removes it:
-\`"gpt-5": null\`. Default models, candidates of \`auto\` and models of tiers are removed as well if they depend on
-something that you removed, or on the upstream \`openai\` when it is not configured. A missing name is an error only if
-the file itself refers to it.
+\`"gpt-5": null\`. Whatever depends on a removed model or upstream is removed as well, also from \`auto\` and from tiers. If your
+file does not configure OpenAI, the upstream \`openai\` is removed. A name that the file itself refers to must exist.
 
-The tiers are \`user_free\`, \`user_go\`, \`user_pro\` and \`user_max\`, whose defaults the table shows in this order, and those that you add:
-\`"tiers": { "gold": { "based_on": "user_pro", "max_batch_jobs": 100 } }\`. If you remove
-one again, its accounts may use no model until they have another tier (\`parley accounts tier\`).
+The tiers are \`user_free\`, \`user_go\`, \`user_pro\` and \`user_max\`; the table shows their defaults in this order. You can add
+tiers: \`"tiers": { "gold": { "based_on": "user_pro", "max_batch_jobs": 100 } }\`. If you remove one again, its accounts can use no
+model until you give them another tier (\`parley accounts tier\`).
 
 For completion and validation in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
 
@@ -37,7 +36,7 @@ For completion and validation in an editor, start the file with \`"$schema": "./
 | variable | meaning | default |
 |---|---|---|
 | \`HOST\`, \`PORT\` | the address to listen on, \`::\` for all addresses, or \`unix:/path\`; port 0 picks a free port | \`127.0.0.1\`, \`8080\` |
-| \`DATABASE_URL\` | \`sqlite:PATH\` | \`sqlite:./data/parley.db\` |
+| \`DATABASE_URL\` | \`sqlite:PATH\` or \`postgres://…\` | \`sqlite:./data/parley.db\` |
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the API key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its base URL; can be used without a key | \`https://api.openai.com/v1\` |
@@ -51,13 +50,12 @@ Instead of \`DATABASE_URL\`, \`OPENAI_API_KEY\` and \`PARLEY_ADMIN_TOKEN\`, you 
 path of a file that contains the value, such as a mounted secret. Line breaks at its end are ignored. Setting both variables is an error. The files
 are read at the start only.
 
-A variable whose name begins with \`PARLEY_\` or \`OPENAI_\` and differs from a name in this table, or from that of another variable of Parley, by
-one or two letters is an error. Variables that your configuration file names, that OpenAI's clients read, or that Kubernetes adds for a service, are not.
+A misspelled variable is an error: a name that begins with \`PARLEY_\` or \`OPENAI_\` and differs from a known one by one or two letters. Variables that your
+configuration file names, that OpenAI's clients read, or that Kubernetes adds, are known.
 
-If no model server is configured (neither \`upstreams\` nor \`OPENAI_API_KEY\`, \`OPENAI_BASE_URL\` or \`OPENAI_MODEL\` is set), the built-in simulator answers, but
-only on SQLite, on a loopback address and without \`trust_proxy\`. Otherwise the server does not start. To get simulated answers there, or instead of those of
-a configured model server, for example in a test environment, set \`PARLEY_SIMULATOR=true\`. With \`false\`, the simulator never answers. While it
-answers, responses and callbacks carry \`x-parley-simulated: true\`.
+**The simulator** answers if no model server is configured (neither \`upstreams\` nor \`OPENAI_API_KEY\`, \`OPENAI_BASE_URL\` or \`OPENAI_MODEL\`), but only on
+SQLite, on a loopback address and without \`trust_proxy\`. Otherwise the server does not start without a model. In a test environment, set
+\`PARLEY_SIMULATOR=true\`: then the simulator answers instead of the model servers. Its responses and callbacks carry \`x-parley-simulated: true\`.
 
 ## Configuration file
 

@@ -41,7 +41,7 @@ const price = (description: string) =>
 const perMinute = (what: string) =>
   `Maximum ${what} per minute. Jobs wait until they fit. On Postgres, all nodes share it.`
 const TOKENS_PER_MINUTE =
-  'input and output tokens of all calls, as the server counts them; before an answer is known, `options.max_tokens` or what answers of the model took lately'
+  'input and output tokens of all calls, as the server counts them; until an answer is known, an estimate'
 
 const targetRate = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
 const upstreamRate = (what: string) =>
@@ -96,7 +96,7 @@ const model = Type.Object(
       Type.Integer({
         minimum: 1,
         description:
-          'How many tokens of an answer a job reserves of a cap in money (`max_monthly_cost`) if neither `options.max_tokens` nor `max_output_tokens` of its tier limits it. Absent: 4096. It is not sent to the server.',
+          'Output tokens for which a job reserves money (`max_monthly_cost`) if neither `options.max_tokens` nor `max_output_tokens` of its tier limits its answer. Absent: 4096. Parley does not send it to the server.',
       }),
     ),
   },
@@ -206,7 +206,7 @@ const tier = Type.Object(
     }),
     priorities: Type.Array(Type.Union(PRIORITIES.map((one) => Type.Literal(one))), {
       description:
-        'The values of `priority` that jobs of the tier may have; another one is rejected with 403. A job without `priority` is normal in any case.',
+        'The values of `priority` that the tier may use. Others are rejected with 403. A job without `priority` is always normal.',
     }),
     weight: Type.Number({
       exclusiveMinimum: 0,
@@ -220,11 +220,11 @@ const tier = Type.Object(
     ),
     max_monthly_cost: Type.Union([Type.Number({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
       description:
-        'Maximum cost of one account in a calendar month (UTC), in the `currency`. An open job counts with what it may cost at most. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap. An account can have its own (`parley accounts cap`).',
+        'Maximum cost of one account in a calendar month (UTC), in the `currency`. An open job counts with its highest possible cost. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap. An account can have its own (`parley accounts cap`).',
     }),
     over_cap: Type.Union([Type.Literal('reject'), Type.Literal('wait')], {
       description:
-        'What becomes of jobs for which a cap in money has no room: `reject` answers 403; `wait` accepts them, and they stay queued until the cap has room, because the month or the cap changes or other jobs cost less than they may.',
+        'What happens to jobs that exceed a cap in money. `reject`: they get 403. `wait`: they are accepted, and stay queued until the cap has room.',
     }),
     max_open_jobs: cap(
       'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
@@ -262,7 +262,7 @@ const ownTier = Type.Object(
       (['user_free', 'user_go', 'user_pro', 'user_max'] as const).map((name) => Type.Literal(name)),
       {
         description:
-          'The tier from which it takes the values that it does not set. Only for tiers of your own, which need it.',
+          'For a tier of your own, and required there: the tier whose values it takes where it sets none.',
       },
     ),
     ...tier.properties,
@@ -371,7 +371,7 @@ export const settingsSchema = Type.Object(
     shutdown: Type.Object(
       {
         listen_seconds: seconds(
-          'How long the server still accepts requests and runs jobs after SIGTERM, while `/readyz` responds with 503, so that load balancers notice. Then `jobs.drain_seconds` begins. Use 5 with Kubernetes or several nodes behind a load balancer that checks `/readyz`.',
+          'After SIGTERM, `/readyz` responds with 503 at once, but the server accepts requests for this long, so that load balancers notice. Then `jobs.drain_seconds` begins. Use 5 behind a load balancer that checks `/readyz`, and on Kubernetes.',
         ),
       },
       strict,
@@ -390,7 +390,7 @@ export const settingsSchema = Type.Object(
         max_waiters: Type.Integer({
           minimum: 0,
           description:
-            'Maximum concurrent waits: single creates, and reads with `wait`, which count once per job. Above the limit, a create gets 202 and a read gets the current state, both immediately. One sixteenth is reserved for accounts with few waits.',
+            'Maximum requests that wait for jobs at the same time. A read with `wait` counts once for each job. Above the limit, a request that creates a job gets 202, and a read gets the current state, both at once. One sixteenth is reserved for accounts with few waiting requests.',
         }),
       },
       strict,
@@ -398,11 +398,11 @@ export const settingsSchema = Type.Object(
     v1: Type.Object(
       {
         rejoin_seconds: seconds(
-          'How long after its caller has left an equal request to `/v1` joins a job instead of creating another one. A request that is marked as a retry always joins.',
+          'When the caller of a job has disconnected, an equal request to `/v1` joins that job for this long, instead of creating another. A request that is marked as a retry always joins.',
           0,
         ),
         file_retention_seconds: seconds(
-          'How long files are kept whose upload has no `expires_after`, from their upload on; and batches with their results, from their end on.',
+          'How long a file is kept after its upload if that has no `expires_after`, and a batch with its results after its end.',
           60,
         ),
       },
@@ -412,7 +412,7 @@ export const settingsSchema = Type.Object(
       {
         body_bytes: Type.Integer({
           minimum: 1024,
-          description: 'Maximum size of the body of a single create.',
+          description: 'Maximum size of the body of a request that creates one job.',
         }),
         batch_body_bytes: Type.Integer({
           minimum: 1024,
@@ -445,7 +445,7 @@ export const settingsSchema = Type.Object(
         rejections_per_second: Type.Integer({
           minimum: 1,
           description:
-            'How many rejected requests per second one account, or one address (IPv6: one /64) without a valid key, can cause before further rejections are delayed, by at most ten seconds. Each 2 KiB of body counts as one more.',
+            'Rejected requests per second of one account, or of one address (IPv6: one /64) without a valid key. Further rejections are delayed by up to ten seconds. Each 2 KiB of a body counts as one more.',
         }),
         cancels_per_minute: Type.Integer({
           minimum: 1,

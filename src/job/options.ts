@@ -6,7 +6,11 @@ const MAX_STOP = { items: 4, length: 256 } as const
 const stopText = Type.String({ minLength: 1, maxLength: MAX_STOP.length })
 const penalty = (about: string) =>
   Type.Optional(
-    Type.Number({ minimum: -2, maximum: 2, description: `Above 0, the model repeats ${about} less.` }),
+    Type.Number({
+      minimum: -2,
+      maximum: 2,
+      description: `Above 0, the model is less likely to repeat ${about}.`,
+    }),
   )
 
 export const jobOptions = Type.Object(
@@ -38,11 +42,11 @@ export const jobOptions = Type.Object(
       Type.Integer({
         minimum: -Number.MAX_SAFE_INTEGER,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: 'Servers that support it answer equal requests with equal seeds alike.',
+        description: 'With the same seed, servers that support it give the same answer to the same request.',
       }),
     ),
     presence_penalty: penalty('what it has already mentioned'),
-    frequency_penalty: penalty('what it has already said often'),
+    frequency_penalty: penalty('what it has already written often'),
     reasoning_effort: Type.Optional(
       Type.Enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh'], {
         description: 'How much a reasoning model thinks before it answers.',

@@ -60,7 +60,7 @@ const callback = Type.Object(
       Type.Array(Type.Enum([...INCLUDES]), {
         maxItems: 16,
         description:
-          'What else the POST contains of the job: `usage`, `metadata`, as in reads with `?include=usage,metadata`.',
+          'What the POST contains in addition: `usage`, `metadata`, as in reads with `?include=usage,metadata`.',
       }),
     ),
   },
@@ -126,7 +126,7 @@ export const singleCreate = Type.Object(
         minimum: TIMEOUT_S.least,
         maximum: TIMEOUT_S.most,
         default: TIMEOUT_S.default,
-        description: 'Maximum seconds to wait for the answer. Only for single creates.',
+        description: 'Maximum seconds to wait for the answer. Not in a batch.',
       }),
     ),
   },
@@ -144,7 +144,7 @@ export type BatchElement = Static<typeof batchElement>
 
 /** Fields of the other kind of create. The error explains where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
-  timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
+  timeout: 'is only for a single job (POST /api/v1/messages); a batch runs asynchronously',
   callback:
-    'is only for batch elements (POST /api/v1/messages/batches); a single create returns the answer in its response',
+    'is only for jobs of a batch (POST /api/v1/messages/batches); for a single job, the response has the answer',
 }

@@ -107,10 +107,10 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   const suspects =
     'Suspects: jobs that were running when a node crashed, queued (by the last count) or running on this node. They run in small groups.'
   add('suspect_jobs', suspects, (set) => setSuspects(gauges.suspects(), set), ['state'])
-  add('waiters', 'Pending responses: single creates that are waiting on this node.', (set) =>
+  add('waiters', 'Requests that are waiting for their job on this node.', (set) =>
     set(gauges.pendingResponses()),
   )
-  add('waiter_places', 'Maximum single creates that wait on this node at the same time.', (set) =>
+  add('waiter_places', 'Maximum requests that wait on this node at the same time.', (set) =>
     set(slots.pendingResponses),
   )
 

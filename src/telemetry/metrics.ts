@@ -235,7 +235,6 @@ export class Metrics {
     if (usage.output_tokens > 0) this.#tokens.add(usage.output_tokens, model, 'output')
   }
 
-  /** Bound to its metrics, because it is called for every call to an upstream. */
   readonly called = ({ upstream, model, kind, status, aborted, isTruncated, ms }: CallEvent): void => {
     const result = aborted ? 'aborted' : kind === 'error' ? `trouble ${status ?? 'connection'}` : kind
     this.#calls.add(1, upstream, model, result)
@@ -264,7 +263,6 @@ export class Metrics {
     this.#reverted.add(crashes)
   }
 
-  /** Bound to its metrics, because it is called for every rejection. */
   readonly quotaReached = ({ unit }: QuotaReached): void => {
     this.#quotaRejections.add(1, unit.replace(' ', '_'))
   }
@@ -273,7 +271,6 @@ export class Metrics {
     this.#delayedRejections.add(1)
   }
 
-  /** Bound to its metrics, because it is called for every rejection. */
   readonly unknownKeyRejected = (): void => {
     this.#unknownKeyRejections.add(1)
   }

@@ -107,6 +107,18 @@ describe('the books of a rate', () => {
     assert.equal(send(state, 100, START_MS + HOLD_MS + WINDOW_MS), 0)
   })
 
+  it('count what a node held once, however late it reports it', () => {
+    const state = newRateState(START_MS)
+    const needs = { requests: 1, tokens: 3000 }
+    exchange(state, LIMITS, ask({ needs }), START_MS)
+    const used = [{ agoMs: 30_000, ...needs }]
+    exchange(state, LIMITS, ask({ used }), START_MS + 30_000)
+    assert.deepEqual(
+      state.used.map(([, , tokens]) => tokens),
+      [3000],
+    )
+  })
+
   it('believe a server that says that less is left, until its minute is over', () => {
     const left = { requests: Number.POSITIVE_INFINITY, tokens: 1000, resetMs: 20_000 }
     const state = newRateState(START_MS)

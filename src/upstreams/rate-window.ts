@@ -80,7 +80,7 @@ export function newRateState(nowMs: number): RateState {
 /** Changes the state, and returns what the node now holds in addition to `ask.held`: all that its next job needs, or nothing. */
 export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: number): Granted {
   const { node, held, needs, wants } = ask
-  dropPast(state, nowMs)
+  dropPast(state, node, nowMs)
   const before = state.held[node] ?? { ...NOTHING, untilMs: nowMs }
   let sent = NOTHING
   for (const { agoMs, requests, tokens } of ask.used) {
@@ -120,7 +120,8 @@ function hold(state: RateState, node: string, held: Amounts, nowMs: number): voi
   else delete state.held[node]
 }
 
-function dropPast(state: RateState, nowMs: number): void {
+/** @param asking this node is alive, however long ago it asked before */
+function dropPast(state: RateState, asking: string, nowMs: number): void {
   // A node whose clock is ahead may have written a time in the future, where it must not stay.
   for (const entry of state.used) if (entry[0] > nowMs + CELL_MS) entry[0] = nowMs
   state.used = state.used.filter(([atMs]) => atMs + WINDOW_MS > nowMs)
@@ -129,7 +130,7 @@ function dropPast(state: RateState, nowMs: number): void {
   }
   state.blockedUntilMs = Math.min(state.blockedUntilMs, nowMs + WINDOW_MS)
   for (const [node, { untilMs, ...held }] of Object.entries(state.held)) {
-    if (untilMs > nowMs) continue
+    if (untilMs > nowMs || node === asking) continue
     // It has crashed, and may have sent what it held.
     use(state, untilMs, held)
     delete state.held[node]

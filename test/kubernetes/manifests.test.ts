@@ -349,7 +349,7 @@ test('KEDA scales on metrics that exist, and alone decides about the number of n
     triggers.map(({ metadata }) => metadata.query),
     ['max(parley_queue_jobs{job="parley"})', 'max(parley_queue_oldest_age_seconds{job="parley"})'],
   )
-  const page = read('docs/operations.md')
+  const page = read('docs/monitoring.md')
   for (const name of ['parley_queue_jobs', 'parley_queue_oldest_age_seconds'])
     assert.ok(page.includes(`\`${name}\``))
   assert.equal(scaleTargetRef.name, 'parley')

@@ -17,6 +17,9 @@ const LINES = LONG ? 50_000 : 1500
 /** In the long form, the file has almost 200 MB, which is the limit. */
 const LINE_BYTES = LONG ? 3800 : 0
 const KILLS = LONG ? 10 : 3
+/** In the short form slow enough that the batch does not end while a node restarts. */
+const ANSWER_MS = LONG ? 20 : 400
+const env = { OPENAI_MAX_CONCURRENCY: LONG ? '256' : '32' }
 /** More memory than an idle server takes. */
 const MAX_MIB = 250
 const timeout = LONG ? 3_600_000 : 300_000
@@ -46,6 +49,7 @@ async function kills(t: TestContext, count: number): Promise<void> {
   const program = place.spawn([
     ...[process.execPath, join(CLONE, 'conformance/batch.mjs'), '--base-url', `${first.url}/v1`],
     ...['--key', await keyOf(place, 'acme'), '--model', 'gpt-5-mini', '--model-port', `${modelPort}`],
+    ...['--model-ms', `${ANSWER_MS}`],
     ...['--lines', `${LINES}`, '--line-bytes', `${LINE_BYTES}`, '--kills', `${KILLS}`],
     ...['--restart', `"${process.execPath}" -e "fetch('${restarts}/'+process.env.KILL)"`],
   ])
@@ -75,7 +79,7 @@ class WatchedNode {
   #server: Server
 
   static async start(t: TestContext, place: Installation): Promise<WatchedNode> {
-    return new WatchedNode(t, place, await place.start())
+    return new WatchedNode(t, place, await place.start({ env }))
   }
 
   constructor(t: TestContext, place: Installation, server: Server) {
@@ -92,7 +96,7 @@ class WatchedNode {
 
   async restart(): Promise<void> {
     await this.#server.crash()
-    this.#server = await this.#place.start({ env: { PORT: new URL(this.url).port } })
+    this.#server = await this.#place.start({ env: { ...env, PORT: new URL(this.url).port } })
     this.#watch()
   }
 

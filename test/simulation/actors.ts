@@ -2,6 +2,7 @@
 import { cancelJobsOf, deleteAccount } from '../../src/admin/delete-account.ts'
 import { makeSecret } from '../../src/net/signature.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
+import { cancelBatch, submitBatch } from './batches.ts'
 import { type CallerOptions, Callers } from './callers.ts'
 import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
@@ -45,6 +46,12 @@ export class Actors {
         break
       case 'delete own':
         this.callers.delete(step)
+        break
+      case 'submit batch':
+        submitBatch(this.#around, step)
+        break
+      case 'cancel batch':
+        cancelBatch(this.#around, step)
         break
       case 'store':
       case 'upstream':

@@ -89,6 +89,7 @@ export function generatePlan(seed: number): Plan {
     }
   }
   addPriorities(actions, new SeededRandom(seed, 3))
+  actions.push(...batchesOf(new SeededRandom(seed, 4), options))
   return {
     seed,
     shared,
@@ -111,6 +112,29 @@ export function generatePlan(seed: number): Plan {
     retentionS,
     actions: actions.sort((one, other) => one.atMs - other.atMs),
   }
+}
+
+/** In some histories, callers submit and cancel batches, and a node is killed while it starts their lines. */
+function batchesOf(random: SeededRandom, options: ActionOptions): Action[] {
+  if (!random.chance(0.3)) return []
+  const maker = new ActionMaker({ ...options, random, tags: 'line', largeChance: 0 })
+  const submits = Array.from({ length: random.whole(1, 2) }, () => maker.batch(ACTIVE_MS))
+  const others = submits.flatMap(({ atMs, node }): Action[] => [
+    ...(random.chance(0.4)
+      ? [{ kind: 'kill', node, atMs: atMs + random.whole(10, 150), ms: 1000 } as const]
+      : []),
+    ...(random.chance(0.2)
+      ? [
+          {
+            kind: 'cancel batch',
+            batch: random.whole(0, 1),
+            node,
+            atMs: atMs + random.whole(0, 20_000),
+          } as const,
+        ]
+      : []),
+  ])
+  return [...submits, ...others]
 }
 
 /** Some jobs have a priority that their tier allows, or a deadline. Repeated requests stay equal. */
@@ -173,6 +197,22 @@ class ActionMaker {
       waitMs: isBatch ? null : random.pick([1000, 30_000, 120_000]),
       key: hasKey ? `key of ${this.#options.tags}${this.#tags}` : null,
       leaveMs: random.chance(0.1) ? random.whole(0, 3000) : null,
+    }
+  }
+
+  batch(mostMs: number): Extract<Action, { readonly kind: 'submit batch' }> {
+    const random = this.#random
+    // A job of a batch has neither a format nor a callback here, and uses no cache.
+    const lines = Array.from({ length: random.whole(1, 30) }, () => {
+      return { ...this.#job(false), format: 'text', cacheTtlMs: 0 } as const
+    })
+    return {
+      kind: 'submit batch',
+      atMs: random.whole(0, mostMs),
+      account: random.whole(0, 2),
+      node: random.whole(0, 2),
+      lines,
+      windowMs: random.pick([2000, 60_000, 600_000, 600_000]),
     }
   }
 

@@ -2,6 +2,7 @@
  * What is known outside of the service: what callers sent and received, what model servers and receivers counted, and what
  * happened to processes. The rules (`rules.ts`) compare it with what the service reports. It also collects violations.
  */
+import type { KnownBatch } from './batches.ts'
 import { Calls } from './calls.ts'
 import { Limits, type LimitsOptions } from './limits.ts'
 import type { JobPlan } from './plan.ts'
@@ -140,6 +141,7 @@ export class Ledger {
   readonly cancelledAccounts = new Set<string>()
   /** By account, all secrets that it has had. */
   readonly secrets = new Map<string, readonly string[]>()
+  readonly batches = new Map<string, KnownBatch>()
   readonly violations: Violation[] = []
   /** Whether something happened that may lose usage: then usage may be less than what model servers counted. */
   mayLoseUsage = false

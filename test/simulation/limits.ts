@@ -215,8 +215,13 @@ export class Limits {
       return open + request.plans.length > this.#limits(attempt, 'openJobs').least
     }
     const stored = others.filter(({ removedMs }) => removedMs >= fromMs).concat(attempt.jobs)
+    const { ledger } = this.#options
+    const ofFiles = [...ledger.batches.values()].filter(({ account }) => account === request.account)
     const bytes = stored.reduce((sum, job) => sum + job.bytes + job.resultBytes, 0)
-    return bytes > this.#limits(attempt, 'storedBytes').least
+    return (
+      bytes + ofFiles.reduce((sum, { mostBytes }) => sum + mostBytes, 0) >
+      this.#limits(attempt, 'storedBytes').least
+    )
   }
 
   #isCapReached(attempt: CreateAttempt, { unit, used = 0, added = 0 }: CapReached): boolean {

@@ -2,10 +2,12 @@
  * Deliberate defects of production code, each of which the simulation must detect. A change replaces the only occurrence of
  * its text.
  */
+import { BATCH_MUTATIONS } from './batch-mutations.ts'
 import { type Mutation, SCHEDULING_MUTATIONS } from './scheduling-mutations.ts'
 
 export const MUTATIONS: readonly Mutation[] = [
   ...SCHEDULING_MUTATIONS,
+  ...BATCH_MUTATIONS,
   {
     what: 'a caller is answered before its job is stored',
     file: 'src/queue/enqueue.ts',

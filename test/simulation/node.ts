@@ -7,6 +7,7 @@ import { createEngine, type Engine } from '../../src/app/engine.ts'
 import { LeaseRenewal } from '../../src/app/lease-renewal.ts'
 import { rateBooks } from '../../src/app/rate-books.ts'
 import { createRouter } from '../../src/app/upstreams.ts'
+import type { BatchRunner } from '../../src/batches/batch-runner.ts'
 import type { Clock } from '../../src/clock.ts'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from '../../src/cpu-pool/tasks.ts'
 import { currentPrices } from '../../src/queue/current-prices.ts'
@@ -15,6 +16,7 @@ import type { Store } from '../../src/store/store.ts'
 import type { Fields, Log } from '../../src/telemetry/log.ts'
 import { Metrics } from '../../src/telemetry/metrics.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'
+import { batchRunnerOf } from './batches.ts'
 import { Front } from './front.ts'
 import { simulatedServer, type Upstream } from './model-servers.ts'
 import type { Plan, ReceiverFault } from './plan.ts'
@@ -95,6 +97,8 @@ export class SimulatedProcess {
   readonly store: Store
   readonly clock: Clock
   readonly router: ModelRouter
+  /** Null in histories without batches, whose events it would change. */
+  readonly batches: BatchRunner | null
   readonly #around: Surroundings
   readonly #node: SimulatedNode
   readonly #onEnd = new Set<() => void>()
@@ -149,6 +153,7 @@ export class SimulatedProcess {
       poster: simulatedPoster({ ...common, pausesS: plan.callbackPausesS, faults: receiverFaults }),
       startHeartbeat: (onExpired) => this.#startHeartbeat(onExpired),
     })
+    this.batches = hasBatches(plan) ? batchRunnerOf(this, around) : null
     this.front = new Front({ ...around, process: this, settings })
   }
 
@@ -158,6 +163,7 @@ export class SimulatedProcess {
 
   async start(): Promise<void> {
     await this.engine.start()
+    this.batches?.start()
     this.#hasStarted = true
   }
 
@@ -174,7 +180,7 @@ export class SimulatedProcess {
   #stop(then: () => void): void {
     const { world, ledger } = this.#around
     const clients = { close: () => this.front.close(), cutOff: () => {} }
-    this.engine.stop(clients).then(
+    Promise.all([this.batches?.stop(), this.engine.stop(clients)]).then(
       () => void world.after(0, `${this.id} has stopped`, then, this.main),
       (error) => ledger.violate('a stop succeeds', String(error)),
     )
@@ -259,6 +265,10 @@ export class SimulatedProcess {
     }
     return { error: report, warn: report, info: report, debug: () => {}, flush: () => {} }
   }
+}
+
+export function hasBatches({ actions }: Plan): boolean {
+  return actions.some(({ kind }) => kind === 'submit batch')
 }
 
 /** The process of the node with this number modulo the number of nodes; null unless it serves callers. */

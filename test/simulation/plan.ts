@@ -159,6 +159,14 @@ export type Step =
       readonly storedBytes?: number | null
       readonly monthlyCost?: number | null
     }
+  | {
+      readonly kind: 'submit batch'
+      readonly account: number
+      readonly node: number
+      readonly lines: readonly JobPlan[]
+      readonly windowMs: number
+    }
+  | { readonly kind: 'cancel batch'; readonly batch: number; readonly node: number }
   | { readonly kind: 'store'; readonly fault: StoreFault; readonly ms: number }
   | {
       readonly kind: 'upstream'

@@ -10,6 +10,7 @@ import { LOOK_EVERY_MS, type Worker } from '../../src/queue/worker.ts'
 import { type ByteBudget, SHARE_NAMES } from '../../src/sharing/byte-budget.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'
 import { Actors } from './actors.ts'
+import { checkBatches, openBatches } from './batches.ts'
 import { FAIRNESS_ACCOUNTS, tryFairness } from './fairness.ts'
 import { keyOf } from './front.ts'
 import { LEAKS, Ledger, type Violation } from './ledger.ts'
@@ -40,8 +41,8 @@ const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
 /** How often to check whether everything has ended. */
 const LOOK_MS = 1000
-/** The polling loops of a process: retention, remote results, cancellation, callbacks, lease. */
-const POLLING_LOOPS = 5
+/** The polling loops of a process: retention, remote results, cancellation, callbacks, lease, and batches. */
+const POLLING_LOOPS = 6
 
 export interface Result {
   readonly violations: readonly Violation[]
@@ -214,6 +215,7 @@ class Simulation {
     await this.#tryFairness()
     const hasEnded = (id: string) => !this.#nodes.some(({ process }) => process?.id === id)
     checkRules({ plan: this.#plan, ledger: this.#ledger, db: this.#db, hasEnded })
+    checkBatches(this.#db, this.#ledger)
     this.#checkLeftovers()
     await this.#stop()
   }
@@ -263,6 +265,7 @@ class Simulation {
 
   get #isQuiet(): boolean {
     const { open, owed, cancelled } = this.#db
+    if (openBatches(this.#db, this.#ledger) > 0) return false
     if (open.size > 0 || owed.size > 0 || cancelled.some(({ node }) => node === null)) return false
     if (this.#actors.callers.openRequests > 0 || this.#actors.upgrades > 0) return false
     return this.#nodes.every(({ process }) => {
@@ -312,7 +315,8 @@ class Simulation {
   /** Checks that nothing is left at the end: no bytes, permits, waiters or timers. */
   #checkLeftovers(): void {
     // A node keeps the timer of a deadline although the job has ended, and was perhaps deleted, meanwhile.
-    const deadlines = [...this.#ledger.jobs.values()].some(({ plan }) => plan.completeWithinS) ? 1 : 0
+    const { jobs, batches } = this.#ledger
+    const deadlines = batches.size > 0 || [...jobs.values()].some(({ plan }) => plan.completeWithinS) ? 1 : 0
     for (const { process } of this.#nodes) {
       if (process === null) continue
       const { engine, router, main } = process

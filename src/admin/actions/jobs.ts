@@ -108,7 +108,7 @@ const deleteJob = adminAction({
       'on the database: permanently delete a finished job with its contents, cached response and callback',
     arguments: { jobId: ['<job-id>', 'the job to delete'] },
     options: { scrub: NO_SCRUB },
-    help: `\nIts usage stays counted.\n${SCRUB_HELP}`,
+    help: `\nIts usage still counts.\n${SCRUB_HELP}`,
     examples: ['parley jobs delete 019a5d3e-…', 'parley jobs delete 019a5d3e-… --no-scrub'],
   },
   print: (_deleted, { jobId, scrub }) => ({

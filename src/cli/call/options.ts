@@ -108,7 +108,7 @@ export function addJob(command: Command, exit: (code: number) => void): void {
       .addOption(
         new Option('--cancel', 'cancel the job if it has not finished').conflicts(['wait', 'delete']),
       )
-      .addOption(new Option('--delete', 'permanently delete the job, which has finished').conflicts('wait'))
+      .addOption(new Option('--delete', 'permanently delete a finished job').conflicts('wait'))
       .option('--drop-callback', 'with --delete: also if its callback has not been delivered')
       .option('--json', 'print the whole result object'),
   )

@@ -120,7 +120,7 @@ function addDatabase(program: Command): void {
   program
     .command('copy')
     .description('copy accounts, keys and jobs into another, empty database')
-    .requiredOption('--from <database>', 'sqlite:PATH or postgres://…; no server may use it')
+    .requiredOption('--from <database>', 'sqlite:PATH or postgres://…; must not be in use by a server')
     .requiredOption('--to <database>', 'sqlite:PATH or postgres://…; it must be empty')
     .option(
       '--from-password-file <file>',

@@ -102,7 +102,9 @@ export const usage = Type.Union(
             'The model that answered, as its server names it; null if none did, or for a cached response.',
         }),
         input_tokens: Type.Integer({ description: 'As the model server counted them, over all calls.' }),
-        cached_input_tokens: Type.Integer({ description: 'Those of them that the model server had cached.' }),
+        cached_input_tokens: Type.Integer({
+          description: 'How many of the input tokens the model server had cached.',
+        }),
         output_tokens: Type.Integer(),
         cost: Type.Optional(
           Type.Integer({

@@ -31,7 +31,7 @@ const CALLERS_DOCUMENT = {
   title: 'Parley',
   description: `Runs AI message jobs. Send a conversation, and get the answer in the same response, by polling, or by a signed callback.
 
-\`timeout\` is only for single creates; \`callback\` is only for batches. The admin API has its own document at \`${DOCUMENTS.operators}\`.`,
+\`timeout\` is only for a single job; \`callback\` is only for batches. The admin API has its own document at \`${DOCUMENTS.operators}\`.`,
   tags: [
     { name: 'Jobs', description: 'Create jobs and get their answers.' },
     { name: 'Account', description: 'Your tier, limits and usage.' },

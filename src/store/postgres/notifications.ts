@@ -9,7 +9,7 @@ import type { NodeEvents } from '../node-store.ts'
 import { connectionSettings, type Database } from './database.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
-/** At most one statement in this time; what arises meanwhile goes with the next. */
+/** At most one statement is sent in this time; notifications raised meanwhile are sent with the next one. */
 const GATHER_MS = 10
 const POLL_MS = 1000
 /** How long a notification to this node itself may take before it reports that none arrive. */

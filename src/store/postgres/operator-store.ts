@@ -42,7 +42,6 @@ export async function openPostgresForOperator(url: string): Promise<OperatorStor
   return { ...operatorOperations(database, url), close: () => database.close() }
 }
 
-/** Shared with nodes. */
 export function operatorOperations(database: Database, url: string) {
   return {
     ...withSearches(POSTGRES, methodsOn(database, SHARED)),

@@ -1,0 +1,273 @@
+/**
+ * The recipes, run as printed: their files are written into a folder, and their `sh` blocks run there as one script. Blocks marked
+ * `text` need what a test machine lacks, such as Docker; what they name is checked instead.
+ */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import test, { type TestContext } from 'node:test'
+import { parse } from 'yaml'
+import { startModelServer } from '../model-server.ts'
+import { azure, KEY } from '../model-servers/hosted-servers.ts'
+import { type Parley, type ParleyOptions, startParley } from '../parley.ts'
+import { CLONE, installation, MAIN, type Program } from '../process/server-process.ts'
+
+const timeout = 120_000
+const FOLDER = join(CLONE, 'docs/recipes')
+const ACCOUNT = 'guide'
+
+interface Recipe {
+  readonly text: string
+  /** By the name in their first comment. */
+  readonly files: ReadonlyMap<string, string>
+  readonly json: readonly string[]
+  /** The `sh` blocks, to run as one script. */
+  readonly scripts: readonly string[]
+}
+
+function recipe(name: string): Recipe {
+  const text = readFileSync(join(FOLDER, `${name}.md`), 'utf8')
+  const blocks = [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(([, language = '', body = '']) => ({
+    language,
+    body,
+  }))
+  const files = blocks.flatMap(({ body }) => {
+    const [, file] = /^(?:\/\/|#) ([\w.]+)\n/.exec(body) ?? []
+    return file === undefined ? [] : [[file, body] as const]
+  })
+  const of = (wanted: string) => blocks.filter(({ language }) => language === wanted).map(({ body }) => body)
+  return { text, files: new Map(files), json: of('json'), scripts: of('sh') }
+}
+
+/** Runs the script of a recipe in a folder with its files, next to a server. */
+async function run(
+  t: TestContext,
+  { files, scripts }: Recipe,
+  options: ParleyOptions & { readonly inputs?: Readonly<Record<string, string>> } = {},
+): Promise<{ readonly program: Program; readonly folder: string; readonly parley: Parley }> {
+  const { inputs = {}, ...others } = options
+  const parley = await startParley(t, others)
+  const place = await installation(t)
+  const folder = join(place.folder, 'project')
+  await mkdir(join(folder, 'bin'), { recursive: true })
+  await writeFile(join(folder, 'bin/parley'), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`, {
+    mode: 0o755,
+  })
+  await mkdir(join(folder, 'node_modules'))
+  for (const name of ['express', 'zod', 'openai']) {
+    await symlink(join(CLONE, 'node_modules', name), join(folder, 'node_modules', name))
+  }
+  await mkdir(join(folder, 'client'))
+  await writeFile(join(folder, 'client/package.json'), '{ "exports": "./src/index.ts" }')
+  await symlink(join(CLONE, 'client/src'), join(folder, 'client/src'))
+  await symlink('../client', join(folder, 'node_modules/parley-client'))
+  await symlink(join(CLONE, 'deploy'), join(folder, 'deploy'))
+  await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
+  for (const [name, body] of [...files, ...Object.entries(inputs)]) await writeFile(join(folder, name), body)
+  const key = await parley.key('user_pro', ACCOUNT)
+  const path = `${join(folder, 'bin')}:${process.env.PATH ?? ''}`
+  const env = { PATH: path, DATABASE_URL: parley.database, PARLEY_URL: parley.url, PARLEY_API_KEY: key }
+  return { program: place.spawn(['bash', '-ec', scripts.join('')], { cwd: folder, env }), folder, parley }
+}
+
+async function printed(program: Program): Promise<string> {
+  const { code } = await program.exited
+  assert.equal(code, 0, program.stdout + program.stderr)
+  return program.stdout
+}
+
+function missing(...commands: readonly string[]): string | false {
+  const absent = commands.filter((command) => spawnSync('sh', ['-c', `command -v ${command}`]).status !== 0)
+  return absent.length === 0 ? false : `${absent.join(', ')} not installed on this machine`
+}
+
+const TESTED = [
+  'batches',
+  'compose-tls',
+  'csv',
+  'customers',
+  'express',
+  'kubernetes',
+  'litellm',
+  'model-servers',
+  'openai-sdk',
+  'python',
+  'setting',
+  'zod',
+]
+
+/** `batches` has its test in batch-recipe.test.ts. */
+test('every recipe has at most 300 words, is in the index, and is tested', () => {
+  const names = readdirSync(FOLDER).map((name) => name.replace(/\.md$/, ''))
+  assert.deepEqual(names.filter((name) => name !== 'README').toSorted(), TESTED)
+  const { text: index } = recipe('README')
+  for (const name of TESTED) {
+    assert.ok(index.includes(`](${name}.md)`), name)
+    assert.ok((recipe(name).text.match(/\S*[A-Za-z0-9]\S*/g) ?? []).length <= 300, name)
+  }
+})
+
+test('express: the receiver gets a verified callback for each job', { timeout }, async (t) => {
+  const { program } = await run(t, recipe('express'), {
+    settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
+  })
+  for (const river of ['Rhine', 'Nile']) {
+    await program.line(new RegExp(`river: '${river}' } This is a simulated answer.*${river}`))
+  }
+})
+
+test('python: prints the answer', { timeout, skip: missing('python3') }, async (t) => {
+  const { program } = await run(t, recipe('python'))
+  assert.match(await printed(program), /^This is a simulated answer.*Name a river/)
+})
+
+test('csv: each row gets an answer', { timeout, skip: missing('python3', 'jq') }, async (t) => {
+  const rows = Array.from({ length: 120 }, (_, n) => `r${n},"Good, ""number"" ${n}"`)
+  const { program, folder } = await run(t, recipe('csv'), {
+    inputs: { 'reviews.csv': `id,text\n${rows.join('\n')}\n` },
+  })
+  await printed(program)
+  const answers = (await readFile(join(folder, 'answers.csv'), 'utf8')).trim().split('\n')
+  assert.equal(answers.length, rows.length)
+  assert.match(answers[7] ?? '', /^"r7","completed",".*Good, ""?.*number.* 7/)
+})
+
+test('customers: each has a key, a cap, and a line in the invoice', {
+  timeout,
+  skip: missing('curl', 'jq'),
+}, async (t) => {
+  const models = await startModelServer()
+  t.after(() => models.close())
+  const customers = recipe('customers')
+  const { program } = await run(t, customers, {
+    upstream: models.baseUrl,
+    settings: JSON.parse(customers.json[0] ?? ''),
+  })
+  const said = await printed(program)
+  assert.match(said, /^completed$/m)
+  assert.match(said, /^account,.*,cost$/m)
+  assert.match(said, /^customer-01,1,.*,[1-9]\d*$/m)
+})
+
+test('zod: prints the typed answer', { timeout }, async (t) => {
+  const { program } = await run(t, recipe('zod'))
+  assert.match(await printed(program), /^simulated name \d+/)
+})
+
+test("openai-sdk: OpenAI's client gets an answer", { timeout }, async (t) => {
+  const { program } = await run(t, recipe('openai-sdk'))
+  assert.match(await printed(program), /^This is a simulated answer.*Name a river/)
+})
+
+test('litellm: the configuration works, also when the first server is down', {
+  timeout,
+  skip: missing('curl', 'jq'),
+}, async (t) => {
+  const [first, second] = [await startModelServer(), await startModelServer()]
+  t.after(() => second.close())
+  await first.close()
+  const litellm = recipe('litellm')
+  const settings = (litellm.json[0] ?? '')
+    .replace('http://gpu-1:8000', new URL(first.baseUrl).origin)
+    .replace('http://gpu-2:8000', new URL(second.baseUrl).origin)
+  const { program } = await run(t, litellm, { settings: JSON.parse(settings) })
+  assert.notEqual((await printed(program)).trim(), 'null')
+  assert.equal(second.requests.length, 1)
+})
+
+test('model-servers: both models are answered, by Azure if the other servers are down', {
+  timeout,
+}, async (t) => {
+  const down = await startModelServer()
+  await down.close()
+  const server = await startModelServer({ script: azure({ deployment: 'YOUR-DEPLOYMENT' }) })
+  t.after(() => server.close())
+  const settings = (recipe('model-servers').json[0] ?? '')
+    .replaceAll(/http:\/\/(127\.0\.0\.1:11434|gpu:8000)/g, new URL(down.baseUrl).origin)
+    .replace('https://YOUR-RESOURCE.openai.azure.com', new URL(server.baseUrl).origin)
+  const env = { AZURE_OPENAI_API_KEY: KEY, VLLM_API_KEY: 'unused' }
+  const parley = await startParley(t, { settings: JSON.parse(settings), env })
+  const key = await parley.key()
+  for (const model of ['small', 'large']) {
+    const body = {
+      model,
+      response_format: { format: 'text' },
+      messages: [{ role: 'user', content: 'Hello' }],
+    }
+    const answer = await parley.post('/api/v1/messages', body, key)
+    assert.equal(answer.body.data.status, 'completed', answer.text)
+  }
+})
+
+test('compose-tls: the files fit compose.yaml and the program', {
+  timeout,
+  skip: missing('openssl'),
+}, async (t) => {
+  const tls = recipe('compose-tls')
+  const { program, folder } = await run(t, tls, { settings: JSON.parse(tls.json[0] ?? '') })
+  await printed(program)
+  const dotEnv = await readFile(join(folder, '.env'), 'utf8')
+  const base = parse(readFileSync(join(CLONE, 'compose.yaml'), 'utf8'))
+  const more = parse(tls.files.get('compose.tls.yaml') ?? '')
+  for (const [, name = ''] of dotEnv.matchAll(/^(\w+)=/gm))
+    assert.ok(JSON.stringify(base).includes(`\${${name}:`), name)
+  assert.deepEqual(more.services.caddy.depends_on, ['parley'])
+  assert.ok(Object.hasOwn(base.services, 'parley'))
+  assert.match(tls.files.get('Caddyfile') ?? '', /reverse_proxy parley:8080/)
+  for (const volume of more.services.caddy.volumes) {
+    const [source = ''] = volume.split(':')
+    assert.ok(source in more.volumes || tls.text.includes(`# ${source.slice(2)}`), source)
+  }
+})
+
+test('kubernetes: the manifests can be built', { timeout, skip: missing('kubectl') }, async (t) => {
+  const kubernetes = recipe('kubernetes')
+  for (const [folder = ''] of kubernetes.text.matchAll(/deploy\/kubernetes\/\w+(?=[\s`>/])/g)) {
+    assert.ok(existsSync(join(CLONE, folder, 'kustomization.yaml')), folder)
+  }
+  const { program } = await run(t, kubernetes)
+  assert.ok(Number(await printed(program)) > 3)
+})
+
+/** Blocks of the guide that start servers, install packages or read files of a clone. */
+const NOT_RUN = /npm (ci|start|pack)|parley\(\) \{|parley listen|^parley check$|admin-token/m
+
+test('the commands of the guide and of the page about jobs succeed', {
+  timeout,
+  skip: missing('bash', 'curl', 'jq'),
+}, async (t) => {
+  const [guide, jobs] = ['../guide', '../jobs'].map((name) => recipe(name).scripts)
+  const api = `api() { curl -s -H "x-api-key: $PARLEY_API_KEY" -H 'content-type: application/json' "$@"; }\n`
+  const toCancel = "id=$(parley send --no-wait '[[delay 60s]] Wait.')\n"
+  const [first = '', waits = '', ...others] = jobs ?? []
+  const script = [
+    api,
+    ...(guide ?? []).filter((block) => !NOT_RUN.test(block)),
+    first,
+    waits,
+    toCancel,
+    ...others,
+  ]
+  const { program } = await run(
+    t,
+    { text: '', files: new Map(), json: [], scripts: script },
+    {
+      settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
+    },
+  )
+  const said = await printed(program)
+  assert.match(said, /^ +100 completed$/m)
+  assert.match(said, /"cancelled_by":"caller"/)
+  assert.match(said, /"deleted":true/)
+})
+
+test('setting: every file and command that it names exists', () => {
+  const { text } = recipe('setting')
+  const { scripts } = JSON.parse(readFileSync(join(CLONE, 'package.json'), 'utf8'))
+  for (const [, path = ''] of text.matchAll(/`((?:src|docs)\/[\w./-]+|\w+\.md|[\w.]+\.json)`/g)) {
+    assert.ok(existsSync(join(CLONE, path)), path)
+  }
+  for (const [, name = ''] of text.matchAll(/npm run (?:-s )?([\w:]+)/g)) assert.ok(scripts[name], name)
+})
