@@ -113,8 +113,11 @@ export class Limits {
     for (const { attempt } of this.#jobs.values()) if (attempt.process === process) this.end(attempt)
   }
 
-  /** The database stored the jobs, even if nobody learns of it. */
-  accepted(jobIds: readonly string[]): void {
+  /**
+   * The database stored the jobs, even if nobody learns of it.
+   * @param answered the bytes of the result of each job that a cached response completed: it costs nothing
+   */
+  accepted(jobIds: readonly string[], answered: ReadonlyMap<string, number>): void {
     for (const id of jobIds) {
       const job = this.#jobs.get(id)
       if (job === undefined) continue
@@ -122,14 +125,11 @@ export class Limits {
       job.storedMs = this.#options.world.nowMs
       job.endedMs = Number.POSITIVE_INFINITY
       job.removedMs = Number.POSITIVE_INFINITY
+      const resultBytes = answered.get(id)
+      if (resultBytes !== undefined) this.#end(id, resultBytes)
     }
     const first = this.#jobs.get(jobIds[0] ?? '')
     if (first !== undefined) this.#checkAcceptance(first.attempt)
-  }
-
-  /** A cached response completed the job. */
-  answered(jobId: string, resultBytes: number): void {
-    this.#end(jobId, resultBytes)
   }
 
   settled({ jobId, outcome, receiptJson, usage }: Settlement): void {
@@ -259,7 +259,9 @@ export class Limits {
       (sum, job) => sum + (Number.isFinite(job.endedMs) ? job.tokens : job.reserved),
       0,
     )
-    if (this.#wasCalm(attempt)) check('monthlyCost', cost)
+    // A request whose jobs all have cached responses costs nothing, and is accepted however much the account has spent.
+    const hasCost = attempt.jobs.some(({ endedMs }) => !Number.isFinite(endedMs))
+    if (hasCost && this.#wasCalm(attempt)) check('monthlyCost', cost)
     if (shared) return
     const stored = jobs.filter(({ removedMs }) => !Number.isFinite(removedMs))
     check('openJobs', stored.filter(({ endedMs }) => !Number.isFinite(endedMs)).length)

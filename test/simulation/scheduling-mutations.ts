@@ -141,6 +141,12 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
     by: '',
   },
   {
+    what: 'a crash counts for suspects that only waited in it',
+    file: 'test/simulation/memory-store/jobs.ts',
+    text: 'crashCount > 0 && startedAttempt === attempt',
+    by: 'crashCount > 0',
+  },
+  {
     what: 'a suspect fails although others ran in its last crash',
     file: 'src/queue/execute.ts',
     text: ' && job.crashedAlone',

@@ -162,13 +162,16 @@ export class Witness {
 
   #accepted({ node, jobs, nowMs }: Acceptance, accepted: Accepted): void {
     if (accepted.kind !== 'accepted') return
-    const { limits } = this.#ledger
-    limits.accepted(jobs.map(({ job }) => job.id))
-    for (const { jobId } of accepted.answered ?? []) {
-      const { contentJson = '', receiptJson = '' } = this.#db.jobs.get(jobId)?.outcome ?? {}
-      limits.answered(jobId, Buffer.byteLength(`${contentJson}${receiptJson}`))
-    }
-    const answered = new Set(accepted.answered?.map(({ jobId }) => jobId))
+    const answered = new Map(
+      accepted.answered?.map(({ jobId }) => {
+        const { contentJson = '', receiptJson = '' } = this.#db.jobs.get(jobId)?.outcome ?? {}
+        return [jobId, Buffer.byteLength(`${contentJson}${receiptJson}`)]
+      }),
+    )
+    this.#ledger.limits.accepted(
+      jobs.map(({ job }) => job.id),
+      answered,
+    )
     for (const { job, handedOff } of jobs) {
       if (answered.has(job.id)) this.#ended(job.id, nowMs)
       else if (handedOff) this.#assigned(job.id, node, 1)
