@@ -51,6 +51,9 @@ export interface Dialect {
   /** Selects the sums of usage that meet the condition. */
   usage(condition: Sql): Sql
 
+  /** A column of conversations or answers, whose texts may be compressed: `compressed-text.ts` reads it. */
+  text(row: Sql, column: 'messages' | 'content'): Sql
+
   /** Where the text first has the part, from 1 on; 0 for nowhere. */
   placeIn(text: Sql, part: string): Sql
 

@@ -1,6 +1,7 @@
 /** A job's row as its account may see it, which every store reads alike. */
 import type { Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
+import { storedTextOrNull } from './compressed-text.ts'
 import { type Expiry, expiresAtMs } from './expiry.ts'
 import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import type { EndedJob, ReadJob } from './store.ts'
@@ -22,7 +23,7 @@ export function readJobRecord(row: Row): JobRecord {
     id: textOf(row, 'id'),
     status: oneOf(row, 'status', STATUSES),
     createdAtMs: numberOf(row, 'created_at_ms'),
-    contentJson: textOrNull(row, 'content'),
+    contentJson: storedTextOrNull(row, 'content'),
     errorJson: textOrNull(row, 'error'),
     usageJson: textOrNull(row, 'usage'),
   }

@@ -5,6 +5,7 @@ import type { MetadataById } from '../job/job-record.ts'
 import { hasMetadata, METADATA_CHARS, pairText } from '../job/metadata-filter.ts'
 import { BEFORE_METADATA, batchOf, formatParts, splitMetadata, splitOptions } from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
+import { storedTextOf, storedTextOrNull } from './compressed-text.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
 import { hasExpired, IS_JOB, STATUSES } from './job-rows.ts'
@@ -23,6 +24,7 @@ import type { RerunLinks } from './rerun-store.ts'
 import { rerunLinks } from './reruns.ts'
 import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, raw, read, type Sql, type Steps, sql } from './sql.ts'
+import { messagesBytesOf } from './stored-bytes.ts'
 
 /** The range of jobs to scan, newest first, and the filter. */
 export interface JobScan {
@@ -41,14 +43,21 @@ export interface JobScan {
 
 export type JobChunk = Chunk<Row>
 
-export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf, placeIn }: Dialect) => {
+export const jobSearchOperations = (dialect: Dialect) => {
+  const { job, joinJob, jobsWith, idsOf, jobId: idOf, placeIn } = dialect
+  const messages = dialect.text(job.request, 'messages')
+  const messagesBytes = raw(messagesBytesOf(job.request.texts.join('')))
   const summary = sql`j.id, j.account, j.tier, j.model, ${job.status} as status, j.created_at_ms, j.cache_ttl_s,
     ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms, ${job.attempt} as attempt, o.usage,
     substr(o.error, 1, ${raw(ERROR_HEAD)}) as error_head, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms`
   const details = sql`${summary}, ${job.crashCount} as deaths, ${job.queued}.turn, ${job.queued}.route,
     ${job.queued}.waits_since_ms, ${job.request}.response_format, j.priority, j.deadline_ms, o.receipt`
-  const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${job.request}.messages,
-    ${job.request}.response_format, o.content, o.error, o.receipt`
+  const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${messages} as messages,
+    ${job.request}.response_format, ${dialect.text(sql`o`, 'content')} as content, o.error, o.receipt`
+
+  /** Of a text that is not compressed, no more than this is read. */
+  const startOfMessages = (chars: number) => sql`case when ${job.request}.messages_bytes is null
+    then substr(${job.request}.messages, 1, ${chars}) else ${messages} end`
 
   const startsWithMetadata = sql`substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}`
   const storedMetadata = sql`substr(${job.request}.response_format, 1, ${raw(METADATA_CHARS)})`
@@ -119,10 +128,10 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
     heldMessages: read(function* (account: string, jobId: string, maxBytes: number): Steps<string | null> {
       if (!isJobId(jobId)) return null
       const [row] = yield sql`
-        select ${job.request}.messages from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)}
+        select ${messages} as messages from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)}
         where j.account = ${account} and ${job.queued}.node is not null
-          and octet_length(${job.request}.messages) <= ${maxBytes}`
-      return row ? textOf(row, 'messages') : null
+          and ${messagesBytes} <= ${maxBytes}`
+      return row ? storedTextOf(row, 'messages') : null
     }),
 
     readRequest: read(function* ({
@@ -131,16 +140,15 @@ export const jobSearchOperations = ({ job, joinJob, jobsWith, idsOf, jobId: idOf
       expiry,
       messageChars,
     }: OwnRequestRead): Steps<OwnRequest | null> {
-      const messages = sql`${job.request}.messages`
       const columns = sql`j.account, j.model, j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms,
-        ${job.request}.response_format, substr(${messages}, 1, ${messageChars}) as messages_start,
-        octet_length(${messages}) as message_bytes`
+        ${job.request}.response_format, ${startOfMessages(messageChars)} as messages_start,
+        ${messagesBytes} as message_bytes`
       const row = yield* findOne(columns, jobId, expiry)
       if (!row || row.account !== account) return null
       return {
         model: textOf(row, 'model'),
         responseFormatJson: textOf(row, 'response_format'),
-        messagesStart: textOf(row, 'messages_start'),
+        messagesStart: firstCharacters(storedTextOf(row, 'messages_start'), messageChars),
         messageBytes: numberOf(row, 'message_bytes'),
       }
     }),
@@ -250,6 +258,15 @@ function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
   }
 }
 
+/** As `substr` counts them in both databases: a pair of surrogates is one. */
+function firstCharacters(text: string, count: number): string {
+  let end = 0
+  for (let counted = 0; counted < count && end < text.length; counted++) {
+    end += (text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1
+  }
+  return text.slice(0, end)
+}
+
 function metadataIn(row: Row): string {
   return splitMetadata(textOf(row, 'response_format')).metadataJson ?? '{}'
 }
@@ -258,11 +275,11 @@ function readJobContent(row: Row): JobContent {
   const stored = textOf(row, 'response_format')
   const { optionsJson, formatJson } = splitOptions(stored)
   return {
-    messagesJson: textOf(row, 'messages'),
+    messagesJson: storedTextOf(row, 'messages'),
     responseFormatJson: formatJson,
     optionsJson,
     metadataJson: splitMetadata(stored).metadataJson,
-    contentJson: textOrNull(row, 'content'),
+    contentJson: storedTextOrNull(row, 'content'),
     errorJson: textOrNull(row, 'error'),
     receiptJson: textOrNull(row, 'receipt'),
   }

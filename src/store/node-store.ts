@@ -26,6 +26,7 @@ export const FEATURES = [
   'batches',
   'prices',
   'rates',
+  'compressed_texts',
 ] as const
 export type Feature = (typeof FEATURES)[number]
 

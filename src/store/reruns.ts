@@ -1,5 +1,6 @@
 /** Reruns, in every store. */
 import { ACCOUNT_CAPS, readStanding, readTier } from './accounts.ts'
+import { storedTextOf } from './compressed-text.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
 import { hasExpired, IS_JOB } from './job-rows.ts'
@@ -23,7 +24,7 @@ const STEP = 400
 const isFree = (nowMs: number) =>
   sql`ended_at_ms is null and (taken_at_ms is null or taken_at_ms <= ${nowMs - RERUN_TAKEN_MS})`
 
-export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob }: Dialect) => ({
+export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, text }: Dialect) => ({
   // A refused one is always the last of its job, so it is found under the number of those that were not refused.
   requestReruns: write(function* (request: RerunRequest): Steps<RequestedRerun[]> {
     const { jobIds, withCallback, again, ofReruns, limit, nowMs } = request
@@ -75,7 +76,7 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob }: D
   jobToRerun: read(function* (jobId: string, expiry: Expiry): Steps<JobToRerun | null> {
     const [row] = yield sql`
       select j.model, j.created_at_ms, j.deadline_ms, j.priority, j.input_tokens, j.cache_ttl_s,
-        ${job.request}.messages, ${job.request}.response_format, ${job.request}.callback,
+        ${text(job.request, 'messages')} as messages, ${job.request}.response_format, ${job.request}.callback,
         ${job.settledAtMs} as settled_at_ms, c.due_at_ms,
         a.name, a.tier, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
       from (select ${idOf(jobId)} as id) one ${joinJob(sql`one.id`)} join accounts a on a.name = j.account
@@ -119,7 +120,7 @@ function readEnd(row: Row): RerunEnd {
 function readJob(row: Row): JobToRerun {
   return {
     model: textOf(row, 'model'),
-    messagesJson: textOf(row, 'messages'),
+    messagesJson: storedTextOf(row, 'messages'),
     responseFormatJson: textOf(row, 'response_format'),
     callbackJson: textOrNull(row, 'callback'),
     createdAtMs: numberOf(row, 'created_at_ms'),

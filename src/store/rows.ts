@@ -36,6 +36,10 @@ export function bytesOf(row: Row, column: string): Uint8Array {
   return value instanceof Uint8Array ? value : wrongType(column, 'bytes', value)
 }
 
+export function bytesOrNull(row: Row, column: string): Uint8Array | null {
+  return row[column] === null ? null : bytesOf(row, column)
+}
+
 /** A text with a fixed set of values. */
 export function oneOf<const Value extends string>(row: Row, column: string, values: readonly Value[]): Value {
   const value = row[column]

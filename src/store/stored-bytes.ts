@@ -1,15 +1,23 @@
 /**
  * How many bytes of text a job stores: its conversation, response format and callback, and later its answer or error with the
- * receipt. IDs, times and the record of callback attempts do not count.
+ * receipt. IDs, times and the record of callback attempts do not count. Compressed texts count as they are read.
  */
 
-/** In SQL, of a row with the columns of what was asked. Both databases know these sizes without reading the texts. */
+/** In SQL, of a row of requests. Both databases know these sizes without reading the texts. */
+export const messagesBytesOf = (row: string) =>
+  `coalesce(${row}.messages_bytes, octet_length(${row}.messages))`
+
+/** In SQL, of a row of outcomes, which has an answer or an error. */
+export const resultBytesOf = (row: string) =>
+  `coalesce(${row}.content_bytes, octet_length(${row}.content), octet_length(${row}.error), 0)`
+
+/** In SQL, of a row with the columns of what was asked. */
 export const requestBytesOf = (row: string) =>
-  `(octet_length(${row}.messages) + octet_length(${row}.response_format) + coalesce(octet_length(${row}.callback), 0))`
+  `(${messagesBytesOf(row)} + octet_length(${row}.response_format) + coalesce(octet_length(${row}.callback), 0))`
 
 /** The same of what came of it; 0 for a row that a left join did not find. */
 export const outcomeBytesOf = (row: string) =>
-  `(coalesce(octet_length(${row}.content), 0) + coalesce(octet_length(${row}.error), 0) + coalesce(octet_length(${row}.receipt), 0))`
+  `(${resultBytesOf(row)} + coalesce(octet_length(${row}.receipt), 0))`
 
 /** The same of texts that are about to be stored. */
 export function requestBytes(messages: string, responseFormat: string, callback: string | null): number {

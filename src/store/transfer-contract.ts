@@ -1,10 +1,10 @@
 /**
  * A transfer from one database to another: its source and its target, and the columns that it copies, declared once for all stores.
- * Conversations and outcomes are copied as stored JSON text, so that nothing in them changes.
+ * Conversations and outcomes are copied as they are stored, compressed or not, so that nothing in them changes.
  */
 import type { Expiry } from './expiry.ts'
 import { PIECE_BYTES } from './file-store.ts'
-import { bytesOf, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
+import { bytesOf, bytesOrNull, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 
 /** Holds its database exclusively, and sees it as it was at one moment. */
 export interface TransferSource {
@@ -108,7 +108,9 @@ export const KINDS = {
       priority: ['text?', 'jobs', 'jobs'],
       deadline_ms: ['bigint?', 'jobs', 'jobs open_jobs'],
       reserved: ['bigint?', 'jobs', 'jobs open_jobs'],
-      messages: ['text', 'requests', 'jobs'],
+      messages: ['text?', 'requests', 'jobs'],
+      messages_zstd: ['bytea?', 'requests', 'jobs'],
+      messages_bytes: ['integer?', 'requests', 'jobs'],
       response_format: ['text', 'requests', 'jobs'],
       callback: ['text?', 'requests', 'jobs'],
       status: ['text', 'jobs', 'outcomes'],
@@ -120,6 +122,8 @@ export const KINDS = {
       waits_since_ms: ['bigint?', 'jobs', 'open_jobs'],
       waited_ms: ['bigint?', 'jobs', 'open_jobs'],
       content: ['text?', 'outcomes', 'outcomes'],
+      content_zstd: ['bytea?', 'outcomes', 'outcomes'],
+      content_bytes: ['integer?', 'outcomes', 'outcomes'],
       error: ['text?', 'outcomes', 'outcomes'],
       usage: ['text?', 'outcomes', 'outcomes'],
       receipt: ['text?', 'outcomes', 'outcomes'],
@@ -281,6 +285,7 @@ export function readerOf(kind: Kind): (row: Row) => Row {
 
 function readerOfType(type: Column[0]) {
   if (type === 'bytea') return bytesOf
+  if (type === 'bytea?') return bytesOrNull
   const isText = type.startsWith('uuid') || type.startsWith('text')
   if (type.endsWith('?')) return isText ? textOrNull : numberOrNull
   return isText ? textOf : numberOf

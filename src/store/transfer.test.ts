@@ -218,7 +218,10 @@ test('large texts come in small batches', async (t) => {
       file,
       `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null, '', null, null, null, 0, 0, null, null, null)`,
     )
-    change(file, `insert into requests values (${n}, '${'x'.repeat(1024 * 1024)}', '{}', null)`)
+    change(
+      file,
+      `insert into requests (seq, messages, response_format, callback) values (${n}, '${'x'.repeat(1024 * 1024)}', '{}', null)`,
+    )
   }
   const expiry = { nowMs: clock.ms, retentionMs: 1000 }
   const url = await freshDatabase(t)

@@ -182,12 +182,13 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
       from page ${joinJob(sql`page.id`)}
     )
     select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms, j.reserved,
-      ${request}.messages, ${request}.response_format, ${request}.callback,
+      case when ${request}.messages_zstd is null then ${request}.messages end as messages,
+      ${request}.messages_zstd, ${request}.messages_bytes, ${request}.response_format, ${request}.callback,
       ${job.status} as status, ${job.attempt} as attempt, ${job.crashCount} as deaths,
       case when ${queued}.node is null then ${queued}.turn else coalesce(${headTurn}, 0) end as turn,
       case when ${queued}.node is null then 0 else 1 end as held,
       coalesce(${queued}.route, '') as route, ${queued}.earlier, ${queued}.waits_since_ms, ${queued}.waited_ms,
-      o.content, o.error, o.usage, o.receipt, ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms,
+      o.content, o.content_zstd, o.content_bytes, o.error, o.usage, o.receipt, ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms,
       case when ${request}.callback is null then 0 else 1 end as has_callback, ${bytes} as bytes,
       'copied' as node, 1 as counted, c.job_id as called_back, c.due_at_ms
     from (select id from weighed where coalesce(before, 0) < ${raw(BATCH_WEIGHT)}) one ${joinJob(sql`one.id`)}

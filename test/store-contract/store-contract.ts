@@ -33,6 +33,7 @@ import { returnTests } from './returning.ts'
 import { routeTests } from './routes.ts'
 import { settleTests } from './settling.ts'
 import { shareTests } from './sharing.ts'
+import { textTests } from './texts.ts'
 import { usageTests } from './usage.ts'
 
 /** The accounts of most tests. */
@@ -49,6 +50,7 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   describe(`${name}: crashes`, () => crashTests(on))
   describe(`${name}: hold`, () => holdTests(on))
   describe(`${name}: read and find response`, () => readTests(on))
+  describe(`${name}: texts`, () => textTests(on))
   describe(`${name}: expire`, () => expireTests(on))
   describe(`${name}: callbacks`, () => callbackTests(on))
   describe(`${name}: find and replay callbacks`, () => callbackSearchTests(on))

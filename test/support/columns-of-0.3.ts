@@ -1,10 +1,12 @@
 /** The columns of new jobs that versions up to 0.3 store in Postgres. */
 import type { Job } from '../../src/job/job.ts'
+import { asItIs } from '../../src/store/compressed-text.ts'
 import { NEW_JOB_NAMES, newJobColumns } from '../../src/store/postgres/columns.ts'
 
-const LATER = ['priority', 'deadline_ms', 'reserved']
+const LATER = ['priority', 'deadline_ms', 'reserved', 'messages_zstd', 'messages_bytes']
 const NAMES = NEW_JOB_NAMES.split(', ')
 
 export function columnsOf03(jobs: readonly Job[]): unknown[] {
-  return newJobColumns(jobs).filter((_, index) => !LATER.includes(NAMES[index] ?? ''))
+  const messages = jobs.map(({ messagesJson }) => asItIs(messagesJson))
+  return newJobColumns(jobs, messages).filter((_, index) => !LATER.includes(NAMES[index] ?? ''))
 }

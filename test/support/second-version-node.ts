@@ -10,7 +10,8 @@ import {
   CANCELLED_RECEIPT_JSON,
   CANCELLED_USAGE_JSON,
 } from '../../src/store/admin-action-store.ts'
-import { settlementColumns } from '../../src/store/postgres/columns.ts'
+import { asItIs } from '../../src/store/compressed-text.ts'
+import { contentOf, settlementColumns } from '../../src/store/postgres/columns.ts'
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'
 import type { Settlement } from '../../src/store/store.ts'
 import { columnsOf03 } from './columns-of-0.3.ts'
@@ -34,6 +35,8 @@ export class SecondVersionNode {
     await client.query('create table schema_version (version integer not null)')
     for (const step of MIGRATIONS.slice(0, SECOND_SCHEMA)) await client.query(step)
     await client.query('insert into schema_version values ($1)', [SECOND_SCHEMA])
+    const lease = "insert into nodes (node, lease_until) values ($1, clock_timestamp() + interval '1 hour')"
+    await client.query(lease, [name])
     return new SecondVersionNode(client, name)
   }
 
@@ -77,9 +80,9 @@ export class SecondVersionNode {
 
 /** In the order of version 0.2. */
 function settlementColumnsOf2(settlements: readonly Settlement[]): unknown[] {
-  const columns = settlementColumns(settlements)
-  const [error, content] = columns.slice(-2)
-  return [...columns.slice(0, 3), content, error, ...columns.slice(3, -2)]
+  const columns = settlementColumns(settlements, settlements.map(contentOf).map(asItIs))
+  const [error, , , content] = columns.slice(-4)
+  return [...columns.slice(0, 3), content, error, ...columns.slice(3, -4)]
 }
 
 const ACCEPT = `

@@ -3,7 +3,11 @@ import { DatabaseSync } from 'node:sqlite'
 import pg from 'pg'
 
 const BYTES = ['messages', 'response_format', 'callback', 'content', 'error', 'receipt']
-  .map((column) => `coalesce(octet_length(${column}), 0)`)
+  .map((column) =>
+    ['messages', 'content'].includes(column)
+      ? `coalesce(${column}_bytes, octet_length(${column}), 0)`
+      : `coalesce(octet_length(${column}), 0)`,
+  )
   .join(' + ')
 const sums = (isOpen: string, from: string) => `
   select j.account, count(case when ${isOpen} then 1 end) as jobs, sum(${BYTES}) + coalesce((select sum(f.bytes) from files f where f.account = j.account), 0) as bytes

@@ -5,8 +5,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
+import { storedTextOrNull } from '../compressed-text.ts'
 import { Failed } from '../group-commit.ts'
-import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
+import { numberOf, type Row, textOf } from '../rows.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -26,6 +27,7 @@ import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge } from './text-array.ts'
+import { storedTexts, textOf as textOfColumn } from './texts.ts'
 import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
 /** Each key of a group takes an entry in the lock table, which all nodes share: 6,400 entries by default. */
@@ -138,13 +140,20 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
  * @param found whether there were cached responses; set here
  */
 async function acceptAll(
-  { database, walks, notifications }: PostgresParts,
+  { database, walks, notifications, others }: PostgresParts,
   acceptances: readonly Acceptance[],
   mode: Mode | 'uncached',
   found: { cached: boolean },
 ): Promise<(Result | 'left out')[]> {
   const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
-  const columns = newJobColumns(jobs.map(({ job }) => job))
+  const messages = await storedTexts(
+    jobs.map(({ job }) => job.messagesJson),
+    others.isKnownToAll('compressed_texts'),
+  )
+  const columns = newJobColumns(
+    jobs.map(({ job }) => job),
+    messages,
+  )
   if (hasLarge(columns)) await nextTurn()
   const values = valuesOf(acceptances, jobs, columns, walks.turnsJson())
   let isCapped = false
@@ -173,7 +182,7 @@ async function acceptAll(
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
     else if (row.kind === 'left out') leftOut.add(numberOf(row, 'place'))
     else if (row.kind === 'over') over.set(numberOf(row, 'place'), numberOf(row, 'content'))
-    else if (row.kind === 'answered') contents.set(textOf(row, 'id'), textOrNull(row, 'content'))
+    else if (row.kind === 'answered') contents.set(textOf(row, 'id'), storedTextOrNull(row, 'content'))
     else queued.set(textOf(row, 'route'), numberOf(row, 'turn'))
   }
   found.cached ||= leftOut.size > 0 || contents.size > 0
@@ -284,14 +293,15 @@ const CAPS_FROM = TURNS_AT + 5
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
+const TEXT_OF_CACHED = textOfColumn('n', 'content')
 const ANSWERED_NOW = `union all
-    select 'answered', null, id, null, null, case when origin is not null then cached end, null, null from n where cached is not null`
+    select 'answered', null, id, null, null, case when origin is not null then ${TEXT_OF_CACHED} end, null, null from n where cached_id is not null`
 
 /** `over` has the requests that would exceed the cap in money of their account, of those for which there is one. */
 const OVER = `costs as (
     select f.request, min(f.account) as account, sum(f.reserved) as cost, min(c.cap) as cap, min(c.id::text)::uuid as id
     from found f join ${unnest(CAP_TYPES, CAPS_FROM)} as c(request, cap, id) using (request)
-    where f.cached is null and f.reserved > 0 group by f.request
+    where f.cached_id is null and f.reserved > 0 group by f.request
   ),
   over as materialized (
     select * from over_cost_caps(
@@ -406,11 +416,11 @@ const accept = (mode: Mode, isCapped: boolean): Statement => ({
   text: `
   with ${TAKEN_KEYS}
   ${isCapped ? 'found' : 'n'} as materialized (
-    select u.*, c.content as cached from (
+    select u.*, c.* from (
       select * from ${unnest(JOB_TYPES, 1)} with ordinality
         as u(${NEW_JOB_NAMES}, origin, cache_key, handed_off, step, route, request, place)
     ) u left join lateral (
-      select o.content from kept_answers a join outcomes o on o.id = a.job_id
+      select o.id as cached_id, o.content, o.content_zstd, o.content_bytes from kept_answers a join outcomes o on o.id = a.job_id
       where a.fingerprint = u.cache_key and a.until_ms > ${NOW} ${mode === 'again' ? 'and not exists (select 1 from jobs j where j.id = u.id)' : ''}
       order by a.kept_at_ms desc, a.job_id desc limit 1
     ) c on true
@@ -422,21 +432,21 @@ const accept = (mode: Mode, isCapped: boolean): Statement => ({
   ),
   ${remember(isCapped ? 'over' : null)}
   opened as (
-    select n.*, ${requestBytesOf('n')} as bytes from n join stored using (id) where cached is null
+    select n.*, ${requestBytesOf('n')} as bytes from n join stored using (id) where cached_id is null
   ),
   ${COUNTED_OPEN},
   ${PLACED_IN_FAIR_ORDER},
   freed as (
     select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms,
       reserved, ${requestBytesOf('n')} as bytes, 0 as was_open
-    from n join stored using (id) where cached is not null
+    from n join stored using (id) where cached_id is not null
   ),
   s as (
-    select id, 1 as attempt, 'completed' as status, cached as content, null::text as error,
+    select id, 1 as attempt, 'completed' as status, content, content_zstd, content_bytes, null::text as error,
       case when reserved is null then ${USAGE} else ${PRICED_USAGE} end as usage,
       ${RECEIPT} as receipt, null::text as fingerprint, 0::bigint as until_ms, ${NOW} as now_ms, model, ${MONTH} as month,
       0 as calls, 0 as input_tokens, 0 as output_tokens, true as cache_hit
-    from n where cached is not null
+    from n where cached_id is not null
   ),
   ${STORE_OUTCOMES(NODE)}
   ${ROWS_OF_TAKEN}
@@ -460,7 +470,7 @@ const ACCEPT_CAPPED: Readonly<Record<Mode | 'uncached', Statement>> = {
 const ANSWERED: Statement = {
   repeatable: true,
   name: 'answered',
-  text: `select 'answered' as kind, id, content from outcomes
+  text: `select 'answered' as kind, id, ${textOfColumn('outcomes', 'content')} as content from outcomes
     where id = any ($1::uuid[]) and (usage::json ->> 'cache_hit')::boolean`,
 }
 

@@ -11,9 +11,11 @@ import {
   MAX_ATTEMPTS_LENGTH,
 } from '../callback-store.ts'
 import { numberOf, textOf } from '../rows.ts'
+import { resultBytesOf } from '../stored-bytes.ts'
 import { unnest } from './columns.ts'
 import type { Database, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
+import { textOf as textOfColumn } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
 export function callbackOperations({
@@ -94,7 +96,7 @@ function keyOf(jobId: string, attempt: number): string {
 /** Postgres knows these lengths, and the first characters, without reading the whole texts. */
 const SELECT_TAKEN = `
   select t.*, left(j.callback, ${URL_PREFIX}) as callback_prefix,
-    octet_length(j.callback) + coalesce(octet_length(o.content), octet_length(o.error), 0) as body_bytes
+    octet_length(j.callback) + ${resultBytesOf('o')} as body_bytes
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
@@ -138,7 +140,7 @@ const LOAD: Statement = {
   repeatable: true,
   name: 'load callbacks',
   text: `
-  select j.id, t.attempt, j.callback, j.created_at_ms, o.status, o.settled_at_ms, o.content, o.error, o.usage,
+  select j.id, t.attempt, j.callback, j.created_at_ms, o.status, o.settled_at_ms, ${textOfColumn('o', 'content')} as content, o.error, o.usage,
     a.secret, a.previous_secret, a.rotated_at_ms
   from unnest($1::uuid[], $2::integer[]) as t(job_id, attempt)
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way

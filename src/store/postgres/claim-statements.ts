@@ -7,8 +7,11 @@
  * none is that is not looked at.
  */
 import { COUNTED_OF_QUEUE, INLINE_TEXT_BYTES } from '../store.ts'
+import { requestBytesOf } from '../stored-bytes.ts'
+import { textOf } from './texts.ts'
 
-const inline = (column: string) => `case when bytes <= ${INLINE_TEXT_BYTES} then ${column} end as ${column}`
+const inline = (column: string, text = column) =>
+  `case when bytes <= ${INLINE_TEXT_BYTES} then ${text} end as ${column}`
 
 /**
  * Claims the jobs of `first` and returns them in order. Large texts stay outside of the rows, and `octet_length` does not fetch
@@ -22,11 +25,11 @@ const claimAll = (now: string, looked: string) => `
     where o.id = f.id returning o.id, f.turn, attempt, deaths, crashed_alone, earlier
   )
   select l.*, t.*, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, bytes,
-    ${['messages', 'response_format', 'callback'].map(inline).join(', ')}
+    ${inline('messages', textOf('j', 'messages'))}, ${inline('response_format')}, ${inline('callback')}
   from ${looked} l left join (
     taken t cross join lateral (
-      select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, messages, response_format, callback,
-        octet_length(messages) + octet_length(response_format) + coalesce(octet_length(callback), 0) as bytes
+      select account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, messages, messages_zstd,
+        response_format, callback, ${requestBytesOf('jobs')} as bytes
       from jobs where id = t.id limit 1
     ) j
   ) on true

@@ -21,6 +21,7 @@ import { readClaimedJob, readTexts } from './columns.ts'
 import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 import type { WalkEnd } from './route-walks.ts'
+import { textOf as textOfColumn } from './texts.ts'
 
 type ClaimMethods = Pick<Store, 'claim' | 'readTexts' | 'queued' | 'queuedSuspects' | 'queueDepths'>
 
@@ -138,5 +139,5 @@ function placeOf(row: Row): Place {
 const TEXTS: Statement = {
   repeatable: true,
   name: 'texts of job',
-  text: 'select messages, response_format, callback from jobs where id = $1::uuid',
+  text: `select ${textOfColumn('jobs', 'messages')} as messages, response_format, callback from jobs where id = $1::uuid`,
 }

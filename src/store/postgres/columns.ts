@@ -3,9 +3,11 @@ import { wholeMs } from '../../clock.ts'
 import { errorJson, type Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import type { Priority } from '../../job/priority.ts'
+import { type StoredText, storedTextOf } from '../compressed-text.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Claimed, JobTexts, Settlement } from '../store.ts'
 import { textArray } from './text-array.ts'
+import { STORED_TEXT_TYPES, storedTextColumns } from './texts.ts'
 
 /** About what a job weighs in a statement: the characters of its texts. */
 export function weightOfJob({ messagesJson, callbackJson }: Job): number {
@@ -29,14 +31,15 @@ export const NEW_JOB_TYPES = [
   'text',
   'bigint',
   'bigint',
-  'text',
+  ...STORED_TEXT_TYPES,
   'text',
   'text',
 ] as const
 export const NEW_JOB_NAMES =
-  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages, response_format, callback'
+  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages_zstd, messages_bytes, messages, response_format, callback'
 
-export function newJobColumns(jobs: readonly Job[]): unknown[] {
+/** @param messages those of the jobs */
+export function newJobColumns(jobs: readonly Job[], messages: readonly StoredText[]): unknown[] {
   const deadlines: (number | null)[] = []
   const priorities: (Priority | null)[] = []
   const reserved: (number | null)[] = []
@@ -56,7 +59,7 @@ export function newJobColumns(jobs: readonly Job[]): unknown[] {
     priorities,
     deadlines,
     reserved,
-    textArray(jobs.map((job) => job.messagesJson)),
+    ...storedTextColumns(messages),
     textArray(jobs.map((job) => job.responseFormatJson)),
     textArray(jobs.map((job) => job.callbackJson)),
   ]
@@ -64,13 +67,24 @@ export function newJobColumns(jobs: readonly Job[]): unknown[] {
 
 export const SETTLEMENT_TYPES = [
   ...['uuid', 'integer', 'text', 'text', 'text', 'text', 'bigint', 'bigint', 'text', 'text'],
-  ...['bigint', 'bigint', 'bigint', 'boolean', 'text', 'text'],
+  ...['bigint', 'bigint', 'bigint', 'boolean', 'text'],
+  ...STORED_TEXT_TYPES,
 ] as const
 export const SETTLEMENT_NAMES = `id, attempt, status, usage, receipt, fingerprint, until_ms, now_ms, model, month,
-  calls, input_tokens, output_tokens, cache_hit, error, content`
+  calls, input_tokens, output_tokens, cache_hit, error, content_zstd, content_bytes, content`
 
-/** What may be large comes last: the driver copies all that is before a parameter for which its buffer is too small. */
-export function settlementColumns(settlements: readonly Settlement[]): unknown[] {
+export function contentOf({ outcome }: Settlement): string | null {
+  return outcome.status === 'completed' ? outcome.contentJson : null
+}
+
+/**
+ * What may be large comes last: the driver copies all that is before a parameter for which its buffer is too small.
+ * @param contents those of the settlements
+ */
+export function settlementColumns(
+  settlements: readonly Settlement[],
+  contents: readonly StoredText[],
+): unknown[] {
   return [
     settlements.map(({ jobId }) => jobId),
     settlements.map(({ attempt }) => attempt),
@@ -89,9 +103,7 @@ export function settlementColumns(settlements: readonly Settlement[]): unknown[]
     textArray(
       settlements.map(({ outcome }) => (outcome.status === 'failed' ? errorJson(outcome.error) : null)),
     ),
-    textArray(
-      settlements.map(({ outcome }) => (outcome.status === 'completed' ? outcome.contentJson : null)),
-    ),
+    ...storedTextColumns(contents),
   ]
 }
 
@@ -129,7 +141,7 @@ export function readClaimedJob(row: Row): Claimed['jobs'][number] {
 
 export function readTexts(row: Row): JobTexts {
   return {
-    messagesJson: textOf(row, 'messages'),
+    messagesJson: storedTextOf(row, 'messages'),
     responseFormatJson: textOf(row, 'response_format'),
     callbackJson: textOrNull(row, 'callback'),
   }

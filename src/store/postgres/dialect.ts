@@ -6,6 +6,7 @@ import { USAGE_COLUMNS } from '../usage-rows.ts'
 import { MAX_OPEN_COUNTED } from '../usage-store.ts'
 import { cancel } from './cancel.ts'
 import { deleteJobs } from './delete.ts'
+import { textOf } from './texts.ts'
 
 const quotaUseOf = (account: Value | Sql) => sql`
   select coalesce(sum(open_jobs), 0) as open_jobs, coalesce(sum(bytes), 0) as stored_bytes, coalesce(sum(reserved), 0) as reserved
@@ -53,6 +54,7 @@ export const POSTGRES: Dialect = {
       union all select ${raw(USAGE_COLUMNS)} from usage_deltas where ${condition}
     ) sums group by account, month, model`,
 
+  text: (row, column) => raw(textOf(row.texts.join(''), column)),
   placeIn: (text, part) => sql`strpos(${text}, ${part})`,
   // Joined as sets, the planner might read all outcomes to find those of a few jobs.
   joinJob: (id) => sql`

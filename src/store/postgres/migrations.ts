@@ -509,6 +509,19 @@ create table rates (
 ) with (fillfactor = 50);
 `
 
+/**
+ * Texts that nodes compress (`compressed-text.ts`), so Postgres does not try to. Nodes up to version 0.3 do not know them, and none is
+ * stored while one is alive. If one that was paused claims such a job all the same, the null is an error, and it runs nothing.
+ */
+const compressedMessages = `
+alter table jobs add column messages_zstd bytea, add column messages_bytes integer, alter column messages drop not null;
+alter table jobs alter column messages_zstd set storage external;
+`
+const compressedContents = `
+alter table outcomes add column content_zstd bytea, add column content_bytes integer;
+alter table outcomes alter column content_zstd set storage external;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -531,4 +544,6 @@ export const MIGRATIONS: readonly string[] = [
   costCaps,
   waitingJobs,
   rates,
+  compressedMessages,
+  compressedContents,
 ]

@@ -1,8 +1,10 @@
 /** Fails queued jobs in Postgres that have waited too long for model servers. */
+
+import { asItIs } from '../compressed-text.ts'
 import { createdBefore, overdueResult } from '../overdue.ts'
 import { booleanOf, numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { FailedJob, Overdue, PastPatience, Settlement, Store } from '../store.ts'
-import { settlementColumns } from './columns.ts'
+import { contentOf, settlementColumns } from './columns.ts'
 import type { Queries, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 import { SETTLE } from './settle.ts'
@@ -43,7 +45,7 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
       nowMs,
     }),
   )
-  await query(SETTLE, [null, ...settlementColumns(settlements)])
+  await query(SETTLE, [null, ...settlementColumns(settlements, settlements.map(contentOf).map(asItIs))])
   return rows
 }
 

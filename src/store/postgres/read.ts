@@ -4,8 +4,10 @@ import type { Expiry } from '../expiry.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { ReadJob, Store } from '../store.ts'
+import { resultBytesOf } from '../stored-bytes.ts'
 import type { Database, Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
+import { textOf as textOfColumn } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
 interface Read {
@@ -49,14 +51,15 @@ async function readJobs(database: Database, reads: readonly Read[]): Promise<(Re
 const STATUS = `case when o.status is not null then o.status when q.attempt > 0 then 'assigned' else 'pending' end`
 
 /** Postgres knows the size of a large text without reading it. */
-const BYTES = 'coalesce(octet_length(o.content), 0) + coalesce(octet_length(o.error), 0)'
+const BYTES = resultBytesOf('o')
+const CONTENT = textOfColumn('o', 'content')
 
 const READ: Statement = {
   repeatable: true,
   name: 'read',
   text: `
   select r.place, j.id, j.created_at_ms, j.cache_ttl_s, ${STATUS} as status, o.settled_at_ms,
-    c.due_at_ms, ${BYTES} as bytes, case when ${BYTES} <= r.max_bytes then o.content end as content,
+    c.due_at_ms, ${BYTES} as bytes, case when ${BYTES} <= r.max_bytes then ${CONTENT} end as content,
     case when ${BYTES} <= r.max_bytes then o.error end as error, o.usage
   from unnest($1::uuid[], $2::text[], $3::int[]) with ordinality as r(id, account, max_bytes, place)
   join jobs j on j.id = r.id and j.account = r.account and ${IS_JOB}
@@ -69,8 +72,8 @@ const READ_ENDED: Statement = {
   repeatable: true,
   name: 'read ended',
   text: `
-  select id, created_at_ms, status, content, error, usage from (
-    select j.id, j.created_at_ms, o.status, o.content, o.error, o.usage, ${BYTES} as bytes,
+  select id, created_at_ms, status, ${textOfColumn('ended', 'content')} as content, error, usage from (
+    select j.id, j.created_at_ms, o.status, o.content, o.content_zstd, o.error, o.usage, ${BYTES} as bytes,
       sum(${BYTES}) over (order by r.place) as total
     from unnest($1::uuid[]) with ordinality as r(id, place) join outcomes o on o.id = r.id join jobs j on j.id = r.id
   ) ended

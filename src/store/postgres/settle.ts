@@ -5,6 +5,7 @@ import { type Settled, type Settlement, type Store, StoreUnavailable } from '../
 import { outcomeBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage-rows.ts'
 import {
+  contentOf,
   SETTLEMENT_NAMES,
   SETTLEMENT_TYPES,
   settlementColumns,
@@ -17,6 +18,7 @@ import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge } from './text-array.ts'
+import { storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
 /** The node in the rows of outcomes of jobs that no node held; no node has such a name. */
@@ -29,13 +31,16 @@ interface SettledJob {
 }
 
 export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
-  const { database, groups, notifications, onCommit } = parts
+  const { database, groups, notifications, others, onCommit } = parts
   /** Jobs whose settlement may be committed although its answer was lost. */
   const unknown = new Set<string>()
   const settlements = groups.add<Settlement, SettledJob>({
     ...(onCommit && { onCommit }),
     weight: { of: weightOfSettlement, max: MAX_WEIGHT },
-    commit: (group) => eachAlone(group, (some) => settleOrMark(database, some, unknown)),
+    commit: (group) =>
+      eachAlone(group, (some) =>
+        settleOrMark(database, some, unknown, others.isKnownToAll('compressed_texts')),
+      ),
   })
   return {
     settle: async (settlement) => {
@@ -54,9 +59,10 @@ async function settleOrMark(
   database: Database,
   settlements: readonly Settlement[],
   unknown: Set<string>,
+  compress: boolean,
 ): Promise<SettledJob[]> {
   try {
-    const settled = await settleAll(database, settlements, unknown)
+    const settled = await settleAll(database, settlements, unknown, compress)
     for (const { jobId } of settlements) unknown.delete(jobId)
     return settled
   } catch (error) {
@@ -74,10 +80,12 @@ async function settleAll(
   database: Database,
   settlements: readonly Settlement[],
   unknown: Set<string>,
+  compress: boolean,
 ): Promise<SettledJob[]> {
   const [first] = settlements
   if (!first) return []
-  const columns = settlementColumns(settlements)
+  const contents = await storedTexts(settlements.map(contentOf), compress)
+  const columns = settlementColumns(settlements, contents)
   if (hasLarge(columns)) await nextTurn()
   const rows = await database.query(SETTLE, [first.node, ...columns])
   const freed = new Map(rows.map((row) => [row.id, row]))
@@ -115,9 +123,9 @@ export const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage
 export const STORE_OUTCOMES = (node: string) => `
   written as (
     insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
-      settled_at_ms, counted, bytes)
+      settled_at_ms, counted, bytes, content_zstd, content_bytes)
     select id, status, content, error, usage, receipt, ${node}, attempt, deaths, claimed_at_ms, now_ms, true,
-      bytes + ${outcomeBytesOf('s')}
+      bytes + ${outcomeBytesOf('s')}, content_zstd, content_bytes
     from s join freed using (id)
   ),
   owed as (

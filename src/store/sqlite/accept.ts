@@ -1,7 +1,7 @@
 /** Stores new jobs in SQLite. */
 import { monthOf } from '../../job/month.ts'
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
-import { textOf } from '../rows.ts'
+import { storedText, storedTextOf } from '../compressed-text.ts'
 import {
   type Accepted,
   type AnsweredJob,
@@ -16,6 +16,7 @@ import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'
 import { FIND_CACHED } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
+import { COMPRESS_FROM_BYTES } from './texts.ts'
 
 /** A new job as it crosses to the storage thread; `sqlite-store.ts` makes it. */
 export type NewJobCells = readonly [
@@ -100,7 +101,7 @@ function checkCost(
 
 function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: number): string | null {
   const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
-  return row ? textOf(row, 'content') : null
+  return row ? storedTextOf(row, 'content') : null
 }
 
 /** The job's row is written once, as it ended: never assigned, never queued. */
@@ -145,7 +146,7 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
     deadlineMs,
     reserved,
   ])
-  file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
+  insertRequest(file, seq, messages, format, callback)
   const bytes = requestBytes(messages, format, callback)
   const row = { seq, jobId, account, model, owesCallback, openJobs: 0, bytes, reserved: 0 } as const
   const usage = JSON.stringify(reserved === null ? CACHE_HIT_USAGE : FREE_CACHE_HIT_USAGE)
@@ -213,7 +214,7 @@ function storeJob(
     insertJob(file, [...values, hasCallback, ...times, route, priority, deadlineMs, reserved])
     queue.join()
   }
-  file.prepare(INSERT_REQUEST).run(seq, messages, format, callback)
+  insertRequest(file, seq, messages, format, callback)
   file.quotas.add(account, 1, requestBytes(messages, format, callback), reserved ?? 0)
 }
 
@@ -222,12 +223,24 @@ function insertJob(file: ServedFile, values: readonly (string | number | null)[]
   if (file.prepare(INSERT_JOB).run(...values).changes === 0) throw new UnknownAccount()
 }
 
+function insertRequest(
+  file: ServedFile,
+  seq: number,
+  messages: string,
+  format: string,
+  callback: string | null,
+): void {
+  const { plain, compressed, bytes } = storedText(messages, COMPRESS_FROM_BYTES)
+  file.prepare(INSERT_REQUEST).run(seq, plain ?? '', format, callback, compressed, bytes)
+}
+
 /** Inserts nothing if the account does not exist. */
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
     input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, priority, deadline_ms, reserved)
   select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19 from accounts where name = ?3`
-const INSERT_REQUEST = 'insert into requests (seq, messages, response_format, callback) values (?, ?, ?, ?)'
+const INSERT_REQUEST = `
+  insert into requests (seq, messages, response_format, callback, messages_zstd, messages_bytes) values (?, ?, ?, ?, ?, ?)`
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
 const insertKey = (otherwise: string) =>
   `insert or ${otherwise} into idempotency (account, key, fingerprint, job_ids, until_ms) values (?, ?, ?, ?, ?)`

@@ -59,7 +59,7 @@ test('what is deleted is not in a backup, though the file still holds its bytes'
   const db = new DatabaseSync(file)
   t.after(() => db.close())
   const secret = 'an expired conversation '.repeat(5000)
-  db.prepare('insert into requests values (1, ?, ?, null)').run(secret, 'text')
+  db.prepare('insert into requests (seq, messages, response_format) values (1, ?, ?)').run(secret, 'text')
   db.exec('delete from requests; pragma wal_checkpoint(truncate)')
   assert.ok(readFileSync(file).includes('an expired conversation'))
   await backUpDatabase(`sqlite:${file}`, target, quietly())

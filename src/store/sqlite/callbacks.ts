@@ -9,8 +9,10 @@ import {
   type TakeCallbacks,
   type TakeDeferred,
 } from '../callback-store.ts'
+import { resultBytesOf } from '../stored-bytes.ts'
 import type { Cell, OpenFile, ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
+import { asText, textOf } from './texts.ts'
 
 export const callbackOperations = {
   /** Returns rows as `readDue` reads them. */
@@ -30,6 +32,7 @@ export const callbackOperations = {
   /** Returns a row as `readBody` reads it. */
   loadCallback: read((file: ServedFile, jobId: string, attempt: number): Cell[] | null => {
     const [row] = file.cells(BODY, jobId, attempt)
+    if (row) row[CONTENT] = asText(row[CONTENT])
     return row ?? null
   }),
 
@@ -68,15 +71,16 @@ function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: numbe
  * texts.
  */
 const DUE_COLUMNS = `c.job_id, c.attempt + 1, c.tries + 1, c.account, c.owed_since_ms, substr(r.callback, 1, ${URL_PREFIX}),
-  octet_length(r.callback) + coalesce(octet_length(o.content), octet_length(o.error), 0), c.seq`
+  octet_length(r.callback) + ${resultBytesOf('o')}, c.seq`
 
 export function readDue(cells: readonly Cell[]): DueCallback {
   const [job_id, attempt, tries, account, owed_since_ms, callback_prefix, body_bytes] = cells
   return readDueCallback({ job_id, attempt, tries, account, owed_since_ms, callback_prefix, body_bytes })
 }
 
+const CONTENT = 5
 /** What `readBody` reads. */
-const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, j.settled_at_ms, o.content, o.error, o.usage,
+const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, j.settled_at_ms, ${textOf('o', 'content')}, o.error, o.usage,
   a.secret, a.previous_secret, a.rotated_at_ms`
 
 export function readBody(cells: readonly Cell[]): CallbackBody {

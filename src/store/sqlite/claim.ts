@@ -15,8 +15,10 @@ import {
   type QueuedSuspects,
   WALK_ROWS,
 } from '../store.ts'
+import { requestBytesOf } from '../stored-bytes.ts'
 import type { Cell, ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
+import { asText, textOf } from './texts.ts'
 
 /** Claimed jobs as they cross between threads: rows as `readClaimedJob` reads them. */
 export interface ClaimedRows {
@@ -30,6 +32,7 @@ export const claimOperations = {
       if (from.of !== 'suspects') file.places.walkedBy(node)
       const { ids, mayHaveMore } = find(file, limit, from)
       const rows = ids.flatMap((id) => file.cells(BY_ID, id))
+      for (const row of rows) row[MESSAGES] = asText(row[MESSAGES])
       for (const id of ids) file.prepare(CLAIM).run(node, nowMs, id)
       if (from.of !== 'suspects') {
         for (const row of rows) file.places.claimed(from.route, Number(row[TURN]))
@@ -109,14 +112,14 @@ function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }:
 
 const [MESSAGES, TURN, BYTES, PRIORITY, DEADLINE] = [11, 14, 15, 16, 17]
 /** Of `octet_length` SQLite reads the head of the row only, however long the text is. */
-const SIZE =
-  'octet_length(r.messages) + octet_length(r.response_format) + ifnull(octet_length(r.callback), 0)'
-const inline = (column: string) => `case when ${SIZE} <= ${INLINE_TEXT_BYTES} then r.${column} end`
+const SIZE = requestBytesOf('r')
+const MESSAGES_TEXT = textOf('r', 'messages')
+const inline = (text: string) => `case when ${SIZE} <= ${INLINE_TEXT_BYTES} then ${text} end`
 
 /** In the order in which `readClaimedJob` takes it. */
 const BY_ID = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.attempt, j.deaths, j.crashed_alone,
-    j.earlier, ${['messages', 'response_format', 'callback'].map(inline).join(', ')}, j.turn, ${SIZE}, j.priority, j.deadline_ms
+    j.earlier, ${[MESSAGES_TEXT, 'r.response_format', 'r.callback'].map(inline).join(', ')}, j.turn, ${SIZE}, j.priority, j.deadline_ms
   from jobs j join requests r on r.seq = j.seq where j.id = ?`
 
 export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] {
@@ -144,7 +147,7 @@ export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] 
 
 function textsOf([messages, responseFormat, callback]: readonly Cell[]): JobTexts {
   return {
-    messagesJson: String(messages),
+    messagesJson: String(asText(messages)),
     responseFormatJson: String(responseFormat),
     callbackJson: typeof callback === 'string' ? callback : null,
   }
@@ -165,7 +168,7 @@ const CLAIM = `
   update jobs set status = 'assigned', turn = null, node = ?, attempt = attempt + 1, claimed_at_ms = ?
   where id = ?`
 const TEXTS = `
-  select r.messages, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
+  select ${MESSAGES_TEXT}, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
 /** From each route to the next in the index, whatever is queued between. */
 const ROUTES = `with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null

@@ -7,6 +7,7 @@ import { USAGE_COLUMNS } from '../usage-rows.ts'
 import { MAX_OPEN_COUNTED } from '../usage-store.ts'
 import { cancel } from './cancel.ts'
 import { deleteJobs } from './delete.ts'
+import { textOf } from './texts.ts'
 
 export const SQLITE: Dialect = {
   // Two milliseconds of the storage thread.
@@ -38,6 +39,7 @@ export const SQLITE: Dialect = {
     limit ${raw(MAX_OPEN_COUNTED)}))`,
   usage: (condition) => sql`select ${raw(USAGE_COLUMNS)} from usage where ${condition}`,
 
+  text: (row, column) => raw(textOf(row.texts.join(''), column)),
   placeIn: (text, part) => sql`instr(${text}, ${part})`,
   joinJob: (id) => sql`cross join jobs j on j.id = ${id} left join requests r on r.seq = j.seq
     left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq`,

@@ -313,6 +313,14 @@ const fourteenth = `
 create index jobs_waiting on jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
+/** Texts that are compressed: `compressed-text.ts`. */
+const fifteenth = `
+alter table requests add column messages_zstd blob;
+alter table requests add column messages_bytes integer;
+alter table outcomes add column content_zstd blob;
+alter table outcomes add column content_bytes integer;
+`
+
 export const MIGRATIONS: readonly string[] = [
   first,
   second,
@@ -328,4 +336,5 @@ export const MIGRATIONS: readonly string[] = [
   twelfth,
   thirteenth,
   fourteenth,
+  fifteenth,
 ]

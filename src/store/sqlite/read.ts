@@ -3,8 +3,10 @@ import type { JobRecord } from '../../job/job-record.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
 import type { EndedJob, ReadJob } from '../store.ts'
+import { resultBytesOf } from '../stored-bytes.ts'
 import type { OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
+import { textOf } from './texts.ts'
 
 export const readOperations = {
   /** Returns cells, of which `readJob` makes the job: they cost less to copy between threads. */
@@ -62,14 +64,15 @@ export function readJob(id: string, cells: ReadCells): ReadJob {
 }
 
 /** SQLite knows the size of a text without reading it. */
-const BYTES = 'coalesce(octet_length(o.content), 0) + coalesce(octet_length(o.error), 0)'
+const BYTES = resultBytesOf('o')
+const CONTENT = textOf('o', 'content')
 const READ = `
   select j.id, j.status, j.created_at_ms, j.settled_at_ms, j.cache_ttl_s, c.due_at_ms, ${BYTES} as bytes,
-    case when ${BYTES} <= ? then o.content end as content, case when ${BYTES} <= ? then o.error end as error, o.usage
+    case when ${BYTES} <= ? then ${CONTENT} end as content, case when ${BYTES} <= ? then o.error end as error, o.usage
   from jobs j left join outcomes o on o.seq = j.seq left join callbacks c on c.seq = j.seq
   where j.id = ? and j.account = ? and ${IS_JOB}`
 const EXISTS = 'select 1 from jobs where id = ?'
 const SIZE_OF_ENDED = `select ${BYTES} as bytes from jobs j join outcomes o on o.seq = j.seq where j.id = ?`
 const READ_ENDED = `
-  select j.id, j.status, j.created_at_ms, o.content, o.error, o.usage
+  select j.id, j.status, j.created_at_ms, ${CONTENT} as content, o.error, o.usage
   from jobs j join outcomes o on o.seq = j.seq where j.id = ?`

@@ -1,12 +1,13 @@
 /** Cached responses in SQLite. `response-index.ts` knows in which row the response to a fingerprint is. */
-import { textOf } from '../rows.ts'
+import { storedTextOf } from '../compressed-text.ts'
 import type { Cell, OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
+import { textOf } from './texts.ts'
 
 export const responseCacheOperations = {
   findResponse: read((file: OpenFile, seq: number, fingerprint: string, nowMs: number): string | null => {
     const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
-    return row ? textOf(row, 'content') : null
+    return row ? storedTextOf(row, 'content') : null
   }),
 
   /** The entries after a row, as `[seq, fingerprint, until_ms]`, from which the index is built at the start. */
@@ -16,6 +17,6 @@ export const responseCacheOperations = {
 }
 
 export const FIND_CACHED = `
-  select o.content from kept_answers k join outcomes o on o.seq = k.seq
+  select ${textOf('o', 'content')} as content from kept_answers k join outcomes o on o.seq = k.seq
   where k.seq = ? and k.fingerprint = ? and k.until_ms > ?`
 const LIST = 'select seq, fingerprint, until_ms from kept_answers where seq > ? order by seq limit ?'

@@ -1,8 +1,10 @@
 /** Stores outcomes in SQLite: each only if the node still holds the job under this attempt. */
+import { storedText } from '../compressed-text.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
+import { COMPRESS_FROM_BYTES } from './texts.ts'
 
 /** How a job ended, as it crosses to the storage thread; `sqlite-store.ts` makes it. */
 export type OutcomeCells = readonly [
@@ -73,7 +75,8 @@ export function storeOutcome(
   { seq, jobId, account, model, owesCallback, openJobs, bytes, reserved }: EndedRow,
   [status, content, error, usageJson, receipt, fingerprint, cachedUntilMs, nowMs]: OutcomeCells,
 ): void {
-  file.prepare(INSERT_OUTCOME).run(seq, content, error, usageJson, receipt)
+  const { plain, compressed, bytes: contentBytes } = storedText(content, COMPRESS_FROM_BYTES)
+  file.prepare(INSERT_OUTCOME).run(seq, plain, error, usageJson, receipt, compressed, contentBytes)
   if (fingerprint !== null) file.prepare(CACHE_RESPONSE).run(seq, fingerprint, cachedUntilMs)
   if (owesCallback) file.prepare(OWE_CALLBACK).run(seq, jobId, account, nowMs)
   file.usage.add({ account, model, failed: status === 'failed', usageJson, nowMs })
@@ -89,7 +92,8 @@ const END_ATTEMPT = `
   update jobs set status = ?, settled_at_ms = ?, node = null
   where id = ? and node = ? and attempt = ? and status = 'assigned' returning seq, has_callback, account, model, reserved`
 const EXISTS = 'select 1 from jobs where id = ?'
-const INSERT_OUTCOME = 'insert into outcomes (seq, content, error, usage, receipt) values (?, ?, ?, ?, ?)'
+const INSERT_OUTCOME = `
+  insert into outcomes (seq, content, error, usage, receipt, content_zstd, content_bytes) values (?, ?, ?, ?, ?, ?, ?)`
 const CACHE_RESPONSE = 'insert into kept_answers (seq, fingerprint, until_ms) values (?, ?, ?)'
 const OWE_CALLBACK =
   'insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms) values (?1, ?2, ?3, ?4, ?4)'

@@ -31,9 +31,11 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      alter table accounts drop column cap_cost;
      drop index jobs_by_deadline; alter table jobs drop column deadline_ms;
      alter table jobs drop column priority;
+     alter table requests drop column messages_zstd; alter table requests drop column messages_bytes;
+     alter table outcomes drop column content_zstd; alter table outcomes drop column content_bytes;
      pragma user_version = ${SECOND_SCHEMA}`,
   )
-  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 12)
+  assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 13)
   return path
 }
 

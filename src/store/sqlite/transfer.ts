@@ -102,7 +102,8 @@ function sqliteTarget(db: DatabaseSync, lock: DatabaseSync): TransferTarget {
   return {
     add: async (kind, rows) =>
       asProblem(() => {
-        const numbered = kind === 'jobs' ? rows.map((row) => ({ ...row, seq: ++seq })) : rows
+        const numbered =
+          kind === 'jobs' ? rows.map((row) => ({ ...row, messages: row.messages ?? '', seq: ++seq })) : rows
         const [added = 0] = tablesOf(kind, 'sqlite').map(({ table, names, isPartOf }) =>
           insert(db, kind, table, names, numbered.filter(isPartOf)),
         )

@@ -1,0 +1,81 @@
+/**
+ * Large conversations and answers are stored compressed, in a column of their own (`messages_zstd`, `content_zstd`), and the size of the text
+ * in another one (`messages_bytes`, `content_bytes`). The column of the text itself is then null, or an empty text on SQLite.
+ */
+import { promisify } from 'node:util'
+import { constants, type ZstdOptions, zstdCompress, zstdDecompressSync } from 'node:zlib'
+import { type Row, textOf, textOrNull } from './rows.ts'
+import { ZstdContext } from './zstd-context.ts'
+
+/** More than any text that is accepted: a stored text that claims to be larger is damaged. */
+const MAX_BYTES = 2 ** 29
+const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
+let context: ZstdContext | undefined
+
+function compress(text: Buffer): Buffer {
+  context ??= new ZstdContext(OPTIONS)
+  return context.compress(text)
+}
+
+const compressOnThread = promisify(zstdCompress)
+
+/** A text as it is stored: as it is, or compressed. */
+export interface StoredText {
+  readonly plain: string | null
+  readonly compressed: Uint8Array | null
+  /** The size of a text that is compressed. */
+  readonly bytes: number | null
+}
+
+/**
+ * Compresses the text on this thread if that makes it smaller.
+ * @param fromBytes the size of the smallest text that is compressed
+ */
+export function storedText(text: string | null, fromBytes: number): StoredText {
+  const whole = wholeOf(text, fromBytes)
+  return whole === null ? asItIs(text) : smaller(text, whole, compress(whole))
+}
+
+/** The same on a thread of libuv's pool. */
+export async function storedTextOnThread(text: string | null, fromBytes: number): Promise<StoredText> {
+  const whole = wholeOf(text, fromBytes)
+  return whole === null ? asItIs(text) : smaller(text, whole, await compressOnThread(whole, OPTIONS))
+}
+
+export function asItIs(text: string | null): StoredText {
+  return { plain: text, compressed: null, bytes: null }
+}
+
+function wholeOf(text: string | null, fromBytes: number): Buffer | null {
+  // Three bytes at most for each UTF-16 unit.
+  if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
+  const whole = Buffer.from(text)
+  return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null
+}
+
+function smaller(text: string | null, whole: Buffer, compressed: Buffer): StoredText {
+  return compressed.length < whole.length ? { plain: null, compressed, bytes: whole.length } : asItIs(text)
+}
+
+/** What comes before a compressed text that a store selects as base64: no JSON text begins like this. */
+export const BASE64 = 'zstd:'
+
+/** A text that was selected by `Dialect.text`. */
+export function storedTextOf(row: Row, column: string): string {
+  return decompressed(row[column]) ?? textOf(row, column)
+}
+
+export function storedTextOrNull(row: Row, column: string): string | null {
+  return decompressed(row[column]) ?? textOrNull(row, column)
+}
+
+/** Null if the value is not a compressed text. */
+export function decompressed(value: unknown): string | null {
+  if (value instanceof Uint8Array) return decompress(value)
+  if (typeof value !== 'string' || !value.startsWith(BASE64)) return null
+  return decompress(Buffer.from(value.slice(BASE64.length), 'base64'))
+}
+
+function decompress(compressed: Uint8Array): string {
+  return zstdDecompressSync(compressed, { maxOutputLength: MAX_BYTES }).toString()
+}

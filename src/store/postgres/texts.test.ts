@@ -1,0 +1,75 @@
+/** Which texts Postgres stores compressed. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import { freshDatabase } from '../../../test/postgres/database.ts'
+import {
+  acceptance,
+  addAccounts,
+  newJob,
+  restartTime,
+  settlement,
+} from '../../../test/store-contract/fixtures.ts'
+import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { migratePostgres } from './schema.ts'
+import { COMPRESS_FROM_BYTES } from './texts.ts'
+
+const LARGE = 'a text that repeats, '.repeat(500)
+const PAUSED =
+  "insert into nodes (node, lease_until) values ('of 0.3', clock_timestamp() + interval '1 hour')"
+
+async function storedTexts(t: TestContext, before: string) {
+  restartTime()
+  const url = await freshDatabase(t)
+  await migratePostgres(url)
+  const client = new pg.Client(url)
+  await client.connect()
+  await client.query(before)
+  const { store } = await openNode(url)
+  t.after(() => Promise.all([store.close(), client.end()]))
+  await addAccounts(store, 'acme')
+  const jobs = [LARGE, 'short'].map((content) => newJob({ messages: [{ role: 'user', content }] }))
+  await store.accept(acceptance(jobs, { handedOff: true }))
+  for (const [n, job] of jobs.entries()) {
+    const contentJson = JSON.stringify(n === 0 ? LARGE : 'short')
+    await store.settle(
+      settlement({ jobId: job.id, attempt: 1 }, { outcome: { status: 'completed', contentJson } }),
+    )
+  }
+  const { rows } = await client.query(`
+    select messages is null as m, content is null as c, messages_zstd is not null as mz, content_zstd is not null as cz,
+      coalesce(octet_length(messages_zstd) + octet_length(content_zstd), 0) as bytes
+    from jobs join outcomes using (id) order by id`)
+  return rows.map(({ m, c, mz, cz, bytes }) => ({ plain: [!m, !c], compressed: [mz, cz], bytes }))
+}
+
+test('large texts are compressed, and short ones are not', async (t) => {
+  const [large, short] = await storedTexts(t, 'select 1')
+  assert.deepEqual(
+    [large?.plain, large?.compressed],
+    [
+      [false, false],
+      [true, true],
+    ],
+  )
+  assert.ok(large && large.bytes < COMPRESS_FROM_BYTES / 4, `${large?.bytes} bytes`)
+  assert.deepEqual(
+    [short?.plain, short?.compressed],
+    [
+      [true, true],
+      [false, false],
+    ],
+  )
+})
+
+test('nothing is compressed while a node is alive that does not know compressed texts', async (t) => {
+  for (const { plain, compressed } of await storedTexts(t, PAUSED)) {
+    assert.deepEqual(
+      [plain, compressed],
+      [
+        [true, true],
+        [false, false],
+      ],
+    )
+  }
+})
