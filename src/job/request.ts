@@ -144,7 +144,7 @@ export type BatchElement = Static<typeof batchElement>
 
 /** Fields of the other kind of create. The error explains where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
-  timeout: 'is only for a single job (POST /api/v1/messages); a batch runs asynchronously',
+  timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:
-    'is only for jobs of a batch (POST /api/v1/messages/batches); for a single job, the response has the answer',
+    'is only for batch elements (POST /api/v1/messages/batches); a single create returns the answer in its response',
 }

@@ -176,13 +176,13 @@ onAnyStore(async () => {
   })
 
   test('2.1 timeout in a batch: 400 says where it belongs', async () => {
-    const rule = 'is only for a single job (POST /api/v1/messages); a batch runs asynchronously'
+    const rule = 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously'
     invalid(await batch({ timeout: 60 }), `jobs[1].timeout: ${rule}`)
   })
 
   test('2.1 callback on a single create: 400 says where it belongs', async () => {
     const rule =
-      'is only for jobs of a batch (POST /api/v1/messages/batches); for a single job, the response has the answer'
+      'is only for batch elements (POST /api/v1/messages/batches); a single create returns the answer in its response'
     invalid(await single({ callback: { callback_url: 'https://example.com' } }), `callback: ${rule}`)
   })
 
