@@ -10,6 +10,8 @@ import { ZstdContext } from './zstd-context.ts'
 /** More than any text that is accepted: a stored text that claims to be larger is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
+/** Texts come in one piece mostly. */
+const LEAST_CHUNK = 16_384
 let context: ZstdContext | undefined
 
 function compress(text: Buffer): Buffer {
@@ -39,7 +41,9 @@ export function storedText(text: string | null, fromBytes: number): StoredText {
 /** The same on a thread of libuv's pool. */
 export async function storedTextOnThread(text: string | null, fromBytes: number): Promise<StoredText> {
   const whole = wholeOf(text, fromBytes)
-  return whole === null ? asItIs(text) : smaller(text, whole, await compressOnThread(whole, OPTIONS))
+  return whole === null
+    ? asItIs(text)
+    : smaller(text, whole, await compressOnThread(whole, { ...OPTIONS, chunkSize: whole.length + 1024 }))
 }
 
 export function asItIs(text: string | null): StoredText {
@@ -77,5 +81,6 @@ export function decompressed(value: unknown): string | null {
 }
 
 function decompress(compressed: Uint8Array): string {
-  return zstdDecompressSync(compressed, { maxOutputLength: MAX_BYTES }).toString()
+  const chunkSize = Math.max(LEAST_CHUNK, 4 * compressed.length)
+  return zstdDecompressSync(compressed, { maxOutputLength: MAX_BYTES, chunkSize }).toString()
 }

@@ -141,7 +141,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
       messageChars,
     }: OwnRequestRead): Steps<OwnRequest | null> {
       const columns = sql`j.account, j.model, j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms,
-        ${job.request}.response_format, ${startOfMessages(messageChars)} as messages_start,
+        ${job.request}.response_format, ${messageChars === 0 ? raw("''") : startOfMessages(messageChars)} as messages_start,
         ${messagesBytes} as message_bytes`
       const row = yield* findOne(columns, jobId, expiry)
       if (!row || row.account !== account) return null

@@ -29,13 +29,15 @@ const KEPT_BYTES = 262_144
 
 export class ZstdContext {
   readonly #options: ZstdOptions
-  readonly #handle: Handle | null
+  #handle: Handle | null
   readonly #state: Uint32Array
   #output = Buffer.alloc(0)
 
   constructor(options: ZstdOptions) {
     this.#options = options
     const stream: ZstdCompress & { _handle?: unknown; _writeState?: unknown } = createZstdCompress(options)
+    // After an error, this context is not used any more.
+    stream.on('error', () => {})
     const { _handle: handle, _writeState: state } = stream
     const isUsable = isHandle(handle) && state instanceof Uint32Array
     this.#handle = isUsable ? handle : null
@@ -45,9 +47,14 @@ export class ZstdContext {
   compress(text: Buffer): Buffer {
     if (this.#handle === null) return zstdCompressSync(text, this.#options)
     const to = this.#outputFor(text.length)
+    // If it fails, it writes nothing here, and what the call before has left must not pass for this text.
+    this.#state.fill(0)
     this.#handle.writeSync(constants.ZSTD_e_end, text, 0, text.length, to, 0, to.length)
     const [toLeft = 0, fromLeft] = this.#state
-    if (toLeft === 0 || fromLeft !== 0) throw new Error('zstd did not compress the whole text')
+    if (toLeft === 0 || fromLeft !== 0) {
+      this.#handle = null
+      return zstdCompressSync(text, this.#options)
+    }
     return Buffer.from(to.subarray(0, to.length - toLeft))
   }
 

@@ -155,9 +155,6 @@ export async function findResponse(
   return { jobId, record, ...found }
 }
 
-/** UTF-8 has at most this many for a character. */
-const CHARACTER_BYTES = 4
-
 /**
  * The response as JSON text. Its instructions are read from its messages, after the bytes of the job's result were counted: a
  * request counts bytes once.
@@ -166,7 +163,7 @@ const CHARACTER_BYTES = 4
 async function viewOf(
   request: FastifyRequest<ById>,
   job: JobRecord | null,
-  { jobId, record, model, responseFormatJson }: FoundResponse,
+  { jobId, record, model, responseFormatJson, messageBytes }: FoundResponse,
   { store, reader, answers }: Pick<ResponseRoutes, 'store' | 'reader' | 'answers'>,
 ): Promise<string> {
   if (job === null) throw noSuchResponse(request)
@@ -174,9 +171,8 @@ async function viewOf(
   if (record.instructions > 0) {
     const { account } = request.caller
     const messageChars = BEFORE_INSTRUCTIONS.length + record.instructions
-    if (messageChars > LARGE_ANSWER && request.answerBytes === 0) {
-      await answers.reserve(request, messageChars * CHARACTER_BYTES)
-    }
+    // A text that is compressed is read as a whole.
+    if (messageBytes > LARGE_ANSWER && request.answerBytes === 0) await answers.reserve(request, messageBytes)
     const found = await store.readRequest({ account, jobId, expiry: reader.expiry(), messageChars })
     instructionsJson = found?.messagesStart.slice(BEFORE_INSTRUCTIONS.length) ?? 'null'
   }

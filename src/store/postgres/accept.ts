@@ -148,7 +148,7 @@ async function acceptAll(
   const jobs = acceptances.flatMap((acceptance) => acceptance.jobs)
   const messages = await storedTexts(
     jobs.map(({ job }) => job.messagesJson),
-    others.isKnownToAll('compressed_texts'),
+    others.isKnownToAbsent('compressed_texts'),
   )
   const columns = newJobColumns(
     jobs.map(({ job }) => job),

@@ -510,8 +510,8 @@ create table rates (
 `
 
 /**
- * Texts that nodes compress (`compressed-text.ts`), so Postgres does not try to. Nodes up to version 0.3 do not know them, and none is
- * stored while one is alive. If one that was paused claims such a job all the same, the null is an error, and it runs nothing.
+ * Texts that nodes compress (`compressed-text.ts`), so Postgres does not try to. Nodes up to version 0.3 take such a text for null: they
+ * would report completed jobs without a result. So nothing is compressed while a node without this feature has a row in `nodes`.
  */
 const compressedMessages = `
 alter table jobs add column messages_zstd bytea, add column messages_bytes integer, alter column messages drop not null;

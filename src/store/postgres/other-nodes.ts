@@ -1,6 +1,6 @@
 /** What nodes on one database tell each other in their rows: how far each has claimed the routes, and what it knows. */
 import type { Feature } from '../node-store.ts'
-import { numberOf, textOrNull } from '../rows.ts'
+import { numberOf, type Row, textOrNull } from '../rows.ts'
 import type { Database, Statement } from './database.ts'
 import type { RouteWalks } from './route-walks.ts'
 
@@ -11,6 +11,8 @@ export class OtherNodes {
   readonly #walks: RouteWalks
   /** What each of those that are alive knows. */
   #known: readonly (readonly string[])[] = []
+  /** The same of all that have a row, dead or alive. */
+  #knownToAny: readonly (readonly string[])[] = []
 
   constructor(database: Database, node: string, walks: RouteWalks) {
     this.#database = database
@@ -20,6 +22,11 @@ export class OtherNodes {
 
   isKnownToAll(feature: Feature): boolean {
     return this.#known.every((features) => features.includes(feature))
+  }
+
+  /** Also to nodes whose leases have expired: during an outage of the database all have, and those that were paused may return. */
+  isKnownToAbsent(feature: Feature): boolean {
+    return this.#knownToAny.every((features) => features.includes(feature))
   }
 
   /** Shares how far this node has claimed each route, and learns how far the others have, and what they know. */
@@ -35,9 +42,12 @@ export class OtherNodes {
     }
     this.#walks.setFloor(floor)
     const alive = rows.filter(({ is_alive }) => is_alive === true)
-    this.#known = alive.map((row) => (textOrNull(row, 'features') ?? '').split(' '))
+    this.#known = alive.map(featuresOf)
+    this.#knownToAny = rows.map(featuresOf)
   }
 }
+
+const featuresOf = (row: Row) => (textOrNull(row, 'features') ?? '').split(' ')
 
 /**
  * Nodes up to version 0.3 share one turn of all routes, which they get from the others as well: otherwise the jobs that they queue

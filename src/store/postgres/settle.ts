@@ -39,7 +39,7 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
     weight: { of: weightOfSettlement, max: MAX_WEIGHT },
     commit: (group) =>
       eachAlone(group, (some) =>
-        settleOrMark(database, some, unknown, others.isKnownToAll('compressed_texts')),
+        settleOrMark(database, some, unknown, others.isKnownToAbsent('compressed_texts')),
       ),
   })
   return {

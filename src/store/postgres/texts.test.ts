@@ -15,8 +15,6 @@ import { migratePostgres } from './schema.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
 const LARGE = 'a text that repeats, '.repeat(500)
-const PAUSED =
-  "insert into nodes (node, lease_until) values ('of 0.3', clock_timestamp() + interval '1 hour')"
 
 async function storedTexts(t: TestContext, before: string) {
   restartTime()
@@ -62,14 +60,12 @@ test('large texts are compressed, and short ones are not', async (t) => {
   )
 })
 
-test('nothing is compressed while a node is alive that does not know compressed texts', async (t) => {
-  for (const { plain, compressed } of await storedTexts(t, PAUSED)) {
-    assert.deepEqual(
-      [plain, compressed],
-      [
-        [true, true],
-        [false, false],
-      ],
-    )
-  }
-})
+for (const lease of ['1 hour', '-1 hour']) {
+  test(`nothing is compressed next to a node of 0.3 whose lease ends in ${lease}`, async (t) => {
+    const insert = `insert into nodes (node, lease_until) values ('of 0.3', clock_timestamp() + interval '${lease}')`
+    for (const { plain, compressed } of await storedTexts(t, insert)) {
+      assert.deepEqual(plain, [true, true])
+      assert.deepEqual(compressed, [false, false])
+    }
+  })
+}

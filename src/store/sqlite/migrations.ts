@@ -315,10 +315,10 @@ create index jobs_waiting on jobs (id) where turn is not null and waits_since_ms
 
 /** Texts that are compressed: `compressed-text.ts`. */
 const fifteenth = `
+alter table requests add column messages_bytes integer; -- before the bytes, so that SQLite need not read past them
 alter table requests add column messages_zstd blob;
-alter table requests add column messages_bytes integer;
-alter table outcomes add column content_zstd blob;
 alter table outcomes add column content_bytes integer;
+alter table outcomes add column content_zstd blob;
 `
 
 export const MIGRATIONS: readonly string[] = [
