@@ -1,7 +1,9 @@
 /** Deleted data is gone: no trace of it remains in the database file, its log, or anything else in its folder. */
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import test from 'node:test'
 import OpenAI from 'openai'
 import { reply, startModelServer } from '../model-server.ts'
@@ -31,7 +33,9 @@ test('nothing of a deleted account is found in the file or its log after the com
   const [mine, theirs] = [server.caller(myKey), server.caller(await keyOf(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
   // Conversations long enough for their own pages, and short ones that share pages with others'.
-  const padding = `${MARK} `.repeat(2000)
+  const padding = randomBytes(10_000)
+    .toString('hex')
+    .replaceAll(/.{100}/g, `$& ${MARK} `)
   const callback = {
     callback_url: 'https://127.0.0.1.example.invalid/',
     callback_headers: { 'x-mark': `${MARK} header` },
@@ -61,6 +65,9 @@ test('nothing of a deleted account is found in the file or its log after the com
     ({ request_counts }) => request_counts?.completed === 1,
   )
   assert.ok((await found(place.database, MARK)).length > 0, 'the search finds nothing even before')
+  const compressed = piecesOfCompressed(place.database)
+  const findsCompressed = await Promise.all(compressed.map((piece) => found(place.database, piece)))
+  assert.ok(findsCompressed.flat().length > 0, 'the search finds nothing compressed even before')
 
   const deleted = await place.parley(['accounts', 'delete', MARK, '--yes', '--json'])
   assert.equal(deleted.code, 0, deleted.stderr)
@@ -69,8 +76,8 @@ test('nothing of a deleted account is found in the file or its log after the com
   assert.equal(counts.jobs, 114)
   assert.equal(counts.cancelled, 2)
   // The audit log keeps who was deleted, when and by whom, by name; nothing else may remain.
-  const words = [`${MARK} `, `${MARK}-key`, `"${MARK}`, secret, `echo: ${MARK}`]
-  for (const word of words) assert.deepEqual(await found(place.database, word), [], word)
+  const words = [`${MARK} `, `${MARK}-key`, `"${MARK}`, secret, `echo: ${MARK}`, ...compressed]
+  for (const word of words) assert.deepEqual(await found(place.database, word), [], String(word))
   assert.equal((await mine.read('019a0000-0000-7000-8000-000000000000')).status, 401)
 
   const still = await theirs.batch([`${OTHER} goes on`])
@@ -78,11 +85,24 @@ test('nothing of a deleted account is found in the file or its log after the com
   assert.equal((await theirs.ended(id)).body.data?.status, 'completed')
   assert.ok((await found(place.database, OTHER)).length > 0)
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
-  for (const word of words) assert.deepEqual(await found(place.database, word), [], word)
+  for (const word of words) assert.deepEqual(await found(place.database, word), [], String(word))
 })
 
+/** Pieces of the conversation that is stored compressed, short enough that most of them are within one page of the file. */
+function piecesOfCompressed(database: string): Uint8Array[] {
+  const db = new DatabaseSync(database, { readOnly: true })
+  try {
+    const row = db.prepare('select messages_zstd from requests where messages_zstd is not null').get()
+    const bytes = row?.messages_zstd
+    assert.ok(bytes instanceof Uint8Array, 'no conversation is stored compressed')
+    return Array.from({ length: 10 }, (_, n) => bytes.subarray(500 * n, 500 * n + 24))
+  } finally {
+    db.close()
+  }
+}
+
 /** The files in the database's folder that contain the bytes. */
-async function found(database: string, word: string): Promise<string[]> {
+async function found(database: string, word: string | Uint8Array): Promise<string[]> {
   const folder = dirname(database)
   const names: string[] = []
   for (const name of await readdir(folder)) {
