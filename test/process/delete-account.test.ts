@@ -33,7 +33,7 @@ test('nothing of a deleted account is found in the file or its log after the com
   const [mine, theirs] = [server.caller(myKey), server.caller(await keyOf(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
   // Conversations long enough for their own pages, and short ones that share pages with others'.
-  const padding = randomBytes(10_000)
+  const padding = randomBytes(40_000)
     .toString('hex')
     .replaceAll(/.{100}/g, `$& ${MARK} `)
   const callback = {

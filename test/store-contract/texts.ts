@@ -4,8 +4,8 @@ import { randomBytes } from 'node:crypto'
 import { acceptance, expiry, newJob, now, OF_ROUTE, type On, settlement } from './fixtures.ts'
 import { requestBytes } from './quotas.ts'
 
-/** Stores compress texts from 2 or 8 KiB on, on Postgres on a thread from 64 Ki characters on. */
-const SIZES = [1, 2047, 2048, 8191, 8192, 65_535, 65_536, 300_000]
+/** Stores compress texts from 2 or 32 KiB on, on Postgres on a thread from 64 Ki characters on. */
+const SIZES = [1, 2047, 2048, 8192, 32_767, 32_768, 65_535, 65_536, 300_000]
 const TEXTS: Readonly<Record<string, (length: number) => string>> = {
   'that repeat': (length) => 'x'.repeat(length),
   'that do not compress': (length) => randomBytes(length).toString('base64').slice(0, length),
