@@ -78,17 +78,14 @@ export async function migrateDatabase(url: string): Promise<number> {
   return migrateFile(sqlitePath(url))
 }
 
-/** Checks whether a server can use the database. Rejects if it cannot be reached at all. */
+/** Checks whether a server can use the database, whose schema stays as it is. Rejects if it cannot be reached at all. */
 export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   if (isPostgres(url)) {
     const { checkPostgres } = await import('./postgres/fitness.ts')
     return checkPostgres(url)
   }
-  const store = await openForOperator(url)
-  const some = await store.hasAccounts()
-  await store.close()
-  const description = some ? `${url} opens` : `${url} opens, and has no account yet`
-  return { description, problems: [], warnings: [] }
+  const { checkFile } = await import('./sqlite/operator-store.ts')
+  return { description: `${url} ${checkFile(sqlitePath(url))}`, problems: [], warnings: [] }
 }
 
 /** The source of a transfer, held exclusively. Rejects with a `DatabaseProblem` if a server uses it. */

@@ -5,9 +5,10 @@ import type { OperatorStore } from '../operator-store.ts'
 import { withSearches } from '../searches.ts'
 import { SQLITE } from './dialect.ts'
 import { openFile } from './file.ts'
+import { MIGRATIONS } from './migrations.ts'
 import { OpenFile } from './open-file.ts'
 import { type Args, methodsOf, type OperatorName, operatorOperations, type Result } from './operations.ts'
-import { migrate } from './schema.ts'
+import { migrate, newerSchema, schemaVersion } from './schema.ts'
 
 export function openSqliteForOperator(path: string): OperatorStore {
   const db = openFile(path)
@@ -19,6 +20,20 @@ export function openSqliteForOperator(path: string): OperatorStore {
     return kind === 'read' ? run(file, ...args) : file.transaction(() => run(file, ...args))
   }
   return { ...withSearches(SQLITE, methodsOf(operatorOperations, call)), close: async () => db.close() }
+}
+
+/** What can be said of a file that opens. An older server may be using it, so it is not upgraded; a new file gets its schema. */
+export function checkFile(path: string): string {
+  const db = openFile(path)
+  try {
+    const version = schemaVersion(db)
+    if (version > MIGRATIONS.length) throw newerSchema(version)
+    if (version > 0 && version < MIGRATIONS.length) return 'opens, and the next start upgrades it'
+    migrate(db)
+    return operatorOperations.hasAccounts.run(new OpenFile(db)) ? 'opens' : 'opens, and has no account yet'
+  } finally {
+    db.close()
+  }
 }
 
 /** How long a command that only reads may wait for a writer. */

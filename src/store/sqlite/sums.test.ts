@@ -1,13 +1,14 @@
 /** The sums of quotas on files that earlier versions wrote. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
 import { acceptance, addAccounts, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
 import { folderForTest } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { countStored } from '../../../test/support/stored-sums.ts'
 import { all, change } from '../../../test/support/transfer-databases.ts'
-import { openForOperator, openStore } from '../open.ts'
+import { checkDatabase, openForOperator, openStore } from '../open.ts'
 import { MIGRATIONS } from './migrations.ts'
 
 /** The number of migrations that made the schema of version 0.2. */
@@ -106,4 +107,13 @@ test('the sums are right after a start on an empty file', async (t) => {
   await store.settle(settlement({ jobId: one.id, attempt: 1 }))
   await store.close()
   await assertSums(path, 'next')
+})
+
+test('a check of a file that an older server uses does not upgrade it', async (t) => {
+  const path = await secondVersionFile(t)
+  const { description, problems } = await checkDatabase(`sqlite:${path}`)
+  assert.deepEqual([description, problems], [`sqlite:${path} opens, and the next start upgrades it`, []])
+  const db = new DatabaseSync(path)
+  t.after(() => db.close())
+  assert.equal(db.prepare('pragma user_version').get()?.user_version, SECOND_SCHEMA)
 })
