@@ -1,6 +1,6 @@
 /**
- * Where rates of model servers are counted: in the memory of a node that is alone, or in a row that nodes on one database share, of
- * which each writes the next version.
+ * Where rates of model servers are counted: in the memory of a node that is alone, or in a row that nodes on one database share. Each
+ * write is a new version of the row.
  */
 import type { Clock } from '../clock.ts'
 import type { NodeStore } from '../store/node-store.ts'
@@ -23,7 +23,9 @@ export function rateBooks(options: RateBooksOptions): (name: string) => RateBook
   const { store, clock, warn } = options
   if (!store.shared) return () => ownBook(clock)
   let hasWarned = false
-  // A node of an earlier version would send as much as it likes.
+  /** Rates whose last exchange failed: each failure is reported once. */
+  const failed = new Set<string>()
+  // A node of an earlier version ignores the rates.
   const isOn = (): boolean => {
     const isKnown = store.isKnownToAll('rates')
     if (!isKnown && !hasWarned) warn(WARNING)
@@ -33,7 +35,17 @@ export function rateBooks(options: RateBooksOptions): (name: string) => RateBook
   return (name) => ({
     isOn,
     isShared: true,
-    exchange: (limits, ask) => exchangeShared(name, limits, ask, options),
+    exchange: async (limits, ask) => {
+      try {
+        const granted = await exchangeShared(name, limits, ask, options)
+        failed.delete(name)
+        return granted
+      } catch (error) {
+        if (!failed.has(name)) warn(`the rate ${name} cannot be counted, so its jobs wait: ${String(error)}`)
+        failed.add(name)
+        throw error
+      }
+    },
   })
 }
 
@@ -52,7 +64,7 @@ async function exchangeShared(
     const next = { stateJson: JSON.stringify(state), version: stored?.version ?? 0 }
     if (await store.writeRate(name, next)) return granted
   }
-  throw new Error(`Other nodes wrote the rate ${name} each time.`)
+  throw new Error(`Other nodes changed the rate ${name} in each of ${MAX_TRIES} tries.`)
 }
 
 const WARNING =

@@ -100,9 +100,10 @@ export class BudgetQueue {
         }
       }
     } catch (error) {
+      this.#mustLook = true
       onError(error)
     }
-    if (this.#waiting.size === 0 || this.#isStopped) return
+    if (this.#isStopped || (this.#waiting.size === 0 && !this.#mustLook)) return
     this.#cancelLook?.()
     this.#cancelLook = clock.after(LOOK_EVERY_MS, () => this.look())
   }
@@ -129,7 +130,11 @@ export class BudgetQueue {
         nowMs: clock.nowMs(),
       })
       for (const route of new Set(routes)) onQueued(route)
-      if (isCapReached) return
+      if (isCapReached) {
+        // They may have been added while this looked.
+        this.#waiting = new Set([...this.#waiting, account])
+        return
+      }
     }
   }
 

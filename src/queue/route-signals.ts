@@ -1,6 +1,7 @@
 /** How many jobs of each route are queued, or wait on this node for their model server, for metrics and autoscalers. Pure. */
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
+import { BUDGET_QUEUES } from '../store/budget-store.ts'
 import type { QueueDepth } from '../store/store.ts'
 import type { WaitingJobs } from '../upstreams/routes.ts'
 
@@ -21,6 +22,8 @@ export function routeSignals(queues: readonly QueueDepth[], waiting: readonly Wa
     waiting.map(({ route, jobIds }) => [route, { queued: 0, waiting: jobIds.size, ids: [...jobIds] }]),
   )
   for (const { route: name, jobs, oldestId } of queues) {
+    // No model server has to be started for jobs that wait for the budget of their account.
+    if (BUDGET_QUEUES.includes(name)) continue
     const { route } = readQueueName(name)
     // Other nodes may have other targets.
     const of = found.get(route) ?? { queued: 0, waiting: 0, ids: [] }

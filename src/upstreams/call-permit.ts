@@ -49,7 +49,7 @@ export class CallPermit {
     for (const reservation of this.#reservations) reservation.sent(this.#clock.steadyMs())
   }
 
-  /** Returns whether the rate is the reason of an error, so that neither the target nor the job is to blame. */
+  /** Returns whether the rate is the reason for an error, so that neither the target nor the job is to blame. */
   answered(reply: Reply): boolean {
     const {
       rates: [rate],
@@ -64,8 +64,8 @@ export class CallPermit {
     }
     if (reply.rate !== undefined) rate.serverSays(reply.rate, isAlone)
     if (reply.kind !== 'error' || reply.aborted) return false
-    // Nothing was sent. What the server rejects counts for many of them.
-    if (reply.connection !== null) this.#correct(0)
+    // Nothing was sent. Many servers count rejected requests, too.
+    if (reply.connection !== null && reply.broke !== true) this.#correct(0)
     if (reply.status !== 429 || failureKind(reply) !== 'overloaded') return false
     if (this.#reservations.some(({ isTooLarge }) => isTooLarge)) this.#verdict = 'too large'
     else if (this.#rejections < REJECTIONS) {

@@ -7,7 +7,7 @@ const MINUTE_MS = 60_000
 const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** Null if it does not report what is left. */
+/** Null if it does not report what is left. A limit of 0 is ignored. */
 export function readRateHeaders(headers: Headers): ServerRate | null {
   const of = (kind: string) => ({
     requests: numberOf(headers[`x-ratelimit-${kind}-requests`]),
@@ -17,7 +17,9 @@ export function readRateHeaders(headers: Headers): ServerRate | null {
   if (!Number.isFinite(left.requests) && !Number.isFinite(left.tokens)) return null
   const resets = [headers['x-ratelimit-reset-requests'], headers['x-ratelimit-reset-tokens']].map(durationMs)
   const known = resets.filter((ms) => ms !== null)
-  return { limit: of('limit'), left, resetMs: known.length === 0 ? MINUTE_MS : Math.max(...known) }
+  const { requests, tokens } = of('limit')
+  const limit = { requests: requests || Number.POSITIVE_INFINITY, tokens: tokens || Number.POSITIVE_INFINITY }
+  return { limit, left, resetMs: known.length === 0 ? MINUTE_MS : Math.max(...known) }
 }
 
 function numberOf(header: Headers[string]): number {

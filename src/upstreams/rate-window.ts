@@ -87,7 +87,7 @@ export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: num
     if (agoMs < WINDOW_MS) use(state, nowMs - agoMs, { requests, tokens })
     sent = sum(sent, { requests, tokens })
   }
-  // What was returned, or estimated too high, may be sent earlier than planned; what was estimated too low, makes others later.
+  // What was returned, or estimated too high, may be sent earlier than planned; what was estimated too low delays others.
   pace(state, limits, difference(sum(sent, held), before), nowMs)
   hold(state, node, held, nowMs)
   const isHeld =
@@ -112,7 +112,7 @@ export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: num
   const granted = isNeeded ? least(wants, open) : NOTHING
   hold(state, node, sum(held, granted), nowMs)
   pace(state, limits, granted, nowMs)
-  return { ...granted, retryMs: 0, isSame: isSame && !isNeeded }
+  return { ...granted, retryMs: Math.max(0, state.blockedUntilMs - nowMs), isSame: isSame && !isNeeded }
 }
 
 function hold(state: RateState, node: string, held: Amounts, nowMs: number): void {
@@ -181,7 +181,7 @@ function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
   return { requests, tokens }
 }
 
-/** In how many milliseconds enough of the last minute is over; a second if that depends on what nodes hold. */
+/** How many milliseconds until enough of the last minute has passed; a second if that depends on what nodes hold. */
 function untilFree(state: RateState, limits: Amounts, needs: Amounts, nowMs: number): number {
   let free = freeOf(state, limits)
   if (fits(needs, free)) return 0

@@ -75,6 +75,7 @@ export class Rate {
   /** What the next exchange reports. */
   #used: { atMs: number; requests: number; tokens: number }[] = []
   #left: (Amounts & { readonly resetMs: number }) | null = null
+  #leftAtMs = 0
   #blockedUntilMs = 0
   /** How many requests were served since the last exchange: about as many will be until the next one. */
   #recent = 0
@@ -138,6 +139,7 @@ export class Rate {
         onStop: () => {
           this.#remove(waiting)
           resolve(null)
+          if (!this.#book.isShared) this.#retryAtMs = 0
           this.#serve()
         },
       }
@@ -150,8 +152,10 @@ export class Rate {
   /** What was reserved is sent, or not needed. */
   release(amounts: Amounts, isSent: boolean): void {
     add(this.#reserved, amounts, -1)
-    if (!isSent) this.#serve()
-    else {
+    if (!isSent) {
+      if (!this.#book.isShared) this.#retryAtMs = 0
+      this.#serve()
+    } else {
       add(this.#held, amounts, -1)
       this.used(amounts, this.#clock.steadyMs())
     }
@@ -175,6 +179,7 @@ export class Rate {
       const isIt = Number.isFinite(configured[name]) && (isAlone || limit[name] === configured[name])
       return isIt ? left[name] : Number.POSITIVE_INFINITY
     }
+    this.#leftAtMs = this.#clock.steadyMs()
     this.#left = { requests: known('requests'), tokens: known('tokens'), resetMs }
     if (!isAlone) return
     const { requests, tokens } = configured
@@ -262,19 +267,22 @@ export class Rate {
     const { isShared } = this.#book
     if (!isShared && nowMs < this.#retryAtMs) return
     const used = this.#used.map(({ atMs, ...amounts }) => ({ agoMs: nowMs - atMs, ...amounts }))
+    // What nobody can use until the next request fits is returned: otherwise nodes that each hold a part wait for each other.
+    const { requests, tokens } = this.#free
+    const isShort = isShared && next !== null && (next.requests > requests || next.tokens > tokens)
+    if (isShort || (next === null && this.#recent === 0)) this.#held = { ...this.#reserved }
     const free = this.#free
     const needs = {
       requests: Math.max(0, (next?.requests ?? 0) - free.requests),
       tokens: Math.max(0, (next?.tokens ?? 0) - free.tokens),
     }
     const more = isShared && next !== null ? this.#soon : { requests: 0, tokens: 0 }
-    if (next === null && this.#recent === 0) this.#held = { ...this.#reserved }
     const ask: NodeAsk = {
       used,
       held: { ...this.#held },
       needs,
       wants: { requests: needs.requests + more.requests, tokens: needs.tokens + more.tokens },
-      left: this.#left,
+      left: nowMs - this.#leftAtMs <= PAUSE_MS ? this.#left : null,
       blockMs: Math.max(0, this.#blockedUntilMs - nowMs),
     }
     const reported = this.#used

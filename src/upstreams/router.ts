@@ -181,11 +181,10 @@ export class ModelRouter implements Router, Routes {
   room(route: string): number {
     const targets = this.#table.candidates.get(route)?.targets ?? []
     // Jobs that do not wait for a server that answers nothing must fail soon, however few calls it gets at once.
-    if (!this.#isPatient && targets.every(({ health }) => health.reported !== null))
-      return Number.POSITIVE_INFINITY
+    const mustFail = !this.#isPatient && targets.every(({ health }) => health.reported !== null)
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
     if (target === undefined) return Number.POSITIVE_INFINITY
-    const free = freeCalls(target.upstream.slots)
+    const free = mustFail ? Number.POSITIVE_INFINITY : freeCalls(target.upstream.slots)
     return target.rates === null ? free : Math.min(free, ...target.rates.rates.map(({ room }) => room))
   }
 
