@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { leastJobId } from '../job/job-id.ts'
+import { BUDGET_QUEUES } from '../store/budget-store.ts'
 import { routeSignals } from './route-signals.ts'
 
 test('queues of all priorities and jobs that wait in memory are added up by route, and idle routes have none', () => {
@@ -9,6 +10,7 @@ test('queues of all priorities and jobs that wait in memory are added up by rout
     { route: 'a/m b/m', jobs: 3, oldestId: leastJobId(2000) },
     { route: 'a/m b/m !low', jobs: 4, oldestId: leastJobId(1000) },
     { route: 'gone/m', jobs: 1, oldestId: leastJobId(500) },
+    ...BUDGET_QUEUES.map((route) => ({ route, jobs: 9, oldestId: leastJobId(100) })),
     { route: '', jobs: 2, oldestId: leastJobId(700) },
   ]
   const waiting = [

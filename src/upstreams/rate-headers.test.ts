@@ -22,6 +22,14 @@ const CASES: readonly (readonly [
     { limit: { requests: 500, tokens: 60_000 }, left: { requests: 499, tokens: 59_000 }, resetMs: 62_500 },
   ],
   [
+    {
+      'x-ratelimit-limit-requests': '0',
+      'x-ratelimit-limit-tokens': '0',
+      'x-ratelimit-remaining-tokens': '5',
+    },
+    { limit: { requests: NONE, tokens: NONE }, left: { requests: NONE, tokens: 5 }, resetMs: 60_000 },
+  ],
+  [
     { 'x-ratelimit-remaining-tokens': '0', 'x-ratelimit-reset-tokens': '7' },
     { limit: { requests: NONE, tokens: NONE }, left: { requests: NONE, tokens: 0 }, resetMs: 7000 },
   ],

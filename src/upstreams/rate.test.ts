@@ -4,14 +4,14 @@ import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Stop } from '../job/stop.ts'
-import { ownBook, Rate, type RateRequest } from './rate.ts'
+import { ownBook, Rate, type RateBook, type RateRequest } from './rate.ts'
+import { exchange, newRateState } from './rate-window.ts'
 
 const LIMITS = { requests: 1000, tokens: 6000 }
 
-/** A rate of which everything that may be sent at once has been sent, and what is sent from then on. */
-function start() {
-  const clock = new FakeClock()
-  const rate = new Rate(LIMITS, ownBook(clock), clock)
+/** A rate, and what is sent. */
+function open(clock: FakeClock, book: RateBook) {
+  const rate = new Rate(LIMITS, book, clock)
   const sent: string[] = []
   const ask = (name: string, over: Partial<RateRequest> = {}, stop = new Stop()) => {
     const got = rate.reserve({ account: 'acme', weight: 1, tokens: 100, ...over }, stop)
@@ -24,11 +24,38 @@ function start() {
   const pass = async (seconds: number) => {
     for (let second = 0; second < seconds; second++) {
       clock.advance(1000)
-      await setImmediate()
+      for (let turns = 0; turns < 6; turns++) await setImmediate()
     }
   }
-  ask('first', { tokens: 1100 })
-  return { rate, sent, ask, pass }
+  return { rate, sent, ask, pass, clock }
+}
+
+/** A rate of which everything that may be sent at once has been sent. */
+function start() {
+  const clock = new FakeClock()
+  const opened = open(clock, ownBook(clock))
+  opened.ask('first', { tokens: 1100 })
+  return opened
+}
+
+/** The rate of two nodes, of which the first has been granted more than it has sent. */
+async function startTwo() {
+  const clock = new FakeClock()
+  const state = newRateState(clock.steadyMs())
+  const counts = { exchanges: 0 }
+  const bookOf = (node: string): RateBook => ({
+    isOn: () => true,
+    isShared: true,
+    exchange: async (limits, ask) => {
+      counts.exchanges += 1
+      await setImmediate()
+      return exchange(state, limits, { node, ...ask }, clock.steadyMs())
+    },
+  })
+  const [one, other] = [open(clock, bookOf('one')), open(clock, bookOf('other'))]
+  for (let n = 0; n < 4; n++) one.ask('small')
+  await one.pass(1)
+  return { one, other, counts }
 }
 
 test('accounts take turns by tokens and weight', async () => {
@@ -66,8 +93,33 @@ test('a request that is stopped leaves the others their turns', async () => {
   const stop = new Stop()
   ask('stopped', { tokens: 5500 }, stop)
   ask('small')
+  // Now it is known that the first one fits in a minute.
+  await pass(2)
   stop.now('deadline')
-  assert.equal(rate.waiting, 1)
+  assert.equal(rate.waiting, 0)
   await pass(5)
   assert.deepEqual(sent, ['first', 'small'])
+})
+
+test('nodes whose next requests are each as large as a minute send them one after the other', async () => {
+  const { one, other } = await startTwo()
+  other.ask('large', { tokens: 6000 })
+  await one.pass(1)
+  one.ask('large', { tokens: 6000 })
+  await one.pass(200)
+  assert.deepEqual(
+    [...one.sent, ...other.sent],
+    [...Array.from({ length: 4 }, () => 'small'), 'large', 'large'],
+  )
+})
+
+test('while the server takes nothing, a node asks others no more often than every half second', async () => {
+  const { one, counts } = await startTwo()
+  one.rate.block(20_000)
+  one.ask('later')
+  const before = counts.exchanges
+  await one.pass(10)
+  assert.ok(counts.exchanges - before <= 20, String(counts.exchanges - before))
+  await one.pass(15)
+  assert.ok(one.sent.includes('later'))
 })
