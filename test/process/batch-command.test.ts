@@ -98,7 +98,7 @@ test('invalid lines are reported before anything is sent, and can be skipped', {
       jobLine('x', { messages: [{ role: 'system', content: 'x' }] }),
       /at least one message whose role is user/,
     ],
-    [jobLine('x', { timeout: 30 }), /timeout: is only for a single job/],
+    [jobLine('x', { timeout: 30 }), /timeout: is only for single creates/],
     [jobLine('x', { temperature: 1 }), /temperature: is not a known field/],
     [jobLine('x', { model: 'gpt-9' }), /model: tier user_max cannot use gpt-9; it can use gpt-5/],
     [jobLine('x', { message_cache_ttl: 1 }), /message_cache_ttl: must be >= 180/],
