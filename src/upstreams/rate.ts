@@ -87,7 +87,7 @@ export class Rate {
   #waiting = 0
   #averageTokens = 0
   #isAsking = false
-  /** There is no use in asking before. */
+  /** Asking earlier is useless. */
   #retryAtMs = 0
   #cancelTimer: (() => void) | null = null
 
