@@ -6,7 +6,8 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { type Enforced, ProviderRate } from '../../test/model-servers/provider-rate.ts'
 import { Stop } from '../job/stop.ts'
 import type { StoredRate } from '../store/node-store.ts'
-import { ownBook, Rate, type Reservation } from '../upstreams/rate.ts'
+import { type NodeAsk, ownBook, Rate, type Reservation } from '../upstreams/rate.ts'
+import { NOTHING } from '../upstreams/rate-window.ts'
 import { rateBooks } from './rate-books.ts'
 
 const MINUTES = 10
@@ -20,7 +21,7 @@ function numbers(seed: number): () => number {
   }
 }
 
-function sharedBooks(clock: FakeClock) {
+function sharedBooks(clock: FakeClock, database = () => setImmediate()) {
   const rates = new Map<string, StoredRate>()
   const counts = { writes: 0, conflicts: 0 }
   const store = {
@@ -28,11 +29,11 @@ function sharedBooks(clock: FakeClock) {
     isKnownToAll: () => true,
     readRate: async (name: string) => {
       const found = rates.get(name) ?? null
-      await setImmediate()
+      await database()
       return found
     },
     writeRate: async (name: string, { stateJson, version }: StoredRate) => {
-      await setImmediate()
+      await database()
       const isWritten = (rates.get(name)?.version ?? 0) === version
       counts.writes += 1
       if (isWritten) rates.set(name, { stateJson, version: version + 1 })
@@ -117,4 +118,31 @@ describe('a rate over ten minutes', () => {
       })
     }
   }
+  it('counts a correction at the time of what it corrects, however slow the database is', async () => {
+    const clock = new FakeClock()
+    let databaseMs = 0
+    const answered = () => new Promise<void>((resolve) => void clock.after(databaseMs, resolve))
+    const book = sharedBooks(clock, answered).of('node')
+    const limits = { requests: 1000, tokens: 2000 }
+    const nothing = { used: [], held: NOTHING, needs: NOTHING, wants: NOTHING, left: null, blockMs: 0 }
+    const exchange = async (ask: Partial<NodeAsk>) => {
+      const granted = book.exchange(limits, { ...nothing, ...ask })
+      for (let turn = 0; turn < 2; turn++) {
+        await setImmediate()
+        clock.advance(databaseMs)
+      }
+      return await granted
+    }
+    await exchange({ used: [{ agoMs: 0, requests: 1, tokens: 2000 }] })
+    clock.advance(2000)
+    databaseMs = 1500
+    await exchange({ used: [{ agoMs: 2000, requests: 0, tokens: -1900 }] })
+    databaseMs = 0
+    clock.advance(60_500 + 200 - clock.steadyMs())
+    const { tokens } = await exchange({
+      needs: { requests: 1, tokens: 1 },
+      wants: { requests: 1, tokens: 3000 },
+    })
+    assert.equal(tokens, 2000)
+  })
 })

@@ -55,11 +55,15 @@ async function exchangeShared(
   ask: Parameters<RateBook['exchange']>[1],
   { store, node, clock }: RateBooksOptions,
 ): Promise<Granted> {
+  const startMs = clock.steadyMs()
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const stored = await store.readRate(name)
     const nowMs = clock.nowMs()
+    // A correction must be counted at the time of what it corrects, however long each of them has waited for the database.
+    const waitedMs = clock.steadyMs() - startMs
+    const used = ask.used.map(({ agoMs, ...amounts }) => ({ agoMs: agoMs + waitedMs, ...amounts }))
     const state: RateState = stored === null ? newRateState(nowMs) : JSON.parse(stored.stateJson)
-    const granted = exchange(state, limits, { node, ...ask }, nowMs)
+    const granted = exchange(state, limits, { node, ...ask, used }, nowMs)
     if (granted.isSame) return granted
     const next = { stateJson: JSON.stringify(state), version: stored?.version ?? 0 }
     if (await store.writeRate(name, next)) return granted
