@@ -70,7 +70,10 @@ async function startParleyOnPostgres({
   await store.fill(jobs)
   await store.close()
   await postgres.settle()
-  const parley = await Parley.start({ modelPort, database: postgres.url(), role: 'worker', concurrency })
+  const dataFolder = new DataFolder()
+  dataFolder.key = store.key
+  const options = { modelPort, database: postgres.url(), role: 'worker', concurrency } as const
+  const parley = await Parley.start(options, dataFolder)
   return {
     worker: parley.child,
     postgres,
@@ -93,6 +96,7 @@ async function startParleyOnSqlite({
 }: DrainOptions): Promise<DrainSide> {
   const dataFolder = new DataFolder()
   const store = await QueueStore.onSqlite(dataFolder.database, contents(bytes))
+  dataFolder.key = store.key
   await store.fill(jobs)
   await store.close()
   const parley = await Parley.start({ modelPort, concurrency }, dataFolder)

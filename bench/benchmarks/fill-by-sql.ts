@@ -20,8 +20,8 @@ function messagesOf(content: string): string {
   return JSON.stringify([{ role: 'user', content }])
 }
 
-/** Makes the file, with that many queued jobs. */
-export async function fillSqlite(path: string, jobs: number, content: string): Promise<void> {
+/** Makes the file, with that many queued jobs. Returns a key. */
+export async function fillSqlite(path: string, jobs: number, content: string): Promise<string> {
   const store = await QueueStore.onSqlite(path, () => content)
   await store.close()
   const db = new DatabaseSync(path)
@@ -41,6 +41,7 @@ export async function fillSqlite(path: string, jobs: number, content: string): P
   for (const { sql } of indexes) db.exec(String(sql))
   db.exec('commit; pragma journal_mode = wal')
   db.close()
+  return store.key
 }
 
 const SQLITE_JOBS = `

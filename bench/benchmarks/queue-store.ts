@@ -24,12 +24,15 @@ export const STEPS = [1000, 500, 250, 125] as const
 const accountName = (account: number) => `account-${account}`
 
 export class QueueStore {
+  /** Of the first account. */
+  readonly key: string
   readonly #store: Store
   readonly #content: () => string
   readonly #makeId = jobIdMaker(systemClock, (bytes) => randomBytes(bytes).toString('hex'))
   #made = 0
 
-  private constructor(store: Store, content: () => string) {
+  private constructor(store: Store, key: string, content: () => string) {
+    this.key = key
     this.#store = store
     this.#content = content
   }
@@ -59,6 +62,7 @@ export class QueueStore {
   }
 
   static async #on(store: Store, content: () => string): Promise<QueueStore> {
+    const keys: string[] = []
     for (let account = 0; account < ACCOUNTS; account++) {
       const owner = {
         account: accountName(account),
@@ -66,9 +70,10 @@ export class QueueStore {
         expiresDays: null,
         nowMs: Date.now(),
       } as const
-      await issueKey(store, owner)
+      const issued = await issueKey(store, owner)
+      if (issued.kind === 'issued') keys.push(issued.key)
     }
-    return new QueueStore(store, content)
+    return new QueueStore(store, keys[0] ?? '', content)
   }
 
   async fill(jobs: number): Promise<void> {

@@ -34,7 +34,7 @@ export const start: Benchmark = {
     await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
     const full = new DataFolder()
     const stored = options.waiting ?? STORED
-    await fillSqlite(full.database, stored, CONTENT)
+    full.key = await fillSqlite(full.database, stored, CONTENT)
     await measure(rig, full)
     const runs = await interleaved(['empty', 'full'], options.rounds, async (side) => {
       if (side === 'full') return measure(rig, full)

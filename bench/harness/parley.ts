@@ -30,6 +30,7 @@ export interface ParleyOptions {
 export class DataFolder {
   readonly folder = scratchFolder()
   readonly database = join(this.folder, 'parley.db')
+  /** Null until the server has printed it; it prints none if the database has keys. */
   key: string | null = null
 
   remove(): void {
