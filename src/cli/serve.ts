@@ -61,7 +61,7 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   // The reader of the output may have read only the first lines and closed the pipe before the last ones are printed.
   process.stdout.on('error', () => {})
   // Loaded only now, because it takes most of the time of a start: mistakes in the settings are reported at once.
-  const { createService } = await import('../app/service.ts')
+  const { createService } = await import('../app/create-service.ts')
   const otlp = await startTelemetry(process.env, log)
   const service = await createService({ configuration, role, log, onFatal, ...(otlp && { otlp }) })
   const stopped = stopOnSignal(service, log)
