@@ -112,12 +112,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
  * Advances time; between steps, what is in transit arrives: each job that runs either waits for the rate or has its request at the
  * model server.
  */
-async function pass(
-  t: { signal: AbortSignal },
-  scene: Scene,
-  ms: number,
-  stepMs = STEP_MS,
-): Promise<void> {
+async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs = STEP_MS): Promise<void> {
   for (let passed = 0; passed < ms; passed += stepMs) {
     t.signal.throwIfAborted()
     scene.clock.advance(stepMs)
