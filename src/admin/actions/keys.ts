@@ -82,7 +82,7 @@ const createKey = adminAction({
     options: {
       account: ['--account <name>', 'the account that the key belongs to'],
       tier: ['--tier <tier>', 'tier of a new account', DEFAULT_TIERS],
-      label: ['--label <text>', 'what you call the key, for lists'],
+      label: ['--label <text>', 'a name for the key, shown in lists'],
       expires_days: ['--expires <days>', 'days until the key expires (default: never)'],
     },
     required: ['account'],
