@@ -71,7 +71,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     { name: 'body of a request for one job, bytes', setting: 'limits.body_bytes', beyond: '413' },
     { name: 'body of a batch, bytes', setting: 'limits.batch_body_bytes', beyond: '413' },
     { name: 'uploaded file, bytes', setting: 'tiers.NAME.max_file_bytes', beyond: '413' },
-    { name: 'speed of an upload', fixed: 'at least 64 KiB/s over 10 s', beyond: '408' },
+    { name: 'slowest upload', fixed: '64 KiB/s over 10 s', beyond: '408' },
     { name: 'nesting depth of JSON', setting: 'limits.json_depth', beyond: '400' },
     { name: 'jobs in a batch', setting: 'tiers.NAME.max_batch_jobs', beyond: '403' },
     { name: 'jobs read by one request', fixed: String(MAX_IDS), beyond: '400' },
@@ -96,7 +96,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: 'fails with `model_error`',
     },
     {
-      name: 'node crashes while it runs',
+      name: 'crashes of nodes that run it',
       setting: 'jobs.max_attempts',
       beyond: 'fails with `internal_error`',
     },

@@ -38,13 +38,11 @@ const price = (description: string) =>
 
 const perMinute = (what: string) =>
   `Maximum ${what} per minute. Further jobs wait. On Postgres, all nodes share the limit.`
-const TOKENS_PER_MINUTE =
-  'tokens, input and output, as the server counts them (an estimate for calls in progress)'
 
 const targetRate = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
-const upstreamRate = (what: string) =>
+const upstreamRate = (what: string, counted = '') =>
   Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
-    description: `${perMinute(what)} null: no limit. A target can have its own.`,
+    description: `${perMinute(what)}${counted} null: no limit. A target can have its own.`,
   })
 
 const target = Type.Object(
@@ -55,7 +53,7 @@ const target = Type.Object(
     requests_per_minute: targetRate(
       `${perMinute('calls of this model on this upstream')} If several targets name it, the lowest limit applies.`,
     ),
-    tokens_per_minute: targetRate(perMinute(`tokens of this model on this upstream`)),
+    tokens_per_minute: targetRate(perMinute('tokens of this model on this upstream')),
   },
   { ...strict, description: 'A model on an upstream.' },
 )
@@ -125,7 +123,10 @@ const upstream = Type.Object(
         'Maximum concurrent calls. The current limit starts at this value, halves when the server responds with 429 or 503 or too late, and grows again while calls succeed. null: the maximum is `jobs.concurrency`, and the limit starts at 8 (for api.openai.com, at the maximum).',
     }),
     requests_per_minute: upstreamRate('calls'),
-    tokens_per_minute: upstreamRate(TOKENS_PER_MINUTE),
+    tokens_per_minute: upstreamRate(
+      'input and output tokens',
+      ' Calls count with the tokens that the server reports, and with an estimate until then.',
+    ),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
       description: 'A call that takes longer is aborted and retried.',
@@ -357,7 +358,7 @@ export const settingsSchema = Type.Object(
           1,
         ),
         hang_seconds: seconds(
-          'On Postgres: a node whose event loop is blocked for this long exits, and other nodes run its jobs. A shorter block does not cost the lease.',
+          'On Postgres: a node whose event loop is blocked for this long exits, and other nodes run its jobs. A node that is blocked for a shorter time keeps its lease.',
           5,
         ),
         drain_seconds: seconds(
@@ -388,7 +389,7 @@ export const settingsSchema = Type.Object(
         max_waiters: Type.Integer({
           minimum: 0,
           description:
-            'Maximum requests that wait for jobs at the same time; a read with `wait` counts once for each job. Further requests do not wait: they get 202, and reads the current state. A sixteenth is reserved for accounts with few waiting requests.',
+            'Maximum requests that wait for jobs at the same time; a read with `wait` counts once for each job. Further requests do not wait: they get 202 or, for reads, the current state. A sixteenth is reserved for accounts with few waiting requests.',
         }),
       },
       strict,
@@ -396,11 +397,11 @@ export const settingsSchema = Type.Object(
     v1: Type.Object(
       {
         rejoin_seconds: seconds(
-          'How long an identical `/v1` request joins the job of a caller who has disconnected, instead of creating another. Requests that clients mark as retries always join.',
+          'For this long after a caller has disconnected, an identical `/v1` request joins the job instead of creating another. Requests that clients mark as retries always join.',
           0,
         ),
         file_retention_seconds: seconds(
-          'How long a file is kept after its upload, unless that sets `expires_after`, and a batch with its results after it has ended.',
+          'How long a file is kept after its upload (unless the upload sets `expires_after`), and a finished batch with its results.',
           60,
         ),
       },
