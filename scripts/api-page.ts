@@ -298,7 +298,7 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
     `### ${number} ${method.toUpperCase()} ${path}`,
     `${summary}. ${description ?? ''}`.trim(),
     ...table,
-    `Statuses: ${statuses.join(', ')}, and those of [every route](#7-errors).`,
+    `Statuses: ${statuses.join(', ')} and [common ones](#7-errors).`,
   ].join('\n\n')
 }
 

@@ -278,7 +278,7 @@ function mebibytes(bytes: number): string {
 const INTRODUCTION = `# Limits
 
 Every limit of a server, and what happens beyond it. Each rejection names the limit in its message; 429 and 503 also carry Retry-After.
-[Settings](settings.md) describes the settings, and [monitoring](monitoring.md) the metrics. Limits of tiers are those of \`user_free\`. \`null\`: no
+[Settings](settings.md) describes the settings, and [monitoring](monitoring.md) the metrics (in brackets). Limits of tiers are those of \`user_free\`. \`null\`: no
 limit, or one that the server derives from its memory.
 `
 
@@ -286,7 +286,7 @@ limit, or one that the server derives from its memory.
 export function limitsPage(): string {
   const sections = Object.entries(LIMITS).map(
     ([owner, limits]) =>
-      `\n## ${owner}\n\n| limit | setting | default | beyond it | metric |\n|---|---|---|---|---|\n${limits.map(row).join('')}`,
+      `\n## ${owner}\n\n| limit | setting | default | beyond it |\n|---|---|---|---|\n${limits.map(row).join('')}`,
   )
   return INTRODUCTION + sections.join('')
 }
@@ -294,7 +294,8 @@ export function limitsPage(): string {
 function row({ name, setting, fixed, beyond, metric }: Limit): string {
   const place = setting === undefined ? 'fixed' : `\`${setting}\``
   const value = setting === undefined ? fixed : `\`${JSON.stringify(defaultOf(setting))}\``
-  return `| ${name} | ${place} | ${value} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
+  const end = metric === undefined ? beyond : `${beyond} (\`${metric}\`)`
+  return `| ${name} | ${place} | ${value} | ${end} |\n`
 }
 
 /** @throws if there is no such setting */

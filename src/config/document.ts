@@ -58,8 +58,10 @@ SQLite, the address is loopback and \`trust_proxy\` is false. Without a model se
 
 ## Configuration file
 
-| setting | meaning | range | default |
-|---|---|---|---|
+Numbers are whole, except seconds, weights and money. \`parley accounts cap\` sets caps and quotas for one account.
+
+| setting | meaning | default (other values) |
+|---|---|---|
 `
 
 const EXAMPLE = `
@@ -140,7 +142,7 @@ function withRemovals({ models, upstreams, ...others }: typeof settingsSchema.pr
   return { ...others, upstreams: removable(upstreams), models: removable(models) }
 }
 
-type Row = readonly [setting: string, meaning: string, range: string, fallback: string]
+type Row = readonly [setting: string, meaning: string, values: string]
 
 /** @param defaults of the entries that a name stands for: those of all tiers, and those of one model and upstream */
 function rowsOf(node: Node, path: string, defaults: readonly unknown[]): Row[] {
@@ -160,17 +162,18 @@ function rowsOf(node: Node, path: string, defaults: readonly unknown[]): Row[] {
 function row(node: Node, path: string, defaults: readonly unknown[]): Row {
   const values = defaults.map((one) => (one === undefined ? 'none' : `\`${JSON.stringify(one)}\``))
   const shown = new Set(values).size > 1 ? values.join(', ') : (values[0] ?? 'none')
-  return [`\`${path}\``, node.description ?? '', rangeOf(node), shown]
+  const range = (node.anyOf ?? [node]).map(rangeOf).filter((one) => one !== '' && one !== shown)
+  const cell = range.length === 0 ? shown : `${shown} (${range.join(', ')})`
+  return [`\`${path}\``, node.description ?? '', cell]
 }
 
+/** Empty for types without bounds, which the default shows. */
 function rangeOf(node: Node): string {
-  if (node.anyOf) return node.anyOf.map(rangeOf).join(' or ')
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
-  const from = node.minimum ?? node.exclusiveMinimum
-  const above = node.exclusiveMinimum !== undefined && node.minimum === undefined
-  if (from === undefined) return node.type ?? 'any JSON'
-  const least = above ? `above ${from}` : `${from} or more`
-  return node.maximum === undefined ? `${node.type}, ${least}` : `${node.type}, ${from} to ${node.maximum}`
+  if (node.exclusiveMinimum !== undefined) return `> ${node.exclusiveMinimum}`
+  if (node.minimum !== undefined)
+    return node.maximum === undefined ? `≥ ${node.minimum}` : `${node.minimum} to ${node.maximum}`
+  return ''
 }
 
 /** In a file, every key is optional, because each has a default. */

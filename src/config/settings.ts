@@ -180,7 +180,7 @@ const upstream = Type.Object(
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-    description: `${description} null: no cap. \`parley accounts cap\` sets it for one account.`,
+    description: `${description} null: no cap.`,
   })
 
 const tier = Type.Object(
@@ -218,7 +218,7 @@ const tier = Type.Object(
     ),
     max_monthly_cost: Type.Union([Type.Number({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
       description:
-        'Maximum cost of one account in a calendar month (UTC), in `currency`. An unfinished job counts with its highest possible cost. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap. `parley accounts cap` sets it for one account.',
+        'Maximum cost of one account in a calendar month (UTC), in `currency`. An unfinished job counts with its highest possible cost. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap.',
     }),
     over_cap: Type.Union([Type.Literal('reject'), Type.Literal('wait')], {
       description:
