@@ -272,13 +272,16 @@ function typeOf(schema: Schema): string {
   const { $ref, type = 'any value', items, minimum, maximum, maxLength, maxItems } = schema
   if ($ref !== undefined) return linkTo($ref.replace(/.*\//, ''))
   const choices = schema.anyOf ?? schema.oneOf
-  if (choices !== undefined) return [...new Set(choices.map(typeOf))].join(' or ')
+  if (choices !== undefined) {
+    const [first = '', ...others] = new Set(choices.map(typeOf))
+    return [first, ...others.map((one) => one.replace(`of ${first}`, 'of these'))].join(' or ')
+  }
   if (schema.enum !== undefined) return schema.enum.map((value) => `\`${value}\``).join(', ')
   if (items !== undefined)
-    return `array of ${typeOf(items)}${maxItems === undefined ? '' : `, up to ${maxItems}`}`
+    return `array of ${typeOf(items)}${maxItems === undefined ? '' : ` (up to ${maxItems})`}`
   const isRange = minimum !== undefined && maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER
   if (isRange) return `${type}, ${minimum} to ${maximum}`
-  return maxLength === undefined ? type : `${type}, up to ${maxLength} characters`
+  return maxLength === undefined ? type : `${type} (up to ${maxLength} characters)`
 }
 
 function routeSection({ paths }: ApiDocument, number: string, method: string, path: string): string {
