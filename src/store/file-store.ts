@@ -3,8 +3,11 @@
  * writing nor reading one takes more memory than a few of them. A file can be read, and is listed, only once it is complete.
  */
 
-/** The maximum size of a piece, and the size of every piece but the last. */
+/** The maximum size of a piece, and in a file that was uploaded, the size of every piece but the last. */
 export const PIECE_BYTES = 256 * 1024
+
+/** The same in a file that a batch wrote, whose pieces differ: no piece but the last is smaller. */
+export const LEAST_PIECE_BYTES = 32 * 1024
 
 /** After this time without a new piece, an upload was abandoned or its node has crashed, and `purgeFiles` deletes it. */
 export const ABANDONED_MS = 600_000
