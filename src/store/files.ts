@@ -1,4 +1,4 @@
-/** Files, in every store. */
+/** Files: the SQL of both stores. */
 import {
   ABANDONED_MS,
   type AboutFile,
@@ -10,9 +10,9 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** Pieces that one step deletes: a few milliseconds of the database. */
+/** Pieces that one step deletes, which takes the database a few milliseconds. */
 const PURGED_PIECES = 16
-/** `remove_at_ms` of a deleted file. */
+/** The `remove_at_ms` of a deleted file. */
 const AT_ONCE = raw(0)
 
 const COLUMNS = sql`id, account, filename, purpose, bytes, created_at_ms, remove_at_ms`
@@ -87,7 +87,7 @@ export const fileOperations = {
     yield sql`update files set complete = false, remove_at_ms = ${AT_ONCE} where account = ${account}`
   }),
 
-  // The row of a file goes last, so that a step that is interrupted leaves no content behind.
+  // The row of a file is deleted last, so that an interrupted step leaves no content without a row.
   purgeFiles: write(function* (nowMs: number): Steps<boolean> {
     const [file] = yield sql`
       update files set complete = false, remove_at_ms = ${AT_ONCE}
@@ -104,8 +104,9 @@ export const fileOperations = {
 }
 
 /**
- * Appends to a file that is part of something larger, which completes it: it is never abandoned. It is created if it does not exist.
- * Only the last piece may be shorter than the others, so that one is written again. Stores nothing if the file was deleted.
+ * Appends to a file that belongs to a batch, and creates it first if it does not exist. The batch completes it, so it is never
+ * abandoned. Only the last piece can be shorter than `PIECE_BYTES`, so appending rewrites it. Stores nothing if the file was
+ * deleted.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
   yield sql`
