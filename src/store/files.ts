@@ -1,4 +1,4 @@
-/** Files, in every store. */
+/** Files: the SQL of both stores. */
 import {
   ABANDONED_MS,
   type AboutFile,
@@ -11,9 +11,9 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** Pieces that one step deletes: a few milliseconds of the database. */
+/** Pieces that one step deletes, which takes the database a few milliseconds. */
 const PURGED_PIECES = 16
-/** `remove_at_ms` of a deleted file. */
+/** The `remove_at_ms` of a deleted file. */
 const AT_ONCE = raw(0)
 
 const COLUMNS = sql`id, account, filename, purpose, bytes, created_at_ms, remove_at_ms`
@@ -88,7 +88,7 @@ export const fileOperations = {
     yield sql`update files set complete = false, remove_at_ms = ${AT_ONCE} where account = ${account}`
   }),
 
-  // The row of a file goes last, so that a step that is interrupted leaves no content behind.
+  // The row of a file is deleted last, so that an interrupted step leaves no content without a row.
   purgeFiles: write(function* (nowMs: number): Steps<boolean> {
     const [file] = yield sql`
       update files set complete = false, remove_at_ms = ${AT_ONCE}
@@ -105,8 +105,8 @@ export const fileOperations = {
 }
 
 /**
- * Appends to a file that is part of something larger, which completes it: it is never abandoned. It is created if it does not exist.
- * Only a last piece that is small is written again. Stores nothing if the file was deleted.
+ * Appends to a file that belongs to a batch, and creates it first if it does not exist. The batch completes it, so it is never
+ * abandoned. Rewrites only a last piece that is small. Stores nothing if the file was deleted.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
   const [file] = yield sql`
