@@ -19,11 +19,11 @@ const METADATA_LIMIT = `${METADATA.pairs} texts of ${METADATA.valueLength} chara
 
 export interface Limit {
   readonly name: string
-  /** The setting's path, with `tiers.NAME` and `upstreams.NAME` for those of every tier and upstream. */
+  /** The setting's path; `tiers.NAME` and `upstreams.NAME` stand for any tier and upstream. */
   readonly setting?: string
-  /** Of a limit that no setting changes. */
+  /** The value of a limit that no setting changes. */
   readonly fixed?: string
-  /** What one account, or one of whatever the section is about, gets beyond it. */
+  /** What happens beyond the limit. */
   readonly beyond: string
   readonly metric?: string
 }
@@ -274,7 +274,7 @@ Retry-After. [Settings](settings.md) describes the settings, and [monitoring](mo
 \`user_free\` here; \`null\` means that there is no limit unless you set one.
 `
 
-/** docs/limits.md */
+/** Returns the text of docs/limits.md. */
 export function limitsPage(): string {
   const sections = Object.entries(LIMITS).map(
     ([owner, limits]) =>
@@ -289,7 +289,7 @@ function row({ name, setting, fixed, beyond, metric }: Limit): string {
   return `| ${name} | ${place} | ${value} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
 }
 
-/** @throws if there is no such setting */
+/** @throws if the setting does not exist */
 export function defaultOf(setting: string): unknown {
   const path = setting.replace('tiers.NAME', 'tiers.user_free').replace('upstreams.NAME', 'upstreams.openai')
   let value: unknown = DEFAULTS
