@@ -1,4 +1,7 @@
-/** Jobs of one account that a working model server fails: other accounts are answered as usual, and each job ends with its cause. */
+/**
+ * Tests jobs of one account that fail on a working model server: other accounts are answered as usual, and each job ends with
+ * its cause.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Received, type Reply, reply } from '../model-server.ts'
@@ -19,7 +22,7 @@ import { startStage } from './stage.ts'
 const CALL_TIMEOUT_MS = 2000
 const PATIENCE_MS = 60_000
 const ATTACKS = 300
-/** Jobs past their patience are failed every five seconds; a last call may still run. */
+/** Jobs past their patience fail within five seconds; a last call may still run. */
 const SWEEP_MS = 10_000
 const CONCURRENCY = 256
 
@@ -39,7 +42,7 @@ onEachStore(() => {
       const stage = await startStage(t, { settings: { upstreams, jobs } })
       const { parley, models } = stage
       const [bad, good] = [await parley.key('user_max', 'bad'), await parley.key('user_max', 'good')]
-      /** How long the slowest of 30 creates takes. */
+      /** Returns how long the slowest of 30 creates takes. */
       const slowest = async (content: string) => {
         let slowestMs = 0
         for (let n = 0; n < 30; n++) {
@@ -59,7 +62,7 @@ onEachStore(() => {
       )
       const startMs = stage.clock.nowMs()
       const slowestMs = await slowest('good')
-      // Times are counted in steps of the clock.
+      // Times are multiples of the clock's steps.
       const mostMs = 1.5 * Math.max(quietMs, STEP_MS) + CALL_TIMEOUT_MS
       t.diagnostic(`the slowest answer came after ${slowestMs} ms, without these jobs after ${quietMs} ms`)
       assert.ok(slowestMs <= mostMs, `${slowestMs} ms instead of ${mostMs}`)
