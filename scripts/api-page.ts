@@ -33,7 +33,7 @@ interface Operation {
   readonly responses: Readonly<Record<string, unknown>>
 }
 
-/** What this page reads of an OpenAPI document. */
+/** The parts of an OpenAPI document that this page needs. */
 export interface ApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
   readonly components: {
@@ -42,7 +42,7 @@ export interface ApiDocument {
   }
 }
 
-/** The numbers of the specification, and ours for the routes that were added to it. */
+/** The routes in the order of the specification's numbers, and of our numbers for additional routes. */
 const ROUTES: readonly (readonly [method: string, path: string])[] = [
   ['post', '/api/v1/messages/batches'],
   ['get', '/api/v1/messages/{jobId}'],
@@ -225,7 +225,7 @@ ${statusRows(v1, V1_STATUSES)}
 `
 }
 
-/** Options with the same meaning in both APIs. */
+/** Options that mean the same in both APIs. */
 const SHARED = [
   'temperature',
   'top_p',
@@ -255,7 +255,7 @@ function fieldTable(
   return ['| field | type | meaning |', '|---|---|---|', ...rows].join('\n')
 }
 
-/** Where the page describes an object. */
+/** The section of the page that describes an object. */
 const SECTIONS: Readonly<Record<string, string>> = {
   ResponseFormat: '[format](#22-response_format)',
   Message: '[message](#23-a-message)',
@@ -267,7 +267,7 @@ const SECTIONS: Readonly<Record<string, string>> = {
 }
 const linkTo = (name: string) => SECTIONS[name] ?? 'object'
 
-/** In words, with the range. */
+/** Describes a type in words, with its range. */
 function typeOf(schema: Schema): string {
   const { $ref, type = 'any value', items, minimum, maximum, maxLength, maxItems } = schema
   if ($ref !== undefined) return linkTo($ref.replace(/.*\//, ''))

@@ -1,4 +1,4 @@
-/** Admin tokens that operators create, in addition to the one of the server, as the API, the dashboard and commands show them. */
+/** Schemas of the admin tokens that operators create, for the admin API, the dashboard and commands. */
 import type { AdminTokenRecord } from '../store/admin-token-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
@@ -23,7 +23,6 @@ export const tokenList = Type.Object({
 })
 type ListedToken = Static<typeof tokenList>['tokens'][number]
 
-/** The response that creates a token. */
 export const newToken = Type.Object({
   ...shownToken,
   token: Type.String({ description: 'The token. It cannot be shown again.' }),

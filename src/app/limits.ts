@@ -19,11 +19,11 @@ const METADATA_LIMIT = `${METADATA.pairs} pairs, keys of ${METADATA.keyLength} c
 
 export interface Limit {
   readonly name: string
-  /** The setting's path, with `tiers.NAME` and `upstreams.NAME` for those of every tier and upstream. */
+  /** The setting's path; `tiers.NAME` and `upstreams.NAME` stand for any tier and upstream. */
   readonly setting?: string
-  /** Of a limit that no setting changes. */
+  /** The value of a limit that no setting changes. */
   readonly fixed?: string
-  /** What one account, or one of whatever the section is about, gets beyond it. */
+  /** What happens beyond the limit. */
   readonly beyond: string
   readonly metric?: string
 }
@@ -282,7 +282,7 @@ Every limit of a server, and what happens beyond it. Each rejection names the li
 limit, or one that the server derives from its memory.
 `
 
-/** docs/limits.md */
+/** Returns the text of docs/limits.md. */
 export function limitsPage(): string {
   const sections = Object.entries(LIMITS).map(
     ([owner, limits]) =>
@@ -298,7 +298,7 @@ function row({ name, setting, fixed, beyond, metric }: Limit): string {
   return `| ${name} | ${place} | ${value} | ${end} |\n`
 }
 
-/** @throws if there is no such setting */
+/** @throws if the setting does not exist */
 export function defaultOf(setting: string): unknown {
   const path = setting.replace('tiers.NAME', 'tiers.user_free').replace('upstreams.NAME', 'upstreams.openai')
   let value: unknown = DEFAULTS

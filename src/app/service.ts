@@ -42,7 +42,7 @@ export interface ServiceOptions {
   readonly clock?: Clock
   /** Present if telemetry is exported. */
   readonly otlp?: Pick<Otlp, 'watch'>
-  /** The storage thread or the heartbeat thread has exited: exit the process and restart it. */
+  /** Called when the storage thread or the heartbeat thread has exited: the process must exit and be restarted. */
   readonly onFatal: (error: Error) => void
 }
 
@@ -53,7 +53,7 @@ export interface Service {
   /** Starts listening; resolves with the URL, such as `http://127.0.0.1:8080`. */
   listen(): Promise<string>
   /**
-   * Stops in order: `/readyz` responds with 503, the listener closes `shutdown.listen_seconds` later, pending responses get
+   * Shuts down in order: `/readyz` responds with 503, the listener closes `shutdown.listen_seconds` later, pending requests get
    * their 202, executions end or their jobs are released, connections close, and the store closes last. A second call waits for
    * the same shutdown.
    */
@@ -74,11 +74,11 @@ export async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store, file, onFatal } = parts
   const { settings, simulated } = configuration
   const pool = createCpuPool(settings, clock, metrics)
-  // The weights of accounts count where they wait for each other's jobs; of an upstream's answers, two are read at once.
+  // The weights of accounts decide how they share the threads. At most two answers of an upstream are read at once.
   const readLarge: ReadLarge = (completion, account, signal) =>
     pool.run('read completion', completion, { account, weight: 1 }, signal)
   const { random } = Math
-  // The simulator answers for nothing.
+  // Answers of the simulator cost nothing.
   const prices = simulated
     ? null
     : currentPrices({ models: settings.models, store, warn: (message) => log.warn({}, message) })
@@ -241,8 +241,8 @@ export async function connect(parts: OpenedParts): Promise<Service> {
 }
 
 /**
- * How long requests on open connections are answered as usual after the listener has closed: a proxy may have sent them before it
- * could know.
+ * After the listener has closed, requests on open connections get ordinary responses for this long: a proxy may have sent them
+ * before it could know.
  */
 const LAST_REQUESTS_MS = 500
 
@@ -250,7 +250,10 @@ function passed(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => clock.after(ms, resolve))
 }
 
-/** The setting is accepted so that the files of 0.3 stay valid. With `auto` and 1, nothing else could be expected. */
+/**
+ * 0.4 accepts the setting so that files of 0.3 stay valid. Operators who set `auto` or 1 expect nothing else, so they get no
+ * warning.
+ */
 function warnOfThreads({ threads }: Settings, log: Log): void {
   if (threads === 'auto' || threads === 1) return
   log.warn(
@@ -261,12 +264,12 @@ function warnOfThreads({ threads }: Settings, log: Log): void {
 
 /** Two even on one core, so that one long task never keeps all others waiting. */
 const FEWEST_THREADS = 2
-/** More would rarely be used, and each may take `cpu.thread_heap_mb`. */
+/** More threads would rarely be used, and each may take `cpu.thread_heap_mb`. */
 const MOST_THREADS = 8
 
-/** Many times the duration of the most expensive task, so only a task that never ends reaches it. */
+/** This is many times the duration of the most expensive task, so only a task that never ends reaches it. */
 const TASK_CPU_MS = 30_000
-/** A thread that exits must later load the tokenizer again, which takes up to a second. */
+/** A replacement for an idle thread that exits must load the tokenizer, which takes up to a second. */
 const IDLE_MS = 300_000
 
 function threadsOf({ cpu }: Settings): number {

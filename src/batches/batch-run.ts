@@ -47,7 +47,7 @@ export interface BatchRunOptions {
   readonly makeId: () => string
   readonly maxLineBytes: number
   readonly maxLinesOf: (tier: string) => number
-  /** How long files and batches are kept. */
+  /** How long files and batches are stored. */
   readonly retentionMs: number
   readonly onCancelled: (jobId: string) => Promise<void>
   /** Called after each step. */
@@ -65,7 +65,7 @@ const IN_TURN = 25
 const UNSURE = 2 * (FULL + AT_ONCE)
 /** Bytes of results after which a step is stored. */
 const RESULT_BYTES = 4 * 1024 * 1024
-/** Between two attempts to start a line that must wait, and two searches for deleted jobs. */
+/** The pause between two attempts to start a line that must wait, and between two searches for deleted jobs. */
 const WAIT_MS = 1000
 
 const CANCELLED: Problem = {
@@ -114,7 +114,7 @@ export class BatchRun {
     return this.#batch.status
   }
 
-  /** Lines whose jobs have not ended, as far as it knows. */
+  /** Lines whose jobs have not ended, as far as this run knows. */
   get openLines(): number {
     return this.#open.size
   }
@@ -334,7 +334,7 @@ export class BatchRun {
       const wanted = read.bytes === null ? null : format.read(read.bytes, this.#batch.endpoint)
       if (wanted !== null && 'element' in wanted) lines.push({ line, end: offset, ...wanted, problem: null })
       else {
-        // It was valid before the limits were changed.
+        // The line was valid until a limit changed.
         const problem = { code: 'invalid_line', message: wanted?.message ?? 'The line is too long.' }
         const json = format.unfinished('', this.#idOf(line), problem)
         lines.push({ line, end: offset, customId: '', element: null, problem: json })

@@ -1,4 +1,4 @@
-/** Commands load little: the library that checks jobs takes longer to load than the rest of most of them. */
+/** Tests that commands load little: the library that checks jobs takes longer to load than most commands' other modules. */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { temporaryFolder } from '../../test/parley.ts'
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url))
-/** Names on the standard error what is loaded of that library and of the store on SQLite. */
+/** Prints which modules of that library and of the SQLite store are loaded. */
 const WATCH = `data:text/javascript,${encodeURIComponent(`
   import { registerHooks } from 'node:module'
   registerHooks({
@@ -52,7 +52,7 @@ for (const [what, args] of [
   })
 }
 
-/** Prints whether a thread that starts has a compile cache. */
+/** Prints whether a new thread has a compile cache. */
 const WATCH_THREADS = `data:text/javascript,${encodeURIComponent(`
   import { getCompileCacheDir } from 'node:module'
   import { isMainThread } from 'node:worker_threads'

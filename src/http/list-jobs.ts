@@ -85,7 +85,7 @@ export interface ListJobsRoute {
 }
 
 const LIMIT = { most: 100, default: 20 } as const
-/** Maximum concurrent lists of one account on this node. */
+/** One account can run this many lists at once on this node. */
 const LISTS_AT_ONCE = 2
 
 const query = Type.Object(

@@ -19,7 +19,7 @@ export interface MeRoute {
   readonly retentionSeconds: number
   readonly bodyBytes: number
   readonly batchBodyBytes: number
-  /** Null if none is configured. */
+  /** Null if no currency is configured. */
   readonly currency: string | null
 }
 
@@ -90,7 +90,7 @@ const me = Type.Object({
   }),
 })
 
-/** Models of one account in a month: there are only a few public names. */
+/** An upper bound of the models that an account uses in a month: there are only a few public names. */
 const MOST_MODELS = 1000
 
 export function meRoute(app: FastifyInstance, options: MeRoute): void {

@@ -1,4 +1,4 @@
-/** The routes of batches, for the OpenAPI document of `/v1`. */
+/** Describes the routes of batches for the OpenAPI document of `/v1`. */
 import { Type } from '../typed-schema.ts'
 import { DOCUMENTED, errorResponses, nullable } from './openapi.ts'
 

@@ -1,4 +1,7 @@
-/** The OpenAPI document of `/v1`, apart from that of Parley's own API. Bodies are read by this folder, not checked by these schemas. */
+/**
+ * The OpenAPI document of `/v1`, separate from that of Parley's own API. These schemas only document: this folder reads the
+ * bodies.
+ */
 import type { ApiDocument } from '../http/openapi/routes.ts'
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'
@@ -17,10 +20,10 @@ export const V1_DOCUMENT: ApiDocument = {
   },
 }
 
-/** What every route of this API has. */
+/** Fields of every route of this API. */
 export const DOCUMENTED = { tags: ['OpenAI'], security: [{ bearer: [] }] } as const
 
-/** Only for the document. */
+/** Turns off validation for schemas that only document. */
 export const UNCHECKED = { validatorCompiler: () => () => true } as const
 
 const text = Type.String()
@@ -58,7 +61,7 @@ const ERRORS: Readonly<Record<number, string>> = {
   504: 'The job did not finish within its time limits.',
 }
 
-/** Every status but 200, which all routes share. */
+/** The error responses by status, which all routes share. */
 export const errorResponses: Readonly<Record<number, object>> = Object.fromEntries(
   Object.entries(ERRORS).map(([status, description]) => {
     return [status, { ...error, description, headers: HEADERS, responseName: `Error${status}` }]
@@ -169,7 +172,7 @@ export const fileContent = {
   description: 'The content.',
   content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
 }
-/** Written by hand, because the fields are parts of a multipart body, in any order. */
+/** This schema is written by hand, because the fields are parts of a multipart body, in any order. */
 export const uploadBody = {
   content: {
     'multipart/form-data': {

@@ -1,4 +1,4 @@
-/** The routes of responses and the event that reports how one ended, for the OpenAPI document of `/v1`. */
+/** Describes the routes of responses, and the event that reports how one ended, for the OpenAPI document of `/v1`. */
 import { type DeclaredOperation, jobEndedWebhook } from '../http/openapi/build-document.ts'
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'
@@ -179,7 +179,7 @@ export const SCHEMAS = {
   },
 } as const
 
-/** @param what has ended, the first part of the types of its events */
+/** @param what the first part of the event types: what has ended */
 function endedWebhook(what: 'response' | 'batch', summary: string, endings: string[]): DeclaredOperation {
   const body = Type.Object(
     {

@@ -7,7 +7,9 @@ import { refusals } from '../refusals.ts'
 /** Callbacks replayed in one transaction. It is small so that other writes do not wait for long. */
 const CALLBACKS_PER_STEP = 500
 
-/** Replays the callbacks that have failed by now, so one that fails again meanwhile is not replayed twice. */
+/**
+ * Replays the callbacks that had failed before the action started, so that one that fails again during it is not replayed twice.
+ */
 const replayFailed = adminAction({
   what: 'replay failed callbacks',
   about: null,

@@ -91,7 +91,7 @@ const createKey = adminAction({
       'PARLEY_API_KEY=$(parley keys create --account ci --tier user_go --expires 30)',
     ],
   },
-  // The key and nothing else, so that scripts can use the output.
+  // The key is the only output, so that scripts can use it.
   print: ({ key, tier }, { account }) => ({ json: { account, tier, key }, text: key }),
 })
 
@@ -192,7 +192,7 @@ const rotateOldKey = adminAction({
     },
     examples: ['parley keys rotate key_019a…', 'parley keys rotate key_019a… --grace 1'],
   },
-  // The key and nothing else, so that scripts can use the output.
+  // The key is the only output, so that scripts can use it.
   print: (rotated) => ({ json: rotated, text: rotated.key }),
 })
 

@@ -1,4 +1,4 @@
-/** Admin actions that rerun finished jobs: one, or those that a search finds. */
+/** Admin actions that rerun finished jobs: a single job, or the jobs that a search finds. */
 import { isJobId, JOB_ID } from '../../job/job-id.ts'
 import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
@@ -8,7 +8,7 @@ import { type FoundReruns, type RerunSearch, rerunFound, rerunJobs } from '../re
 
 const MOST = 10_000
 const DEFAULT_LIMIT = 1000
-/** A year that nobody will need, so that a time in milliseconds is an error. */
+/** The last second of the year 2286. A time in milliseconds is later, so it is an error. */
 const LAST_TIME = 9_999_999_999
 
 const howFields = {

@@ -70,7 +70,7 @@ const createToken = adminAction({
     },
     examples: ['parley tokens create alice', 'parley tokens create grafana --read-only --expires 365'],
   },
-  // The token and nothing else, so that scripts can use the output.
+  // The token is the only output, so that scripts can use it.
   print: (created) => ({ json: created, text: created.token }),
 })
 

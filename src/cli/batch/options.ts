@@ -1,4 +1,4 @@
-/** The options of `parley batch`. */
+/** Defines the options of `parley batch`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { addServerOptions, EXIT_CODES_HELP } from '../call/client-command.ts'
 import { numberFrom } from '../number-option.ts'

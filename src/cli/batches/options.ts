@@ -1,4 +1,4 @@
-/** The options of `parley batches`. */
+/** Defines the options of `parley batches`. */
 import { type Command, Option } from 'commander'
 import { addServerOptions, EXIT_CODES_HELP } from '../call/client-command.ts'
 import { addPair } from '../call/options.ts'

@@ -1,4 +1,4 @@
-/** The options of `parley send`, `parley job` and `parley jobs list`. */
+/** Defines the options of `parley send`, `parley job` and `parley jobs list`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from '../../job/field-bounds.ts'
 import { PRIORITIES } from '../../job/priority.ts'
@@ -10,7 +10,6 @@ import type { SendOptions } from './send.ts'
 const DEFAULT_MODEL = 'gpt-auto'
 const JOB_STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
 const MAX_LISTED = 10_000
-/** One year. */
 const MAX_WAIT_S = 31_536_000
 
 const SEND_HELP = `

@@ -1,4 +1,4 @@
-/** The server commands. Each is implemented in a file that is loaded when the command runs. */
+/** Defines the server commands. Each is implemented in a file that is loaded when the command runs. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { accountActions } from '../../admin/actions/accounts.ts'
 import { callbackActions } from '../../admin/actions/callbacks.ts'
@@ -80,7 +80,7 @@ function addServe(program: Command, exit: (code: number) => void): void {
     .action(async (options: ServeOptions) => exit(await (await import('../serve.ts')).serve(options)))
 }
 
-/** As the setting: `config/settings.ts` is not loaded for the help text. */
+/** The limit of the setting, repeated because the help text should not load `config/settings.ts`. */
 const MAX_THREADS = 64
 
 function threadsOf(text: string): number | 'auto' {

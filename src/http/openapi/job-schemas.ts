@@ -8,7 +8,7 @@ export const jobId = Type.String({
   description: 'The job ID, a version 7 UUID.',
 })
 
-/** Any text: one that is not a job ID gets the same 404 as every unknown job. */
+/** The schema allows any text, because a text that is not a job ID gets the same 404 as an unknown job. */
 export const jobIdParam = Type.Object({
   jobId: Type.String({
     description: 'The job ID. It is not case-sensitive.',
@@ -85,7 +85,7 @@ const jobResult = Type.Object(
   { title: 'JobResult', description: "The model's answer." },
 )
 
-/** The query parameter; `convertQuery` takes the list apart. */
+/** The `include` parameter of reads. `convertQuery` splits the list. */
 export const includeParameter = Type.Optional(
   Type.Array(Type.Enum([...INCLUDES]), {
     description: 'What to add to each job, separated by commas.',

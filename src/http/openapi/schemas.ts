@@ -1,4 +1,4 @@
-/** Responses as the OpenAPI documents describe them (SPEC §2.6, §7). The responses themselves are written as text. */
+/** Schemas of responses in the OpenAPI documents (SPEC §2.6, §7). They only document: the responses are written as text. */
 
 import { SIMULATED_HEADER } from '../../job/simulated-header.ts'
 import { type Schema, Type } from '../../typed-schema.ts'
@@ -31,7 +31,6 @@ const error = Type.Object(
 interface More {
   /** Headers in addition to the standard ones. */
   readonly headers?: Record<string, Schema>
-  /** Complete bodies. */
   readonly examples?: readonly object[]
 }
 
@@ -108,7 +107,7 @@ export const answers = {
 } as const
 
 interface ErrorResponse {
-  /** Under `components.responses`. */
+  /** The name under `components.responses`. */
   readonly name: string
   readonly description: string
   readonly headers?: Record<string, Schema>

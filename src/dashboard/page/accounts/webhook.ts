@@ -1,4 +1,4 @@
-/** Sets where the events of an account are sent. */
+/** Sets the URL that receives an account's events. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'

@@ -1,4 +1,4 @@
-/** The page of one batch: its progress, what is wrong with it, the lines that run, and its results. */
+/** The page of one batch: its progress, its problems, the lines that run, and its results. */
 import { html } from 'htm/preact'
 import { ConfirmedAction } from '../action.ts'
 import { admin } from '../api.ts'

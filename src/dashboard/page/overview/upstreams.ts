@@ -41,7 +41,7 @@ export function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
 interface RowProps {
   readonly upstream: Upstream
   readonly points: readonly MetricSample[]
-  /** The name under which its calls are counted. */
+  /** The name under which the upstream's calls are counted. */
   readonly name: string
 }
 
