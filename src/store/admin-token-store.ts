@@ -14,7 +14,7 @@ export interface AdminTokenStore {
 
 export interface NewAdminToken {
   readonly id: string
-  /** Of the operator or the program that has it; the audit log shows it. */
+  /** The operator or program that uses the token; the audit log shows it. */
   readonly name: string
   readonly hash: string
   /** Whether it can only read, and no contents of jobs. */
