@@ -417,7 +417,7 @@ const deleteAccount = adminAction({
     operationId: 'deleteAccount',
     summary: 'Permanently delete an account with its keys, jobs and secrets',
     description:
-      'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. The sums of its usage stay for invoices, under a name that only this response contains. The audit log keeps its entries about the account.',
+      'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. Its usage totals are kept for invoices, under a name that only this response contains. The audit log keeps its entries about the account.',
     success: 'The account was deleted.',
     data: Type.Object({
       deleted: Type.Literal(true),

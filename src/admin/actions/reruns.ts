@@ -17,7 +17,7 @@ const howFields = {
   ),
   again: Type.Optional(
     Type.Boolean({
-      description: 'Also rerun jobs that were rerun before, and in a search reruns that ended like this.',
+      description: 'Also rerun jobs that were rerun before and, in a search, reruns.',
     }),
   ),
 }
@@ -102,7 +102,7 @@ const rerunFoundJobs = adminAction({
       ),
       model: Type.Optional(modelName),
       status: Type.Optional(
-        Type.Enum(['failed', 'completed'], { description: 'How the jobs ended; `failed` if absent.' }),
+        Type.Enum(['failed', 'completed'], { description: 'The status of the jobs; `failed` if absent.' }),
       ),
       from: time('Only jobs created at this Unix time (seconds) or later.'),
       to: time('Only jobs created before this Unix time (seconds).'),
@@ -117,7 +117,7 @@ const rerunFoundJobs = adminAction({
           minimum: 1,
           maximum: MOST,
           default: DEFAULT_LIMIT,
-          description: 'How many jobs to rerun at most.',
+          description: 'The maximum number of jobs to rerun.',
           examples: [100],
         }),
       ),
@@ -165,7 +165,7 @@ const rerunFoundJobs = adminAction({
       ),
       waiting: Type.Integer({
         minimum: 0,
-        description: 'Reruns that are requested, and that no server has made within 10 s.',
+        description: 'Reruns that no server has created within 10 s of the request.',
       }),
       next: next('before'),
     }),
