@@ -1,13 +1,13 @@
-/** Caches lookups: for a limited time, for a limited number of keys, and with one lookup at a time per key. */
+/** Caches lookups for a limited time and a limited number of keys, with one lookup at a time per key. */
 import type { Clock } from './clock.ts'
 
 export interface LookupCacheOptions<Value> {
   readonly clock: Pick<Clock, 'steadyMs'>
-  /** Counted from the start of the lookup, so that changes made during the lookup are seen in time. */
+  /** Counts from the start of the lookup, so that changes made during the lookup are seen in time. */
   readonly freshMs: number
-  /** Beyond that, the oldest entry is dropped. */
+  /** With more entries, the oldest is dropped. */
   readonly maxEntries: number
-  /** A value that is returned without a promise cost nothing, and is not cached. */
+  /** A value that is returned without a promise was cheap to get, so it is not cached. */
   readonly lookUp: (key: string) => Promise<Value> | Value
 }
 
@@ -18,7 +18,7 @@ interface Entry<Value> {
 
 export class LookupCache<Value> {
   readonly #options: LookupCacheOptions<Value>
-  /** Oldest entry first. */
+  /** The oldest entry comes first. */
   readonly #entries = new Map<string, Entry<Value>>()
   readonly #inProgress = new Map<string, Promise<Value>>()
 

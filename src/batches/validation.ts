@@ -7,9 +7,9 @@ import type { LineReader } from './line-reader.ts'
 import type { LineStarts } from './line-starts.ts'
 import type { LineProblem } from './progress.ts'
 
-/** Further ones are not named, but counted. */
+/** Further wrong lines are counted, but not named. */
 const MAX_NAMED = 1000
-/** Of a hash of a `custom_id`, by which equal ones are found: many megabytes of them would not fit into memory. */
+/** Digits of the hash that finds repeated `custom_id`s. The texts themselves can be many megabytes, too many to hold in memory. */
 const HASH_DIGITS = 16
 
 export interface ValidationOptions {
@@ -74,7 +74,7 @@ export class Validation {
       return this.#add({ code: 'duplicate_custom_id', message, param: 'custom_id' })
     }
     this.#seen.add(digits)
-    // A suspension ends; a line that is wrong stays wrong.
+    // The check ignores a suspension, which can end; a wrong line stays wrong.
     const admitted = await starts.admit(read.element, { ...owner, suspended: false })
     if (admitted.kind === 'refused') this.#add(format.problemOf(admitted.error))
   }

@@ -1,11 +1,11 @@
-/** Files of accounts: begins, reads and deletes them. Whatever their size, a few pieces of each are in memory at most. */
+/** Creates, reads and deletes files of accounts, with at most a few pieces of each in memory. */
 import type { Clock } from '../clock.ts'
 import type { Tier } from '../job/tier.ts'
 import type { QuotaLimits, Quotas } from '../queue/quotas.ts'
-import { type FileSearch, type FileStore, PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
+import { type FileSearch, type FileStore, LEAST_PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
 import { FileWriter } from './file-writer.ts'
 
-/** Whose file it is, and the limits that apply. */
+/** The owner of a file, and the limits that apply. */
 export interface FileOwner {
   readonly account: string
   readonly tier: Pick<Tier, 'maxFiles'>
@@ -20,7 +20,7 @@ export interface FilesOptions {
 }
 
 /** One step of a purge deletes at least this much of a file. */
-const PURGED_BYTES = 16 * PIECE_BYTES
+const PURGED_BYTES = 16 * LEAST_PIECE_BYTES
 
 export class Files {
   readonly #options: FilesOptions
@@ -29,7 +29,7 @@ export class Files {
     this.#options = options
   }
 
-  /** Null if the account has as many files as its tier allows. */
+  /** Returns null if the account has as many files as its tier allows. */
   async begin(owner: FileOwner): Promise<FileWriter | null> {
     const { store, clock, makeId } = this.#options
     const file = { id: makeId(), account: owner.account, createdAtMs: clock.nowMs() }
@@ -45,16 +45,20 @@ export class Files {
     return this.#options.store.findFile(account, fileId, this.#options.clock.nowMs())
   }
 
-  /** Rejects if the file is deleted before all of it was read. */
+  /** Rejects if the file is deleted during the read. */
   async *read({ id, bytes }: StoredFile): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at * PIECE_BYTES < bytes; at++) {
+    for (let at = 0, left = bytes; left > 0; at++) {
       const piece = await this.#options.store.readPiece(id, at)
       if (piece === null) throw new Error('the file was deleted while it was read')
+      left -= piece.length
       yield piece
     }
   }
 
-  /** Returns whether the account had the file. Its content is deleted before this resolves, unless much else waits for that. */
+  /**
+   * Returns whether the account had the file. The content is deleted before this resolves, unless a purge has much else to
+   * delete.
+   */
   async delete(account: string, fileId: string): Promise<boolean> {
     const { store, clock } = this.#options
     const file = await this.find(account, fileId)

@@ -1,16 +1,16 @@
 /**
- * Checks the headers that a caller adds to a callback. Rejected are headers that would change where the request goes, how
- * it is framed or who it claims to be from, and values that HTTP cannot carry unaltered.
+ * Checks the headers that a caller adds to a callback. It rejects headers that would change where the request goes, how it is
+ * framed or who it claims to be from, and values that HTTP cannot carry unaltered.
  */
 
-/** Common servers accept no more (16 KiB of headers in total, ours included). */
+/** Common servers accept no more headers (16 KiB in total, including ours). */
 export const MAX_HEADERS = 50
 export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192
 
 /**
- * Framing, routing, what metadata servers require, and what servers behind a proxy take for the caller's address, the path or
- * the method of a request. In lower case, like all names below.
+ * Framing, routing, what metadata servers require, and headers from which servers behind a proxy take the caller's address, the
+ * path or the method. All names here and below are in lower case.
  */
 const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'cf-connecting-ip',
@@ -41,7 +41,7 @@ const REJECTED_HEADERS: ReadonlySet<string> = new Set([
 /** `webhook-` headers are ours: the identifier, time and signature of the callback. */
 const REJECTED_PREFIXES = ['proxy-', 'webhook-', 'x-forwarded-', 'x-aws-ec2-metadata-']
 
-/** RFC 9110 §5.6.2. */
+/** A header name, by RFC 9110 §5.6.2. */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
 /**
@@ -50,7 +50,7 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
  */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
-/** The header that breaks a rule, as the caller spelled it, and a message that continues its name. */
+/** `header` is the name as the caller spelled it; `rule` continues it to a message. */
 export interface HeaderProblem {
   readonly header: string
   readonly rule: string
@@ -98,7 +98,7 @@ function valueRule(lower: string, value: string): string | null {
   return null
 }
 
-/** `application/json`, with or without parameters, unless they contradict that the body is UTF-8. */
+/** Whether this is `application/json`, with parameters that do not contradict UTF-8. */
 function isJsonType(value: string): boolean {
   const [type = '', ...parameters] = value.toLowerCase().split(';')
   return (

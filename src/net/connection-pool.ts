@@ -1,22 +1,21 @@
 /**
- * The pool of idle connections that wait for the next callback to the same origin. The address of each one was checked
- * when it was opened, and an open connection cannot change it. Their number and age are bounded, so that many origins cost
- * no more than a few.
+ * Pools idle connections for the next callback to the same origin. Each connection's address was checked when it was opened, and
+ * cannot change. Their number and age are bounded, so that many origins cost no more than a few.
  *
- * Each connection is an undici `Client`. Its `Pool` and `Agent` do not bound idle connections, nor open a new connection
+ * Each connection is an undici `Client`. Undici's `Pool` and `Agent` do not bound idle connections, nor open a new connection
  * for a retry (docs/internals/decisions.md).
  */
 import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
-/** How many connections may be idle. Beyond `total`, the least recently used origin loses one. */
+/** The maximum numbers of idle connections. Beyond `total`, the least recently used origin loses one. */
 export interface IdleLimits {
   readonly total: number
   readonly perOrigin: number
 }
 
-/** How long a connection may be idle; less if the receiver announces less. */
+/** A connection may be idle this long; less if the receiver announces less. */
 export const IDLE_TIMEOUT_MS = 4000
 
 /** A connection in constant use is closed after this, so that a receiver can move to another address in DNS. */
@@ -39,7 +38,7 @@ export const CONNECTION_CLOSED = 'PARLEY_CONNECTION_CLOSED'
 /** Closes a connection at once, even in the middle of a request. */
 export async function closeConnection(connection: Connection, reason: Error | null = null): Promise<void> {
   const closed = connection.client.destroy(reason)
-  // A client takes over its socket with its first request, and never does if that could not be sent.
+  // A client takes over its socket with its first request, so it does not close the socket if no request was sent.
   connection.socket.destroy()
   await closed
 }
@@ -91,7 +90,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
 
     acquire(origin) {
       for (;;) {
-        // The most recently used one is the least likely to be closed by the receiver at this moment.
+        // The receiver is least likely to close the most recently used connection just now.
         const connection = byOrigin.get(origin)?.at(-1)
         if (connection === undefined) return null
         remove(connection)
@@ -128,7 +127,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
 function createClient(origin: string, socket: Socket): Client {
   let connected = false
   return new Client(origin, {
-    // In a microtask: a client whose connector calls back synchronously never sends its request.
+    // The callback runs in a microtask: a client whose connector calls back synchronously never sends its request.
     connect: (_options, callback) =>
       queueMicrotask(() => {
         if (connected || socket.destroyed) {

@@ -1,6 +1,6 @@
 /**
- * Spreads work over turns of the event loop: concurrent requests for a turn each get a separate turn, in order, and network
- * events are handled in between.
+ * Spreads work over turns of the event loop. Each concurrent caller gets a separate turn, in order, and network events are
+ * handled in between.
  */
 export class Turns {
   #last: Promise<void> = Promise.resolve()

@@ -4,13 +4,12 @@
  * `answers` being written. Bytes are what something takes in memory, not the length of its text.
  *
  * - An eighth of a share is reserved for small things, so that they never wait for large ones.
- * - The part of an account is half of what the others leave of the rest. Alone, it may hold half of the rest; next to one
- *   other account, a third. Regardless of how much an account holds, others find room, and only an account that exceeds its
- *   part is held back.
+ * - An account may hold half of what the other accounts leave of the rest. Alone, it may hold half of the rest; next to one
+ * other account, a third. However much it holds, there is room for others, and only an account that exceeds its part waits.
  * - Each account may hold one large thing at a time regardless of its part, as far as there is room.
  * - A large thing is always granted when no other large one is held, so that one larger than the whole share is held alone.
- * - What is freed goes to the waiting account that holds fewest bytes, and is kept for it until its request fits, so that
- *   many smaller requests cannot starve a larger one. Within an account, first come, first served.
+ * - Freed bytes go to the waiting account that holds fewest, and are kept for it until its request fits, so that many smaller
+ * requests cannot starve a larger one. Within an account, first come, first served.
  */
 import type { Job } from '../job/job.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
@@ -19,7 +18,7 @@ import { Counts, type ReadonlyCounts } from './counts.ts'
 /** A thing of at most this many bytes is small. */
 export const SMALL_BYTES = 64 * 1024
 
-/** The part of the budget that each share has. The sum is 1. */
+/** The part of the budget that each share gets. The parts add up to 1. */
 export const SHARES = {
   uploads: 1 / 8,
   requests: 1 / 4,
@@ -33,7 +32,7 @@ export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 /** The fraction of a share that `withReserve` adds for accounts that hold no large thing. */
 const NEWCOMER_RESERVE = 1 / 8
 
-/** `over part`: the account already holds its part. `full`: it does not, but others hold the room that it needs. */
+/** `over part`: the account already holds its part. `full`: it does not, but others hold the bytes that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'
 
 interface WaitingRequest extends StopListener {
@@ -42,15 +41,15 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (granted: boolean) => void
 }
 
-/** One share of the budget. Whole numbers of bytes only, so that sums return to 0. */
+/** One share of the budget. It counts whole bytes only, so that sums return to 0. */
 export class ByteShare {
   readonly limit: number
-  /** Everything except the reserve for small things. */
+  /** The limit without the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
-  /** Up to this total, every account is within its part, so small things are granted without looking at the account. */
+  /** Up to this total, no account can exceed its part, so small things are granted without a look at the account. */
   readonly #openToSmall: number
-  /** Those of large things. */
+  /** Bytes of large things, by account. */
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
   /** Bytes by account. */
@@ -59,15 +58,15 @@ export class ByteShare {
   readonly waiting: ReadonlyCounts<string> = this.#waiting
   /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
-  /** Whether what is freed is kept for a large request that waits for room. */
+  /** Whether freed bytes are kept for a large request that waits. */
   #isRoomKept = false
-  /** What accounts hold of the reserve for newcomers, and its size. */
+  /** Bytes that accounts hold of the reserve for newcomers, and the size of that reserve. */
   readonly #reserved = new Counts<string>()
   readonly #reserveLimit: number
 
   /**
-   * @param withReserve whether accounts that hold no large thing may hold one beyond the limit: then a job that takes the whole
-   * share for long does not delay smaller ones of others
+   * @param withReserve whether accounts that hold no large thing may hold one beyond the limit. Then a job that takes the whole
+   * share for long does not delay smaller ones of others.
    */
   constructor(limit: number, withReserve = false) {
     this.limit = Math.floor(limit)
@@ -82,27 +81,27 @@ export class ByteShare {
     return Math.max(0, this.limit - this.#held.total)
   }
 
-  /** How many bytes small things may still take: of what is free, or of their reserve. */
+  /** How many bytes small things may still take, of the free bytes or of their reserve. */
   get freeForSmall(): number {
     const small = this.#held.total - this.#large.total
     return Math.max(this.free, this.limit - this.#limitOfLarge - small)
   }
 
-  /** How much the account may hold at the moment, including what it holds. */
+  /** How much the account may hold now, including what it already holds. */
   partOf(account: string): number {
     return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
   }
 
-  /** What `tryReserve` would decide. */
+  /** Returns what `tryReserve` would decide. */
   decide(account: string, bytes: number): ByteDecision {
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) return 'granted'
     const decision = this.#decideRest(account, bytes)
     return decision === 'granted' || this.#hasReserveFor(account, bytes) ? 'granted' : decision
   }
 
-  /** Counts the bytes if the account may hold them now. What is granted is released exactly once. */
+  /** Counts the bytes if the account may hold them now. Release granted bytes exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
-    // The common case, which occurs several times per request.
+    // A fast path for the common case, which occurs several times per request.
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
       this.#held.add(account, bytes)
       return 'granted'
@@ -113,8 +112,8 @@ export class ByteShare {
   }
 
   /**
-   * Waits until the account may hold the bytes. True once they are counted, false if the signal stopped the wait first.
-   * Returns a promise only if it has to wait.
+   * Waits until the account may hold the bytes. True once they are counted, false if the signal stopped the wait first. Returns
+   * a promise only if it must wait.
    */
   reserve(account: string, bytes: number, signal: StopSignal): boolean | Promise<boolean> {
     if (signal.reason !== null) return false
@@ -143,8 +142,8 @@ export class ByteShare {
   }
 
   /**
-   * Frees bytes in the same piece in which they were counted. A waiting request that gets them continues in a later
-   * microtask, never inside this call.
+   * Frees bytes, in the same amount in which they were counted. A waiting request that gets them continues in a later microtask,
+   * never inside this call.
    */
   release(account: string, bytes: number): void {
     this.#held.add(account, -bytes)
@@ -161,7 +160,7 @@ export class ByteShare {
     this.release(account, from)
   }
 
-  /** Holds what was granted, of the reserve if the rest has no room. */
+  /** Counts granted bytes, in the reserve if the rest has no room. */
   #take(account: string, bytes: number): void {
     if (this.#reserveLimit > 0 && this.#decideRest(account, bytes) !== 'granted')
       this.#reserved.add(account, bytes)
@@ -173,7 +172,7 @@ export class ByteShare {
     return this.#reserved.total + bytes <= this.#reserveLimit
   }
 
-  /** Without the reserve for newcomers. */
+  /** Decides without the reserve for newcomers. */
   #decideRest(account: string, bytes: number): ByteDecision {
     const decision = this.#decide(account, bytes)
     return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision
@@ -197,13 +196,13 @@ export class ByteShare {
 
   #decideLarge(account: string, bytes: number, isWithinPart: boolean): ByteDecision {
     if (!isWithinPart && this.#large.of(account) > 0) return 'over part'
-    // What is held of the reserve must not keep something waiting that is larger than the share.
+    // Bytes of the reserve must not delay something larger than the share.
     if (this.#large.total <= this.#reserved.total) return 'granted'
     const hasRoom = this.#large.total + bytes <= this.#limitOfLarge && this.#held.total + bytes <= this.limit
     return hasRoom ? 'granted' : 'full'
   }
 
-  /** One release can make room for several requests, and for those of accounts that were over their part. */
+  /** Grants waiting requests. One release can make room for several, and for accounts that exceeded their part. */
   #grantWaiting(): void {
     while (this.#grantNext()) {}
   }
@@ -257,7 +256,7 @@ export class ByteBudget {
   readonly callbacks: ByteShare
   readonly answers: ByteShare
 
-  /** @param maxCallbackBytes the size of the share for callbacks, if that is less than its part of the total */
+  /** @param maxCallbackBytes limits the share for callbacks if it is less than its part of the total */
   constructor(totalBytes: number, maxCallbackBytes: number) {
     this.uploads = new ByteShare(totalBytes * SHARES.uploads)
     this.requests = new ByteShare(totalBytes * SHARES.requests)
@@ -277,17 +276,17 @@ export class ByteBudget {
 const UPLOAD_FACTOR = 1
 /** A received body: its buffer, its text, and the messages that were parsed from it. */
 const REQUEST_FACTOR = 5
-/** What a single create keeps of its body while it waits: the messages, to create the job again if it vanishes. */
+/** A waiting single create: the messages, with which the job is created again if it vanishes. */
 const WAITING_REQUEST_FACTOR = 2
 /** A running job: the JSON text of its messages, and the body of the call, as text and as a buffer. */
 const JOB_FACTOR = 5
-/** A callback being sent: content and payload, the body made of them, as text and as a buffer. */
+/** A callback being sent: content and payload, and the body made of them, as text and as a buffer. */
 const CALLBACK_FACTOR = 5
-/** An answer being written: the stored result, and the response made of it. */
+/** An answer being written: the stored result, and the response made from it. */
 const ANSWER_FACTOR = 4
-/** What a running job takes in addition to its text: its objects, its slot, its call. */
+/** A running job, in addition to its text: its objects, its slot, its call. */
 const JOB_BYTES = 8 * 1024
-/** What any other thing takes in addition to its text. */
+/** Any other thing, in addition to its text. */
 const FIXED_BYTES = 1024
 
 export const uploadBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * UPLOAD_FACTOR
@@ -304,10 +303,7 @@ export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBy
 
 export const answerBytes = (textBytes: number): number => FIXED_BYTES + textBytes * ANSWER_FACTOR
 
-/**
- * What the job takes while it runs, by the length of its texts in UTF-16 units: exact enough, and without a pass over the
- * texts.
- */
+/** Estimates a running job from the length of its texts in UTF-16 units: exact enough, and without a pass over the texts. */
 export function bytesOfJob({
   messagesJson,
   responseFormatJson,

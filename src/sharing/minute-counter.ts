@@ -1,4 +1,4 @@
-/** Counts per minute and key, in windows that begin with the first count. */
+/** Counts events by key and minute. A key's window begins with its first count. */
 import type { Clock } from '../clock.ts'
 
 const WINDOW_MS = 60_000
@@ -7,7 +7,7 @@ const MAX_KEYS = 10_000
 
 export interface MinuteCount {
   readonly count: number
-  /** Until the window ends. */
+  /** The time until the window ends. */
   readonly leftMs: number
 }
 
@@ -26,8 +26,8 @@ export class MinuteCounter {
   }
 
   /**
-   * Adds to the count, and returns the new one. What costs several counts as all of them or, if fewer remain, as none: the returned
-   * count is then above the limit.
+   * Adds to the count, and returns the new one. A cost above 1 that exceeds the limit is not added
+   * at all; the returned count is then above the limit.
    */
   add(key: string, cost = 1, limit = Number.POSITIVE_INFINITY): MinuteCount {
     const nowMs = this.#clock.steadyMs()

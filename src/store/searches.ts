@@ -1,4 +1,4 @@
-/** Searches as the contract has them, made of scans. */
+/** Implements the searches of the contract with scans. */
 import { searchCallbacksByChunk } from './callback-records.ts'
 import type { CallbackFilter, CallbackScan, CallbackSummary } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'

@@ -1,4 +1,7 @@
-/** Jobs of one account that a working model server fails: other accounts are answered as usual, and each job ends with its cause. */
+/**
+ * Tests jobs of one account that fail on a working model server: other accounts are answered as usual, and each job ends with
+ * its cause.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Received, type Reply, reply } from '../model-server.ts'
@@ -20,7 +23,7 @@ import { startStage } from './stage.ts'
 const CALL_TIMEOUT_MS = 2000
 const PATIENCE_MS = 60_000
 const ATTACKS = 300
-/** Jobs past their patience are failed every five seconds; a last call may still run. */
+/** Jobs past their patience fail within five seconds; a last call may still run. */
 const SWEEP_MS = 10_000
 const CONCURRENCY = 256
 

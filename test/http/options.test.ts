@@ -1,4 +1,4 @@
-/** `options` of a job: how they reach the model server, what they make of the cache, and what rejects them. */
+/** `options` of a job: how they reach the model server, how they affect the cache, and what rejects them. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Client } from 'pg'

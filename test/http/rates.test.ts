@@ -28,13 +28,13 @@ const LONG_STEP_MS = 5000
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
-/** How long the provider takes for an answer. */
+/** The provider takes this long for an answer. */
 const CALL_MS = 1_500
 const LIMITS = { requests: 100, tokens: 60_000 }
 
 interface Scene {
   readonly clock: FakeClock
-  /** How many requests the model server answers at the moment. */
+  /** Returns how many requests the model server is answering. */
   readonly answering: () => number
   readonly models: ModelServerForTests
   readonly provider: ProviderRate
@@ -70,10 +70,10 @@ function rated(
 interface Options {
   readonly kind?: Enforced
   readonly nodes?: number
-  /** Whether time passes by itself. */
+  /** Whether the clock runs by itself. */
   readonly isReal?: boolean
   readonly upstream?: Readonly<Record<string, unknown>>
-  /** Of an upstream `other` at the same address. */
+  /** Settings of an upstream `other` at the same address. */
   readonly otherUpstream?: Readonly<Record<string, unknown>>
   readonly settings?: Readonly<Record<string, unknown>>
   readonly limits?: typeof LIMITS
@@ -99,7 +99,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
   const settings = { tiers: UNLIMITED_READS, upstreams, ...options.settings }
   const nodes: Parley[] = []
   for (let n = 0; n < (options.nodes ?? 1); n++) {
-    // Runs before the node stops, which waits until running jobs have ended or are released.
+    // This runs before the node stops, which waits until running jobs have ended or are released.
     t.after(() => void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS)))
     nodes.push(await startParley(t, { upstream: models.baseUrl, clock: time, folder, settings }))
   }
@@ -133,13 +133,13 @@ async function inTransit({ nodes, answering }: Scene): Promise<number> {
   return sending.reduce((total, one) => total + one, 0) - answering()
 }
 
-/** From 200 to 2,000 tokens, in an order that looks random. */
+/** Returns sizes from 200 to 2,000 tokens, in an order that looks random. */
 const sizes = (count: number) => Array.from({ length: count }, (_, n) => 200 + ((n * 7919) % 1801))
 let made = 0
 const jobsOf = (tokens: readonly number[], over = {}) =>
   tokens.map((one) => withContent(`${one} tokens, ${made++}`, over))
 
-/** How many calls the model server answered or rejected for contents that begin like this. */
+/** Returns how many calls for such contents the model server answered or rejected. */
 const callsOf = ({ models }: Scene, content: RegExp) =>
   models.completions().filter(({ body }) => content.test(String(body.messages.at(-1)?.content))).length
 
@@ -259,11 +259,11 @@ onEachStore(() => {
     const key = await parley.key()
     await createBatches(scene, key, jobsOf([1000]))
     await pass(t, scene, 3_000)
-    // Another program uses nearly all that is left.
+    // Another program uses nearly all of the rest.
     assert.ok(provider.take(56_000, scene.clock.steadyMs()))
     await createBatches(scene, key, jobsOf([1000, ...Array.from({ length: 20 }, () => 1000)]))
     await pass(t, scene, 50_000)
-    // Those that were on their way before the server said how little is left.
+    // These calls were in transit before the server reported how little is left.
     assert.ok(provider.rejectedAtMs.length <= 10, String(provider.rejectedAtMs))
     await pass(t, scene, 2 * MINUTE_MS, LONG_STEP_MS)
     assert.equal(callsOf(scene, /1000/) - provider.rejectedAtMs.length, 22)
@@ -321,7 +321,7 @@ onEachStore(() => {
     const startMs = systemClock.steadyMs()
     await createBatches(scene, await parley.key(), jobsOf(sizes(180)))
     await wait(systemClock, 2 * MINUTE_MS)
-    // Sent in bursts, so a single minute may have a tenth more or less than the next.
+    // Calls are sent in bursts, so consecutive minutes may differ by a tenth.
     const used = provider.accepted.tokens / (2 * LIMITS.tokens)
     t.diagnostic(`used ${used} of two minutes`)
     assert.ok(used >= 0.95 && used <= 1.1, String(used))

@@ -1,12 +1,12 @@
 /**
- * Which test files share a process. Starting a process and loading the service costs more than most files test, and later
- * files benefit from what earlier ones made the compiler optimize.
+ * Decides which test files share a process. Starting a process and loading the service costs more than most files test, and
+ * later files run code that is already optimized.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CLONE, reaches } from './test-files.ts'
 
-/** Files that start and kill their own processes run long, and they clean up at the end of theirs. */
+/** Files that start and kill processes run long, and clean up at the end of their own process. */
 const PROCESSES =
   /^test\/(process|nodes|long|upgrade|postgres|support)\/.*\.test\.ts$|^test\/process\/server-process\.ts$/
 /** These wait most of the time, mostly for leases to expire, or take longest of those with their own process. */
@@ -21,9 +21,9 @@ const FIRST = new RegExp(
     .join('|'),
 )
 const BROWSER = /^test\/browser\//
-/** Uses of the whole process's memory, flags or environment. */
+/** Matches code that depends on the whole process's memory, flags or environment. */
 const OWN_PROCESS = /\b(setFlagsFromString|memoryUsage|expose[-_]gc|residentMiB|process\.env\.?\S* = )/
-/** Enough processes that none runs for minutes, nor one alone at the end. */
+/** With this many groups, no process runs for minutes, or alone at the end. */
 const BROWSER_GROUPS = 4
 const OTHER_GROUPS = 10
 
@@ -52,7 +52,7 @@ function isAlone(file: string): boolean {
   return reaches(file, (path) => PROCESSES.test(path))
 }
 
-/** Neighboring files test similar things and take similar times, so they go to different groups. */
+/** Deals the files out in turn, because neighboring files test similar things and take similar times. */
 function dealt(files: readonly string[], count: number): readonly (readonly string[])[] {
   const groups = Array.from({ length: count }, (_, group) => files.filter((_, at) => at % count === group))
   return groups.filter(({ length }) => length > 0)

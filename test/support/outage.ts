@@ -8,17 +8,17 @@ import { type Answer, job, type Parley } from '../parley.ts'
 export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
 export const STEP_MS = 250
-/** Shorter than a check may take. */
+/** Shorter than a check of a model server may take. */
 export const LONG_STEP_MS = 3500
 const ROUND_TRIPS = 3
 const MOST_IDS = 100
 const ROUND_TRIPS_OF_A_JOB = 24
 
-/** One slot, so that the jobs run one after the other. */
+/** With one slot, the jobs run one after the other. */
 export const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
 
 let made = 0
-/** Different jobs, so that none is answered from the cache. */
+/** Returns jobs that differ, so that none is answered from the cache. */
 export const numbered = (count: number) =>
   Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
 
@@ -31,8 +31,8 @@ function chunks<T>(all: readonly T[], size: number): T[][] {
 }
 
 /**
- * Advances time in steps until the condition holds; returns how long that took by the clock. Between steps, requests go
- * through the server, the model server's connections and the database, so that everything in transit there arrives.
+ * Advances time in steps until the condition holds; returns how long that took by the clock. Between steps, requests to the
+ * server, its model server and the database let everything in transit arrive.
  */
 export async function untilTrue(
   t: { signal: AbortSignal },
@@ -117,8 +117,8 @@ export const withContent = (content: string, over: Readonly<Record<string, unkno
   job({ messages: [{ role: 'user', content }], ...over })
 
 /**
- * Creates a job, and advances time until its answer is there. More requests go through between steps than in `untilTrue`:
- * creating, claiming, calling and storing follow one another, and the figure should count waits, not them.
+ * Creates a job, and advances time until its answer is there. More requests run between steps than in `untilTrue`, because
+ * creating, claiming, calling and storing follow one another, and the figure should contain only waits.
  */
 export async function createAndWait(
   t: { signal: AbortSignal },

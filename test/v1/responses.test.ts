@@ -261,7 +261,7 @@ onEachStore(() => {
     while ((await database.query(waits)).rowCount === 0) t.signal.throwIfAborted()
     hangUp.abort()
     await failed
-    // By the time of this answer, the server knows that the connection is closed.
+    // When this response arrives, the server knows that the connection is closed.
     await parley.get('/healthz')
     await database.query('commit')
     const listed = async () => (await parley.get('/api/v1/messages', key)).body.data.jobs
