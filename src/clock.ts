@@ -26,10 +26,13 @@ export function wholeMs(seconds: number): number {
   return Math.min(Math.round(seconds * 1000), LONGEST_MS)
 }
 
-/** A wall clock that jumps is looked at again after this time. */
+/** After this time, the wall clock is read again, because it may jump. */
 const LONGEST_LOOK_MS = 60_000
 
-/** Calls `callback` once, when the wall clock shows this time or a later one: at once if it does now. The returned function cancels it. */
+/**
+ * Calls `callback` once, when the wall clock shows this time or a later one; at once if it does now. Returns a function that
+ * cancels it.
+ */
 export function atTime(
   clock: Pick<Clock, 'nowMs' | 'after'>,
   timeMs: number,
@@ -64,7 +67,7 @@ const realClock = {
 
 export const systemClock: Clock = { ...realClock, about: sharedMoments(realClock) }
 
-/** The `about` of a clock: one timer for all that is due at the same moment. */
+/** The `about` of a clock: one timer for everything that is due at the same moment. */
 export function sharedMoments(clock: Pick<Clock, 'steadyMs' | 'after'>): NonNullable<Clock['about']> {
   const dueAt = new Map<number, Set<{ readonly callback: () => void }>>()
   const addMoment = (atMs: number, nowMs: number) => {

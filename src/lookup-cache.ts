@@ -3,11 +3,11 @@ import type { Clock } from './clock.ts'
 
 export interface LookupCacheOptions<Value> {
   readonly clock: Pick<Clock, 'steadyMs'>
-  /** Counted from the start of the lookup, so that changes made during the lookup are seen in time. */
+  /** How long a value is fresh, counted from the start of the lookup, so that changes made during it are seen in time. */
   readonly freshMs: number
-  /** Beyond that, the oldest entry is dropped. */
+  /** Maximum keys; the oldest entry is dropped first. */
   readonly maxEntries: number
-  /** A value that is returned without a promise cost nothing, and is not cached. */
+  /** Does not cache a value that is returned without a promise, because it cost nothing. */
   readonly lookUp: (key: string) => Promise<Value> | Value
 }
 
@@ -70,7 +70,7 @@ export class LookupCache<Value> {
   }
 }
 
-/** Joins calls made while one is in progress: they share its result, and the next call looks up again. */
+/** Shares the result of a call in progress with later callers. The next call looks up again. */
 export function singleFlight<Value>(lookUp: () => Promise<Value>): () => Promise<Value> {
   let inProgress: Promise<Value> | null = null
   return () => {

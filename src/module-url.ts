@@ -2,10 +2,10 @@
 import { extname } from 'node:path'
 
 /**
- * The program runs from its sources, or from a package in which they are compiled to JavaScript, so the module has the same
- * extension as the one that asks.
+ * Returns the URL of the module with the extension of the asking one, because the program runs either from its sources or
+ * compiled to JavaScript.
  * @param source the module's source, relative to the asking one, such as `./thread.ts`
- * @param here `import.meta.url` of the one that asks
+ * @param here `import.meta.url` of the asking module
  */
 export function moduleURL(source: string, here: string): URL {
   return new URL(source.replace(/\.ts$/, extname(here)), here)

@@ -1,6 +1,6 @@
 /**
- * The Node that Parley runs on: `engines` of package.json, held to by the program itself because npm only warns. It is
- * the first thing that runs, on whatever Node there is, so it imports nothing and is written in plain JavaScript.
+ * The Node that Parley requires: `engines` of package.json, enforced by the program because npm only warns. This runs first, on
+ * whatever Node there is, so it imports nothing and is written in plain JavaScript.
  */
 
 /**

@@ -1,9 +1,9 @@
-/** Runs a task again and again with a pause in between: never twice at once, and until it is stopped. */
+/** Runs a task again and again with a pause in between, never twice at once, until it is stopped. */
 import type { Clock } from './clock.ts'
 
 export interface PollingLoopOptions {
   readonly clock: Pick<Clock, 'after' | 'about'>
-  /** Before the first run, and from the end of one run to the start of the next, about. A function is called for each pause. */
+  /** The approximate pause before the first run and between runs. A function is called for each pause. */
   readonly pauseMs: number | (() => number)
   readonly task: () => Promise<void>
   /** Called with the rejection of the task. The loop continues. */
@@ -29,7 +29,7 @@ export class PollingLoop {
     this.#pause()
   }
 
-  /** Ends the pause. A run in progress is followed by another one at once. */
+  /** Ends the pause. If a run is in progress, another one follows at once. */
   wake(): void {
     if (this.#state !== 'started') return
     if (this.#isRunning) {
@@ -40,7 +40,7 @@ export class PollingLoop {
     this.#running = this.#run()
   }
 
-  /** No run starts after this call. Resolves when the run in progress, if there is one, has ended. */
+  /** Prevents further runs. Resolves when the run in progress, if any, has ended. */
   async stop(): Promise<void> {
     this.#state = 'stopped'
     this.#cancelTimer()

@@ -7,12 +7,12 @@
  * answer, is copied twice and promoted. Here the map itself is replaced, and nothing refers from one to the next.
  */
 
-/** This many entries are deleted before a small map is replaced. */
+/** A small map is replaced after this many deletions. */
 const LEAST_DELETED = 32
 
 export class TransientMap<Key, Value> {
   #map = new Map<Key, Value>()
-  /** Since the map was replaced. */
+  /** Deletions since the map was replaced. */
   #deleted = 0
 
   get size(): number {
@@ -23,7 +23,7 @@ export class TransientMap<Key, Value> {
     return this.#map.get(key)
   }
 
-  /** Replaces the value of a key that is there. */
+  /** Replaces the value of an existing key. */
   set(key: Key, value: Value): void {
     this.#map.set(key, value)
   }
@@ -36,7 +36,7 @@ export class TransientMap<Key, Value> {
     this.#deleted = 0
   }
 
-  /** A snapshot in the order in which they were added: later additions and deletions are not seen. */
+  /** A snapshot in order of addition, which later additions and deletions do not change. */
   keys(): Key[] {
     return [...this.#map.keys()]
   }

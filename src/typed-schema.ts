@@ -6,10 +6,10 @@
  *     type Point = Static<typeof point>   // { x: number; label?: string }
  */
 
-/** Only the compiler sees it. */
+/** Exists only for the compiler. */
 declare const VALUE: unique symbol
 
-/** A schema of values of type T; as JSON, a JSON Schema. */
+/** A JSON Schema of values of type T. */
 export interface Schema<T = unknown> {
   readonly [VALUE]?: () => T
   readonly [keyword: string]: unknown

@@ -23,7 +23,7 @@ export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): st
   return PREFIX + text + checksum(PREFIX + text)
 }
 
-/** Whether the text could be a key, by its shape and checksum alone. */
+/** Whether the shape and the checksum of the text are those of a key. */
 export function isWellFormedKey(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, PREFIX.length + RANDOM_LENGTH)))
 }

@@ -1,7 +1,7 @@
 /**
- * Runs a batch that this node owns, step by step. Each step is stored as a whole; if that fails, or someone else has changed the
- * batch, the run is thrown away and another one continues from what is stored. All that a step does before it is stored can
- * be repeated: lines get their jobs by keys, and results are read again.
+ * Runs a batch that this node owns, step by step. Each step is stored in one write. If that fails, or something else has changed
+ * the batch, this run is discarded and another one continues from the stored state. Everything before the write can be repeated:
+ * lines get their jobs by keys, and results are read again.
  */
 import type { Clock } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
@@ -45,12 +45,12 @@ export interface BatchRunOptions {
   readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
-/** Lines that a step validates, or starts at once. */
+/** How many lines a step validates, and how many it starts. */
 const VALIDATED = 200
 const STARTED = 100
-/** Bytes of results in one step. */
+/** Maximum bytes of results in one step. */
 const RESULT_BYTES = 4 * 1024 * 1024
-/** Between two attempts to start a line that must wait, and two searches for deleted jobs. */
+/** The pause between two attempts to start a line that must wait, and between two searches for deleted jobs. */
 const WAIT_MS = 1000
 
 const EXPIRED: Problem = {
@@ -64,7 +64,7 @@ const CANCELLED: Problem = {
 const JOB_CANCELLED: Problem = { code: 'job_cancelled', message: 'The job of this request was cancelled.' }
 const JOB_DELETED: Problem = { code: 'job_deleted', message: 'The job of this request was deleted.' }
 
-/** What a step has gathered. */
+/** The results of a step before it is stored. */
 interface Gathered {
   progress: Progress
   readonly started: BatchLine[]
@@ -80,7 +80,7 @@ export class BatchRun {
   readonly #open: Map<string, BatchLine>
   readonly #reader: LineReader
   #validation: Validation | null = null
-  /** Whether lines after those that were read may have jobs: a crash may have prevented that they were noted. */
+  /** Whether lines that were not read yet may have jobs, because a crash prevented that they were recorded. */
   #mayHaveJobs = true
   #inputEnded = false
   #retryAtMs = 0
@@ -107,7 +107,7 @@ export class BatchRun {
     return this.#batch.status
   }
 
-  /** Lines whose jobs have not ended, as far as it knows. */
+  /** Lines whose jobs have not finished, as far as this node knows. */
   get openLines(): number {
     return this.#open.size
   }
@@ -116,7 +116,7 @@ export class BatchRun {
     return this.#batch.version
   }
 
-  /** Takes a step. `later`: there is nothing to do for now; `lost`: the batch was changed by someone else. */
+  /** Runs a step. `later`: there is nothing to do now; `lost`: something else has changed the batch. */
   async step(maxOpen: number): Promise<'busy' | 'later' | 'ended' | 'lost'> {
     try {
       return this.#progress.total === null ? await this.#validate() : await this.#run(maxOpen)
@@ -176,7 +176,7 @@ export class BatchRun {
     }
   }
 
-  /** The results of the jobs that have ended, and of those that were deleted. */
+  /** Collects the results of jobs that have finished or were deleted. */
   async #collect(step: Gathered): Promise<void> {
     const { store, clock, format } = this.#options
     const jobIds = [...this.#open.keys()]
@@ -203,7 +203,7 @@ export class BatchRun {
     }
   }
 
-  /** Why a job ended without an answer although nothing failed; null for all others. */
+  /** Why a job ended without an answer although nothing failed; otherwise null. */
   #fateOf({ errorJson }: EndedJob): Problem | null {
     const code = errorJson === null ? null : JSON.parse(errorJson).code
     if (code === 'deadline_exceeded') return EXPIRED
@@ -211,13 +211,13 @@ export class BatchRun {
     return this.#batch.status === 'cancelling' ? CANCELLED : JOB_CANCELLED
   }
 
-  /** Reads lines on, and starts them up to the first one that must wait. */
+  /** Reads further lines and starts them, up to the first one that must wait. */
   async #startLines(step: Gathered, limit: number): Promise<void> {
     const { clock, starts, format } = this.#options
     if (clock.steadyMs() < this.#retryAtMs) return
     const owner = await starts.ownerOf(this.#batch.account)
     if (owner === null) return
-    // A batch may use half of how many jobs its account may have open.
+    // A batch may use half of the jobs that its account may have open.
     const allowed = Math.max(1, Math.floor((owner.quotas?.openJobs?.limit ?? Number.POSITIVE_INFINITY) / 2))
     const most = Math.min(limit, allowed - (this.#open.size - step.ended.length))
     if (most < 1) return
@@ -260,7 +260,7 @@ export class BatchRun {
     this.#mayHaveJobs = false
   }
 
-  /** The next lines, as they were validated. */
+  /** Reads the next lines as they were validated. */
   async #readLines(limit: number) {
     const { format } = this.#options
     const lines: {
@@ -285,7 +285,7 @@ export class BatchRun {
       const wanted = read.bytes === null ? null : format.read(read.bytes, this.#batch.endpoint)
       if (wanted !== null && 'element' in wanted) lines.push({ line, end: offset, ...wanted, problem: null })
       else {
-        // It was valid before the limits were changed.
+        // The line was valid before the limits were changed.
         const problem = { code: 'invalid_line', message: wanted?.message ?? 'The line is too long.' }
         const json = format.unfinished('', this.#idOf(line), problem)
         lines.push({ line, end: offset, customId: '', element: null, problem: json })

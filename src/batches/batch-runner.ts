@@ -1,4 +1,4 @@
-/** Runs the batches that this node owns, a step of each at a time. It takes those that are new, or whose node has crashed. */
+/** Runs the batches that this node owns, one step of each at a time. It claims those that are new or whose node has crashed. */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import { BatchRun, type BatchRunOptions } from './batch-run.ts'
@@ -6,16 +6,16 @@ import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
-  /** Between two searches while there are no batches: new ones wake the runner, so it finds those of crashed nodes only. */
+  /** The pause between searches while there are no batches. They only find those of crashed nodes: new ones wake the runner. */
   readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
 
-/** Lines of all batches of a node that have jobs at the same time, and the fewest of one batch. */
+/** Maximum lines with open jobs, over all batches of a node, and the least that one batch gets. */
 export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
 const MAX_BATCHES = 100
-/** Between two searches for batches, which also find out what others have changed. */
+/** The pause between searches for batches, which also show what others have changed. */
 const CLAIM_MS = 1000
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
@@ -49,7 +49,7 @@ export class BatchRunner {
     this.#loop.start()
   }
 
-  /** A batch was created or cancelled through this node. */
+  /** Call this when a batch was created or cancelled through this node. */
   wake(): void {
     this.#claimAtMs = Number.NEGATIVE_INFINITY
     this.#loop.wake()
@@ -63,7 +63,7 @@ export class BatchRunner {
     const { clock, idleClaimMs } = this.#options
     this.#isBusy = false
     if (clock.steadyMs() >= this.#claimAtMs) {
-      // Before the search: a batch that is created meanwhile asks for another one.
+      // Set before the search, because a batch that is created during it must cause another one.
       this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
       await this.#claim()
     }
@@ -93,7 +93,7 @@ export class BatchRunner {
     this.#claimAtMs = Math.min(this.#claimAtMs, this.#options.clock.steadyMs() + CLAIM_MS)
   }
 
-  /** A run that failed is thrown away; the next claim continues from what is stored. */
+  /** Discards a run that fails; the next claim continues from the stored state. */
   async #step(id: string, run: BatchRun, maxOpen: number): Promise<void> {
     try {
       const result = await run.step(maxOpen)

@@ -1,4 +1,4 @@
-/** What the lines of a batch and of its results look like: this folder does not know, an API does. */
+/** The format of the lines of a batch and of its results. An API implements it; this folder does not know it. */
 import type { CreateElement } from '../job/create-body.ts'
 import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
@@ -16,25 +16,28 @@ export interface WrongLine extends Problem {
 }
 
 export interface LineResult {
-  /** Whether it goes to the error file. */
+  /** Whether the line goes to the error file. */
   readonly failed: boolean
   readonly json: string
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** Absent if its model has no price. */
+  /** Absent if the model has no price. */
   readonly cost?: number
 }
 
 export interface LineFormat {
   read(bytes: Uint8Array, endpoint: string): WantedLine | WrongLine
-  /** Of a job that has ended. */
+  /** The result of a job that has finished. */
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
-  /** Of a line without an answer. @param id of its job, or made of the batch and the line */
+  /**
+   * The result line for a request without an answer.
+   * @param id the ID of its job, or one made of the batch and the line
+   */
   unfinished(customId: string, id: string, problem: Problem): string
-  /** Of a line that may not run. */
+  /** The result line for a request that cannot run. */
   refused(customId: string, id: string, error: AdmissionError): string
-  /** Why a line may not run, as a problem of the line. */
+  /** The problem of a line that cannot run. */
   problemOf(error: AdmissionError): WrongLine
   /** The event that reports how a batch ended. */
   eventTo(url: string, status: BatchStatus): Callback

@@ -1,10 +1,10 @@
-/** Reads a file line by line from any place, with a few pieces of it in memory at most. */
+/** Reads a file line by line from any position, with at most a few pieces of it in memory. */
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
-  /** Null if it is longer than a line may be. */
+  /** Null if the line is longer than allowed. */
   readonly bytes: Uint8Array | null
-  /** Where the next line begins. */
+  /** The position of the next line. */
   readonly end: number
 }
 
@@ -31,7 +31,7 @@ export class LineReader {
     this.#options = options
   }
 
-  /** Null at the end. Continues with the line that begins at `offset`, if it is passed. */
+  /** Returns null at the end. Continues at the line that starts at `offset`, if given. */
   async next(offset = this.#offset): Promise<InputLine | null> {
     const { fileBytes, maxBytes } = this.#options
     const parts: Uint8Array[] = []

@@ -1,11 +1,11 @@
-/** How far a batch is, as it is stored with each of its steps. */
+/** The progress of a batch, which is stored with each of its steps. */
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
-  /** Lines and bytes of the input that were read. */
+  /** How many lines and bytes of the input were read. */
   readonly line: number
   readonly offset: number
-  /** How many lines with requests there are; null until they were validated. */
+  /** How many lines have requests; null until they were validated. */
   readonly total: number | null
   readonly completed: number
   readonly failed: number
@@ -16,11 +16,11 @@ export interface Progress {
   readonly cost?: number
   readonly inProgressAtMs: number | null
   readonly endedAtMs: number | null
-  /** Whether lines did not run, or not to their end, within the time of the batch. */
+  /** Whether lines did not start, or not finish, before the deadline of the batch. */
   readonly expired: boolean
-  /** What is wrong with the batch, by line. */
+  /** The problems of the batch, by line. */
   readonly problems: readonly LineProblem[]
-  /** Why no further lines start for now; null if they do. */
+  /** Why no lines start for now; null if they do. */
   readonly waiting: Problem | null
 }
 
@@ -34,18 +34,18 @@ export interface LineProblem extends Problem {
   readonly param: string | null
 }
 
-/** What the account said about a batch, and what is known of its input. */
+/** The account's description of a batch, and facts about its input. */
 export interface AboutBatch {
   readonly metadata: Readonly<Record<string, string>> | null
   readonly window: string
   /** How long its files are kept, in seconds; null for the setting. */
   readonly filesExpireS: number | null
   readonly inputBytes: number
-  /** Where its end is reported; null for nowhere. */
+  /** The URL to which its end is reported; null for none. */
   readonly webhookUrl: string | null
 }
 
-/** What a step has added. */
+/** The changes of one step. */
 export interface BatchAdvance {
   readonly completed: number
   readonly failed: number
@@ -53,7 +53,7 @@ export interface BatchAdvance {
   readonly ended: BatchStatus | null
 }
 
-/** What a node runs: a status for each batch, and how many lines have open jobs. */
+/** The batches of a node: the status of each, and how many lines have open jobs. */
 export interface OwnedBatches {
   readonly statuses: readonly BatchStatus[]
   readonly lines: number

@@ -1,4 +1,4 @@
-/** Checks all lines of a batch before the first one runs, and names each wrong one. */
+/** Checks all lines of a batch before the first one runs, and names each invalid one. */
 import { hash } from 'node:crypto'
 import type { JobOwner } from '../queue/job-creator.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
@@ -7,9 +7,9 @@ import type { LineReader } from './line-reader.ts'
 import type { LineStarts } from './line-starts.ts'
 import type { LineProblem } from './progress.ts'
 
-/** Further ones are not named, but counted. */
+/** Further invalid lines are only counted. */
 const MAX_NAMED = 1000
-/** Of a hash of a `custom_id`, by which equal ones are found: many megabytes of them would not fit into memory. */
+/** How many digits of the hash of a `custom_id` to keep to find duplicates: the texts would not fit into memory. */
 const HASH_DIGITS = 16
 
 export interface ValidationOptions {
@@ -32,7 +32,7 @@ export class Validation {
     this.#options = options
   }
 
-  /** Checks some lines. Returns whether that was all. */
+  /** Checks some lines. Returns whether those were the last. */
   async check(owner: JobOwner, lines: number): Promise<boolean> {
     const { reader, maxLines } = this.#options
     for (let left = lines; left > 0; left--) {
@@ -74,7 +74,7 @@ export class Validation {
       return this.#add({ code: 'duplicate_custom_id', message, param: 'custom_id' })
     }
     this.#seen.add(digits)
-    // A suspension ends; a line that is wrong stays wrong.
+    // Ignores a suspension, which may end, while an invalid line stays invalid.
     const admitted = await starts.admit(read.element, { ...owner, suspended: false })
     if (admitted.kind === 'refused') this.#add(format.problemOf(admitted.error))
   }

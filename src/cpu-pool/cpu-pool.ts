@@ -1,10 +1,10 @@
 /**
- * The threads for CPU-heavy work: large request bodies, token counts, large answers, long checks against a schema. They
- * keep such work from holding the event loop of the HTTP server.
+ * The threads for CPU-heavy work: large request bodies, token counts, large answers, long checks against a schema. They keep such
+ * work off the event loop of the HTTP server. Accounts share the threads fairly; of four or more, the last one is reserved for
+ * accounts that have none.
  *
- * Accounts share the threads fairly, and of four or more the last one goes only to accounts that have none. Requests enter
- * the pool before their first task, and their number is limited: further ones are rejected. Jobs always wait for a thread,
- * regardless of their number, because their answers have been paid for.
+ * Requests enter the pool before their first task; beyond a limit, they are rejected. Jobs always wait for a thread, regardless
+ * of their number, because their answers were paid for.
  */
 import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
@@ -13,10 +13,9 @@ import { FairSlots } from '../sharing/fair-slots.ts'
 import { PoolThread } from './pool-thread.ts'
 import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
 
-/** The account of the task. */
 export interface CpuUser {
   readonly account: string
-  /** The weight of the account while others wait, from its tier. */
+  /** The weight of the account's tier while others wait. */
   readonly weight: number
 }
 
@@ -26,12 +25,9 @@ export interface CpuPoolOptions {
   readonly maxRequests: number
   /** The heap limit of one thread, in MiB. */
   readonly heapMb: number
-  /**
-   * The CPU time that a task may take. The thread of a task that exceeds it is terminated, at the latest after twice this
-   * time.
-   */
+  /** Maximum CPU time of a task. A thread that exceeds it is terminated, at the latest after twice this time. */
   readonly taskCpuMs: number
-  /** A thread exits after being idle for this long, because it keeps the heap that its largest task needed. */
+  /** A thread exits after being idle this long, because it keeps the heap that its largest task needed. */
   readonly idleMs: number
   /** Called after each task, with the time that it took on its thread. */
   readonly onTask?: (name: TaskName, ms: number) => void
@@ -115,7 +111,7 @@ export class CpuPool {
     return unlessStopped(this.#runNow(name, input, account), [signal, this.#closing])
   }
 
-  /** Tasks that wait or run resolve with null. */
+  /** Waiting and running tasks resolve with null. */
   async close(): Promise<void> {
     this.#closing.now('release')
     for (const { cancelEnd } of this.#idle) cancelEnd()
@@ -197,7 +193,7 @@ export class CpuPool {
   }
 }
 
-/** Null if a signal stops it first; a result or an error is then dropped. */
+/** Resolves to null if a signal stops it first; a result or an error is then dropped. */
 function unlessStopped<Result>(
   result: Promise<Result>,
   signals: readonly StopSignal[],

@@ -23,10 +23,10 @@ interface PendingTask {
 export class PoolThread {
   readonly #worker: Worker
   #pending: PendingTask | null = null
-  /** A dead thread takes no more tasks. */
+  /** A dead thread takes no further tasks. */
   isDead = false
 
-  /** @param heapMb its heap limit; a thread that exceeds it dies, but the process survives */
+  /** @param heapMb the heap limit; a thread that exceeds it dies, but the process survives */
   constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
     this.#worker = new Worker(script, { resourceLimits })
@@ -43,18 +43,18 @@ export class PoolThread {
     this.#worker.on('exit', () => this.#end(new TaskFailed('The thread ended.')))
   }
 
-  /** One task at a time. Rejects with `TaskFailed`. */
+  /** Runs one task at a time. Rejects with `TaskFailed`. */
   run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
-    // A message to it would have no effect.
+    // A dead thread would ignore the message.
     if (this.isDead) return Promise.reject(new TaskFailed('The thread ended.'))
     return new Promise((resolve, reject) => {
-      // The reply to a task is its own output.
+      // The output has the type of the task's name.
       this.#pending = { resolve: resolve as PendingTask['resolve'], reject }
       this.#worker.postMessage({ name, input } satisfies TaskRequest, movedWith(input))
     })
   }
 
-  /** The CPU time that the thread has taken since it started, also while it is busy; 0 before that and once it is dead. */
+  /** The CPU time of the thread so far, even while it is busy; 0 before it starts and after it is dead. */
   async cpuMs(): Promise<number> {
     try {
       const { user, system } = await this.#worker.cpuUsage()
@@ -64,7 +64,7 @@ export class PoolThread {
     }
   }
 
-  /** Terminates the thread in the middle of its task, which fails with the message. */
+  /** Terminates the thread during its task, which fails with the message. */
   end(message: string): void {
     this.#end(new TaskFailed(message))
     void this.close()

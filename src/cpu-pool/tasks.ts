@@ -1,6 +1,6 @@
 /**
- * The tasks of the pool's threads. Each takes and returns texts and small values: passing a parsed document between threads
- * would take as long as parsing it, on the thread that the pool exists to relieve.
+ * The tasks of the pool's threads. Each takes and returns texts and small values: passing a parsed document between threads would
+ * take as long as parsing it, on the thread that the pool must relieve.
  */
 import { type AnswerLimits, type AnswerVerdict, judgeAnswer } from '../job/answer.ts'
 import { readCreateBody } from '../job/read-create-body.ts'
@@ -26,7 +26,7 @@ interface JudgeAnswer {
 
 interface JudgedAnswer {
   readonly verdict: AnswerVerdict
-  /** The text as a JSON string, to quote an answer that is not valid; null for any other answer. */
+  /** The text as a JSON string, to quote an invalid answer; null for any other answer. */
   readonly textJson: string | null
 }
 

@@ -13,9 +13,8 @@ export type TaskReply =
   | { readonly ok: false; readonly error: string }
 
 /**
- * Lower priority than the threads that serve HTTP and write to the database, in case there are not enough cores. Not the
- * lowest: with a niceness of 19, a thread would get a sixty-eighth of a core next to a busy model server in the same control
- * group.
+ * A lower priority than the threads that serve HTTP and write to the database, in case there are too few cores. Not the lowest:
+ * with a niceness of 19, a thread would get a sixty-eighth of a core next to a busy model server in the same control group.
  */
 const NICENESS = 10
 
@@ -30,7 +29,7 @@ async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
 }
 
 function serve(port: MessagePort): void {
-  // On Linux a priority is that of the calling thread; elsewhere it would be that of the whole process.
+  // On Linux, the priority applies to the calling thread; elsewhere it would apply to the whole process.
   if (process.platform === 'linux') setPriority(0, NICENESS)
   port.on('message', (request: TaskRequest) => {
     void reply(request).then((answer) => port.postMessage(answer))

@@ -9,7 +9,7 @@ import {
   type StoredFile,
 } from '../store/file-store.ts'
 
-/** `gone`: the file was deleted, with its account for example. */
+/** `gone`: the file was deleted, for example with its account. */
 export type Written = 'written' | 'gone' | QuotaReached
 
 export interface FileWriterOptions {
@@ -36,7 +36,7 @@ export class FileWriter {
     return this.#file.createdAtMs
   }
 
-  /** Await each write before the next one. Nothing can be written after one that was not. */
+  /** Await each write before the next one. After a write that failed, nothing more can be written. */
   async write(bytes: Uint8Array): Promise<Written> {
     for (let at = 0; at < bytes.length; ) {
       const part = bytes.subarray(at, at + PIECE_BYTES - this.#filled)

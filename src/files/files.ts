@@ -1,11 +1,11 @@
-/** Files of accounts: begins, reads and deletes them. Whatever their size, a few pieces of each are in memory at most. */
+/** Creates, reads and deletes files of accounts, with at most a few pieces of each in memory. */
 import type { Clock } from '../clock.ts'
 import type { Tier } from '../job/tier.ts'
 import type { QuotaLimits, Quotas } from '../queue/quotas.ts'
 import { type FileSearch, type FileStore, PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
 import { FileWriter } from './file-writer.ts'
 
-/** Whose file it is, and the limits that apply. */
+/** The file's account, and its limits. */
 export interface FileOwner {
   readonly account: string
   readonly tier: Pick<Tier, 'maxFiles'>
@@ -19,7 +19,7 @@ export interface FilesOptions {
   readonly makeId: () => string
 }
 
-/** One step of a purge deletes at least this much of a file. */
+/** The least bytes that one step of a purge deletes. */
 const PURGED_BYTES = 16 * PIECE_BYTES
 
 export class Files {
@@ -29,7 +29,7 @@ export class Files {
     this.#options = options
   }
 
-  /** Null if the account has as many files as its tier allows. */
+  /** Returns null if the account has as many files as its tier allows. */
   async begin(owner: FileOwner): Promise<FileWriter | null> {
     const { store, clock, makeId } = this.#options
     const file = { id: makeId(), account: owner.account, createdAtMs: clock.nowMs() }
@@ -45,7 +45,7 @@ export class Files {
     return this.#options.store.findFile(account, fileId, this.#options.clock.nowMs())
   }
 
-  /** Rejects if the file is deleted before all of it was read. */
+  /** Rejects if the file is deleted while it is read. */
   async *read({ id, bytes }: StoredFile): AsyncGenerator<Uint8Array> {
     for (let at = 0; at * PIECE_BYTES < bytes; at++) {
       const piece = await this.#options.store.readPiece(id, at)
@@ -54,7 +54,7 @@ export class Files {
     }
   }
 
-  /** Returns whether the account had the file. Its content is deleted before this resolves, unless much else waits for that. */
+  /** Returns whether the account had the file. Deletes its content before it resolves, unless too much else must be deleted. */
   async delete(account: string, fileId: string): Promise<boolean> {
     const { store, clock } = this.#options
     const file = await this.find(account, fileId)

@@ -1,10 +1,10 @@
 /**
- * Cuts the source text of some members out of JSON text, as they were written, with the meaning of `JSON.parse`: a name
- * may be escaped, and of members with the same name the last one counts.
+ * Extracts the source text of some members from JSON text, with the meaning of `JSON.parse`: a name may be escaped, and of
+ * members with the same name the last one counts.
  */
 import { skipSpace, stringEnd, valueEnd } from './scan-json.ts'
 
-/** Which members to cut: the name of each with its number in the result, or with what to cut inside it. */
+/** Which members to extract: the name of each with its number in the result, or with what to extract inside it. */
 export type WantedMembers = ReadonlyMap<string, number | WantedMembers>
 
 /** A member's text by its number; null if the object does not have the member. */
@@ -13,7 +13,7 @@ export type CutTexts = (string | null)[]
 const BRACE = 0x7b
 const BRACKET = 0x5b
 
-/** @param text what a JSON parser accepts as an object; anything else has no members */
+/** @param text JSON that a parser accepts; anything but an object has no members */
 export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   const cut: CutTexts = []
   clear(wanted, cut)
@@ -22,7 +22,7 @@ export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   return cut
 }
 
-/** The same for each element of an array; empty if the text is something else. */
+/** Does the same for each element of an array; empty if the text is something else. */
 export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[] {
   const each: CutTexts[] = []
   let at = skipSpace(text, 0)
@@ -58,7 +58,7 @@ function cutValue(text: string, at: number, member: number | WantedMembers, cut:
     cut[member] = text.slice(at, end)
     return end
   }
-  // It replaces an earlier member of the same name, with all that was in it.
+  // The member replaces an earlier one of the same name, with everything in it.
   clear(member, cut)
   return text.charCodeAt(at) === BRACE ? cutObject(text, at, member, cut) : valueEnd(text, at)
 }
@@ -73,7 +73,7 @@ function clear(wanted: WantedMembers, cut: CutTexts): void {
 /** The longest spelling of a name: every character may be written as `\u0061`. */
 const LONGEST_NAME = 6 * 32
 
-/** The name between the quotes, unescaped like in a parser. Names longer than all requested ones are not read. */
+/** The unescaped name between the quotes. Does not read names that are longer than all requested ones. */
 function nameOf(text: string, quote: number, end: number): string {
   if (end - quote > LONGEST_NAME) return ''
   const name = text.slice(quote + 1, end)

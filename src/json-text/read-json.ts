@@ -3,12 +3,12 @@ import { isDeeperThan } from './scan-json.ts'
 
 export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
-  /** `error` completes "the text is" where `tooDeep` is set; otherwise it is the parser's own, which quotes the text. */
+  /** `error` completes "the text is" if `tooDeep` is set; otherwise it is the parser's message, which quotes the text. */
   | { readonly ok: false; readonly tooDeep: boolean; readonly error: string }
 
 /**
- * Never throws. Nesting is bounded before the text is parsed: parsing millions of brackets would block the thread for
- * seconds, and so would every walk through the result.
+ * Never throws. Nesting is checked before parsing, because parsing millions of brackets would block the thread for seconds, and
+ * so would every walk through the result.
  */
 export function readJson(text: string, maxDepth: number): ReadJson {
   if (isDeeperThan(text, maxDepth)) {

@@ -1,6 +1,6 @@
 /**
- * Finds its way in JSON text without parsing it, in linear time and without recursion. The functions take text that a JSON
- * parser accepts, unless documented otherwise.
+ * Scans JSON text without parsing it, in linear time and without recursion. The functions take text that a JSON parser accepts,
+ * unless documented otherwise.
  */
 
 const QUOTE = 0x22
@@ -12,9 +12,7 @@ const BRACE = 0x7b
 const BRACE_END = 0x7d
 const SPACE = 0x20
 
-/**
- * Strings of up to this many characters are read here; longer ones are searched by native code, which takes longer to start.
- */
+/** Shorter strings are searched here; longer ones by native code, which takes longer to start. */
 const SHORT = 24
 
 /**
@@ -85,8 +83,8 @@ export function isDeeperThan(text: string, limit: number): boolean {
 }
 
 /**
- * Whether nearly all of the text is in strings: it has at most so many quotes, escaped ones included, and so many bytes
- * outside of strings. Such a text has few values, and a parser has little more to do than to copy it. Takes any bytes.
+ * Whether nearly all of the text is in strings: it has at most this many quotes, including escaped ones, and this many bytes
+ * outside of strings. Such a text has few values, so parsing it is little more than copying. Takes any bytes.
  */
 export function isMostlyStrings(utf8: Buffer, maxQuotes: number, maxOther: number): boolean {
   let quotes = 0

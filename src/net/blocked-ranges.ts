@@ -1,8 +1,7 @@
 /**
- * The address ranges and names that callbacks cannot be sent to, as data. ssrf-guard.ts applies them.
- *
- * The ranges are those in IANA's special-purpose address registries that are private, local, reserved or meant for
- * documentation and tests, and the addresses at which clouds serve credentials to their machines.
+ * The address ranges and names that callbacks cannot be sent to, as data for ssrf-guard.ts. The ranges are those in IANA's
+ * special-purpose address registries that are private, local, reserved or meant for documentation and tests, and the addresses at
+ * which clouds serve credentials to their machines.
  */
 
 /** All of IPv4 is allowed except these ranges. */

@@ -9,8 +9,8 @@ export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192
 
 /**
- * Framing, routing, what metadata servers require, and what servers behind a proxy take for the caller's address, the path or
- * the method of a request. In lower case, like all names below.
+ * Headers for framing and routing, headers that metadata servers require, and headers from which servers behind a proxy take the
+ * caller's address, the path or the method. In lower case, like all names below.
  */
 const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'cf-connecting-ip',
@@ -38,19 +38,19 @@ const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'x-rewrite-url',
 ])
 
-/** `webhook-` headers are ours: the identifier, time and signature of the callback. */
+/** `webhook-` headers are ours: the ID, time and signature of the callback. */
 const REJECTED_PREFIXES = ['proxy-', 'webhook-', 'x-forwarded-', 'x-aws-ec2-metadata-']
 
 /** RFC 9110 §5.6.2. */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
 /**
- * HTTP guarantees to carry visible ASCII, spaces and tabs (RFC 9110 §5.5). Some receivers read other bytes as Latin-1 and
- * some as UTF-8, so they are rejected here instead of garbled there.
+ * HTTP guarantees to carry visible ASCII, spaces and tabs (RFC 9110 §5.5). Receivers read other bytes as Latin-1 or as UTF-8, so
+ * they are rejected here instead of garbled there.
  */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
-/** The header that breaks a rule, as the caller spelled it, and a message that continues its name. */
+/** The header that violates a rule, as the caller spelled it, and a message that continues its name. */
 export interface HeaderProblem {
   readonly header: string
   readonly rule: string
@@ -98,7 +98,7 @@ function valueRule(lower: string, value: string): string | null {
   return null
 }
 
-/** `application/json`, with or without parameters, unless they contradict that the body is UTF-8. */
+/** Accepts `application/json`, with or without parameters, unless they contradict UTF-8. */
 function isJsonType(value: string): boolean {
   const [type = '', ...parameters] = value.toLowerCase().split(';')
   return (

@@ -1,10 +1,8 @@
 /**
- * The pool of idle connections that wait for the next callback to the same origin. The address of each one was checked
- * when it was opened, and an open connection cannot change it. Their number and age are bounded, so that many origins cost
- * no more than a few.
- *
- * Each connection is an undici `Client`. Its `Pool` and `Agent` do not bound idle connections, nor open a new connection
- * for a retry (docs/internals/decisions.md).
+ * The pool of idle connections, which wait for the next callback to the same origin. Their address was checked when they were
+ * opened and cannot change. Their number and age are limited, so that many origins cost no more than a few. Each connection is an
+ * undici `Client`, because undici's `Pool` and `Agent` neither limit idle connections nor open a new one for a retry
+ * (docs/internals/decisions.md).
  */
 import type { Socket } from 'node:net'
 import { Client } from 'undici'
@@ -19,7 +17,7 @@ export interface IdleLimits {
 /** How long a connection may be idle; less if the receiver announces less. */
 export const IDLE_TIMEOUT_MS = 4000
 
-/** A connection in constant use is closed after this, so that a receiver can move to another address in DNS. */
+/** A busy connection is closed after this time, so that a receiver can move to another address in DNS. */
 export const MAX_CONNECTION_AGE_MS = 60_000
 
 /** The maximum size of a receiver's response headers, as in Node's own server. */
@@ -39,13 +37,13 @@ export const CONNECTION_CLOSED = 'PARLEY_CONNECTION_CLOSED'
 /** Closes a connection at once, even in the middle of a request. */
 export async function closeConnection(connection: Connection, reason: Error | null = null): Promise<void> {
   const closed = connection.client.destroy(reason)
-  // A client takes over its socket with its first request, and never does if that could not be sent.
+  // A client takes ownership of its socket with its first request, and never does if that could not be sent.
   connection.socket.destroy()
   await closed
 }
 
 export interface ConnectionPool {
-  /** Makes a connected socket an HTTP/1.1 connection that the caller uses at once. */
+  /** Makes a connected socket an HTTP/1.1 connection for immediate use. */
   open(origin: string, socket: Socket): Connection
   /** Takes an idle connection to this origin out of the pool; null if there is none. */
   acquire(origin: string): Connection | null
@@ -91,7 +89,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
 
     acquire(origin) {
       for (;;) {
-        // The most recently used one is the least likely to be closed by the receiver at this moment.
+        // The most recently used connection is the least likely to be closed by the receiver now.
         const connection = byOrigin.get(origin)?.at(-1)
         if (connection === undefined) return null
         remove(connection)
@@ -124,7 +122,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
   }
 }
 
-/** The caller handles timeouts: undici's own are off. */
+/** undici's timeouts are off, because the caller handles them. */
 function createClient(origin: string, socket: Socket): Client {
   let connected = false
   return new Client(origin, {

@@ -5,7 +5,7 @@ export interface Deadline {
   /** Aborts at the deadline, when `outer` aborts, or by `abort`. Its reason is an Error that names the cause. */
   readonly signal: AbortSignal
   abort(reason: Error): void
-  /** Removes the timer and the listener. Must be called when the work has ended, in any case. */
+  /** Removes the timer and the listener. Must always be called when the work has ended. */
   clear(): void
 }
 

@@ -10,9 +10,9 @@ import type { Clock } from '../clock.ts'
 import { CONNECTION_CLOSED, type Connection, closeConnection } from './connection-pool.ts'
 import { asError, codeOf } from './deadline.ts'
 
-/** The request without its URL. */
+/** A request without its URL. */
 export interface OutgoingPost {
-  /** All headers except the standard ones; `content-type` is application/json and `user-agent` is ours unless given. */
+  /** All headers but the standard ones; `content-type` is application/json and `user-agent` is ours unless given. */
   readonly headers: { readonly [name: string]: string }
   readonly body: string
 }
@@ -26,7 +26,7 @@ export interface Answer {
 }
 
 export type ExchangeResult =
-  /** A status arrived. If `complete`, so did the body, within the limit, and the connection can be reused. */
+  /** A status arrived. If `complete`, so did a body within the limit, and the connection can be reused. */
   | { readonly kind: 'answered'; readonly complete: boolean; readonly answer: Answer }
   /** The connection was closed before any of the response arrived. */
   | { readonly kind: 'connection closed' }
@@ -45,7 +45,7 @@ const CLOSED_CODES: ReadonlySet<string> = new Set([
   'EPIPE',
 ])
 
-/** Never rejects. Closes the connection as soon as `signal` aborts, and unless the response is complete. */
+/** Never rejects. Closes the connection when `signal` aborts, and if the response is incomplete. */
 export async function exchange(
   connection: Connection,
   url: URL,
@@ -85,7 +85,7 @@ interface ResponseEnd extends ResponseHead {
   readonly complete: boolean
 }
 
-/** A response as it arrives. An error after the status ends it, but the status counts. */
+/** Reads a response as it arrives. After the status, an error ends the response, but the status counts. */
 class ResponseReader implements Dispatcher.DispatchHandler {
   /** Rejects if no status arrived. */
   readonly ended: Promise<ResponseEnd>
@@ -102,7 +102,7 @@ class ResponseReader implements Dispatcher.DispatchHandler {
     this.#reject = reject
   }
 
-  /** undici requires it. */
+  /** undici requires this method. */
   onRequestStart(): void {}
 
   onResponseStart(
@@ -130,7 +130,7 @@ class ResponseReader implements Dispatcher.DispatchHandler {
 
   /** The first KEPT_BODY_BYTES as text. */
   bodyStart(): string {
-    // Decoded as a stream, so that a character split by the limit is left out. Not every database can store NUL.
+    // Decoding as a stream leaves out a character that the limit splits. Not every database can store NUL.
     const text = new TextDecoder().decode(Buffer.concat(this.#start), { stream: true })
     return text.replaceAll('\0', '\ufffd')
   }
@@ -149,7 +149,7 @@ function describe(error: unknown): string {
     : message
 }
 
-/** Names and values in turn, so that no name can be mistaken for a property that objects inherit. */
+/** Alternating names and values, so that no name can be mistaken for an inherited property. */
 function headersOf(request: OutgoingPost): string[] {
   const entries = Object.entries(request.headers)
   const given = new Set(entries.map(([name]) => name.toLowerCase()))

@@ -1,7 +1,7 @@
 /**
- * Sends one callback: a POST to an address that a caller chose, and therefore with a guard against request forgery, timeouts
- * and a limit on what is read. It follows no redirects, decompresses nothing and does not retry; the callback dispatcher
- * decides whether a response is a success.
+ * Sends one callback: a POST to an address that a caller chose, therefore guarded against request forgery, with timeouts and a
+ * limit on what is read. It follows no redirects, decompresses nothing and does not retry; the callback dispatcher decides
+ * whether a response is a success.
  */
 import { type Clock, systemClock } from '../clock.ts'
 import { type Connection, createConnectionPool, type IdleLimits } from './connection-pool.ts'
@@ -15,7 +15,7 @@ export interface PosterOptions {
   readonly rules: AddressRules
   /** The deadline of one POST, from the lookup to the last byte read: `callbacks.timeout_seconds`. */
   readonly timeoutMs: number
-  /** Idle connections: as many as are in use at once, or connections are opened again and again. */
+  /** Maximum idle connections: should be as many as are in use at once, or connections are opened again and again. */
   readonly idle: IdleLimits
   readonly clock?: Clock
   readonly resolve?: ResolveName
@@ -32,7 +32,7 @@ export interface PostRequest extends OutgoingPost {
 export type PostResult =
   /** A status arrived. The body may be incomplete: truncated by us, by the receiver or by the deadline. */
   | ({ readonly kind: 'answered'; readonly ms: number } & Answer)
-  /** The rules forbid it. Nothing was sent. */
+  /** The rules forbid it, and nothing was sent. */
   | { readonly kind: 'refused'; readonly message: string; readonly ms: number }
   /** No response arrived. The receiver may have received the callback nevertheless. */
   | { readonly kind: 'failed'; readonly message: string; readonly ms: number }
@@ -44,7 +44,7 @@ export interface Poster {
   close(): Promise<void>
 }
 
-/** The part of the deadline that lookup, TCP and TLS may take together. */
+/** How much of the deadline lookup, TCP and TLS may take together. */
 export const CONNECT_MS = 5000
 
 type Untimed<T> = T extends unknown ? Omit<T, 'ms'> : never
@@ -64,7 +64,7 @@ export function createPoster(options: PosterOptions): Poster {
   let closed = false
 
   async function attempt(request: PostRequest, signal: AbortSignal): Promise<UntimedResult> {
-    // Checked again, because the settings may have changed since the job was created.
+    // Checks again, because the settings may have changed since the job was created.
     const checked = checkCallbackUrl(request.url, options.rules)
     if (!checked.ok) return { kind: 'refused', message: `the callback URL ${checked.rule}` }
     const url = new URL(checked.url)
@@ -72,7 +72,7 @@ export function createPoster(options: PosterOptions): Poster {
     if (idle !== null) {
       const result = await send(idle, url, request, signal)
       // A receiver may close an idle connection at any time, so this shows nothing about it: retry once over a new one. The
-      // receiver may have received the callback nevertheless, and must tolerate duplicates (SPEC §6, 4).
+      // receiver may have received the callback already, and must tolerate duplicates (SPEC §6, 4).
       if (result.kind !== 'connection closed') return result
     }
     const connected = await guardedConnect(url, connectOptions, signal)

@@ -1,4 +1,4 @@
-/** Looks up every address of a name, in a way that a slow name server does not block other lookups. */
+/** Looks up every address of a name, so that a slow name server does not block other lookups. */
 import { lookup, Resolver } from 'node:dns/promises'
 import { abortable } from './deadline.ts'
 
@@ -7,8 +7,8 @@ export type ResolveName = (name: string, signal: AbortSignal) => Promise<readonl
 
 export interface ResolverOptions {
   /**
-   * Whether names without DNS records are looked up as the system does: in the hosts file and under its search domains.
-   * Those lead into private networks, so this is useful only if some networks are allowed.
+   * Whether names without DNS records are looked up in the hosts file and under the system's search domains. Those lead into
+   * private networks, so this is useful only if some networks are allowed.
    */
   readonly systemNames: boolean
   /** Name servers as `address:port`, instead of the system's. */
@@ -20,13 +20,13 @@ const QUERY_TIMEOUT_MS = 2000
 const QUERY_TRIES = 2
 
 /**
- * Queries DNS directly instead of through the system's resolver, which runs in the few threads that file operations and
- * all other lookups share: a caller's slow name server would hold them for tens of seconds.
+ * Queries DNS directly. The system's resolver runs in the few threads that file operations and all other lookups share, and a
+ * caller's slow name server would block them for tens of seconds.
  */
 export function createResolver(options: ResolverOptions): ResolveName {
   let previous: Promise<unknown> = Promise.resolve()
 
-  /** One lookup at a time, so that at most one of those threads is ever in use. */
+  /** Runs one lookup at a time, so that at most one of those threads is in use. */
   function lookUpInSystem(name: string, signal: AbortSignal): Promise<readonly string[]> {
     const result = previous.then(async () => {
       signal.throwIfAborted()
@@ -48,7 +48,7 @@ export function createResolver(options: ResolverOptions): ResolveName {
 
 interface DnsAnswer {
   readonly addresses: readonly string[]
-  /** The reason if there are no addresses. */
+  /** The reason, if there are no addresses. */
   readonly error: unknown
 }
 
@@ -57,7 +57,7 @@ async function queryDns(
   signal: AbortSignal,
   servers: readonly string[] | undefined,
 ): Promise<DnsAnswer> {
-  // A new resolver (it costs microseconds), because cancelling ends every query of a resolver.
+  // Creates a resolver (in microseconds), because cancelling ends every query of a resolver.
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, tries: QUERY_TRIES })
   if (servers !== undefined) resolver.setServers(servers)
   const cancel = () => resolver.cancel()

@@ -1,6 +1,6 @@
 /**
- * Signs callbacks according to Standard Webhooks, so that a receiver can verify them with an existing library. It uses
- * `node:crypto`, which is native code; the tests compare it with the package `standardwebhooks`.
+ * Signs callbacks according to Standard Webhooks, so that a receiver can verify them with an existing library. The tests compare
+ * it with the package `standardwebhooks`.
  */
 import { createHmac, randomBytes } from 'node:crypto'
 

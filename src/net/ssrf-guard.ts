@@ -1,6 +1,6 @@
 /**
- * Decides which addresses callbacks may go to. Pure checks: of a URL when a job is created, and of every address before
- * and after a connection to it (guarded-connect.ts) when a callback is sent.
+ * Decides which addresses callbacks may go to, by pure checks: of a URL when a job is created, and of every address before and
+ * after connecting to it (guarded-connect.ts).
  */
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
@@ -69,8 +69,8 @@ export function isBlockedAddress(address: string, allow: readonly Network[]): bo
 }
 
 /**
- * The loopback addresses that a name of this host stands for, as far as `allow` allows them; null for every other name.
- * Such names are never looked up in DNS (RFC 6761 §6.3), so allowing 127.0.0.0/8 alone is enough to use them.
+ * The allowed loopback addresses that a name of this host stands for; null for every other name. Such names are never looked up
+ * in DNS (RFC 6761 §6.3), so allowing 127.0.0.0/8 alone is enough to use them.
  */
 export function localhostAddresses(name: string, allow: readonly Network[]): readonly string[] | null {
   if (name !== LOCALHOST && !name.endsWith(`.${LOCALHOST}`)) return null
@@ -110,7 +110,7 @@ export function checkCallbackUrl(
   return rule === null ? { ok: true, url: url.href } : reject(rule)
 }
 
-/** What is wrong with a host, or null. The text names the setting that decides, or states that no setting does. */
+/** What is wrong with a host, or null. The text names the setting that decides, or states that none does. */
 function hostRule(host: string, allow: readonly Network[]): string | null {
   const address = parseAddress(host)
   if (address !== null) {
@@ -136,7 +136,7 @@ function isLabel(label: string): boolean {
   return label.length > 0 && label.length <= MAX_LABEL_LENGTH
 }
 
-/** Accepts only the plain forms that resolvers and sockets return, and not `127.1`, which `ipaddr.js` would accept. */
+/** Accepts only the plain forms that resolvers and sockets return, not `127.1`, which `ipaddr.js` would accept. */
 function parseAddress(text: string): Address | null {
   return isIP(text) === 0 ? null : ipaddr.parse(text)
 }
@@ -176,7 +176,7 @@ function carriedIpv4(address: Address): readonly Address[] {
   return liesIn(address, publicIpv6) ? [] : [new ipaddr.IPv4(bytes.slice(12))]
 }
 
-/** For our own lists only: an error in them is a bug. */
+/** Reads our own lists, in which an error is a bug. */
 function parseNetwork(entry: string): Network {
   const network = readNetwork(entry)
   if (network === null) throw new Error(`${entry} is not a CIDR range`)

@@ -1,16 +1,15 @@
 /**
- * Bounds the bytes that a process holds in memory for accounts. Each kind of thing has a share of the budget: bodies being
+ * Limits the bytes that a process holds in memory for accounts. Each kind of thing has a share of the budget: bodies being
  * received (`uploads`), received requests until their response (`requests`), running `jobs`, `callbacks` being sent, and
- * `answers` being written. Bytes are what something takes in memory, not the length of its text.
+ * `answers` being written. Bytes are what a thing takes in memory, not the length of its text.
  *
  * - An eighth of a share is reserved for small things, so that they never wait for large ones.
- * - The part of an account is half of what the others leave of the rest. Alone, it may hold half of the rest; next to one
- *   other account, a third. Regardless of how much an account holds, others find room, and only an account that exceeds its
- *   part is held back.
- * - Each account may hold one large thing at a time regardless of its part, as far as there is room.
+ * - The part of an account is half of what the others leave of the rest: alone, half of the rest; next to one other account, a
+ *   third. So others always find room, and only an account that exceeds its part must wait.
+ * - Each account may hold one large thing regardless of its part, if there is room.
  * - A large thing is always granted when no other large one is held, so that one larger than the whole share is held alone.
- * - What is freed goes to the waiting account that holds fewest bytes, and is kept for it until its request fits, so that
- *   many smaller requests cannot starve a larger one. Within an account, first come, first served.
+ * - Freed bytes go to the waiting account that holds the fewest, and are kept until its request fits, so that many smaller
+ *   requests cannot starve a larger one. Within an account, first come, first served.
  */
 import type { Job } from '../job/job.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
@@ -19,7 +18,7 @@ import { Counts, type ReadonlyCounts } from './counts.ts'
 /** A thing of at most this many bytes is small. */
 export const SMALL_BYTES = 64 * 1024
 
-/** The part of the budget that each share has. The sum is 1. */
+/** How the budget is divided. The sum is 1. */
 export const SHARES = {
   uploads: 1 / 8,
   requests: 1 / 4,
@@ -33,7 +32,7 @@ export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 /** The fraction of a share that `withReserve` adds for accounts that hold no large thing. */
 const NEWCOMER_RESERVE = 1 / 8
 
-/** `over part`: the account already holds its part. `full`: it does not, but others hold the room that it needs. */
+/** `over part`: the account already holds its part. `full`: others hold the room that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'
 
 interface WaitingRequest extends StopListener {
@@ -42,15 +41,15 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (granted: boolean) => void
 }
 
-/** One share of the budget. Whole numbers of bytes only, so that sums return to 0. */
+/** One share of the budget. Counts whole bytes only, so that sums return to 0. */
 export class ByteShare {
   readonly limit: number
   /** Everything except the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
-  /** Up to this total, every account is within its part, so small things are granted without looking at the account. */
+  /** Up to this total, every account is within its part, so small things are granted without a check of the account. */
   readonly #openToSmall: number
-  /** Those of large things. */
+  /** Bytes of large things, by account. */
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
   /** Bytes by account. */
@@ -59,14 +58,14 @@ export class ByteShare {
   readonly waiting: ReadonlyCounts<string> = this.#waiting
   /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
-  /** Whether what is freed is kept for a large request that waits for room. */
+  /** Whether freed bytes are kept for a large request that waits. */
   #isRoomKept = false
-  /** What accounts hold of the reserve for newcomers, and its size. */
+  /** What accounts hold of the reserve for newcomers, and the size of that reserve. */
   readonly #reserved = new Counts<string>()
   readonly #reserveLimit: number
 
   /**
-   * @param withReserve whether accounts that hold no large thing may hold one beyond the limit: then a job that takes the whole
+   * @param withReserve whether accounts without a large thing may hold one beyond the limit, so that a job that takes the whole
    * share for long does not delay smaller ones of others
    */
   constructor(limit: number, withReserve = false) {
@@ -82,25 +81,25 @@ export class ByteShare {
     return Math.max(0, this.limit - this.#held.total)
   }
 
-  /** How many bytes small things may still take: of what is free, or of their reserve. */
+  /** How many bytes small things may still take, including their reserve. */
   get freeForSmall(): number {
     const small = this.#held.total - this.#large.total
     return Math.max(this.free, this.limit - this.#limitOfLarge - small)
   }
 
-  /** How much the account may hold at the moment, including what it holds. */
+  /** How much the account may hold now, including what it holds. */
   partOf(account: string): number {
     return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
   }
 
-  /** What `tryReserve` would decide. */
+  /** Returns what `tryReserve` would decide. */
   decide(account: string, bytes: number): ByteDecision {
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) return 'granted'
     const decision = this.#decideRest(account, bytes)
     return decision === 'granted' || this.#hasReserveFor(account, bytes) ? 'granted' : decision
   }
 
-  /** Counts the bytes if the account may hold them now. What is granted is released exactly once. */
+  /** Counts the bytes if the account may hold them now. Release them exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
     // The common case, which occurs several times per request.
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
@@ -113,8 +112,8 @@ export class ByteShare {
   }
 
   /**
-   * Waits until the account may hold the bytes. True once they are counted, false if the signal stopped the wait first.
-   * Returns a promise only if it has to wait.
+   * Waits until the account may hold the bytes. True when they are counted, false if the signal stopped the wait. Returns a
+   * promise only if it must wait.
    */
   reserve(account: string, bytes: number, signal: StopSignal): boolean | Promise<boolean> {
     if (signal.reason !== null) return false
@@ -142,10 +141,7 @@ export class ByteShare {
     if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
   }
 
-  /**
-   * Frees bytes in the same piece in which they were counted. A waiting request that gets them continues in a later
-   * microtask, never inside this call.
-   */
+  /** Frees bytes that were counted together. A waiting request that gets them continues in a later microtask. */
   release(account: string, bytes: number): void {
     this.#held.add(account, -bytes)
     if (bytes > SMALL_BYTES) {
@@ -161,7 +157,7 @@ export class ByteShare {
     this.release(account, from)
   }
 
-  /** Holds what was granted, of the reserve if the rest has no room. */
+  /** Counts what was granted, in the reserve if the rest has no room. */
   #take(account: string, bytes: number): void {
     if (this.#reserveLimit > 0 && this.#decideRest(account, bytes) !== 'granted')
       this.#reserved.add(account, bytes)
@@ -173,7 +169,7 @@ export class ByteShare {
     return this.#reserved.total + bytes <= this.#reserveLimit
   }
 
-  /** Without the reserve for newcomers. */
+  /** Decides without the reserve for newcomers. */
   #decideRest(account: string, bytes: number): ByteDecision {
     const decision = this.#decide(account, bytes)
     return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision
@@ -197,13 +193,13 @@ export class ByteShare {
 
   #decideLarge(account: string, bytes: number, isWithinPart: boolean): ByteDecision {
     if (!isWithinPart && this.#large.of(account) > 0) return 'over part'
-    // What is held of the reserve must not keep something waiting that is larger than the share.
+    // What is held of the reserve must not block something larger than the share.
     if (this.#large.total <= this.#reserved.total) return 'granted'
     const hasRoom = this.#large.total + bytes <= this.#limitOfLarge && this.#held.total + bytes <= this.limit
     return hasRoom ? 'granted' : 'full'
   }
 
-  /** One release can make room for several requests, and for those of accounts that were over their part. */
+  /** One release can make room for several requests, and for accounts that were over their part. */
   #grantWaiting(): void {
     while (this.#grantNext()) {}
   }
@@ -257,7 +253,7 @@ export class ByteBudget {
   readonly callbacks: ByteShare
   readonly answers: ByteShare
 
-  /** @param maxCallbackBytes the size of the share for callbacks, if that is less than its part of the total */
+  /** @param maxCallbackBytes limits the share for callbacks, if it is less than their part of the total */
   constructor(totalBytes: number, maxCallbackBytes: number) {
     this.uploads = new ByteShare(totalBytes * SHARES.uploads)
     this.requests = new ByteShare(totalBytes * SHARES.requests)
@@ -268,16 +264,16 @@ export class ByteBudget {
 }
 
 /*
- * The estimates of what things take in memory, from the bytes of their text. The factors are measured (`byte-budget.test.ts`)
- * with ASCII text that has one character outside Latin-1, so that V8 stores every character in two bytes: the most that a
- * text can take. Of a large two-byte text that a buffer decodes, Node reports half; the factors count all.
+ * Estimates of memory from the bytes of a text. The factors are measured (`byte-budget.test.ts`) with ASCII text that has one
+ * character outside Latin-1, so that V8 stores every character in two bytes: the most that a text can take. Node reports half of
+ * a large two-byte text that a buffer decodes; the factors count all of it.
  */
 
 /** A body being received: one buffer. */
 const UPLOAD_FACTOR = 1
 /** A received body: its buffer, its text, and the messages that were parsed from it. */
 const REQUEST_FACTOR = 5
-/** What a single create keeps of its body while it waits: the messages, to create the job again if it vanishes. */
+/** What a synchronous request keeps of its body while it waits: the messages, to create the job again if it vanishes. */
 const WAITING_REQUEST_FACTOR = 2
 /** A running job: the JSON text of its messages, and the body of the call, as text and as a buffer. */
 const JOB_FACTOR = 5
@@ -285,9 +281,9 @@ const JOB_FACTOR = 5
 const CALLBACK_FACTOR = 5
 /** An answer being written: the stored result, and the response made of it. */
 const ANSWER_FACTOR = 4
-/** What a running job takes in addition to its text: its objects, its slot, its call. */
+/** The fixed memory of a running job: its objects, its slot, its call. */
 const JOB_BYTES = 8 * 1024
-/** What any other thing takes in addition to its text. */
+/** The fixed memory of any other thing. */
 const FIXED_BYTES = 1024
 
 export const uploadBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * UPLOAD_FACTOR
@@ -297,17 +293,14 @@ export const requestBytes = (bodyBytes: number): number => FIXED_BYTES + bodyByt
 export const waitingRequestBytes = (bodyBytes: number): number =>
   FIXED_BYTES + bodyBytes * WAITING_REQUEST_FACTOR
 
-/** @param textBytes of messages, response format and callback as JSON text, as they are stored */
+/** @param textBytes the stored size of messages, response format and callback as JSON text */
 export const jobBytes = (textBytes: number): number => JOB_BYTES + textBytes * JOB_FACTOR
 
 export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * CALLBACK_FACTOR
 
 export const answerBytes = (textBytes: number): number => FIXED_BYTES + textBytes * ANSWER_FACTOR
 
-/**
- * What the job takes while it runs, by the length of its texts in UTF-16 units: exact enough, and without a pass over the
- * texts.
- */
+/** The memory of a running job, by the length of its texts in UTF-16 units: exact enough, without a pass over the texts. */
 export function bytesOfJob({
   messagesJson,
   responseFormatJson,

@@ -3,7 +3,7 @@
 export interface ReadonlyCounts<Key> {
   readonly total: number
   of(key: Key): number
-  /** Those whose count is not 0. */
+  /** The keys whose count is not 0. */
   keys(): Iterable<Key>
 }
 

@@ -1,10 +1,10 @@
 /**
  * Slots that accounts share, such as those of an upstream: at most `limit` are held at once.
  *
- * - The next free slot goes to the waiting account that holds fewest slots divided by its weight; among equals, to the one
- *   that released a slot longest ago. Within an account, first come, first served. An account with many waiting
- *   requests therefore delays another only until the next slot is released.
- * - Requests of a higher priority go first, whichever account they are of, except that each lower one which waits gets a twentieth.
+ * - The next free slot goes to the waiting account with the fewest slots for its weight; among equals, to the one that released
+ *   a slot longest ago. Within an account, first come, first served. So an account with many waiting requests delays another only
+ *   until the next slot is released.
+ * - Requests of a higher priority go first, regardless of account, except that each waiting lower priority gets a twentieth.
  * - The last `reserve` slots go only to accounts that hold none, so that one account can never hold all slots.
  *
  * A request never overtakes a waiting one: while a request waits, no slot that it could have is free.
@@ -14,11 +14,11 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
 
 export interface FairSlotsOptions {
-  /** It may change; a higher one takes effect at the next release, or with `limitChanged`. */
+  /** May change: a higher limit takes effect at the next release, or with `limitChanged`. */
   readonly limit: number
-  /** How many of the slots are reserved for accounts that hold none; 0 for no reserve. */
+  /** How many slots are reserved for accounts that hold none; 0 for no reserve. */
   readonly reserve: number
-  /** How many slots an account may hold before it gets no more of the reserve; 1 if absent. */
+  /** An account that holds this many slots gets no more of the reserve; 1 if absent. */
   readonly reserveUpTo?: number
 }
 
@@ -28,7 +28,7 @@ interface WaitingRequest extends StopListener {
 }
 
 interface WaitingAccount {
-  /** Of its latest request; an account has one weight unless its tier changes. */
+  /** The weight of its latest request; an account has one weight unless its tier changes. */
   weight: number
   /** A set keeps the order of arrival and removes a request from its middle in constant time. */
   readonly requests: Set<WaitingRequest>
@@ -40,9 +40,9 @@ export class FairSlots {
   readonly #options: FairSlotsOptions
   readonly #held = new Counts<string>()
   readonly #waiting = new Counts<string>()
-  /** Accounts with waiting requests of normal priority, the one first that released a slot longest ago. */
+  /** Accounts with waiting requests of normal priority; the one that released a slot longest ago comes first. */
   readonly #queue: WaitingAccounts = new Map()
-  /** Those of all priorities; null until a request has another one. */
+  /** The queues of all priorities; null until a request has a priority other than normal. */
   #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
   readonly #turns = new LowerTurns()
   /** Slots by account. */
@@ -58,7 +58,7 @@ export class FairSlots {
     return this.#options.limit
   }
 
-  /** Takes a slot if the account may have one now. Each slot taken is released exactly once. */
+  /** Takes a slot if the account may have one now. Release it exactly once. */
   tryAcquire(account: string): boolean {
     if (!mayAcquire(this.#options, this.#held, account)) return false
     this.#held.add(account, 1)
@@ -66,9 +66,8 @@ export class FairSlots {
   }
 
   /**
-   * Waits for a slot. True once it is taken, false if the signal stopped the wait first. Returns a promise only if it has to
-   * wait.
-   * @param weight of the account: with twice the weight it may hold twice as many slots while others wait
+   * Waits for a slot. True when it is taken, false if the signal stopped the wait. Returns a promise only if it must wait.
+   * @param weight the account's weight: with twice the weight it may hold twice as many slots while others wait
    */
   acquire(
     account: string,
@@ -101,14 +100,14 @@ export class FairSlots {
     for (const queue of this.#queues === null ? [this.#queue] : Object.values(this.#queues)) {
       const waiting = queue.get(account)
       if (waiting === undefined) continue
-      // Moved to the end, so that accounts with equally many slots take turns.
+      // Moves to the end, so that accounts with equally many slots take turns.
       queue.delete(account)
       queue.set(account, waiting)
     }
     this.limitChanged()
   }
 
-  /** Grants what waiting requests may have now; one release can make more than one of them eligible. */
+  /** Grants what waiting requests may have now, because one release may have freed more than one slot. */
   limitChanged(): void {
     while (this.#waiting.total > 0 && this.#held.total < this.limit && this.#grantNext()) {}
   }
@@ -127,7 +126,7 @@ export class FairSlots {
     return false
   }
 
-  /** Grants a slot to the account that may have it and holds fewest, if there is one. */
+  /** Grants a slot to the account that may have one and holds the fewest, if any. */
   #grantOf(queue: WaitingAccounts): boolean {
     let next: string | null = null
     let fewest = Number.POSITIVE_INFINITY
@@ -162,19 +161,19 @@ export class FairSlots {
   }
 }
 
-/** How many slots any account may have now: all free ones except the reserve. 0 or less if there are none. */
+/** Free slots without the reserve; 0 or less if there are none. */
 export function freeSharedSlots({ limit, reserve }: FairSlotsOptions, held: ReadonlyCounts<string>): number {
   return limit - reserve - held.total
 }
 
-/** Whether the account may have one more slot. */
+/** Whether the account may have another slot. */
 export function mayAcquire(slots: FairSlotsOptions, held: ReadonlyCounts<string>, account: string): boolean {
   const { limit, reserve } = slots
   if (held.total < limit - reserve) return true
   return held.total < limit && mayUseReserve(slots, held, account)
 }
 
-/** Whether the account holds so few slots that it may have one of the reserve. */
+/** Whether the account holds so few slots that it may use the reserve. */
 export function mayUseReserve(
   { reserveUpTo = 1 }: FairSlotsOptions,
   held: ReadonlyCounts<string>,

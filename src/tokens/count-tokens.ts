@@ -1,20 +1,20 @@
 /**
- * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is fast on prose but slow on long runs without a
- * break, and must never block the event loop of the HTTP server.
+ * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is slow on long runs without a break, and must never block
+ * the event loop of the HTTP server.
  */
 
 /**
- * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut
- * can split a token, so the count may be too high by one for each piece.
+ * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut may
+ * split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/** Text that looks like a special token was written by a caller, so it is counted as text. */
+/** What looks like a special token was written by a caller, so it is counted as text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {
-  /** The text between the quotes of JSON strings. */
+  /** Texts as between the quotes of JSON strings. */
   readonly jsonTexts: readonly string[]
-  /** Counting stops here, because more would be too many in any case. */
+  /** Counting stops at this number, which is too many in any case. */
   readonly enough: number
 }
 
@@ -26,10 +26,10 @@ export interface CountedTokens {
 
 type Tokenizer = typeof import('gpt-tokenizer/encoding/o200k_base')
 
-/** Loaded with the first count: its tables take tens of megabytes in each thread. */
+/** Loaded at the first count, because its tables take tens of megabytes in each thread. */
 let tokenizer: Tokenizer | null = null
 
-/** As counted by an OpenAI tokenizer (o200k). */
+/** Counts with OpenAI's tokenizer o200k. */
 export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<CountedTokens> {
   tokenizer ??= await import('gpt-tokenizer/encoding/o200k_base')
   let tokens = 0
@@ -45,7 +45,7 @@ export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<C
   return { tokens, isComplete: true }
 }
 
-/** Never between the two halves of a surrogate pair. */
+/** Never splits a surrogate pair. */
 function pieceEnd(text: string, from: number): number {
   const to = Math.min(from + PIECE, text.length)
   const code = text.charCodeAt(to - 1)

@@ -1,6 +1,6 @@
 /**
- * The texts of a conversation, found in its JSON text without parsing it, and cut into slices that take a thread of the pool
- * a fraction of a second each, regardless of their content.
+ * Finds the texts of a conversation in its JSON text without parsing it, and cuts them into slices that each take a thread of the
+ * pool a fraction of a second, regardless of their content.
  */
 import { stringEnd } from '../json-text/scan-json.ts'
 
@@ -11,8 +11,8 @@ export interface TextRange {
 }
 
 /**
- * @param messagesJson as `JSON.stringify` writes messages of the right shape: objects with the two members `role` and
- * `content`, in either order
+ * @param messagesJson messages as `JSON.stringify` writes them: objects with the two members `role` and `content`, in either
+ * order
  */
 export function* messageTexts(messagesJson: string): Generator<TextRange> {
   let at = messagesJson.indexOf('"')
@@ -29,7 +29,7 @@ export function* messageTexts(messagesJson: string): Generator<TextRange> {
 
 /** Characters of a slice: 16 KiB of random letters take the tokenizer about 0.1 s. */
 const SLICE_CHARACTERS = 16 * 1024
-/** Texts of a slice, for conversations of very many short ones. */
+/** Maximum texts in a slice, for conversations of many short ones. */
 const SLICE_TEXTS = 1024
 
 /** The texts of the messages, a slice at a time; a long text continues in the next slice. */
@@ -38,7 +38,7 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
   let room = SLICE_CHARACTERS
   for (const { from, to } of messageTexts(messagesJson)) {
     for (let at = from; at < to; ) {
-      // Text before `at` has been cut off already, so nothing is examined twice.
+      // Starts the search at a known cut, so that nothing is examined twice.
       const end = textEnd(messagesJson, at, Math.min(at + room, to), to)
       slice.push(messagesJson.slice(at, end))
       room -= end - at
@@ -54,11 +54,11 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
 
 export interface TextSample {
   readonly jsonTexts: readonly string[]
-  /** Their fraction of the whole text; 1 if there is no text. */
+  /** The fraction of the whole text; 1 if there is no text. */
   readonly part: number
 }
 
-/** Pieces of the texts, spread evenly over all of them. */
+/** Pieces of the texts, spread evenly. */
 export function textSample(messagesJson: string, pieces: number, characters: number): TextSample {
   const texts = [...messageTexts(messagesJson)]
   const total = texts.reduce((sum, { from, to }) => sum + to - from, 0)
@@ -66,8 +66,8 @@ export function textSample(messagesJson: string, pieces: number, characters: num
   let before = 0
   let next = 0
   for (const { from, to } of texts) {
-    // A position where the text may be cut. Looking back from the next piece ends here, so that all pieces together take one
-    // pass.
+    // The last position where the text may be cut. Searching backwards from the next piece ends here, so all pieces together take
+    // one pass.
     let cut = from
     for (; next < total && next < before + to - from; next += total / pieces) {
       const at = textEnd(messagesJson, cut, Math.max(cut, from + Math.floor(next - before)), to)
@@ -81,12 +81,12 @@ export function textSample(messagesJson: string, pieces: number, characters: num
 }
 
 const BACKSLASH = 0x5c
-/** `\u00e9`. */
+/** The length of `\u00e9`. */
 const LONGEST_ESCAPE = 6
 
 /**
- * The first index from `at` on where the text may be cut: not inside an escape, nor in a surrogate pair.
- * @param from an index, not after `at`, where it may be cut
+ * The first index from `at` on where the text may be cut: not inside an escape or a surrogate pair.
+ * @param from an index up to `at` where it may be cut
  */
 function textEnd(json: string, from: number, at: number, to: number): number {
   if (at >= to) return to
@@ -100,7 +100,7 @@ function textEnd(json: string, from: number, at: number, to: number): number {
   return at > from && code >= 0xd800 && code <= 0xdbff ? at + 1 : at
 }
 
-/** Whether the backslash at `at` starts an escape, and is not itself escaped by the previous one. */
+/** Whether the backslash at `at` starts an escape, instead of being escaped by the previous one. */
 function beginsEscape(json: string, from: number, at: number): boolean {
   let before = 0
   while (at - 1 - before >= from && json.charCodeAt(at - 1 - before) === BACKSLASH) before++

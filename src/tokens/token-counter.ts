@@ -1,7 +1,4 @@
-/**
- * Counts the tokens of a conversation, a slice at a time, so that the accounts that share the threads take turns and a
- * count can be stopped between two slices.
- */
+/** Counts the tokens of a conversation in slices, between which other accounts get the thread and the count can be stopped. */
 import { framingTokens } from '../job/create-body.ts'
 import type { CountedTokens } from './count-tokens.ts'
 import { textSample, textSlices } from './message-texts.ts'
@@ -12,13 +9,13 @@ export interface TokenCount {
   readonly certainty: 'exact' | 'at least' | 'about'
 }
 
-/** Counts texts on a thread, and may stop at `enough`. Null when it was stopped. */
+/** Counts texts on a thread, and may stop at `enough`. Null if it was stopped. */
 export type CountTexts = (jsonTexts: readonly string[], enough: number) => Promise<CountedTokens | null>
 
 export interface Conversation {
   readonly messagesJson: string
   readonly messages: number
-  /** An upper bound of its tokens: the bytes of its texts, plus the tokens of the chat format. */
+  /** An upper bound of the tokens: the bytes of the texts, plus the tokens of the chat format. */
   readonly tokensAtMost: number
 }
 
@@ -29,7 +26,7 @@ const SAMPLE_CHARACTERS = 512
 /** A sample is trusted if it exceeds the limit by this factor. */
 const CLEARLY_OVER = 2
 
-/** The conversation's tokens, counted until just above the limit. Null if counting was stopped. */
+/** The tokens of the conversation, counted until just above the limit. Null if counting was stopped. */
 export async function countConversation(
   { messagesJson, messages, tokensAtMost }: Conversation,
   limit: number,

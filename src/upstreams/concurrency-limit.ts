@@ -34,10 +34,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   found: number
   /** The limit, or 0 while the slots are blocked. A field instead of a getter, because every call reads it. */
   limit: number
-  /**
-   * Counts changes of the limit: calls from before the last change show nothing about the current limit. Only this class writes
-   * it.
-   */
+  /** Counts changes of the limit: calls from before a change show nothing about the new limit. Only this class writes it. */
   changes = 0
   /** The highest limit at which a full window has succeeded. */
   #proven = 0

@@ -112,10 +112,7 @@ export class Rate {
     return Math.min(MOST_WAITING, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
   }
 
-  /**
-   * Waits until a request with this many tokens may be sent. Null if the signal stopped the wait. Returns a promise only if it
-   * must wait.
-   */
+  /** Waits until a request with this many tokens may be sent. Null if the signal stopped the wait. A promise only if it waits. */
   reserve(request: RateRequest, signal: StopSignal): Reservation | null | Promise<Reservation | null> {
     if (signal.reason !== null) return null
     const { account, weight, tokens } = request

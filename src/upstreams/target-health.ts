@@ -31,10 +31,7 @@ export class AccountHealth extends CircuitBreaker {
   failedAt: number | null = null
   /** How many of its calls have succeeded. */
   successes = 0
-  /**
-   * By job: how many calls had succeeded at its last failure, and whether another job's call succeeded between its last two
-   * failures.
-   */
+  /** By job: how many calls had succeeded at its last failure, and whether one succeeded between its last two failures. */
   readonly failures = new Map<string, { readonly successes: number; readonly succeededBetween: boolean }>()
 }
 
