@@ -38,7 +38,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
   }
 }
 
-/** The same for every attempt, so that receivers can recognize a repeated event. */
+/** The event is the same in every attempt, so that receivers can recognize it. */
 function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
   return JSON.stringify({
     id: `evt_${view.id}`,

@@ -22,7 +22,7 @@ import { maxOwedMs } from './retry-schedule.ts'
 
 /** How often to poll the store for callbacks whose pause has ended. */
 const POLL_MS = 1000
-/** How much longer than the deadline of an attempt a claim lasts. After that, the response to the claim must have been lost. */
+/** A claim lasts this much longer than an attempt. After that, the response to the claim must have been lost. */
 const LEASE_SLACK_MS = 30_000
 /** How long shutdown waits for deliveries in progress. Aborted ones are sent again later. */
 const STOP_GRACE_MS = 5000

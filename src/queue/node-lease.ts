@@ -26,7 +26,7 @@ const ABSENT_LEASES = 10
 
 /** The part of the worker that holds jobs. */
 export interface JobHolder {
-  /** The claims that the worker believes to hold. */
+  /** The claims that this node holds, as far as the worker knows. */
   claims(): readonly Claim[]
   holds(claim: Claim): boolean
   /** Stops the execution of a job that this node no longer holds. */

@@ -43,8 +43,8 @@ const EMPTY = Buffer.alloc(0)
 const ABORTED = new Error('The call was aborted.')
 
 /**
- * Ends with the first of: response, connection error, timeout, excess size, stop signal. Later events are ignored. The connection
- * is closed unless the response ended the call.
+ * A call ends with the first of these events: response, connection error, timeout, excess size, stop signal. It ignores later
+ * events. Unless the response ended it, it closes the connection.
  */
 export class Call implements Dispatcher.DispatchHandler, StopListener {
   /** Never rejects. */

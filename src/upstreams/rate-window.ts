@@ -3,7 +3,7 @@
  * yet. Pure; time is an argument. One node keeps the state in memory; several nodes keep it as JSON in the database
  * (app/rate-books.ts). Guarantees, if estimates are right:
  *
- * - In no 60 s is more sent than the limits, whether the server counts in a fixed or in a sliding minute.
+ * - Nodes never exceed the limits within 60 s, whether the server counts in a fixed or in a sliding minute.
  * - After a pause, at most a sixth of a minute's limit is sent at once, because servers also look at parts of a minute.
  * - What a node holds counts from the grant until a minute after it was sent, so a grant never has to be revoked.
  * - The node whose next job did not fit gets what it needs before other nodes get more, so a large job does not starve.

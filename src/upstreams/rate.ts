@@ -228,7 +228,7 @@ export class Rate {
     this.#plan()
   }
 
-  /** Plans the next exchange. */
+  /** Sets the timer for the next exchange. */
   #plan(): void {
     this.#cancelTimer?.()
     this.#cancelTimer = null

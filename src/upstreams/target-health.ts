@@ -38,7 +38,7 @@ export class AccountHealth extends CircuitBreaker {
 export interface HealthListener {
   /** Asks the target for its list of models. Resolves to null if something responds; never rejects. */
   check(): Promise<Trouble | null>
-  /** Called when what may be called has changed. */
+  /** Called when the target may be called more, or less, than before. */
   changed(): void
   /** Called with the reason when calls stop succeeding, and with null when one succeeds again. */
   reported(trouble: Trouble | null): void

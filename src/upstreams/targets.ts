@@ -87,7 +87,7 @@ interface Candidate {
 
 export interface HealthOptions {
   readonly random: () => number
-  /** Called when what may be called has changed. */
+  /** Called when a target may be called more, or less, than before. */
   readonly onChange: () => void
   /** Called with the reason when calls stop succeeding, and with null when one succeeds again. */
   readonly onReport: (target: Target, trouble: Trouble | null) => void
