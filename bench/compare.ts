@@ -23,7 +23,7 @@ import { figure, spread, table } from './harness/table.ts'
 type Side = 'this' | 'other'
 
 const SIDES: readonly Side[] = ['this', 'other']
-/** Single creates. */
+/** The comparisons of single creates. */
 const SINGLE = {
   sync: { postgres: false, keyed: false },
   'sync-key': { postgres: false, keyed: true },
@@ -34,7 +34,7 @@ type SingleName = keyof typeof SINGLE
 const BATCHES: readonly BatchName[] = ['drain', 'callbacks']
 const NAMES = [...Object.keys(SINGLE), ...BATCHES]
 const CONNECTIONS = 64
-/** Before each measured time: until the connections are open and the load is steady. */
+/** The time before each measured time until the connections are open and the load is steady. */
 const SETTLE_MS = 200
 
 const { values, positionals } = parseArgs({
@@ -75,7 +75,7 @@ const FIGURES = {
   syncs: ({ disk }: Run) => disk.syncs,
 } as const
 
-/** Checks at the end that each accepted job was settled once, and returns the rows of a table. */
+/** Compares single creates, checks at the end that each accepted job was settled once, and returns the rows of a table. */
 async function compareSingle(name: SingleName): Promise<string[][]> {
   const { postgres, keyed } = SINGLE[name]
   const start = (side: Side) => {

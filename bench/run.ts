@@ -1,7 +1,7 @@
 /**
- * `npm run bench [-- NAME …]`: runs all benchmarks or the named ones, prints their tables, and writes `results.json` and
- * a picture of each. First kills a server in mid-run, on either store: nothing that it promised may be lost (`--no-kills`
- * leaves that out).
+ * `npm run bench [-- NAME …]` runs all benchmarks or the named ones, prints their tables, and writes `results.json` and a
+ * picture of each. First it kills a server in mid-run, on either store: nothing that it promised may be lost (`--no-kills` skips
+ * this).
  */
 import { parseArgs } from 'node:util'
 import { DEFAULTS } from '../src/config/settings.ts'
@@ -28,7 +28,7 @@ import { printLine } from './harness/output.ts'
 import { machine } from './harness/results.ts'
 import { figure } from './harness/table.ts'
 
-/** Those that no target depends on come last. */
+/** Benchmarks without a target come last. */
 const BENCHMARKS = [
   real,
   sync,
@@ -114,7 +114,7 @@ async function main(): Promise<void> {
     try {
       await benchmark.run({ ...options, rounds })
     } catch (error) {
-      // The other benchmarks are measured all the same.
+      // The other benchmarks still run.
       printLine(error instanceof Error ? error.stack : String(error))
       failed.push(benchmark.name)
       killAll()

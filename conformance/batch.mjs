@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Kills a server with OpenAI's Batch API again and again while it runs a batch, and says what happened to each line. It needs Node 20
- * or newer, and nothing else. conformance/README.md explains the options and the report.
+ * Kills a server with OpenAI's Batch API repeatedly while it runs a batch, and reports what happened to each line. It needs only
+ * Node 20 or newer. conformance/README.md explains the options and the report.
  */
 import { spawn } from 'node:child_process'
 import { createServer } from 'node:http'
@@ -14,9 +14,9 @@ const USAGE = `node batch.mjs --base-url http://127.0.0.1:8080/v1 --model NAME -
   [--line-bytes 0] [--kills 3] [--timeout 3600] [--model-port PORT [--model-ms 20]]`
 const ENDED = ['completed', 'failed', 'expired', 'cancelled']
 const POLL_MS = 200
-/** An answer that the server has had for this long before a kill should be stored. */
+/** If the server has had an answer for this long before a kill, the answer should be stored. */
 const STORED_WITHIN_MS = 1000
-/** Examples that the report names of each problem. */
+/** The report names this many examples of each problem. */
 const NAMED = 5
 const WORDS =
   'a model server answers each line of a file once, also if the machine in front of it is turned off '
@@ -34,7 +34,7 @@ const options = {
   'model-ms': { type: 'string', default: '20' },
 }
 
-/** Own lines that the model server of this program rejects: they belong in the error file. */
+/** Whether this program's model server rejects the line, which then belongs in the error file. */
 const isRejected = (id) => id.endsWith('7')
 const answerTo = (id) => `The answer to ${id}.`
 
@@ -49,7 +49,7 @@ function wanted() {
   process.exit(2)
 }
 
-/** Answers each line after a time, and notes when it was asked and when it had answered. */
+/** Starts a model server that answers each line after a delay, and records when it was asked and when it had answered. */
 async function startModelServer(port, answerMs) {
   const calls = new Map()
   const server = createServer((request, response) => {
@@ -87,7 +87,7 @@ function lineOf(id, model, bytes) {
   return `${JSON.stringify({ custom_id: id, method: 'POST', url: '/v1/chat/completions', body })}\n`
 }
 
-/** What the server answers, with a status of 2xx. While it is down, the request is repeated if it may be. */
+/** Resolves with a response with a status of 2xx. While the server is down, the request is repeated if that is safe. */
 async function ask(server, path, { mayRepeat = true, ...init } = {}) {
   for (;;) {
     const headers = { authorization: `Bearer ${server.key}`, ...init.headers }
@@ -118,7 +118,7 @@ async function submit(server, parts) {
   return (await ask(server, '/batches', { mayRepeat: false, method: 'POST', headers, body })).json()
 }
 
-/** The batch when that many of its lines have ended or were answered, or all of it has ended. */
+/** Waits until that many of the batch's lines have ended or were answered, or the batch has ended. */
 async function progressed(server, id, lines, model) {
   for (;;) {
     const batch = await (await ask(server, `/batches/${id}`)).json()
@@ -149,7 +149,7 @@ async function* resultsIn(server, fileId) {
     if (line !== '') yield JSON.parse(line)
 }
 
-/** Sorts the lines of both files by what is wrong with them. */
+/** Sorts the lines of both files by their problem. */
 async function judge(server, batch, ids, model) {
   const seen = new Map([...ids].map((id) => [id, 0]))
   const [doubled, unknown, wrong] = [new Set(), new Set(), new Set()]
@@ -174,7 +174,10 @@ async function judge(server, batch, ids, model) {
   return { ...counts, lost, doubled: [...doubled], unknown: [...unknown], wrong: [...wrong] }
 }
 
-/** Lines that were run several times, and those of them whose answer the server had long before any kill that could have destroyed it. */
+/**
+ * Returns lines that ran several times, and those among them whose answer the server had long before any kill that could have
+ * destroyed it.
+ */
 function repeats({ calls }, kills) {
   const repeated = [...calls].filter(([, of]) => of.length > 1)
   const isExcused = ({ answeredMs }) =>

@@ -1,15 +1,15 @@
 /**
- * `npm run build`, which `npm pack` runs: writes the contents of the package to `dist/`. The sources run as they are, but Node
- * does not strip types below `node_modules`, so the package has JavaScript at the same paths, with the page's styles. It does
- * not check types: `npm run types` does. The workspace that the sources import by its name is part of the package too, and is
- * imported by its path there, so that npm has nothing to install for it.
+ * `npm run build`, which `npm pack` runs, writes the contents of the package to `dist/`. Node does not strip types below
+ * `node_modules`, so the package has JavaScript at the same paths, with the page's styles. It does not check types: `npm run
+ * types` does. The package contains the workspace that the sources import by its name, and imports it by its path, so that npm
+ * has nothing to install for it.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Of the workspace, at the end of a static import, or in a dynamic one. */
+/** Matches the workspace's name in static and dynamic imports. */
 const IMPORT = /(\bfrom |\bimport\()'parley-json-schema'/g
 
 const root = new URL('../', import.meta.url)

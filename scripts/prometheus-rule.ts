@@ -1,9 +1,9 @@
-/** The alert rules as a resource of the Prometheus operator. */
+/** Generates the alert rules as a resource of the Prometheus operator. */
 import { readFileSync } from 'node:fs'
 
 const RULES = new URL('../deploy/prometheus-alerts.yml', import.meta.url)
 
-/** deploy/kubernetes/monitoring/prometheus-rule.yaml */
+/** Returns the text of deploy/kubernetes/monitoring/prometheus-rule.yaml. */
 export function prometheusRule(): string {
   const rules = readFileSync(RULES, 'utf8').replace(/^#.*\n/gm, '')
   return `# Made from deploy/prometheus-alerts.yml by npm run docs.

@@ -1,4 +1,4 @@
-/** `npm run docs`: writes the documents that are generated from the code. A test fails if they are out of date. */
+/** `npm run docs` writes the documents that are generated from the code. A test fails if they are out of date. */
 import { writeFileSync } from 'node:fs'
 import { limitsPage } from '../src/app/limits.ts'
 import { settingsJsonSchema, settingsPage } from '../src/config/document.ts'

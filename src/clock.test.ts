@@ -1,4 +1,4 @@
-/** Durations in whole milliseconds, and timers of any length. */
+/** Tests durations in whole milliseconds, and timers of any length. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../test/fake-clock.ts'

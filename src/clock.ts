@@ -7,31 +7,31 @@ export interface Clock {
   /** Calls `callback` once after `ms`; the returned function cancels the timer. It does not keep the process alive. */
   after(ms: number, callback: () => void): () => void
   /**
-   * Like `after`, but up to half a second earlier or later, and less than half of `ms`, at a moment that others share: for polls,
-   * because waking an idle process once for several of them costs little more than for one. Absent where this makes no difference.
+   * Like `after`, but at a moment that other timers share, up to half a second earlier or later, and by less than half of `ms`.
+   * For polls: waking an idle process once for several of them costs little more than for one. Absent where this makes no
+   * difference.
    */
   readonly about?: (ms: number, callback: () => void) => () => void
 }
 
-/** Polls share these times: every second, or every half second for shorter pauses. */
+/** The periods whose multiples polls share; the second is for shorter pauses. */
 const SHARED_MS = [1000, 500]
 
-/** A hundred thousand days: added to any time, it is still a whole number of milliseconds and fits into every database. */
+/** A hundred thousand days: added to any time, this is still a whole number of milliseconds and fits into every database. */
 const LONGEST_MS = 8_640_000_000_000
-/** What `setTimeout` can wait for; a longer timer would fire at once. */
+/** The longest delay of `setTimeout`; a longer timer would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** Converts a duration from callers and settings to the whole milliseconds that timers and databases need. */
+/** Converts seconds from callers and settings to the whole milliseconds that timers and databases need. */
 export function wholeMs(seconds: number): number {
   return Math.min(Math.round(seconds * 1000), LONGEST_MS)
 }
 
-/** After this time, the wall clock is read again, because it may jump. */
+/** The wall clock can jump, so it is checked again after at most this time. */
 const LONGEST_LOOK_MS = 60_000
 
 /**
- * Calls `callback` once, when the wall clock shows this time or a later one; at once if it does now. Returns a function that
- * cancels it.
+ * Calls `callback` once, when the wall clock has reached this time, at once if it already has. The returned function cancels it.
  */
 export function atTime(
   clock: Pick<Clock, 'nowMs' | 'after'>,
@@ -48,7 +48,6 @@ export function atTime(
   return () => cancel()
 }
 
-/** Resolves after `ms`. */
 export function wait(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
   return new Promise((resolve) => {
     clock.after(ms, resolve)
@@ -67,7 +66,7 @@ const realClock = {
 
 export const systemClock: Clock = { ...realClock, about: sharedMoments(realClock) }
 
-/** The `about` of a clock: one timer for everything that is due at the same moment. */
+/** Creates the `about` of a clock, with one timer for all callbacks that are due at the same moment. */
 export function sharedMoments(clock: Pick<Clock, 'steadyMs' | 'after'>): NonNullable<Clock['about']> {
   const dueAt = new Map<number, Set<{ readonly callback: () => void }>>()
   const addMoment = (atMs: number, nowMs: number) => {

@@ -1,13 +1,13 @@
-/** Caches lookups: for a limited time, for a limited number of keys, and with one lookup at a time per key. */
+/** Caches lookups for a limited time and a limited number of keys, with one lookup at a time per key. */
 import type { Clock } from './clock.ts'
 
 export interface LookupCacheOptions<Value> {
   readonly clock: Pick<Clock, 'steadyMs'>
-  /** How long a value is fresh, counted from the start of the lookup, so that changes made during it are seen in time. */
+  /** Counts from the start of the lookup, so that changes made during the lookup are seen in time. */
   readonly freshMs: number
-  /** Maximum keys; the oldest entry is dropped first. */
+  /** With more entries, the oldest is dropped. */
   readonly maxEntries: number
-  /** Does not cache a value that is returned without a promise, because it cost nothing. */
+  /** A value that is returned without a promise was cheap to get, so it is not cached. */
   readonly lookUp: (key: string) => Promise<Value> | Value
 }
 
@@ -18,7 +18,7 @@ interface Entry<Value> {
 
 export class LookupCache<Value> {
   readonly #options: LookupCacheOptions<Value>
-  /** Oldest entry first. */
+  /** The oldest entry comes first. */
   readonly #entries = new Map<string, Entry<Value>>()
   readonly #inProgress = new Map<string, Promise<Value>>()
 
@@ -70,7 +70,7 @@ export class LookupCache<Value> {
   }
 }
 
-/** Shares the result of a call in progress with later callers. The next call looks up again. */
+/** Joins calls made while one is in progress: they share its result, and the next call looks up again. */
 export function singleFlight<Value>(lookUp: () => Promise<Value>): () => Promise<Value> {
   let inProgress: Promise<Value> | null = null
   return () => {

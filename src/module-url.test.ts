@@ -1,4 +1,4 @@
-/** The modules that threads start with are found next to the sources, and beside what was built from them. */
+/** Checks that threads find their modules next to the sources and next to the compiled program. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { moduleURL } from './module-url.ts'

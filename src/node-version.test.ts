@@ -1,4 +1,4 @@
-/** Which Node the program runs on: what it says is what package.json says to npm. */
+/** Checks that the program and package.json require the same versions of Node. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'

@@ -1,10 +1,10 @@
 /**
- * The Node that Parley requires: `engines` of package.json, enforced by the program because npm only warns. This runs first, on
- * whatever Node there is, so it imports nothing and is written in plain JavaScript.
+ * Checks the version of Node against `engines` of package.json, because npm only warns. It runs first, on any version of Node,
+ * so it imports nothing and is written in plain JavaScript.
  */
 
 /**
- * The first usable version of each release line: older ones read text from SQLite only up to a NUL, or include SQLite below
+ * The first usable version of each release line. Older ones read text from SQLite only up to a NUL, or include SQLite before
  * 3.51.3.
  */
 const FIRST_GOOD: readonly (readonly [major: number, minor: number])[] = [
@@ -12,7 +12,7 @@ const FIRST_GOOD: readonly (readonly [major: number, minor: number])[] = [
   [26, 1],
 ]
 
-/** The error message for an unsupported version of Node; null if it is supported. */
+/** Returns the error message for an unsupported version of Node; null if it is supported. */
 export function nodeProblem(version: string): string | null {
   const [major = 0, minor = 0] = version.split('.').map(Number)
   const line = FIRST_GOOD.find(([good]) => good === major)

@@ -1,4 +1,4 @@
-/** Runs a task again and again with a pause in between, never twice at once, until it is stopped. */
+/** Runs a task repeatedly with a pause in between, never twice at once, until it is stopped. */
 import type { Clock } from './clock.ts'
 
 export interface PollingLoopOptions {
@@ -22,14 +22,14 @@ export class PollingLoop {
     this.#options = options
   }
 
-  /** A second call does nothing, and neither does one after `stop`. */
+  /** Starts the loop. A second call does nothing, nor does a call after `stop`. */
   start(): void {
     if (this.#state !== 'idle') return
     this.#state = 'started'
     this.#pause()
   }
 
-  /** Ends the pause. If a run is in progress, another one follows at once. */
+  /** Ends the pause. During a run, it makes another one follow at once. */
   wake(): void {
     if (this.#state !== 'started') return
     if (this.#isRunning) {
@@ -40,7 +40,7 @@ export class PollingLoop {
     this.#running = this.#run()
   }
 
-  /** Prevents further runs. Resolves when the run in progress, if any, has ended. */
+  /** Stops the loop: no run starts after this call. Resolves when a run in progress has ended. */
   async stop(): Promise<void> {
     this.#state = 'stopped'
     this.#cancelTimer()

@@ -1,4 +1,7 @@
-/** One word for one idea: no file, document or message uses a term or a phrase that the glossary (docs/glossary.md) replaced. */
+/**
+ * Checks that one word stands for one idea: no file, document or message uses a term that the glossary (docs/glossary.md)
+ * replaced.
+ */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,8 +11,8 @@ import { identifiersIn, type SourceText, splitSource } from '../test/support/sou
 import { SOURCE_FOLDERS } from '../test/support/test-files.ts'
 
 /**
- * Words and sequences of words that no identifier and no file name may contain. The glossary (docs/glossary.md) and the standard terms of
- * job queues replace them.
+ * No identifier and no file name may contain these words or sequences of words. The glossary (docs/glossary.md) and the standard
+ * terms of job queues replace them.
  */
 const RETIRED_NAMES = [
   'act',
@@ -177,8 +180,8 @@ test('no document, message or comment uses a retired phrase', () => {
 })
 
 /**
- * Phrases that a native speaker would mark as translated or quaint. Documents are held to more than code, whose comments are short.
- * A space matches a line break, too.
+ * Phrases that a native speaker would mark as translated or quaint. The list for documents is longer than that for code, whose
+ * comments are short. A space also matches a line break.
  */
 const QUAINT_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/says?|said/, 'reports, prints, returns, means'],
@@ -249,7 +252,7 @@ test('no document uses a phrase that sounds translated', () => {
   assert.deepEqual(wrong, [])
 })
 
-/** Those of the code: of comments, docstrings and messages. They are fewer, because one of these phrases may be a term there. */
+/** Phrases to avoid in comments, docstrings and messages. There are fewer, because some of the phrases above are terms in code. */
 const QUAINT_IN_CODE: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/beside/, 'next to, in addition to, while'],
   [/looks?-ups?/, 'lookup'],
@@ -299,7 +302,7 @@ test('no comment and no message in the code uses a phrase that sounds translated
   assert.deepEqual(wrong, [])
 })
 
-/** The comments and strings of a source. They are remembered, because two tests read them. */
+/** Returns the comments and strings of a source. They are cached, because two tests read them. */
 function proseIn(source: string): SourceText['prose'] {
   const known = proseBySource.get(source)
   if (known !== undefined) return known
@@ -339,7 +342,7 @@ function proseOf(document: string): readonly { readonly line: number; readonly t
   })
 }
 
-/** Without what stands between backticks, and without names of metrics and fields. */
+/** Removes text between backticks, and names of metrics and fields. */
 function withoutCode(text: string): string {
   return text.replaceAll(/`[^`\n]*`/g, '').replaceAll(/\b\w+_\w+\b/g, '')
 }

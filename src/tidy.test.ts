@@ -1,4 +1,4 @@
-/** What style can be held by a test: which folder imports which, and what stands in one place only. */
+/** Checks the style rules that a test can check: which folder imports which, and what may stand in one place only. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -16,10 +16,10 @@ import {
 import { limitsPage } from './app/limits.ts'
 import { settingsJsonSchema, settingsPage } from './config/document.ts'
 
-/** The folder of a path; a file in `src/` itself stands for itself. */
+/** Returns the folder of a path; for a file directly in `src/`, its name. */
 const folderOf = (path: string) => path.split('/')[0] ?? path
 
-/** What any folder may import. */
+/** Every folder may import these. */
 const FOR_ALL = [
   'clock.ts',
   'lookup-cache.ts',
@@ -30,7 +30,7 @@ const FOR_ALL = [
   'version.ts',
 ]
 
-/** What each folder may import besides itself. */
+/** What else each folder may import. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'json-text': [],
   job: ['json-text', 'parley-json-schema'],
@@ -38,7 +38,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sharing: ['job'],
   tokens: ['job', 'json-text'],
   'cpu-pool': ['job', 'sharing', 'tokens', 'upstreams/read-completion.ts', 'v1/read-body.ts'],
-  // Its page shows what the server's own check of a schema says; of `admin` it takes types only (test/browser/serving.test.ts).
+  // The dashboard shows the result of the server's own schema check. It imports only types from `admin`
+  // (test/browser/serving.test.ts).
   dashboard: ['job', 'parley-json-schema', 'admin'],
   config: ['job', 'net'],
   store: ['job'],

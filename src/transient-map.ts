@@ -1,10 +1,10 @@
 /**
  * A map whose entries live briefly, such as the jobs in progress.
  *
- * V8 replaces the table of a Map each time that deleted entries have used it up, here every few dozen jobs, and a replaced table
- * refers to the next one. Once one of them is in the old generation, it keeps all later ones alive until the next full
- * collection, each with every key and value that was in it when it was replaced: in effect every job, with its texts and its
- * answer, is copied twice and promoted. Here the map itself is replaced, and nothing refers from one to the next.
+ * V8 replaces the table of a Map each time deleted entries have used it up, here every few dozen jobs, and the old table refers
+ * to the new one. Once one of them is in the old generation, it keeps all later ones alive until the next full collection, each
+ * with the keys and values that it had when it was replaced. In effect every job, with its texts and its answer, is copied twice
+ * and promoted. So this class replaces the map itself, and no map refers to the next.
  */
 
 /** A small map is replaced after this many deletions. */
@@ -23,7 +23,7 @@ export class TransientMap<Key, Value> {
     return this.#map.get(key)
   }
 
-  /** Replaces the value of an existing key. */
+  /** Sets the value of a key, new or not. */
   set(key: Key, value: Value): void {
     this.#map.set(key, value)
   }
@@ -36,12 +36,12 @@ export class TransientMap<Key, Value> {
     this.#deleted = 0
   }
 
-  /** A snapshot in order of addition, which later additions and deletions do not change. */
+  /** Returns a snapshot in the order of addition; later changes do not affect it. */
   keys(): Key[] {
     return [...this.#map.keys()]
   }
 
-  /** The same for the values. */
+  /** Returns a snapshot of the values. */
   values(): Value[] {
     return [...this.#map.values()]
   }

@@ -1,15 +1,15 @@
 /**
- * Writes JSON Schemas of what Parley itself accepts and returns, with the types of their values for the compiler. A library for
- * this would take a fifth of the time in which a server starts.
+ * Writes the JSON Schemas of what Parley accepts and returns, with the types of their values for the compiler. Loading a library
+ * for this would take a fifth of the server's start time.
  *
  *     const point = Type.Object({ x: Type.Number(), label: Type.Optional(Type.String({ maxLength: 80 })) })
  *     type Point = Static<typeof point>   // { x: number; label?: string }
  */
 
-/** Exists only for the compiler. */
+/** This symbol exists only for the compiler. */
 declare const VALUE: unique symbol
 
-/** A JSON Schema of values of type T. */
+/** A schema of values of type T; as JSON, a JSON Schema. */
 export interface Schema<T = unknown> {
   readonly [VALUE]?: () => T
   readonly [keyword: string]: unknown
@@ -22,7 +22,7 @@ export type Static<S> = S extends { readonly [VALUE]?: () => infer T } ? T : nev
 type Keywords = Readonly<Record<string, unknown>>
 type Properties = Readonly<Record<string, Schema>>
 
-/** Marks the schema of a property that may be absent. JSON does not show it. */
+/** Marks the schema of a property that may be absent. It does not appear in the JSON. */
 const OPTIONAL = Symbol('optional')
 
 interface Optional {
@@ -57,7 +57,6 @@ export const Type = {
   Integer: (keywords: Keywords = {}): Schema<number> => ({ type: 'integer', ...keywords }),
   Boolean: (keywords: Keywords = {}): Schema<boolean> => ({ type: 'boolean', ...keywords }),
   Null: (keywords: Keywords = {}): Schema<null> => ({ type: 'null', ...keywords }),
-  /** Any value. */
   Unknown: (keywords: Keywords = {}): Schema => ({ ...keywords }),
   Literal: <const T extends string | boolean>(value: T): Schema<T> => ({ type: typeof value, const: value }),
   Enum: <const T extends string>(values: readonly T[], keywords: Keywords = {}): EnumSchema<T> => ({
@@ -77,11 +76,11 @@ export const Type = {
     const required = Object.keys(properties).filter((name) => !(OPTIONAL in (properties[name] ?? {})))
     return { type: 'object', ...(required.length > 0 && { required }), properties, ...keywords }
   },
-  /** Objects whose property names all match the pattern; without one, they may have any name. */
+  /** Objects with arbitrary property names, or only names that match the pattern. */
   Record: <T>(
     value: Schema<T>,
     { pattern = '^.*$', ...keywords }: Keywords & { readonly pattern?: string } = {},
   ): RecordSchema<T> => ({ type: 'object', patternProperties: { [pattern]: value }, ...keywords }),
-  /** For a property that may be absent. */
+  /** Marks a property that may be absent. */
   Optional: <S extends Schema>(schema: S): S & Optional => ({ ...schema, [OPTIONAL]: true }),
 } as const

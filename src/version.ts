@@ -1,4 +1,4 @@
-/** This program's version, from its package.json. */
+/** Reads the program's version from its package.json. */
 import { readFileSync } from 'node:fs'
 
 export const VERSION: string = (

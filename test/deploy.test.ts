@@ -1,6 +1,6 @@
 /**
- * Checks the container and systemd files against the program: a variable, path or limit that is renamed in one place only
- * fails here. These tests do not start containers; docs/install.md says what was tested by hand.
+ * Checks the container and systemd files against the program, so that renaming a variable, path or limit in one place only fails
+ * here. These tests do not start containers; docs/install.md says what was tested by hand.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -60,7 +60,7 @@ function interpolated(text: string, given: Environment): string {
   })
 }
 
-/** The settings that an environment produces. Each of its variables must be one that the program reads. */
+/** Returns the settings that an environment produces. The program must read each of its variables. */
 function configured(env: Environment) {
   const asked = new Set<PropertyKey>()
   const watched = new Proxy(env, {
@@ -78,7 +78,7 @@ function configured(env: Environment) {
   return configuration
 }
 
-/** Lines of the form `A=b`, with the `#` removed from those that are commented out. */
+/** Returns the variables in lines of the form `A=b`, including commented ones. */
 function assignments(text: string): Record<string, string> {
   return Object.fromEntries(
     [...text.matchAll(/^(?:# )?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),

@@ -1,6 +1,6 @@
 /**
- * Each of examples/, copied out of the clone and run as its header says, against a real server with real callbacks. Examples
- * that need a program missing on this machine are skipped with a reason.
+ * Runs each of examples/ as its header says, copied out of the clone, with a real server and real callbacks. Examples that need
+ * a program missing on this machine are skipped with a reason.
  */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
@@ -59,7 +59,7 @@ async function run(
   for (const name of ['express', 'zod']) {
     await symlink(join(CLONE, 'node_modules', name), join(folder, 'node_modules', name))
   }
-  // The client's source, which needs no build; client-package.test.ts uses the package.
+  // The client's source needs no build; client-package.test.ts uses the package.
   await mkdir(join(folder, 'client'))
   await writeFile(join(folder, 'client/package.json'), '{ "exports": "./src/index.ts" }')
   await symlink(join(CLONE, 'client/src'), join(folder, 'client/src'))
@@ -74,7 +74,7 @@ async function printed(program: Program): Promise<string> {
   return program.stdout
 }
 
-/** A receiver must accept only what was recently signed with its secret. */
+/** Asserts that the receiver accepts only what was recently signed with its secret. */
 async function assertVerifies(url: string, secret: string): Promise<void> {
   const changed = signedCallback(secret)
   assert.equal(await post(url, signedCallback(makeSecret())), 401)
@@ -137,7 +137,7 @@ for (const [command, file, skip] of [
   ['python3', 'parley.py', noPython],
 ] as const) {
   test(`${file} rejects what its secret did not sign`, { timeout, skip }, async (t) => {
-    // With a wrong secret it keeps waiting for callbacks from the server.
+    // With a wrong secret, it keeps waiting for callbacks from the server.
     const PARLEY_CALLBACK_SECRET = makeSecret()
     const program = await run(await scene(t), [command, file], { PARLEY_CALLBACK_SECRET })
     const [, url = ''] = await program.line(RECEIVING)
@@ -150,7 +150,7 @@ async function inetd(t: TestContext, env: Readonly<Record<string, string>>) {
   const reports: Promise<string>[] = []
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     const child = spawn('sh', [join(EXAMPLES, 'parley.sh'), 'receive'], { env: { ...process.env, ...env } })
-    // The script may leave part of a request unread, and a caller part of the answer.
+    // The script may leave part of a request unread, and a caller part of the response.
     for (const stream of [child.stdin, socket]) stream.on('error', () => {})
     socket.pipe(child.stdin)
     child.stdout.pipe(socket)
@@ -193,7 +193,7 @@ test('zod-answers.ts gets a typed answer', { timeout }, async (t) => {
   assert.match(said, /^simulated name: \d+ km through .+\nmeasured in \d{4}\n$/)
 })
 
-/** The status of a create, sent on its own connection. */
+/** Sends a create on its own connection; resolves with the status. */
 function create(socketPath: string, key: string, content: string): Promise<number | undefined> {
   const body = JSON.stringify({
     model: 'gpt-5-mini',

@@ -29,7 +29,7 @@ export class FakeClock implements Clock {
     this.#wallMs = startMs
   }
 
-  /** Whole milliseconds, like the system's clock, even between timers with fractions. */
+  /** Returns whole milliseconds, like the system's clock, even between timers with fractions. */
   nowMs(): number {
     return Math.floor(this.#wallMs)
   }
@@ -50,8 +50,8 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves time forward. Timers that fall due run in order, each at its own time, including those that they set on the way.
-   * Promises that they settle continue after this call returns.
+   * Moves time forward. Due timers run in order, each at its own time, including those that they set. Promises that they settle
+   * continue after this call returns.
    */
   advance(ms: number): void {
     const end = this.#steadyMs + ms
@@ -64,27 +64,27 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves time forward as a machine's sleep does: each timer that fell due meanwhile fires once, at the end. Use it for
-   * days, in which `advance` would fire a timer of one second hundreds of thousands of times.
+   * Moves time forward like a machine's sleep: each due timer fires once, at the end. Use it for days, in which `advance` would
+   * fire a timer of one second hundreds of thousands of times.
    */
   skip(ms: number): void {
     this.#move(ms)
     this.advance(0)
   }
 
-  /** Moves only the wall clock, forward or backward, as an administrator or a time server may. */
+  /** Moves only the wall clock, forward or backward, as an administrator or a time server may do. */
   jump(ms: number): void {
     this.#wallMs += ms
   }
 
-  /** Milliseconds until each pending timer, soonest first. */
+  /** Returns the milliseconds until each pending timer, soonest first. */
   pending(): readonly number[] {
     return [...this.#timers].map((timer) => timer.at - this.#steadyMs).sort((a, b) => a - b)
   }
 
   /**
-   * Resolves with the milliseconds of a timer that `accept` matches: a pending one, or else the next one set. A test awaits
-   * it to know that the code under test has started to wait.
+   * Resolves with the milliseconds of a timer that `accept` matches: a pending one, or the next one set. A test awaits it to
+   * know that the code under test has started to wait.
    */
   timerSet(accept: (ms: number) => boolean = () => true): Promise<number> {
     const waiting = this.pending().find(accept)

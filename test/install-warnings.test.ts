@@ -1,6 +1,6 @@
 /**
- * What npm warns about when it installs this project. `.npmrc` hides warnings, because those about the machine's Node are
- * misleading: the project installs the Node that it runs on. It must not hide any other.
+ * Tests what npm warns about when it installs this project. `.npmrc` hides warnings about the machine's Node, which are
+ * misleading because the project installs its own. It must hide no other.
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -14,10 +14,10 @@ import { ownPath } from './process/packages.ts'
 const run = promisify(execFile)
 const CLONE = fileURLToPath(new URL('..', import.meta.url))
 
-/** The machine's Node, on which a user runs npm; the first one on the PATH if npm does not run the tests. */
+/** The Node on which a user runs npm: the one that runs npm now, or else the first on the PATH. */
 const OF_THE_MACHINE = process.env.npm_node_execpath ?? 'node'
 
-/** Everything that npm prints when it would install this project, running on `node` and without user settings. */
+/** Returns everything that npm prints when it would install this project, on `node` and without user settings. */
 async function install(node: string, ...options: readonly string[]): Promise<string> {
   const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name))
   const path = [...(isAbsolute(node) ? [dirname(node)] : []), ...ownPath()].join(delimiter)

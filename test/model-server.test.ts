@@ -1,4 +1,4 @@
-/** The model server for tests can be killed and come back, and lists its models. */
+/** Tests that the model server for tests can be killed and restarted, and lists its models. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { reply, startModelServer } from './model-server.ts'

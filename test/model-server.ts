@@ -33,34 +33,34 @@ import type {
 export type ChatRequest = ChatCompletionCreateParamsNonStreaming
 
 export interface Received {
-  /** Counted from 0 since the server started. */
+  /** The number of the request, from 0 at the server's start. */
   readonly index: number
   readonly method: string
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** The body as received, and parsed; an object without fields if there is none, as in `GET /models`. */
+  /** The body as received, and parsed; an empty object if there is none, as in `GET /models`. */
   readonly text: string
   readonly body: ChatRequest
   /** `answered` once the response is sent, `cut` if the connection was closed before that. */
   readonly ended: Promise<'answered' | 'cut'>
-  /** Bytes handed to the connection for this request's response so far. */
+  /** Returns how many bytes of this response the connection has received so far. */
   readonly sentBytes: () => number
 }
 
-/** Handles a request. It may return before it has answered, and it may never answer. */
+/** Handles a request. It may return before it has answered, and may never answer. */
 export type Reply = (request: Received, response: ServerResponse, server: ModelServerForTests) => void
-/** Chooses a reply. If it returns undefined, the request is echoed, or for `GET /models` a list of one model is returned. */
+/** Chooses a reply. If it returns undefined, a request is echoed, and `GET /models` returns a list of one model. */
 export type Script = (request: Received, index: number) => Reply | undefined
 
 export interface ModelServerForTests {
-  /** For `base_url`. */
+  /** The value of `base_url`. */
   readonly baseUrl: string
   readonly requests: readonly Received[]
-  /** Why connections got a 400 of the HTTP server itself. */
+  /** Reasons why Node's HTTP server itself responded with 400. */
   readonly connectionErrors: readonly string[]
   /** Called for each request; by default each is answered with an echo of its last user message. */
   script: Script
-  /** The completion requests, without those for the list of models. */
+  /** Returns the completion requests, without those for the list of models. */
   completions(): readonly Received[]
   /** Resolves once `count` requests in total have arrived, bodies included. */
   received(count: number): Promise<void>
@@ -93,7 +93,6 @@ export async function startModelServer(options: ModelServerOptions = {}): Promis
   return server
 }
 
-/** The replies that tests need. */
 export const reply = {
   /** Echoes the last user message; `usage` counts characters, so that tests can predict it. */
   echo: (): Reply => (request, response) => {
@@ -102,7 +101,7 @@ export const reply = {
   text: (content: string): Reply => completion({ content }),
   /** A text cut off at the model's length limit. */
   truncated: (content: string): Reply => completion({ content, finish: 'length' }),
-  /** The list of models, as `GET /models` answers. */
+  /** The list of models, as `GET /models` returns it. */
   models: (...ids: readonly string[]): Reply => {
     return (_request, response) => sendJson(response, 200, modelList(ids))
   },
@@ -135,14 +134,14 @@ export const reply = {
     (request, response, server) => {
       stalled(server).push(() => then(request, response, server))
     },
-  /** Answers with `then`, after as long as a model takes. */
+  /** Answers with `then` after the time that a model takes. */
   after:
     (ms: number, then: Reply = reply.echo()): Reply =>
     (request, response, server) => {
       const timer = setTimeout(() => then(request, response, server), ms)
       response.once('close', () => clearTimeout(timer))
     },
-  /** Sends the headers of an answer and then a space every millisecond, forever: valid JSON if it ever ended. */
+  /** Sends the headers of an answer and then a space every millisecond, forever: the start of valid JSON. */
   drip: (): Reply => (_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' })
     const timer = setInterval(() => response.write(' '), 1)
@@ -156,7 +155,7 @@ export const reply = {
   },
   /** 200 and JSON, but not a chat completion. */
   notACompletion: (value: unknown = { object: 'list', data: [] }): Reply => rawly(JSON.stringify(value)),
-  /** An answer of this many bytes, sent no faster than it is read. With `declare` its length is sent first. */
+  /** An answer of this many bytes, sent no faster than it is read. With `declare`, its length is sent first. */
   huge: (bytes: number, { declare = false } = {}): Reply => hugeReply(bytes, declare),
 }
 
@@ -347,7 +346,7 @@ class RecordingServer implements ModelServerForTests {
   }
 
   #take(request: IncomingMessage, response: ServerResponse): void {
-    // At its start a server checks once whether its model server is there; tests count only the calls of jobs.
+    // At its start, a server checks once whether its model server responds; tests count only the calls of jobs.
     if (request.headers['user-agent'] === 'parley-start') {
       sendJson(response, 200, modelList(['a-model']))
       return

@@ -1,4 +1,4 @@
-/** Checks that every test of the HTTP API runs on each store, some only in the long form, and on the store that its name says. */
+/** Checks that every test of the HTTP API runs on each store, some only in the long form, and on the store in its name. */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { startParley, temporaryFolder } from './parley.ts'
 
 const TESTS = fileURLToPath(new URL('.', import.meta.url))
 
-/** Dashboard files take seconds each, so only those that show and change stored data run on each store. */
+/** Dashboard files take seconds each, so only those about stored data run on each store. */
 const ON_EACH_STORE = [
   'client/**/*.test.ts',
   'http/**/*.test.ts',
@@ -18,7 +18,7 @@ const ON_EACH_STORE = [
   'browser/{live,jobs,admin-actions}.test.ts',
 ]
 
-/** The client knows no store, and the others are about requests before a store is asked. */
+/** The client uses no store, and the other tests concern requests before a store is used. */
 const ON_ANY_STORE = [
   'client/**/*.test.ts',
   'http/{broken-requests,documents,fields,length-limits,schemas,model-roles,long-bodies}.test.ts',

@@ -15,27 +15,32 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { join } from 'node:path'
 import { describe } from 'node:test'
 import type { Lifetime } from './parley.ts'
+import { makeEmptyFile } from './support/empty-file.ts'
 import { LONG } from './support/long-form.ts'
 
 interface StoreForTests {
   /** The store's name in test names. */
   readonly name: string
-  /** The address of the database that belongs to this folder: the same whenever it is called for the same folder. */
+  /** Returns the database URL that belongs to this folder, the same at each call. */
   databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string>
 }
 
 const SQLITE: StoreForTests = {
   name: 'SQLite',
-  databaseUrl: async (_t, folder) => `sqlite:${join(folder, 'parley.db')}`,
+  databaseUrl: async (_t, folder) => {
+    const file = join(folder, 'parley.db')
+    makeEmptyFile(file)
+    return `sqlite:${file}`
+  },
 }
 
-/** A schema for each folder. */
+/** The schema of each folder. */
 const schemas = new Map<string, Promise<string>>()
 
 const POSTGRES: StoreForTests = {
   name: 'Postgres',
   databaseUrl: async (t, folder, nowMs) => {
-    // Loaded only where it is needed, as in the program.
+    // The module is loaded only when needed, as in the program.
     const { emptyTables } = await import('./postgres/emptied-schemas.ts')
     const schema = schemas.get(folder) ?? emptyTables(t, nowMs)
     schemas.set(folder, schema)
@@ -53,8 +58,8 @@ export function onEachStore(declareTests: () => void | Promise<void>): void {
 }
 
 /**
- * The same for tests of what is decided before a store is asked, or of the client, which knows none: on Postgres they run
- * only in the long form, unless `TEST_STORE` selects it.
+ * For tests of the client, or of decisions that need no store. On Postgres they run only in the long form, unless `TEST_STORE`
+ * selects it.
  */
 export function onAnyStore(declareTests: () => void | Promise<void>): void {
   declareOn(selectedStores(LONG ? Object.values(STORES) : [SQLITE]), declareTests)
@@ -62,20 +67,19 @@ export function onAnyStore(declareTests: () => void | Promise<void>): void {
 
 function declareOn(stores: readonly StoreForTests[], declareTests: () => void | Promise<void>): void {
   for (const store of stores) {
-    // `describe` waits for a promise, which its types do not say.
+    // `describe` waits for a promise, although its types do not allow one.
     void describe(`on ${store.name}`, () => current.run(store, declareTests))
   }
 }
 
 /**
- * Outside of `onEachStore`, tests use SQLite.
+ * Returns the database URL of the store that the test runs on; outside `onEachStore`, tests use SQLite.
  * @param nowMs the test's time
  */
 export function databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string> {
   return (current.getStore() ?? SQLITE).databaseUrl(t, folder, nowMs)
 }
 
-/** The store that the test runs on. */
 export function storeName(): string {
   return (current.getStore() ?? SQLITE).name
 }

@@ -1,5 +1,5 @@
 /**
- * A whole Parley in the test's own process, with its own database and port, for tests that send HTTP requests to it.
+ * Starts a whole Parley in the test's own process, with its own database and port, for tests that send HTTP requests to it.
  *
  * ```ts
  * const parley = await startParley(t, { upstream: modelServer.url })
@@ -11,7 +11,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { issueKey } from '../src/accounts/issue-key.ts'
-import { createService, type Service } from '../src/app/service.ts'
+import { createService } from '../src/app/create-service.ts'
+import type { Service } from '../src/app/service.ts'
 import { type Clock, systemClock } from '../src/clock.ts'
 import { loadConfiguration } from '../src/config/load.ts'
 import type { Environment } from '../src/config/settings.ts'
@@ -20,7 +21,7 @@ import type { Store } from '../src/store/store.ts'
 import type { Fields, Log } from '../src/telemetry/log.ts'
 import { databaseUrl } from './on-each-store.ts'
 
-/** Opens the admin API of each of them. */
+/** Grants access to the admin API of every Parley here. */
 export const ADMIN_TOKEN = 'admin-token-for-tests'
 
 export interface ParleyOptions {
@@ -28,14 +29,14 @@ export interface ParleyOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   /** The base URL of a model server for every model; without one the simulator answers. */
   readonly upstream?: string
-  /** The API key to send to it. */
+  /** The API key for the upstream. */
   readonly upstreamKey?: string
-  /** Whether the limit of concurrent calls comes from the settings or the default, instead of being 256 from the start. */
+  /** If true, the limit of concurrent calls comes from the settings or the default; otherwise it is 256 from the start. */
   readonly findsConcurrency?: boolean
   /** More environment variables. */
   readonly env?: Environment
   readonly clock?: Clock
-  /** A folder that outlives this Parley, to start another one on the same database, whichever store it is. */
+  /** A folder that outlives this Parley, to start another one on the same database, on either store. */
   readonly folder?: string
 }
 
@@ -47,7 +48,7 @@ export interface Answer {
   readonly text: string
 }
 
-/** Determines how long a Parley lives: a test, or a whole file through `after` of node:test. */
+/** Determines how long a Parley lives: a test, or a whole file with `after` of node:test. */
 export interface Lifetime {
   after(end: () => unknown): void
 }
@@ -84,10 +85,10 @@ export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate 
   } as SingleCreate
 }
 
-/** Tests reject many requests at once, some of them while time stands still. */
+/** Turns off the pacing of rejections: tests send many rejected requests at once, some while the clock stands still. */
 const UNPACED = { rejections_per_second: 1_000_000 }
 
-/** Stops when the test ends. */
+/** Starts a Parley that stops when the test ends. */
 export async function startParley(t: Lifetime, options: ParleyOptions = {}): Promise<Parley> {
   const clock = options.clock ?? systemClock
   const folder = options.folder ?? (await temporaryFolder(t))
@@ -105,9 +106,9 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     PORT: '0',
     PARLEY_ADMIN_TOKEN: ADMIN_TOKEN,
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
-    // By itself, the simulator answers only on SQLite.
+    // Without the variable, the simulator answers only on SQLite.
     ...(isSimulated(options) && { PARLEY_SIMULATOR: 'true' }),
-    // Tests expect calls to be made at once, whatever is known about the server.
+    // Tests expect calls at once, whatever is known about the model server.
     ...(options.upstream && !options.findsConcurrency && { OPENAI_MAX_CONCURRENCY: '256' }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
     ...options.env,

@@ -1,4 +1,7 @@
-/** A long outage in the middle of a backlog, of hours in the long form. On one store only, because simulating hours takes long. */
+/**
+ * Tests a long outage in the middle of a backlog, of hours in the long form. It runs on one store, because simulating hours
+ * takes long.
+ */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -17,7 +20,7 @@ import {
   untilTrue,
 } from './support/outage.ts'
 
-/** Two minutes each. */
+/** Each job takes two minutes. */
 const JOBS = LONG ? 60 : 12
 
 test(`a backlog of ${2 * JOBS} min at one slot completes, with an outage of 50 min in the middle`, async (t) => {

@@ -1,4 +1,4 @@
-/** The test receiver knows which of its answers cannot have been read, which the tests with kills rely on. */
+/** Tests that the receiver knows which responses nobody can have read, on which tests with kills rely. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
@@ -20,7 +20,7 @@ async function start(t: TestContext, reply: () => ReceiverReply = () => ({ kind:
   return { receiver, unread, found: found.promise }
 }
 
-/** Once the receiver has noticed the end of each connection. */
+/** Resolves when the receiver has noticed the end of each connection. */
 async function ended({ receiver }: Awaited<ReturnType<typeof start>>): Promise<void> {
   await receiver.allClosed()
   await turn()
@@ -50,7 +50,7 @@ test('an answer that was read is not unread, whether its connection goes on or e
 test('an answer that lies unread when its sender is gone is unread', async (t) => {
   const { receiver, unread, found } = await start(t)
   const socket = connect(receiver.port, '127.0.0.1')
-  // Before it is connected, or it would read ahead.
+  // The socket must be paused before it connects, or it would read ahead.
   socket.pause()
   socket.on('error', () => {})
   socket.write(REQUEST)
@@ -64,7 +64,7 @@ test('an answer that lies unread when its sender is gone is unread', async (t) =
 test('an answer to a sender that was gone before it is unread', async (t) => {
   let socket: Socket | undefined
   const { receiver, unread, found } = await start(t, () => {
-    // The system ends the connection before the answer is written, and this process learns of it later.
+    // The system ends the connection before the response is written, but this process learns of it only later.
     socket?.destroy()
     return { kind: 'answer' }
   })

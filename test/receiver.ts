@@ -22,9 +22,9 @@ export interface ReceivedRequest {
   /** Names and values in turn, spelled and ordered as received. */
   readonly rawHeaders: readonly string[]
   readonly body: string
-  /** When it had arrived completely, in milliseconds since 1970. */
+  /** When the whole request had arrived, in milliseconds since 1970. */
   readonly atMs: number
-  /** The connection that it came on, counted from 1. */
+  /** The number of the connection, from 1. */
   readonly connection: number
 }
 
@@ -32,29 +32,26 @@ export interface ReceivedRequest {
 export type ReceiverReply =
   | {
       readonly kind: 'answer'
-      /** 200 if absent. */
+      /** Defaults to 200. */
       readonly status?: number
       readonly headers?: { readonly [name: string]: string }
       readonly body?: string | Uint8Array
     }
-  /**
-   * Does not answer until `release()`, then 200. With `afterHeaders`, status and headers are sent at once and the body is
-   * not.
-   */
+  /** Responds only after `release()`, with 200. With `afterHeaders`, status and headers are sent at once, and the body is held. */
   | { readonly kind: 'stall'; readonly afterHeaders?: boolean }
-  /** Resets the connection before an answer, or ends it in the middle of a 200's body. */
+  /** Resets the connection before the response, or ends it in the middle of a 200's body. */
   | { readonly kind: 'reset'; readonly when: 'before' | 'middle' }
   /** A 200 whose body is sent byte by byte and never ends. */
   | { readonly kind: 'drip'; readonly everyMs: number }
   /** A 200 with a body of this many bytes. */
   | { readonly kind: 'huge'; readonly bytes: number }
-  /** Sends these bytes instead of an answer, then closes the connection. */
+  /** Sends these bytes instead of a response, then closes the connection. */
   | { readonly kind: 'raw'; readonly text: string }
 
 export interface ReceiverOptions {
-  /** The answer once the script is used up: a plain 200 if absent. */
+  /** Chooses the response after the script has ended; a plain 200 by default. */
   readonly reply?: (request: ReceivedRequest) => ReceiverReply
-  /** Called once if the sender cannot have read the answer to this request: it was gone before, or the answer was never sent. */
+  /** Called once for each response that the sender cannot have read: the sender had gone, or the response was never sent. */
   readonly onUnread?: (request: ReceivedRequest) => void
   /** The address to listen on: 127.0.0.1 if absent. */
   readonly host?: string
@@ -96,7 +93,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   const sockets = new Set<Socket>()
   const stalled = new Set<ServerResponse>()
   const { changed, when } = watch()
-  /** By the remote port, which a connection and its TLS layer share. */
+  /** Connections by remote port, which a connection shares with its TLS layer. */
   const numbers = new Map<number | undefined, number>()
   const watchUntilRead = answerWatch()
   let connections = 0
@@ -107,7 +104,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     connections += 1
     sockets.add(socket)
     numbers.set(socket.remotePort, connections)
-    // Some tests are about clients that disconnect in the middle.
+    // Some tests use clients that disconnect in the middle.
     socket.on('error', () => {})
     socket.once('close', () => {
       sockets.delete(socket)
@@ -199,9 +196,9 @@ function readRequest(
 }
 
 /**
- * Finds out which answers their readers cannot have read. An answer was read if the connection carries another request after it,
- * or if it is ended in order. The system resets a connection whose other side is gone: if that was before the answer, writing
- * fails once more; if it was after, but with the answer unread, reading fails. In doubt, an answer was read.
+ * Finds responses that cannot have been read. A response was read if another request follows on the connection, or if the
+ * connection ends in order. The system resets a connection whose other side is gone: if that was before the response, the next
+ * write fails; if it was after an unread response, reading fails. If neither is certain, it counts as read.
  */
 function answerWatch(): (response: ServerResponse, onUnread: () => void) => void {
   const last = new WeakMap<Socket, () => void>()
@@ -217,7 +214,7 @@ function answerWatch(): (response: ServerResponse, onUnread: () => void) => void
     }
     const read = () => settle(false)
     const lost = () => settle(true)
-    // Once this side has ended the connection, nothing more can be written to it.
+    // Nothing more can be written once this side has ended the connection.
     const probe = () => (socket.writable ? socket.write('\n', (error) => settle(Boolean(error))) : read())
     socket.once('error', lost).prependOnceListener('end', probe)
     response.once('close', () => {

@@ -1,7 +1,7 @@
-/** Claims of a long queue, one job and many at a time, and what they cost: the same on both stores and on a peer. */
+/** Measures claims from a long queue, one job and many at a time: the same on both stores and on a peer. */
 import { type Latencies, summarise } from '../load/percentiles.ts'
 
-/** What claims jobs, settles them and puts as many new ones in their place. */
+/** A side that claims jobs, settles them and replaces them by new ones. */
 interface Claiming {
   claims(times: number, jobs: number): Promise<number[]>
 }
@@ -13,15 +13,15 @@ interface Times {
 
 const TIMES: Times = { one: 400, many: 80 }
 export const MANY = 256
-/** So that no side pays for what the runtime compiles, or for the first reads of its pages. */
+/** Unmeasured claims, so that no side pays for compilation or for the first reads of its pages. */
 const WARM_UP = { one: 100, many: 30 }
-/** Jobs that `claimAll` claims, settles and replaces. */
+/** How many jobs `claimAll` claims, settles and replaces. */
 export const JOBS_OF_A_ROUND = TIMES.one + TIMES.many * MANY
 
 export interface Measured {
   readonly one: Latencies
   readonly many: Latencies
-  /** Jobs claimed, settled and replaced a second, in claims of MANY. */
+  /** Jobs claimed, settled and replaced per second, in claims of MANY. */
   readonly drainedPerSecond: number
 }
 

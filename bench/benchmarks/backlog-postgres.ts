@@ -1,7 +1,6 @@
 /**
- * The cost of a claim on Postgres when the queue is long, and when an old snapshot (from a report that runs for hours, or a
- * transaction left open) prevents vacuum from removing claimed rows. Compares two databases on one server, in alternating
- * turns.
+ * Measures a claim on Postgres when the queue is long, and when an old snapshot (of a report that runs for hours, or a
+ * transaction left open) keeps vacuum from removing claimed rows. Compares two databases on one server, in alternating turns.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -21,12 +20,12 @@ import { QueueStore } from './queue-store.ts'
 const SHORT = 10_000
 const LONG = 1_000_000
 const CONTENT = 'x'.repeat(900)
-/** Fewer than ours, because its claims may take as long as its queue is. */
+/** There are fewer than ours, because the peer's claims may slow down with the length of its queue. */
 const PEER_TIMES = { one: 100, many: 20 }
-/** Its 99th percentile of a claim over ours, at the same length. */
+/** The target for the peer's 99th percentile of a claim over ours, at the same length. */
 const PEER_TARGET = 100
 const TARGET = 1.25
-/** The state while a table is being filled: its rows are not analyzed yet, as in the first minutes of a new service. */
+/** The rows of these tables are not analyzed, as in the first minutes of a new service, when a table fills up. */
 const NEVER_ANALYZED = ['open_jobs']
 
 const QUEUED = 'select count(*) from open_jobs where turn is not null'
@@ -67,7 +66,7 @@ async function measure(postgres: Postgres, { rounds, ...options }: BenchOptions)
     await postgres.settle(side)
   }
   await lookAtPlans('fresh')
-  // An unmeasured first run, so that neither side pays for compilation.
+  // The first run is not measured, so that neither side pays for compilation.
   for (const side of SIDES) await warmUpClaims(stores[side])
   const fresh = await interleaved(SIDES, rounds, (side) => claimAll(stores[side]))
   const peer = await measurePeer(postgres, waiting, rounds)
@@ -106,7 +105,7 @@ async function filled(postgres: Postgres, side: Side, jobs: number): Promise<Que
   return store
 }
 
-/** pg-boss with as many queued jobs; empty if it is not installed. */
+/** Measures pg-boss with as many queued jobs; returns nothing if it is not installed. */
 async function measurePeer(postgres: Postgres, jobs: number, rounds: number): Promise<Measured[]> {
   const missing = pgbossMissing()
   if (missing) {
@@ -122,7 +121,8 @@ async function measurePeer(postgres: Postgres, jobs: number, rounds: number): Pr
 }
 
 /**
- * A snapshot holds back vacuum only in its own database, so each database gets one. Returns a function that releases them.
+ * Opens a snapshot in each database, because a snapshot keeps vacuum back only in its own. Returns a function that releases
+ * them.
  */
 async function holdSnapshots(postgres: Postgres): Promise<() => Promise<void>> {
   const clients = await Promise.all(SIDES.map((side) => postgres.connect(side)))

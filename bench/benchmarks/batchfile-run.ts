@@ -1,4 +1,4 @@
-/** One run of many jobs, as a file or as native batches, while another account creates jobs one after the other. */
+/** Runs many jobs once, as a file or as native batches, while another account creates jobs one at a time. */
 import { spawnSync } from 'node:child_process'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as passed } from 'node:timers/promises'
@@ -20,14 +20,17 @@ export interface BatchfileRun {
 }
 
 export interface Finished {
-  /** From the first byte of the upload to the last one of the results, or from the first batch until all jobs have ended. */
+  /**
+   * The rate from the first byte of the upload to the last byte of the results, or from the first batch until all jobs have
+   * ended.
+   */
   readonly perSecond: number
-  /** For each line, of the node and of Postgres. */
+  /** CPU time for each line, of the node and of Postgres. */
   readonly cpuUs: number
   readonly databaseCpuUs: number
-  /** The most resident memory, in addition to that of the node before. */
+  /** The peak resident memory, less that of the node before the run. */
   readonly moreMiB: number
-  /** Creates of another account, in ms. */
+  /** Latencies of the other account's creates, in ms. */
   readonly quiet: Latencies
   readonly meanwhile: Latencies
 }
@@ -35,7 +38,7 @@ export interface Finished {
 const ANSWER_MS = 20
 const CONCURRENCY = 256
 const BYTES = 1024
-/** As in the benchmark `ingest`. */
+/** The same number as in the benchmark `ingest`. */
 const JOBS_EACH = 30
 const CONNECTIONS = 16
 const QUIET_CREATES = 200
@@ -63,7 +66,7 @@ export async function runBatchfile({ store, side, lines }: BatchfileRun): Promis
     if (side === 'file') await runFile(parley, lines)
     else {
       await runJobs(parley, lines)
-      // Of the other account, one answer may be on its way.
+      // One answer of the other account may be in transit.
       const count = async (of: () => Promise<number>) => (await of()) - creates.made
       const answered = async () =>
         (await rig.model.ask<{ count: number }>({ kind: 'answered?' }, 'answered')).count
@@ -94,7 +97,7 @@ export async function runBatchfile({ store, side, lines }: BatchfileRun): Promis
   }
 }
 
-/** A file or a batch. */
+/** A file or a batch of the API. */
 interface Resource {
   readonly id: string
   readonly status: string
@@ -175,7 +178,7 @@ function otherKey({ dataFolder }: Parley, database: string | undefined): string 
   return spawnSync(process.execPath, args, { cwd: dataFolder.folder, env, encoding: 'utf8' }).stdout.trim()
 }
 
-/** Creates of an account, one after the other. */
+/** Creates jobs of one account, one at a time. */
 class Creates {
   readonly #parley: Parley
   readonly #key: string
@@ -187,7 +190,7 @@ class Creates {
     this.#key = key
   }
 
-  /** How long they took until the work was done. */
+  /** Returns the latencies of creates while `work` runs. */
   async during(work: () => Promise<void>): Promise<Latencies> {
     let isDone = false
     this.#tookMs = []
@@ -199,7 +202,7 @@ class Creates {
     return summarise(this.#tookMs)
   }
 
-  /** Resolves after so many of them. */
+  /** Resolves after this many creates. */
   async count(count: number): Promise<void> {
     while (this.#tookMs.length < count) await passed(LOOK_MS)
   }

@@ -1,4 +1,7 @@
-/** A file of lines as a batch at /v1/batches, from its upload to the download of its results, against the same jobs in native batches. */
+/**
+ * Compares a file of lines as a batch at /v1/batches, from its upload to the download of its results, with the same jobs in
+ * native batches.
+ */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
 import { keepResults } from '../harness/results.ts'
@@ -7,7 +10,7 @@ import { figure, spread, table } from '../harness/table.ts'
 import { type BatchfileStore, type Finished, runBatchfile } from './batchfile-run.ts'
 
 const STORES: readonly BatchfileStore[] = ['sqlite', 'postgres']
-/** As many lines as a file may have. */
+/** The most lines that a file may have. */
 const MAX_LINES = 50_000
 const TARGETS = { rate: 0.8, memoryMiB: 250, others: 1.5 }
 

@@ -1,4 +1,4 @@
-/** The callback report: tables, stored results and their picture. */
+/** Writes the callback report: tables, stored results and their picture. */
 import type { BenchOptions } from '../harness/benchmark.ts'
 import { type Bar, writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
@@ -27,7 +27,7 @@ const TITLES: Readonly<Record<CallbacksSideName, string>> = {
   bullmq: 'BullMQ',
 }
 interface Targets {
-  /** The least rate that is wanted of ours over theirs, and the greatest CPU time of a callback, with the database's. */
+  /** Targets: the least rate of ours over theirs, and the greatest ratio of CPU times of a callback, including the database. */
   readonly rate?: number
   readonly cpu?: number
 }
@@ -36,7 +36,7 @@ const TARGETS: Readonly<Record<CallbacksSideName, Targets>> = {
   bare: { rate: 0.6 },
   bullmq: { cpu: 0.6 },
 }
-/** The 99th percentile with black holes divided by the one without. */
+/** The target for the 99th percentile with black holes over that without. */
 const STEADY_TARGET = 1.2
 
 const DELIVERY_FIGURES = {
@@ -97,7 +97,7 @@ export function reportDeliveries(deliveries: readonly Delivery[]): string {
   return table(head, rows)
 }
 
-/** One percentile with black holes divided by the same without. */
+/** Returns a percentile with black holes divided by the same without. */
 function withOver(runs: SteadyRuns, of: (run: Steady) => number): Spread {
   return ratios(runs.get('with') ?? [], runs.get('without') ?? [], of)
 }

@@ -1,4 +1,4 @@
-/** One delivery of owed callbacks, timed from the first arrival at a responding host to the last. */
+/** Measures one delivery of owed callbacks, from the first arrival at a responding host to the last. */
 import { assertThat } from '../harness/invariants.ts'
 import type { Receivers } from '../harness/receivers.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'
@@ -60,7 +60,7 @@ export async function deliver(
   }
 }
 
-/** How many callbacks go to hosts that answer, when callbacks go to each host in turn. */
+/** Returns how many callbacks go to hosts that answer, if the hosts take turns. */
 export function countAnswered({ callbacks, holes }: { callbacks: number; holes: number }): number {
   const silent = blackHoles(holes)
   const indexes = Array.from({ length: callbacks }, (_, index) => index)

@@ -1,4 +1,4 @@
-/** The sides that deliver owed callbacks. Each has all of them before it starts. */
+/** The sides that deliver owed callbacks. Each has all of the callbacks before it starts. */
 import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -20,12 +20,9 @@ export interface CallbacksSide {
   begin(): Promise<Child>
   /** Other processes whose CPU time counts as the database's. */
   readonly servers: readonly Worked[]
-  /** Callbacks whose delivery is recorded: durably on Parley and Redis. */
+  /** Returns how many callbacks are recorded as delivered: durably on Parley and Redis. */
   delivered(): Promise<number>
-  /**
-   * Stops the side, then checks that this many callbacks are recorded as delivered, and that all others are still recorded
-   * as owed.
-   */
+  /** Stops the side, then checks that this many callbacks are recorded as delivered, and all others as owed. */
   finish(delivered: number): Promise<void>
 }
 

@@ -1,4 +1,4 @@
-/** A steady load of jobs with callbacks on a running Parley: how soon the responding hosts get their callbacks. */
+/** Puts a steady load of jobs with callbacks on a running Parley, and measures how soon responding hosts get their callbacks. */
 import { openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { assertThat } from '../harness/invariants.ts'
 import type { Rig } from '../harness/load-run.ts'
@@ -16,7 +16,7 @@ export interface SteadyOptions {
   readonly holes: number
   readonly bytes: number
   readonly perSecond: number
-  /** Unmeasured time at the start; the black holes are already silent. */
+  /** The start that is not measured; the black holes are already silent. */
   readonly warmUpS: number
   readonly measureS: number
 }
@@ -26,7 +26,7 @@ export interface Steady {
   readonly latencies: Latencies
   /** How many callbacks black holes received. */
   readonly lost: number
-  /** Share of one core over the whole load. */
+  /** The used share of one core over the whole load. */
   readonly parleyBusy: number
   readonly receiversBusy: number
 }

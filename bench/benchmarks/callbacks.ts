@@ -1,6 +1,6 @@
 /**
- * Callbacks to 100 hosts that answer after 50 ms, with durable outcomes: how fast owed callbacks are delivered, against a bare
- * loop and BullMQ, and whether hosts that never answer delay the callbacks to the others.
+ * Measures callbacks to 100 hosts that answer after 50 ms, with durable outcomes: how fast owed callbacks are delivered,
+ * compared with a bare loop and BullMQ, and whether hosts that never answer delay those to others.
  */
 import { DEFAULTS } from '../../src/config/settings.ts'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
@@ -27,19 +27,15 @@ import { steady } from './callbacks-steady.ts'
 const DELAY_MS = 50
 const BYTES = 1024
 const HOLES = 10
-/** Parley's default. */
 const TIMEOUT_MS = DEFAULTS.callbacks.timeout_seconds * 1000
-/**
- * Callbacks per second of the steady load, and the multiple of `--seconds` that it lasts, which is longer than an attempt's
- * deadline.
- */
+/** The rate of the steady load. It lasts a multiple of `--seconds` that is longer than an attempt's deadline. */
 const PER_SECOND = 250
 const STEADY_TIMES = 4
 
 const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
   sqlite: [
     { holes: 0, sides: ['parley', 'bare', 'bullmq'] },
-    // BullMQ would stall: it has no limit per host, so the black holes take all its slots.
+    // BullMQ would stall: without a limit per host, the black holes take all its slots.
     { holes: HOLES, sides: ['parley', 'bare'] },
   ],
   postgres: [

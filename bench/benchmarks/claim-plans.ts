@@ -1,6 +1,6 @@
 /**
- * How Postgres executes a claim: which indexes and how many pages it reads, and whether it scans a whole table. A prepared
- * statement may use a custom or a generic plan, so each plan is read for both, in a transaction that is rolled back.
+ * Shows how Postgres executes a claim: which indexes and how many pages it reads, and whether it scans a whole table. A prepared
+ * statement may use a custom or a generic plan, so both are read, in a transaction that is rolled back.
  */
 
 import pg from 'pg'
@@ -47,7 +47,7 @@ export async function claimPlans(
   limit: number,
   from: 'floor' | 'front',
 ): Promise<ClaimPlan[]> {
-  // Connects as a node does, because connection settings affect plans.
+  // The client connects like a node, because connection settings affect plans.
   const client = new pg.Client(connectionSettings(postgres.url(database), null))
   await client.connect()
   try {

@@ -1,6 +1,6 @@
 /**
- * The two sides that do the same steady work: one Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's
- * gateway and undici.
+ * The two sides that do the same steady work: Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's gateway and
+ * undici.
  */
 import { openCallbackDatabase } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'
@@ -16,13 +16,13 @@ export interface CostSide {
   readonly processes: readonly Child[]
   /** The process that writes to the disk. */
   readonly writer: Child
-  /** Stops the side, after checking that each of these jobs is stored with its result. */
+  /** Stops the side, after it has checked that each of these jobs is stored with its result. */
   finish(jobIds: readonly string[]): Promise<void>
 }
 
 export interface CostSideOptions {
   readonly modelPort: number
-  /** Jobs, and callbacks, in progress at once. */
+  /** How many jobs, and how many callbacks, are in progress at once. */
   readonly concurrency: number
 }
 

@@ -1,4 +1,4 @@
-/** One drain of a stored backlog: from the model's first answer until the last result is durable. */
+/** Measures one drain of a stored backlog, from the model's first answer until the last result is durable. */
 import { reserveOf } from '../../src/queue/scheduler.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import type { PostgresWork } from '../harness/postgres.ts'
@@ -11,7 +11,7 @@ export interface Drained {
   readonly workerCpuUs: number
   readonly databaseCpuUs: number
   readonly modelCpuUs: number
-  /** WAL of Postgres per job. */
+  /** Bytes that Postgres writes to its WAL per job. */
   readonly walBytes: number
   readonly commits: number
 }
@@ -26,7 +26,7 @@ export async function drain(name: DrainSideName, options: Omit<DrainOptions, 'mo
   const model = (question: 'held' | 'answered') => countOf(rig, question)
   await waitForCount(
     () => model('held'),
-    // Each account holds some slots then, so no job takes those that are reserved for accounts without any.
+    // By then, each account holds some slots, so no job takes those that are reserved for accounts without any.
     Math.min(options.jobs, options.concurrency - reserveOf(options.concurrency)),
     BEGUN_WITHIN_MS,
     side.worker,

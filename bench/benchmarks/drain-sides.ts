@@ -1,6 +1,6 @@
 /**
- * The sides that drain a backlog. Each is filled first, then starts while the model still holds every answer back, so the
- * measured time includes neither the filling nor the start of a process.
+ * The sides that drain a backlog. Each is filled first, then starts while the model holds every answer, so the measured time
+ * includes neither the filling nor the start of a process.
  */
 import { DatabaseSync } from 'node:sqlite'
 import { type Child, startScript } from '../harness/child.ts'
@@ -25,7 +25,7 @@ export interface DrainOptions {
   readonly modelPort: number
   readonly jobs: number
   readonly bytes: number
-  /** Jobs in progress at once. */
+  /** How many jobs are in progress at once. */
   readonly concurrency: number
 }
 
@@ -34,7 +34,7 @@ export interface DrainSide {
   readonly postgres: Postgres | null
   /** Another process whose CPU time counts as the database's. */
   readonly server: Child | null
-  /** Completed jobs whose result is durable. */
+  /** Returns how many completed jobs have a durable result. */
   ended(): Promise<number>
   /** Stops the side, then checks its invariants. */
   finish(): Promise<void>
@@ -70,7 +70,10 @@ async function startParleyOnPostgres({
   await store.fill(jobs)
   await store.close()
   await postgres.settle()
-  const parley = await Parley.start({ modelPort, database: postgres.url(), role: 'worker', concurrency })
+  const dataFolder = new DataFolder()
+  dataFolder.key = store.key
+  const options = { modelPort, database: postgres.url(), role: 'worker', concurrency } as const
+  const parley = await Parley.start(options, dataFolder)
   return {
     worker: parley.child,
     postgres,
@@ -93,6 +96,7 @@ async function startParleyOnSqlite({
 }: DrainOptions): Promise<DrainSide> {
   const dataFolder = new DataFolder()
   const store = await QueueStore.onSqlite(dataFolder.database, contents(bytes))
+  dataFolder.key = store.key
   await store.fill(jobs)
   await store.close()
   const parley = await Parley.start({ modelPort, concurrency }, dataFolder)
@@ -158,7 +162,7 @@ async function startPeerScript(
   return child
 }
 
-/** A user message, different for each job, sized so that the whole request has this many bytes. */
+/** Returns user messages, different for each job, sized so that the whole request has this many bytes. */
 function contents(bytes: number): () => string {
   const { messages } = JSON.parse(jobBody(bytes)) as { messages: { role: string; content: string }[] }
   const form = messages.find(({ role }) => role === 'user')?.content ?? ''

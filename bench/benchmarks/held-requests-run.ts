@@ -1,4 +1,4 @@
-/** One round of waiting requests: hold many on a side, measure its memory, release them, and time each answer. */
+/** Measures one round of waiting requests: holds many on a side, measures its memory, releases them, and times each answer. */
 import { reserveOf } from '../../src/queue/scheduler.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
@@ -14,9 +14,9 @@ export interface HeldRun {
   /** Memory per waiting request: growth of the process, and growth of its JavaScript heap and buffers after a collection. */
   readonly rssBytes: number
   readonly heapBytes: number
-  /** From the model's answer until the caller received it. */
+  /** The time from the model's answer until the caller received it. */
   readonly wake: Latencies
-  /** From the release until the last caller received its answer. */
+  /** The time from the release until the last caller received its answer. */
   readonly allDoneMs: number
 }
 
@@ -24,16 +24,15 @@ interface Held {
   readonly child: Child
   readonly target: Target
   readonly beginToHold: () => Promise<unknown>
-  /** Requests held at the moment. */
+  /** Returns how many requests are held now. */
   readonly held: () => Promise<number>
-  /** Releases the answers. */
   readonly release: () => void
   readonly finish: () => Promise<void>
 }
 
 const BYTES = 1024
 const DEFAULT_CONCURRENCY = 256
-/** More than enough slots for a number of jobs, if a sixteenth is reserved for other accounts. */
+/** With a sixteenth reserved for other accounts, this many slots per job are more than enough. */
 const WITH_RESERVE = 1.1
 const RELEASE_MS = 800
 const HELD_WITHIN_MS = 60_000
@@ -85,7 +84,7 @@ function start(name: HoldingSide, rig: Rig, held: number, openFiles: number): Pr
 
 async function startParley(rig: Rig, held: number, openFiles: number, wide: boolean): Promise<Held> {
   const { modelPort } = rig
-  // Of so many slots, one account gets all but the reserve.
+  // One account gets all of these slots but the reserve.
   const concurrency = wide ? Math.ceil(held * WITH_RESERVE) : DEFAULT_CONCURRENCY
   const running = Math.min(held, concurrency - reserveOf(concurrency))
   const beginToHold = () => rig.model.ask({ kind: 'hold', timed: true }, 'holding')
@@ -157,7 +156,7 @@ function bareTarget(port: number, text: string): Target {
   }
 }
 
-/** Compiled code and caches filled on the way must not count as memory of waiting requests. */
+/** Compiled code and filled caches must not count as memory of waiting requests. */
 async function warmUp(rig: Rig, { target, child }: Held): Promise<void> {
   const order = { kind: 'run', target, connections: 64, warmUpMs: 500, measureMs: 1000 } as const
   await runLoad(rig, order, [child])
@@ -177,7 +176,7 @@ async function waitForCount(held: () => Promise<number>, count: number): Promise
     assertThat(performance.now() < untilMs, `only ${now} of ${count} requests are held`)
     await new Promise((resolve) => setTimeout(resolve, 250))
   }
-  // Data on its way to the disk takes memory only for a moment.
+  // Data in transit to the disk takes memory only for a moment.
   await new Promise((resolve) => setTimeout(resolve, SETTLE_MS))
 }
 

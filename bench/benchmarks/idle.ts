@@ -1,4 +1,4 @@
-/** What a server costs that has nothing to do, on both stores: its share of a core in windows of some seconds. */
+/** Measures the cost of an idle server on both stores: its share of a core, in windows of some seconds. */
 import { LiveSides } from '../harness/live-sides.ts'
 import type { Rig } from '../harness/load-run.ts'
 import { startPostgresSide } from '../harness/postgres-sides.ts'
@@ -8,17 +8,17 @@ import { type Side, startSide } from '../harness/sides.ts'
 
 const BYTES = 1024
 const LOAD = { connections: 64, warmUpMs: 0, measureMs: 3000, perSecond: 500 }
-/** After a load, V8 collects all garbage once, within ten seconds: the end of the load, not idleness. */
+/** After a load, V8 collects all garbage once within ten seconds. That is still part of the load. */
 export const IDLE_AFTER_MS = 12_000
 const WINDOW_MS = 4000
 
 type Store = 'SQLite' | 'Postgres'
 export const STORES: readonly Store[] = ['SQLite', 'Postgres']
 
-/** Of one core, over the windows. On Postgres without Postgres itself. */
+/** The share of one core over the windows; on Postgres without Postgres itself. */
 export type Idle = Readonly<Record<Store, Spread>>
 
-/** Both idle at the same time, so that it takes the time of one. */
+/** Measures both at the same time, so that it takes no longer than one. */
 export async function idleServers(rig: Rig, windows: number): Promise<Idle> {
   await rig.model.ask({ kind: 'delay', ms: 0 }, 'delayed')
   const shape = { modelPort: rig.modelPort, bytes: BYTES, keyed: true }

@@ -1,6 +1,6 @@
 /**
- * The sides that accept batches and run none of their jobs, so that only accepting is measured. Batches have keys, as those of
- * the published client have, unless the side is without.
+ * The sides that accept batches and run none of their jobs, so that only accepting is measured. Batches have keys, like those of
+ * the published client, except on the sides without keys.
  */
 import { DatabaseSync } from 'node:sqlite'
 import { startScript } from '../harness/child.ts'
@@ -24,7 +24,7 @@ export type IngestSideName =
 export interface IngestSide {
   readonly target: Target
   readonly processes: readonly Worked[]
-  /** Stops the side, after checking that every accepted job is stored. */
+  /** Stops the side, after it has checked that every accepted job is stored. */
   finish(result: RunResult): Promise<void>
 }
 
@@ -51,7 +51,7 @@ function start(name: IngestSideName, rig: Rig): Promise<IngestSide> {
   }
 }
 
-/** The mock model holds every answer back, so one job runs and all others stay queued. */
+/** The mock model holds every answer, so one job runs and all others stay queued. */
 async function startOnSqlite({ modelPort }: Rig): Promise<IngestSide> {
   const parley = await Parley.start({ modelPort, concurrency: 1 })
   return {

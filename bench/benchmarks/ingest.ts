@@ -1,4 +1,4 @@
-/** Durably accepting batches of 30 jobs of 1 KB: against BullMQ on SQLite, and against graphile-worker on Postgres. */
+/** Measures durably accepting batches of 30 jobs of 1 KB, compared with BullMQ on SQLite and with graphile-worker on Postgres. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Rig, type Run, runLoad, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
@@ -13,11 +13,11 @@ const CONNECTIONS = 16
 
 interface Contest {
   readonly ours: IngestSideName
-  /** The same without keys. */
+  /** The same side without keys. */
   readonly plain: IngestSideName
   readonly peer: IngestSideName
   readonly missing: () => Missing | null
-  /** Our rate divided by the peer's. */
+  /** The target for our rate divided by the peer's. */
   readonly target: number
 }
 

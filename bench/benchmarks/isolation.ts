@@ -1,6 +1,6 @@
 /**
- * What one hostile account costs another: single creates of one account, alone on the server, and while another account runs
- * every attack known to hurt a server at once (`test/process/hostile-account.ts`).
+ * Measures what one hostile account costs another: single creates of an account, alone on the server, and while another account
+ * runs at once every attack known to hurt a server (`test/process/hostile-account.ts`).
  */
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'

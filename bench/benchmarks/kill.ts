@@ -1,6 +1,6 @@
 /**
- * The invariant that matters more than any throughput: a server that is killed during a run loses nothing that it promised a
- * caller.
+ * Checks the invariant that matters more than any throughput: a server that is killed during a run loses nothing that it
+ * promised a caller.
  */
 import { DEFAULTS } from '../../src/config/settings.ts'
 import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
@@ -13,7 +13,7 @@ import type { RunResult } from '../load/generator.ts'
 const CONNECTIONS = 32
 const DELAY_MS = 20
 const KILL_AFTER_MS = 2500
-/** More than the jobs that a second start finds: those of the connections. */
+/** This many completed jobs are more than a second start would find: those of the connections. */
 const COMPLETED_BEFORE = 200
 const SETTLED_WITHIN_MS = 60_000
 

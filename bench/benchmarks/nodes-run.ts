@@ -1,6 +1,6 @@
 /**
- * What a fixed load costs on several nodes that share a database. The load is the same for any number of nodes. Each node is
- * first warmed up with as much load as it can take, so that no figure includes compilation.
+ * Measures a fixed load on several nodes that share a database, the same for any number of nodes. Each node is first warmed up
+ * with as much load as it can take, so that no figure includes compilation.
  */
 import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
 import { DataFolder, Parley } from '../harness/parley.ts'

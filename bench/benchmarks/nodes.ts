@@ -1,4 +1,4 @@
-/** What a job costs when the same load is spread over more nodes on one Postgres. */
+/** Measures the cost of a job when the same load is spread over more nodes on one Postgres. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
 import { writePicture } from '../harness/picture.ts'
@@ -53,7 +53,7 @@ const COSTS = {
   commits: FIGURES.commits,
 } as const
 
-/** The cost with that many nodes divided by the cost with one. */
+/** Returns the cost with this many nodes divided by the cost with one. */
 function ratioOf(runs: Runs, side: Side, of: (cost: NodesCost) => number): Spread {
   return ratios(runs.get(side) ?? [], runs.get('1 node') ?? [], of)
 }

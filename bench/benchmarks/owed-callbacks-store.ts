@@ -1,4 +1,4 @@
-/** A store of ended jobs whose callbacks are owed, as the server leaves them. */
+/** Creates a store of ended jobs whose callbacks are owed, in the state in which the server leaves them. */
 import { issueKey } from '../../src/accounts/issue-key.ts'
 import { callbackText, type Job } from '../../src/job/job.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'
@@ -7,10 +7,10 @@ import type { Settlement, Store } from '../../src/store/store.ts'
 import { ACCOUNT } from '../load/owed-callbacks.ts'
 
 const NODE = 'bench'
-/** The defaults of the settings. */
+/** The default of the setting. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-/** Jobs being written to the store at once. */
+/** This many jobs are written to the store at once. */
 const TOGETHER = 1000
 
 /** Creates the database at this address; returns an API key for it. */

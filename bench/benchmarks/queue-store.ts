@@ -1,4 +1,4 @@
-/** A store with a queue of jobs of several accounts, filled and emptied as the server does. */
+/** A store with a queue of jobs of several accounts, which it fills and empties like the server. */
 import { randomBytes } from 'node:crypto'
 import { issueKey } from '../../src/accounts/issue-key.ts'
 import { systemClock } from '../../src/clock.ts'
@@ -8,15 +8,15 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Claimed, NewJob, Store } from '../../src/store/store.ts'
 
 const NODE = 'bench'
-/** The defaults of the settings. */
+/** The default of the setting. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-/** All jobs have one. */
+/** All jobs have this route. */
 export const ROUTE = 'bench/gpt-5-mini'
 const WALK = { of: 'route', route: ROUTE, exceptAccounts: [], exceptJobs: [], keepsPlace: false } as const
 export const ACCOUNTS = 100
 export const BATCH = 30
-/** Batches being written to the store at once. */
+/** This many batches are written to the store at once. */
 const TOGETHER = 64
 /** How far a job delays its account's next turn: the accounts differ in weight, as tiers do. */
 export const STEPS = [1000, 500, 250, 125] as const
@@ -24,12 +24,15 @@ export const STEPS = [1000, 500, 250, 125] as const
 const accountName = (account: number) => `account-${account}`
 
 export class QueueStore {
+  /** The API key of the first account. */
+  readonly key: string
   readonly #store: Store
   readonly #content: () => string
   readonly #makeId = jobIdMaker(systemClock, (bytes) => randomBytes(bytes).toString('hex'))
   #made = 0
 
-  private constructor(store: Store, content: () => string) {
+  private constructor(store: Store, key: string, content: () => string) {
+    this.key = key
     this.#store = store
     this.#content = content
   }
@@ -59,6 +62,7 @@ export class QueueStore {
   }
 
   static async #on(store: Store, content: () => string): Promise<QueueStore> {
+    const keys: string[] = []
     for (let account = 0; account < ACCOUNTS; account++) {
       const owner = {
         account: accountName(account),
@@ -66,9 +70,10 @@ export class QueueStore {
         expiresDays: null,
         nowMs: Date.now(),
       } as const
-      await issueKey(store, owner)
+      const issued = await issueKey(store, owner)
+      if (issued.kind === 'issued') keys.push(issued.key)
     }
-    return new QueueStore(store, content)
+    return new QueueStore(store, keys[0] ?? '', content)
   }
 
   async fill(jobs: number): Promise<void> {
@@ -80,7 +85,7 @@ export class QueueStore {
     }
   }
 
-  /** Claims this many jobs this many times; returns how long each claim took until it was durable, in milliseconds. */
+  /** Claims this many jobs this many times; returns how long each claim took to be durable, in milliseconds. */
   async claims(times: number, jobs: number): Promise<number[]> {
     const took: number[] = []
     for (let time = 0; time < times; time++) {

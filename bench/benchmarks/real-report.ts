@@ -1,4 +1,4 @@
-/** The figures of `real`: a table for each cell, the ratios with their targets, and stored results. */
+/** Reports the figures of `real`: a table for each cell, the ratios with their targets, and stored results. */
 import type { StoreName } from '../harness/callback-database.ts'
 import type { Run } from '../harness/load-run.ts'
 import { writePicture } from '../harness/picture.ts'
@@ -40,7 +40,7 @@ const rate = ({ result }: Run) => result.perSecond
 const cpu = ({ sideCpuUs }: Run) => sideCpuUs
 const written = ({ disk }: Run) => disk.writtenBytes / PROMPT_BYTES
 
-/** By the heading of the column. */
+/** Returns the figures by the heading of their column. */
 function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<string, (run: Run) => number> {
   const isParley = side === 'this' || side === 'other'
   const onPostgres = isParley && cell.store === 'postgres'
@@ -56,7 +56,7 @@ function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<st
     'KiB a caller': ({ rssBytes }) => (rssBytes - (idleBytes.get(side) ?? 0)) / 1024 / cell.callers,
     'written a byte': written,
     syncs: ({ disk }) => disk.syncs,
-    // Of the whole run, also before the measured time.
+    // This covers the whole run, including the warm-up.
     'retries %': ({ result }) => ((result.retries ?? 0) * 100) / result.answers,
     'gen. %': ({ generatorBusy }) => generatorBusy * 100,
     'mock %': ({ modelBusy }) => modelBusy * 100,
@@ -66,7 +66,7 @@ function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<st
 interface Ratio {
   readonly name: string
   readonly value: Spread
-  /** With the sign that says which side of it is wanted. */
+  /** The target with a sign: at least or at most. */
   readonly target: string
 }
 
@@ -102,7 +102,7 @@ export function reportCell(measured: MeasuredCell): string {
   return `${table(head, rows)}\n\n${table(['ratio', 'median (range)', 'target'], compared)}\n`
 }
 
-/** Each cell under its own name, because a run may measure only some. */
+/** Stores each cell under its own name, because a run may measure only some. */
 export function keepCell(measured: MeasuredCell, rounds: number, compressed: number): void {
   const { store, delayMs, callers } = measured.cell
   const sides = [...measured.runs].map(([side, runs]) => {

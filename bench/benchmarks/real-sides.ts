@@ -1,4 +1,4 @@
-/** Whom `real` compares, each with what its callers send: Parley and another clone of it, a bare proxy, and combined systems. */
+/** The sides of `real`, each with what its callers send: Parley, another clone of it, a bare proxy, and combined systems. */
 import { join } from 'node:path'
 import { userAgent } from '../../client/src/user-agent.ts'
 import type { StoreName } from '../harness/callback-database.ts'
@@ -19,7 +19,7 @@ export interface RealSideOptions {
   readonly against: string | null
 }
 
-/** Of the published client, and of the `fetch` below it. */
+/** Headers of the published client, and of the `fetch` that it uses. */
 const CLIENT_HEADERS = {
   accept: 'application/json',
   'user-agent': userAgent() ?? 'node',
@@ -27,7 +27,7 @@ const CLIENT_HEADERS = {
   'sec-fetch-mode': 'cors',
   'accept-encoding': 'gzip, deflate',
 }
-/** The bodies are replaced by those with a prompt. */
+/** The size hardly matters: the bodies are replaced by those with a prompt. */
 const BYTES = 1024
 
 export async function startRealSide(name: RealSide, options: RealSideOptions): Promise<Side> {

@@ -1,7 +1,7 @@
 /**
- * What users send: prompts of 10 KB of distinct prose, with the keys and the waits of the published client, to models that take
- * their time, from as many callers as default settings must serve. Parley on either store against a bare proxy, against BullMQ,
- * Redis, Portkey and undici combined, and against another clone of Parley.
+ * Measures what users send: prompts of 10 KB of distinct prose, with the keys and the waits of the published client, to models
+ * with a realistic delay, from as many callers as default settings must serve. Parley on either store is compared with a bare
+ * proxy, with BullMQ, Redis, Portkey and undici combined, and with another clone of Parley.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -22,7 +22,7 @@ export const ALL_CELLS = { stores: STORES, delaysMs: [200, 1000], callers: [512,
 const SIDES: readonly RealSide[] = ['this', 'other', 'bare', 'combined']
 const CHECKED_PROMPTS = 500
 const WARM_UP_MS = 6000
-/** Before each measured time the load runs for as many cycles, each from the request to the answer. */
+/** Before each measured time, the load runs for this many cycles, each from a request to its answer. */
 const SETTLED_AFTER_CYCLES = 1.25
 const LEAST_SETTLE_MS = 500
 const LONGEST_SETTLE_MS = 15_000
@@ -46,7 +46,7 @@ export const real: Benchmark = {
         }
       }
     }
-    // Some of the cells would replace the picture of all.
+    // A run of some cells must not replace the picture of all.
     if (Object.values(ALL_CELLS).reduce((all, { length }) => all * length, 1) === cells.length)
       drawCells(cells)
   },
@@ -86,7 +86,7 @@ async function measure(cell: Cell, names: readonly RealSide[], options: BenchOpt
   return { cell, runs, idleBytes }
 }
 
-/** How long each side needs until its load is steady, from the rate that it reached. */
+/** Returns how long each side needs until its load is steady, from the rate that it reached. */
 async function warmUp(
   live: LiveSides<RealSide>,
   names: readonly RealSide[],
@@ -96,7 +96,7 @@ async function warmUp(
   for (const name of names) {
     const load = { connections: callers, warmUpMs: WARM_UP_MS / 2 + delayMs, measureMs: WARM_UP_MS / 2 }
     const { result } = await live.run(name, load)
-    // All callers are served once in as many seconds.
+    // All callers are served once in this time.
     const cycleMs = (callers * 1000) / result.perSecond
     const wantedMs = Math.max(LEAST_SETTLE_MS + delayMs, cycleMs * SETTLED_AFTER_CYCLES)
     settleMs.set(name, Math.min(wantedMs, LONGEST_SETTLE_MS))

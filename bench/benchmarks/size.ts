@@ -1,6 +1,6 @@
 /**
- * Single creates from 1 KB to 1 MB: Parley on SQLite, with and without the keys of the published client, against a bare proxy.
- * Its cost must grow with the bytes and no faster.
+ * Measures single creates from 1 KB to 1 MB: Parley on SQLite, with and without the keys of the published client, against a bare
+ * proxy. The cost must grow no faster than the bytes.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { LiveSides } from '../harness/live-sides.ts'
@@ -15,14 +15,14 @@ import { figure, spread, table } from '../harness/table.ts'
 interface Size {
   readonly name: string
   readonly bytes: number
-  /** Fewer connections for large bodies, so that a round has only a few megabytes in transit. */
+  /** Large bodies have fewer connections, so that a round has only a few megabytes in transit. */
   readonly connections: number
   readonly maxInputTokens: number
-  /** The least rate that is wanted, compared with the bare proxy. */
+  /** The target for the rate, compared with the bare proxy. */
   readonly target: number | null
 }
 
-/** A text has at most as many tokens as bytes, so a text below this limit is not counted. */
+/** A text has at most as many tokens as bytes, so a text below this limit needs no count. */
 const UNCOUNTED = 10_000_000
 /** The default of user_max. A text with more bytes may have more tokens, so it is counted. */
 const COUNTED = 256_000
@@ -37,13 +37,13 @@ const SIZES: readonly Size[] = [
 
 const NAMES = ['parley', 'plain', 'bare'] as const
 const WARM_UP_MS = 3000
-/** Before each measured time: until the connections are open and the load is steady. */
+/** The time before each measured time until the connections are open and the load is steady. */
 const SETTLE_MS = 300
 
 interface Measured {
   readonly size: Size
   readonly parley: readonly Run[]
-  /** Parley without keys. */
+  /** Runs of Parley without keys. */
   readonly plain: readonly Run[]
   readonly bare: readonly Run[]
 }

@@ -1,6 +1,6 @@
 /**
- * The time from the start of the process until it accepts its first job: with an empty SQLite file, and with one that has a
- * million queued jobs.
+ * Measures the time from the start of the process until it accepts its first job, with an empty SQLite file and with a million
+ * queued jobs.
  */
 import { DatabaseSync } from 'node:sqlite'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
@@ -30,11 +30,11 @@ export const start: Benchmark = {
   about: 'from the start of the process to its first accepted job, with 1,000,000 stored jobs against none',
   async run(options) {
     const rig = await startRig({})
-    // No job ever ends, so each start finds all of them.
+    // No job ever ends, so each start finds the same jobs.
     await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
     const full = new DataFolder()
     const stored = options.waiting ?? STORED
-    await fillSqlite(full.database, stored, CONTENT)
+    full.key = await fillSqlite(full.database, stored, CONTENT)
     await measure(rig, full)
     const runs = await interleaved(['empty', 'full'], options.rounds, async (side) => {
       if (side === 'full') return measure(rig, full)
@@ -43,7 +43,7 @@ export const start: Benchmark = {
       empty.remove()
       return measured
     })
-    // One by the start that was not measured, and one by each round; every start was killed.
+    // Each start added one job, the unmeasured start and one in each round, and was killed.
     assertStored(full, stored + 1 + options.rounds)
     full.remove()
     await rig.stop()

@@ -1,4 +1,4 @@
-/** Who is measured with single creates, under which conditions, and which of them are compared. */
+/** The sides and conditions of the benchmark of single creates, and which of them are compared. */
 import type { Run } from '../harness/load-run.ts'
 import { ratios, type Spread } from '../harness/rounds.ts'
 import type { SideName } from '../harness/sides.ts'
@@ -31,7 +31,7 @@ export interface Measured {
   readonly runs: ReadonlyMap<SyncSide, readonly Run[]>
 }
 
-/** One of ours and one of theirs, under a condition, with the least rate and the greatest CPU time that are wanted of ours. */
+/** A comparison of one of our sides with another, under a condition, with targets for our least rate and greatest CPU time. */
 export interface Comparison {
   readonly ours: SyncSide
   readonly theirs: SyncSide

@@ -1,4 +1,4 @@
-/** The database of a Parley on either store, whose callbacks may go to this machine, as a round queries it from outside. */
+/** The database of a Parley on either store, whose callbacks may go to this machine. A round queries it from outside. */
 import { DatabaseSync } from 'node:sqlite'
 import { assertEachSettledOnce } from './invariants.ts'
 import type { Worked } from './load-run.ts'
@@ -14,14 +14,14 @@ export interface CallbackDatabase {
   /** The processes whose CPU time counts as the database's. */
   readonly servers: readonly Worked[]
   start(options: CallbackParleyOptions): Promise<Parley>
-  /** The number of callbacks recorded as delivered, and of those still owed. */
+  /** Returns the number of callbacks recorded as delivered, and of those still owed. */
   delivered(): Promise<number>
   owed(): Promise<number>
-  /** Jobs without an outcome. */
+  /** Returns the number of jobs without an outcome. */
   openJobs(): Promise<number>
   /**
    * Throws unless every job is fully settled; returns how many there are.
-   * @param jobs how many there must be; null if some were accepted whose IDs did not reach their callers
+   * @param jobs how many there must be; null if some IDs may not have reached their callers
    */
   checkJobs(jobIds: readonly string[], jobs: number | null): Promise<number>
   remove(): Promise<void>
@@ -29,9 +29,9 @@ export interface CallbackDatabase {
 
 export interface CallbackParleyOptions {
   readonly modelPort: number
-  /** Attempts in progress at once. */
+  /** The number of attempts in progress at once. */
   readonly concurrency: number
-  /** Jobs and upstream calls at once; the defaults when absent. */
+  /** The number of jobs and upstream calls at once; the defaults if absent. */
   readonly jobs?: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * Starts and ends child processes. Nothing that a benchmark started outlives it, however it ends: its own scripts exit when
- * the channel to it closes, and all other processes are killed when it exits.
+ * Starts and ends child processes. Nothing that a benchmark started outlives it: its own scripts exit when their channel closes,
+ * and all other processes are killed when it exits.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { cpuMsOf, rssBytesOf } from './process-figures.ts'
@@ -12,7 +12,7 @@ export interface ChildOptions {
   readonly args: readonly string[]
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** How many open files it needs, if that may be more than the shell allows by default. */
+  /** How many open files it needs, if that may exceed the shell's default. */
   readonly openFiles?: number
   /** Whether it exchanges messages with the benchmark, as the benchmark's own scripts do. */
   readonly channel?: boolean
@@ -22,7 +22,7 @@ const START_MS = 60_000
 const STOP_MS = 60_000
 const running = new Set<ChildProcess>()
 
-/** Ends whatever is left of a benchmark that failed. */
+/** Kills what is left of a benchmark that failed. */
 export function killAll(): void {
   for (const child of running) child.kill('SIGKILL')
 }
@@ -35,7 +35,7 @@ export class Child {
   readonly pid: number
   readonly #process: ChildProcess
   readonly #ended: Promise<void>
-  /** The last part of what it printed, which explains an unexpected exit. */
+  /** The last part of the process's output, which explains an unexpected exit. */
   #output = ''
   #onOutput: (() => void)[] = []
 
@@ -73,7 +73,7 @@ export class Child {
     return this.#output
   }
 
-  /** The first match of a pattern in its output. */
+  /** Resolves with the first match of a pattern in the process's output. */
   async printed(pattern: RegExp, ms = START_MS): Promise<RegExpExecArray> {
     const untilMs = performance.now() + ms
     for (;;) {
@@ -96,7 +96,7 @@ export class Child {
     this.#process.send(message)
   }
 
-  /** The next message of this kind. The script's own file defines the message, so its type is not checked. */
+  /** Resolves with the next message of this kind. The script's own file defines the message, so its type is not checked. */
   hear<T extends object>(kind: string): Promise<T> {
     return new Promise((resolve, reject) => {
       const leave = () => {
@@ -144,7 +144,7 @@ export class Child {
     clearTimeout(force)
   }
 
-  /** Ends it as a power cut would. */
+  /** Ends the process as abruptly as a power cut. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL')
     await this.#ended
@@ -172,7 +172,7 @@ export async function startScript<Ready extends object>(
   return { child, ready: await child.hear<Ready>('ready') }
 }
 
-/** `sh` replaces itself by what it starts, so the process id stays the same. */
+/** `sh` replaces itself by what it starts, so the process ID stays the same. */
 function commandLine({ command, args, openFiles }: ChildOptions): [string, string[]] {
   const whole =
     openFiles === undefined

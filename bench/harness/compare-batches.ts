@@ -1,4 +1,4 @@
-/** The CPU time of jobs in batches, for `compare.ts`: several clones of Parley on SQLite, which do the same work in turns. */
+/** Measures the CPU time of jobs in batches for `compare.ts`: several clones of Parley on SQLite do the same work in turns. */
 import { batchBody, jobBody } from '../load/bodies.ts'
 import type { Target } from '../load/generator.ts'
 import { HOSTS, urlOf } from '../load/receiver-hosts.ts'
@@ -7,7 +7,7 @@ import { Parley } from './parley.ts'
 import { type Receivers, startReceivers } from './receivers.ts'
 import { waitForCount } from './wait-for-count.ts'
 
-/** A job counts until it is settled, or until its callback is delivered. */
+/** With `drain`, a job counts until it is settled; with `callbacks`, until its callback is delivered. */
 export type BatchName = 'drain' | 'callbacks'
 
 const BYTES = 1024
@@ -46,7 +46,7 @@ export class CompareBatches<Side extends string> {
     return new CompareBatches(rig, receivers, sides)
   }
 
-  /** Per job in microseconds, from its create until all jobs have ended. */
+  /** Returns the CPU time per job in microseconds, from its create until all jobs have ended. */
   async cpuUs(side: Side, name: BatchName, measureMs: number): Promise<number> {
     const parley = this.#sides.get(side)
     if (parley === undefined) throw new Error(`there is no side ${side}`)
@@ -63,7 +63,7 @@ export class CompareBatches<Side extends string> {
 
   #target(parley: Parley, name: BatchName): Target {
     if (name === 'drain') return parley.batch(batchBody(JOBS_EACH, BYTES))
-    // Each job has a callback; the callbacks go to the hosts in turn.
+    // Each job has a callback, and the hosts take turns.
     const form = jobBody(BYTES).slice(0, -1)
     const job = (_: unknown, index: number) => {
       const callback = { callback_url: urlOf(index % HOSTS, this.#receivers.port) }

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
 /**
- * The fsync and fdatasync calls of all threads of the processes during the next `ms` milliseconds. The processes run slower
- * meanwhile.
+ * Counts the fsync and fdatasync calls of all threads of the processes during the next `ms` milliseconds, in which the processes
+ * run slower.
  */
 export async function countSyncs(pids: readonly number[], ms: number): Promise<number> {
   const ofProcesses = pids.flatMap((pid) => ['-p', String(pid)])

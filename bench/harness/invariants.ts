@@ -1,4 +1,4 @@
-/** Invariants that must hold after every run, or its figures are worthless. They are read from the database file itself. */
+/** Checks what must hold after every run, or its figures are worthless, in the database file itself. */
 import { DatabaseSync } from 'node:sqlite'
 
 export class InvariantBroken extends Error {

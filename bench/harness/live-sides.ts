@@ -1,6 +1,7 @@
 /**
- * Sides that stay alive over all rounds: each with a fresh database at its start, warmed up once, and checked at its end over
- * everything that it answered. The runtime compiles for its first ten seconds, so rounds of new processes would mostly measure that.
+ * Sides that stay alive over all rounds. Each starts with a fresh database, is warmed up once, and is checked at its end with
+ * everything that it answered. The runtime compiles for its first ten seconds, so rounds of new processes would mostly measure
+ * that.
  */
 import type { Order } from '../load/generator.ts'
 import { type Rig, type Run, runLoad } from './load-run.ts'
@@ -23,7 +24,7 @@ export class LiveSides<Name extends string> {
     this.#sides = sides
   }
 
-  /** Starts them one after the other, and warms each up with that load, if there is one. */
+  /** Starts the sides one after the other, and warms each up with the load if there is one. */
   static async start<Name extends string>(
     rig: Rig,
     names: readonly Name[],
@@ -37,7 +38,7 @@ export class LiveSides<Name extends string> {
     return live
   }
 
-  /** @param target another one of the same side; the side's own when absent */
+  /** @param target another target of the same side; the side's own by default */
   async run(name: Name, load: Load, target?: Side['target']): Promise<Run> {
     const live = this.#sides.get(name)
     if (live === undefined) throw new Error(`there is no side ${name}`)
@@ -49,11 +50,11 @@ export class LiveSides<Name extends string> {
     )
     live.answers += run.result.answers
     for (const id of run.result.jobIds) jobIds.push(id)
-    // Only sums are needed from here on.
+    // Later, only sums are needed.
     return { ...run, result: { ...run.result, jobIds: [] } }
   }
 
-  /** Stops all, and checks what must hold. */
+  /** Stops all sides, and checks their invariants. */
   async finish(): Promise<void> {
     for (const { side, jobIds, answers } of this.#sides.values()) await side.finish({ answers, jobIds })
   }

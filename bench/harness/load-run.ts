@@ -1,4 +1,4 @@
-/** One run of load against a target, with the CPU time that each process used in the measured time. */
+/** Runs a load once against a target, and measures the CPU time that each process used. */
 import type { Order, Phase, RunResult } from '../load/generator.ts'
 import { type Child, startScript } from './child.ts'
 import { assertThat } from './invariants.ts'
@@ -42,15 +42,15 @@ export async function startRig({ openFiles, generator: script = GENERATOR }: Rig
 /** Something that uses CPU time: a process, or a server with many. */
 export interface Worked {
   cpuMs(): number
-  /** What it has done to the disk, if that is known. */
+  /** The side's work on the disk, if it is known. */
   disk?(): Promise<DiskWork>
   rssBytes?(): number
 }
 
-/** Since its start. NaN if it is not known. */
+/** Disk work since the start; NaN if it is not known. */
 export interface DiskWork {
   readonly writtenBytes: number
-  /** Of these, the write-ahead log of a Postgres. */
+  /** The part of the bytes that a Postgres wrote to its write-ahead log. */
   readonly walBytes: number
   readonly syncs: number
 }
@@ -59,11 +59,11 @@ export interface Run {
   readonly result: RunResult
   /** CPU time per answer in microseconds: of the side's processes, and of generator and model together. */
   readonly sideCpuUs: number
-  /** The same for each of the side's processes. */
+  /** The same time for each of the side's processes. */
   readonly processesCpuUs: readonly number[]
-  /** Disk work per answer, of the side's processes of which it is known. */
+  /** Disk work per answer, of the side's processes for which it is known. */
   readonly disk: DiskWork
-  /** Resident memory at the end, of the side's processes of which it is known. */
+  /** Resident memory at the end, of the side's processes for which it is known. */
   readonly rssBytes: number
   readonly rigCpuUs: number
   /** How busy generator and model were, as a share of one core each. */

@@ -1,4 +1,4 @@
-/** Output to the person who runs the benchmarks. */
+/** Prints a line for the person who runs the benchmarks. */
 export function printLine(text = ''): void {
   process.stdout.write(`${text}\n`)
 }

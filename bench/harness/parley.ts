@@ -1,4 +1,4 @@
-/** A Parley for one round: with a fresh database unless one is passed, the mock as its model, and an API key. */
+/** Starts a Parley for one round, with a fresh database unless one is passed, the mock as its model, and an API key. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,14 +10,14 @@ export const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
 export interface ParleyOptions {
   readonly modelPort: number
-  /** Jobs and upstream calls at once; the defaults if absent. */
+  /** The number of jobs and upstream calls at once; the defaults if absent. */
   readonly concurrency?: number
   readonly nodeOptions?: readonly string[]
   readonly openFiles?: number
   readonly env?: Readonly<Record<string, string>>
   /** The address of a Postgres; if absent, the file in its home folder is used. */
   readonly database?: string
-  /** Input tokens that a job may have; the tier's default if absent. */
+  /** The limit of a job's input tokens; the tier's default if absent. */
   readonly maxInputTokens?: number
   /** Callback settings, as in the configuration file. */
   readonly callbacks?: object
@@ -30,6 +30,7 @@ export interface ParleyOptions {
 export class DataFolder {
   readonly folder = scratchFolder()
   readonly database = join(this.folder, 'parley.db')
+  /** Null until the server has printed it; it prints none if the database has keys. */
   key: string | null = null
 
   remove(): void {
@@ -64,7 +65,7 @@ export class Parley {
       command: process.execPath,
       args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), options.main ?? MAIN, ...command],
       cwd: dataFolder.folder,
-      // The peers do not write a log either.
+      // The peers write no log either.
       env: {
         PORT: '0',
         DATABASE_URL: options.database ?? `sqlite:${dataFolder.database}`,
@@ -87,7 +88,7 @@ export class Parley {
     return { 'content-type': 'application/json', 'x-api-key': this.key }
   }
 
-  /** Single creates that wait for their answer. */
+  /** Returns the target of single creates that wait for their answer. */
   single(body: string): Target {
     return {
       port: this.port,

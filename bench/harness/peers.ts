@@ -1,4 +1,4 @@
-/** Which peers can be measured here, and how to install the others. */
+/** Finds out which peers can be measured here, and how to install the others. */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 
@@ -17,7 +17,7 @@ export function hasCommand(command: string): boolean {
   return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined
 }
 
-/** What BullMQ lacks here; null when it can be measured. */
+/** Returns what BullMQ lacks here; null if it can be measured. */
 export function bullmqMissing(): Missing | null {
   const how = [
     ...(isInstalled('bullmq') ? [] : [PACKAGES]),

@@ -1,14 +1,11 @@
-/**
- * Invariants that must hold after every run on Postgres, read from the database itself; invariants.ts does the same for a
- * SQLite file.
- */
+/** Checks what must hold after every run on Postgres, in the database itself; invariants.ts does the same for a SQLite file. */
 import { assertThat } from './invariants.ts'
 import type { Postgres } from './postgres.ts'
 
 /**
- * Asserts that every job is completed, has one outcome and is not open; and that every ID that a caller received belongs to
- * one of them and was returned once.
- * @param answers how many jobs callers were promised; null where some promises may have been lost on their way to them
+ * Asserts that every job is completed, has one outcome and is not open; and that every ID that a caller received belongs to one
+ * of them and was returned once.
+ * @param answers how many jobs callers were promised; null if some promises may have been lost in transit
  */
 export async function assertEachSettledOnceOnPostgres(
   postgres: Postgres,

@@ -1,4 +1,4 @@
-/** The sides of a comparison on Postgres, each with a Postgres of its own for a round. */
+/** The sides of a comparison on Postgres, each with its own Postgres for a round. */
 import { jobBody } from '../load/bodies.ts'
 import { withKeys } from '../load/idempotency-keys.ts'
 import { startScript } from './child.ts'
@@ -17,7 +17,7 @@ export interface PostgresSide extends Side {
 export interface PostgresSideOptions {
   readonly modelPort: number
   readonly bytes: number
-  /** Whether each request has an Idempotency-Key, as those of the published client have. */
+  /** Whether each request has an Idempotency-Key, like those of the published client. */
   readonly keyed?: boolean
   /** The `main.ts` of another clone of Parley; this clone's if absent. */
   readonly main?: string

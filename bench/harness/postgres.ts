@@ -1,6 +1,6 @@
 /**
- * A Postgres of its own for one round, as durable as production's. Every side gets the same settings: those of
- * a small server, with checkpoints far enough apart that a round has none by the clock.
+ * Starts a separate Postgres for one round, as durable as in production. Every side gets the same settings: those of a small
+ * server, with checkpoints so far apart that a round has none by the clock.
  */
 import pg from 'pg'
 import { type Cluster, startCluster } from '../../test/postgres/cluster.ts'
@@ -15,7 +15,7 @@ export const POSTGRES_SETTINGS = {
   checkpoint_timeout: '30min',
 }
 
-/** What it has done since it was started. */
+/** The server's work since its start. */
 export interface PostgresWork {
   readonly cpuMs: number
   readonly walBytes: number
@@ -42,7 +42,7 @@ export class Postgres {
     await this.query(`create database ${name}`)
   }
 
-  /** Always on the same connection of a database. */
+  /** Queries of a database always use the same connection. */
   async query<Row extends pg.QueryResultRow>(text: string, database = DEFAULT): Promise<Row[]> {
     let client = this.#clients.get(database)
     if (client === undefined) {
@@ -63,7 +63,7 @@ export class Postgres {
     return client
   }
 
-  /** As it is some time after a fill: statistics are known, and what was filled in is on the disk. */
+  /** Brings the database to its state some time after a fill: statistics are known, and the data is on the disk. */
   async settle(database = DEFAULT): Promise<void> {
     await this.query('vacuum (analyze)', database)
     await this.query('checkpoint', database)
@@ -82,8 +82,8 @@ export class Postgres {
   }
 
   /**
-   * The write-ahead log, and the growth of tables and indexes. Checkpoints write some pages more than once, at times that
-   * depend on settings, so they do not count. Its processes report their syncs about once a second.
+   * Returns the bytes of the write-ahead log, and the growth of tables and indexes. Checkpoints do not count, because they write
+   * some pages more than once, at times that depend on settings. Processes report their syncs about once a second.
    */
   async disk(): Promise<DiskWork> {
     const [row] = await this.query<{ wal: string; data: string; syncs: string }>(

@@ -1,4 +1,4 @@
-/** Interleaved rounds, and the ratios between their sides: on a noisy machine only the ratios are reliable. */
+/** Runs interleaved rounds, and computes the ratios between their sides: on a noisy machine only the ratios are reliable. */
 
 /** The median of the rounds, with their minimum and maximum. */
 export interface Spread {
@@ -31,7 +31,7 @@ export async function interleaved<Side extends string, Measured>(
   return measured
 }
 
-/** One side's figure divided by the other's, round by round. */
+/** Returns one side's figure divided by the other's, round by round. */
 export function ratios<Measured>(
   ours: readonly Measured[],
   theirs: readonly Measured[],

@@ -1,4 +1,4 @@
-/** The sides of a comparison. Each is started again for every round, with all processes that do its work. */
+/** The sides of a comparison. Each starts anew for every round, with all processes that do its work. */
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
@@ -14,14 +14,14 @@ export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq' | 'combined'
 
 const BULLMQ_CONCURRENCY = 256
 
-/** What it answered: how often, and the job IDs in the answers. */
+/** What the side answered: how often, and the job IDs in the answers. */
 export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
 
 export interface Side {
   readonly target: Target
-  /** Everything whose CPU time counts as this side's. */
+  /** All processes whose CPU time counts as this side's. */
   readonly processes: readonly Worked[]
-  /** Of the process that answers. */
+  /** The ID of the process that answers. */
   readonly pid: number
   /** Stops the side and checks what must hold afterwards. */
   finish(answered: Answered): Promise<void>
@@ -30,14 +30,14 @@ export interface Side {
 export interface SideOptions {
   readonly modelPort: number
   readonly bytes: number
-  /** Upstream connections of the bare proxy. */
+  /** The number of upstream connections of the bare proxy. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
   /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
-  /** Jobs and calls of Parley at once; its defaults if absent. */
+  /** The number of Parley's jobs and calls at once; its defaults if absent. */
   readonly concurrency?: number
-  /** Whether each request has an Idempotency-Key, as those of the published client have. */
+  /** Whether each request has an Idempotency-Key, like those of the published client. */
   readonly keyed?: boolean
   /** The `main.ts` of another clone of Parley; this clone's if absent. */
   readonly main?: string
@@ -85,7 +85,7 @@ async function startParley(shape: SideOptions): Promise<Side> {
   }
 }
 
-/** A process that writes to the disk itself. */
+/** Measures a process that writes to the disk itself. */
 function onDisk(child: Child): Worked {
   return {
     cpuMs: () => child.cpuMs(),

@@ -5,7 +5,7 @@ import { assertThat } from './invariants.ts'
 const LOOK_MS = 20
 
 /**
- * Throws if the process that it depends on ends, or if it takes too long.
+ * Throws if the process that must reach the count ends, or if it takes too long.
  * @param what is counted, such as `jobs`
  */
 export async function waitForCount(

@@ -1,7 +1,4 @@
-/**
- * Sends batches of jobs with callbacks at a steady pace from the benchmark's own process: there are few batches, and each is
- * large.
- */
+/** Sends batches of jobs with callbacks at a steady pace, from the benchmark's own process, because there are few batches. */
 import { Pool } from 'undici'
 import { newIdempotencyKey } from '../../client/src/idempotency-key.ts'
 import { jobBody } from './bodies.ts'
@@ -11,13 +8,13 @@ import { HOSTS, urlOf } from './receiver-hosts.ts'
 import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 export interface SteadyLoad {
-  /** The URL of Parley, or of a peer that accepts batches in the same form. */
+  /** The port of Parley, or of a peer that accepts batches in the same form. */
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
-  /** Whether each batch has an Idempotency-Key, as those of the published client have. */
+  /** Whether each batch has an Idempotency-Key, like those of the published client. */
   readonly keyed: boolean
   readonly receiversPort: number
-  /** Of a job. */
+  /** The size of a job. */
   readonly bytes: number
   readonly batches: number
   readonly jobsEach: number

@@ -1,8 +1,9 @@
 /**
- * How a benchmark script reads its settings, exchanges messages with the benchmark, and exits when the benchmark is gone.
+ * Lets a benchmark script read its settings and exchange messages with the benchmark. The script exits when the benchmark has
+ * ended.
  */
 
-/** Settings come from the benchmark itself, so their type is not checked. */
+/** The settings come from the benchmark itself, so their type is not checked. */
 export function settingsFromBench<T extends object>(): T {
   return JSON.parse(process.argv[2] ?? '{}') as T
 }

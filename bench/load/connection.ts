@@ -1,6 +1,6 @@
 /**
- * A keep-alive HTTP/1.1 connection that sends a request and waits for its answer, directly on a socket: the generator must
- * cost as little as possible, because it shares the machine with what it measures.
+ * A keep-alive HTTP/1.1 connection that sends one request at a time directly on a socket: the generator must cost as little as
+ * possible, because it shares the machine with what it measures.
  */
 import { connect, type Socket } from 'node:net'
 
@@ -29,8 +29,8 @@ export class Connection {
   }
 
   /**
-   * @param localAddress an address of the loopback range, for when the ports of 127.0.0.1 run out. Binding to an address
-   * makes the kernel search for a port that is free everywhere, which takes long when many are in use.
+   * @param localAddress an address of the loopback range, for when the ports of 127.0.0.1 run out. The kernel then searches for
+   * a port that is free on every address, which takes long when many are in use.
    */
   static open(port: number, localAddress?: string): Promise<Connection> {
     return new Promise((resolve, reject) => {

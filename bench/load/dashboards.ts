@@ -1,6 +1,6 @@
 /**
- * Open dashboards in a separate process: each reads the event stream and requests the overview every ten seconds, as its
- * page does.
+ * Simulates open dashboards in a separate process: each reads the event stream and requests the overview every ten seconds, like
+ * its page.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
 
@@ -23,7 +23,7 @@ async function watch(signal: AbortSignal, index: number): Promise<void> {
   if (!stream.ok || !stream.body) throw new Error(`the stream of events answered ${stream.status}`)
   // The stream ends when the signal aborts.
   drain(stream.body).catch(() => {})
-  // Staggered, as real dashboards are.
+  // The requests are staggered, like those of real dashboards.
   const first = setTimeout(ask, (OVERVIEW_EVERY_MS * index) / 50)
   const later = setInterval(ask, OVERVIEW_EVERY_MS)
   signal.addEventListener('abort', () => {

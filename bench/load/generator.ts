@@ -1,6 +1,6 @@
 /**
- * The load generator, a separate process: a closed loop over N connections, or as many requests held at once. It checks the
- * status of every answer, that it belongs to this request, and that it contains what it must.
+ * Generates load in a separate process: a closed loop over N connections, or many requests held at once. It checks the status of
+ * every answer, that it belongs to its request, and that it contains what it must.
  */
 
 import { onBenchMessage, sendToBench } from './bench-channel.ts'
@@ -13,9 +13,9 @@ import { PreparedRequest, type RequestShape } from './request.ts'
 /** What is sent, and which answers are correct. */
 export interface Target extends RequestShape {
   readonly port: number
-  /** Requested in turn, instead of `path`; only without correlation IDs. */
+  /** Paths that are requested in turn, instead of `path`; only without correlation IDs. */
   readonly paths?: readonly string[]
-  /** For `callers.ts`: how every fourth caller creates its jobs, whose answers it then waits for. */
+  /** For `callers.ts`: how every fourth caller creates its jobs. */
   readonly batch?: Target
   readonly expect: {
     readonly status: number
@@ -32,11 +32,11 @@ export type Order =
       readonly connections: number
       readonly warmUpMs: number
       readonly measureMs: number
-      /** The ports to connect to, in turn, if not all connections go to the target's port. */
+      /** The ports to connect to, in turn, if they differ from the target's port. */
       readonly ports?: readonly number[]
       /** Requests per second over all connections, at a steady pace; as many as possible if absent. */
       readonly perSecond?: number
-      /** Connections that break end their loop and do not count as failures: the server is killed on purpose. */
+      /** If true, a broken connection ends its loop without a failure, because the server is killed on purpose. */
       readonly mayBreak?: boolean
     }
   | { readonly kind: 'hold'; readonly target: Target; readonly connections: number }
@@ -54,7 +54,7 @@ export interface RunResult {
   readonly retries?: number
 }
 
-/** Called when the measured time starts and when it ends, so that the benchmark can read CPU times. */
+/** Reports that the measured time starts or ends, so that the benchmark can read CPU times. */
 export type Phase = { readonly kind: 'measuring' | 'measured' }
 
 export interface HeldResult {
@@ -64,13 +64,13 @@ export interface HeldResult {
 }
 
 const JOB_ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g
-/** Usable ports per source address; a loopback address has 28,000. */
+/** Ports to use for each source address; a loopback address has 28,000. */
 const PER_ADDRESS = 20_000
 const OPENING_AT_ONCE = 100
-/** Time between requests when many are to be held. */
+/** The pause between requests when many are to be held. */
 const PAUSE_MS = 25
 
-/** Assigns each port the same number, plus or minus one. */
+/** Opens connections to all ports in equal numbers, give or take one. */
 async function openOn(ports: readonly number[], target: Target, count: number): Promise<Connection[]> {
   const shares = ports.map((port, index) => {
     return { port, share: Math.floor(count / ports.length) + (index < count % ports.length ? 1 : 0) }
@@ -84,7 +84,7 @@ async function openAll(target: Target, count: number): Promise<Connection[]> {
   return connections
 }
 
-/** The next few connections of this many. */
+/** Opens the next few of this many connections. */
 function openSome({ port }: Target, count: number, opened: number): Promise<Connection[]> {
   return Promise.all(
     Array.from({ length: Math.min(OPENING_AT_ONCE, count - opened) }, (_, index) => {
@@ -103,7 +103,7 @@ function wrong({ expect }: Target, status: number, body: string, correlationId: 
 
 const nextCorrelationId = correlationIdGenerator()
 
-/** What one of several connections sends: its share of the paths in turn, or always the same request. */
+/** Returns what one of several connections sends: its share of the paths in turn, or always the same request. */
 function requestsOf(target: Target, connection: number, connections: number): PreparedRequest[] {
   const { paths = [target.path] } = target
   const own = paths.filter((_, index) => paths.length < connections || index % connections === connection)
@@ -128,7 +128,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
     new Promise<void>((resolve) => {
       const requests = requestsOf(target, index, connections.length)
       let turn = 0
-      // Evenly spread, so that the connections do not all send at once.
+      // The starts are spread evenly, so that the connections do not all send at once.
       let dueMs = startMs + (paceMs * index) / connections.length
       const nextInPace = () => {
         const waitMs = dueMs - performance.now()

@@ -1,12 +1,12 @@
-/** The Idempotency-Keys that the published client generates: another one for each create. */
+/** Generates Idempotency-Keys like the published client's, a new one for each create. */
 import { randomFillSync } from 'node:crypto'
 
 /** The client writes the time in milliseconds, then 80 random bits, in hexadecimal. */
 const TIME_DIGITS = 12
 const RANDOM_BYTES = 10
-/** In the header of a single create. */
+/** The placeholder for the key in the header of a single create. */
 export const KEY_PLACEHOLDER = '@'.repeat(TIME_DIGITS + 2 * RANDOM_BYTES)
-/** In the header of a batch: the client adds the position of the first job among all that it was given. */
+/** The key of a batch: the client adds the position of the first job among all jobs of the call. */
 const BATCH_KEY = `${KEY_PLACEHOLDER}.0`
 /** Random bytes are generated for many keys at once, because each call costs more than the bytes. */
 const pool = Buffer.alloc(4096 * RANDOM_BYTES)
@@ -17,7 +17,10 @@ interface Keyed {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** The same requests with a key each. They are as the client's, because the order of keys decides which pages an index writes. */
+/**
+ * Returns the requests with a key each. The keys look like the client's, because their order decides which pages an index
+ * writes.
+ */
 export function withKeys<T extends Keyed>(target: T): T {
   const key = target.path.endsWith('/batches') ? BATCH_KEY : KEY_PLACEHOLDER
   return { ...target, headers: { ...target.headers, 'idempotency-key': key } }

@@ -1,7 +1,6 @@
 /**
  * A mock model server for load: plain node:http that answers every request with a valid chat completion of about 400 bytes,
- * after a delay or on a signal. The answer repeats the request's correlation ID, so that callers can check that the answer
- * is theirs.
+ * after a delay or on a signal. The answer repeats the request's correlation ID, so that callers can recognize their own.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -11,16 +10,16 @@ import { monotonicMs } from './monotonic.ts'
 
 interface Settings {
   readonly delayMs: number
-  /** Hold all requests until `release`. */
+  /** True to hold all requests until `release`. */
   readonly stalled?: boolean
 }
 
 type Order =
   | { readonly kind: 'delay'; readonly ms: number }
-  /** Whether to record when each request was answered (`timed`). */
+  /** Holds requests. `timed` records when each request was answered. */
   | { readonly kind: 'hold'; readonly timed: boolean }
   | { readonly kind: 'held?' }
-  /** How many were answered since it started to hold requests. */
+  /** Asks how many requests were answered since it started to hold them. */
   | { readonly kind: 'answered?' }
   /** Answers the held requests, spread evenly over this time; later requests are answered at once. */
   | { readonly kind: 'release'; readonly overMs: number }
@@ -45,7 +44,7 @@ const length = before.length + CORRELATION_ID_BYTES + after.length
 const headers = { 'content-type': 'application/json', 'content-length': length }
 
 const server = createServer((request, response) => {
-  // The list of models, which a server requests at its start, does not count as an answer to a job.
+  // The list of models, which a server requests at its start, is no answer to a job.
   if (request.method === 'GET') {
     response.end('{"object":"list","data":[{"id":"bench","object":"model"}]}')
     return

@@ -1,4 +1,4 @@
-/** Owed callbacks of a chosen size, spread evenly over the hosts: the same for every side of a comparison. */
+/** Creates owed callbacks of a chosen size, spread evenly over the hosts: the same for every side of a comparison. */
 import { randomBytes } from 'node:crypto'
 import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-request.ts'
 import { systemClock } from '../../src/clock.ts'
@@ -7,17 +7,17 @@ import { makeSecret } from '../../src/net/signature.ts'
 import { words } from './bodies.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
 
-/** The account that owns them all. */
+/** All of the callbacks belong to this account. */
 export const ACCOUNT = 'bench'
 
 export interface OwedOptions {
   readonly callbacks: number
-  /** Bytes of a callback's body. */
+  /** The size of a callback's body. */
   readonly bytes: number
   readonly receiversPort: number
 }
 
-/** The hosts in turn. */
+/** Returns callbacks to each host in turn. */
 export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): SignableBody[] {
   const nowMs = Date.now()
   const makeId = jobIdMaker(systemClock, (count) => randomBytes(count).toString('hex'))

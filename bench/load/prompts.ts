@@ -1,29 +1,29 @@
 /**
- * Prompts of distinct text that compresses as prose does. `prose.txt` has 765 sentences. A chain of word pairs, taken
- * from one half of them, makes new sentences, which fill passages; a prompt consists of passages of one half. The same seed
- * gives the same prompts.
+ * Writes prompts of distinct text that compresses like prose. `prose.txt` has 765 sentences. A chain of word pairs from one half
+ * of them makes new sentences, which fill passages; a prompt consists of passages of one half. The same seed gives the same
+ * prompts.
  */
 import { readFileSync } from 'node:fs'
 import { constants, zstdCompressSync } from 'node:zlib'
 
 export const PROMPT_BYTES = 10_240
-/** The size to which zstd compresses each prompt, as a share of its own. */
+/** zstd must compress each prompt to a share between these of its size. */
 const COMPRESSED = { least: 0.35, most: 0.45 }
 const LEVEL = 3
-/** The halves of the text. */
+/** The text is divided into this many parts. */
 const HALVES = 2
 const PASSAGES_EACH = 8000
 const PASSAGE_BYTES = 512
-/** As many passages as tell prompts apart. */
+/** The first passages, this many, tell prompts apart. */
 const FIRST = 3
 const SEED = 26
 
-/** What a prompt is written over. It has no meaning in JSON. */
+/** The text that a prompt replaces. It has no meaning in JSON. */
 export const PROMPT_PLACEHOLDER = '~'.repeat(PROMPT_BYTES)
 
 type Random = () => number
 
-/** Numbers from 0 to 1 (mulberry32). */
+/** Returns random numbers from 0 to 1 (mulberry32). */
 function randomFrom(seed: number): Random {
   let state = seed
   return () => {
@@ -36,9 +36,9 @@ function randomFrom(seed: number): Random {
 
 export class Prompts {
   readonly #random: Random
-  /** By half: passages of the same length. */
+  /** For each half, passages of the same length. */
   readonly #passages: readonly Buffer[]
-  /** Those written so far, each by its first passages. */
+  /** The prompts written so far, each identified by its first passages. */
   readonly #written = new Set<number>()
 
   constructor(seed = SEED) {
@@ -69,7 +69,7 @@ export class Prompts {
 }
 
 function passagesFrom(words: readonly string[], random: Random): Buffer {
-  /** The places of each pair of words, and for each place those of the same pair. */
+  /** For each pair of words, the places where it occurs. */
   const places = new Map<string, number[]>()
   const samePair = words.map((word, at) => {
     const pair = `${word} ${words[at + 1]}`

@@ -1,7 +1,7 @@
 /**
- * The callback receivers, a separate process: many hosts, each of which answers with 200 after a delay, or never if it is a
- * black hole. They work directly on sockets, because they share the machine with what they measure. They count how often
- * each callback arrived, by its `webhook-id`, and its latency since the time in the payload's `sent_ms`.
+ * The callback receivers, in a separate process: many hosts, each of which answers with 200 after a delay, or never if it is a
+ * black hole. They work directly on sockets, because they share the machine with what they measure. They count how often each
+ * callback arrived, by its `webhook-id`, and its latency since the payload's `sent_ms`.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
@@ -82,7 +82,7 @@ class Arrivals {
   }
 }
 
-/** The rest of the line after the last header of this name. */
+/** Returns the rest of the line after the last header of this name. */
 function after(text: string, name: string): string | null {
   const at = text.lastIndexOf(name)
   if (at < 0) return null
@@ -97,7 +97,7 @@ function receive(socket: Socket, host: number): void {
   arrivals.connections += 1
   socket.setNoDelay(true)
   socket.setEncoding('latin1')
-  // Senders give up on black holes, and may close the connection in any way.
+  // Senders abandon black holes, and may close the connection in any way.
   socket.on('error', () => {})
   socket.on('data', (text: unknown) => {
     received = received === '' ? String(text) : received + String(text)

@@ -1,22 +1,22 @@
-/** A prepared HTTP request into which correlation IDs and keys are written: the cheapest way to send unique content. */
+/** A prepared HTTP request into which correlation IDs and keys are written, which is the cheapest way to send unique content. */
 import { CORRELATION_ID_BYTES } from './correlation-id.ts'
 import { KEY_PLACEHOLDER, writeNewKey } from './idempotency-keys.ts'
 import { PROMPT_PLACEHOLDER, type Prompts } from './prompts.ts'
 
 export interface RequestShape {
   readonly host: string
-  /** POST if absent. */
+  /** Defaults to POST. */
   readonly method?: 'GET' | 'POST'
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** JSON with a `CORRELATION_ID_PLACEHOLDER` wherever a correlation ID is to be inserted. */
+  /** JSON with a `CORRELATION_ID_PLACEHOLDER` in place of each correlation ID. */
   readonly body: string
 }
 
 /** The placeholder for a correlation ID in a body. */
 export const CORRELATION_ID_PLACEHOLDER = '#'.repeat(CORRELATION_ID_BYTES)
 
-/** Use one per connection: sending it again before it was written out would overwrite bytes in transit. */
+/** Use one per connection: a second send before the first was written out would overwrite bytes in transit. */
 export class PreparedRequest {
   readonly bytes: Buffer
   readonly #places: readonly number[]
@@ -37,7 +37,9 @@ export class PreparedRequest {
     for (const place of this.#promptPlaces) prompts.write(this.bytes, place)
   }
 
-  /** Writes a new key, if it has one, and a new correlation ID over every placeholder. Returns the last correlation ID. */
+  /**
+   * Writes a new key, if the request has one, and a new correlation ID over every placeholder. Returns the last correlation ID.
+   */
   renew(next: () => string): string {
     for (const place of this.#keyPlaces) writeNewKey(this.bytes, place)
     let correlationId = ''

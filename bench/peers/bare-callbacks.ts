@@ -1,7 +1,7 @@
 /**
- * The callback baseline: a loop that posts from memory with an undici pool for each host. Hosts take turns, and each host
- * has its own share of the slots, so that one that never answers takes none from the others. It stores nothing, never
- * retries and does not check addresses; bodies and signatures are prepared in advance.
+ * The baseline for callbacks: a loop that posts from memory with an undici pool for each host. Hosts take turns, and each has
+ * its own share of the slots, so that one that never answers takes none from the others. The loop stores nothing, never retries
+ * and checks no address; bodies and signatures are prepared in advance.
  */
 import { Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
@@ -64,7 +64,7 @@ async function send(host: Host, { path, headers, body }: Prepared): Promise<void
     await answer.body.dump()
     if (answer.statusCode === 200) delivered += 1
   } catch {
-    // The host does not answer; there is no retry.
+    // The host does not answer. The baseline does not retry.
   }
   host.inFlight -= 1
   inFlight -= 1

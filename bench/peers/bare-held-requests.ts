@@ -1,6 +1,6 @@
 /**
- * The minimum cost of waiting: a node:http server that reads a request and holds its answer until `release`. It does not
- * call a model or store anything.
+ * The baseline for waiting: a node:http server that reads a request and holds its answer until `release`. It calls no model and
+ * stores nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

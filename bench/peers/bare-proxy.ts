@@ -1,6 +1,6 @@
 /**
- * The baseline: the minimum that a proxy to a model can do. A node:http server with an undici pool behind it, which passes
- * body and answer on unchanged. It checks nothing, stores nothing and survives nothing.
+ * The baseline for jobs: the least that a proxy to a model can do. A node:http server passes body and answer on unchanged, with
+ * an undici pool. It checks nothing and stores nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,7 +1,4 @@
-/**
- * The node:http shell of peers that accept batches: it takes an array of jobs and returns their IDs, as Parley's batch
- * create does.
- */
+/** The node:http shell of peers that accept batches: like Parley, it takes an array of jobs and returns their IDs. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { sendToBench } from '../load/bench-channel.ts'

@@ -1,7 +1,6 @@
 /**
- * BullMQ delivering callbacks: a worker reads them from the queue, signs them and posts them with an undici pool for each
- * host; their outcome is stored in Redis. It leaves out address checks, a limit per host, and the job that the callback
- * reports.
+ * Delivers callbacks with BullMQ: a worker reads them from the queue, signs them and posts them with an undici pool for each
+ * host; Redis stores their outcome. It leaves out address checks, a limit per host, and the job that the callback reports.
  */
 import { Agent } from 'undici'
 import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-request.ts'
@@ -27,7 +26,7 @@ const settings = settingsFromBench<CallbackSettings & { readonly redisPort: numb
 const { concurrency, timeoutMs, redisPort } = settings
 const { Queue, Worker } = (await import(NAME)) as Bullmq
 const agent = new Agent({
-  // As many connections to a host as Parley opens.
+  // The peer opens as many connections to a host as Parley.
   connections: DEFAULTS.callbacks.concurrency_per_origin,
   pipelining: 1,
   headersTimeout: timeoutMs,

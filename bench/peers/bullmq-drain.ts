@@ -1,5 +1,5 @@
 /**
- * BullMQ draining a backlog; a job's return value is its result, stored in Redis. `url` is the port of Redis. It leaves out
+ * Drains a backlog with BullMQ; a job's return value is its result, stored in Redis. `url` is the port of Redis. It leaves out
  * fair order between accounts, the response cache, receipts and usage.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'

@@ -1,8 +1,8 @@
 /**
- * BullMQ as a single-create service, behind a plain node:http shell: a request adds a job, a worker in the same process
- * calls the model with undici, directly or through Portkey's gateway, and the request is answered when the job has finished. It leaves out API keys, tiers, checks,
- * the timeout of the wait, callbacks, retention and metrics. Parley does not depend on its packages, so they are loaded when
- * it runs, and only the parts used here have types.
+ * Serves single creates with BullMQ behind a plain node:http shell: a request adds a job, a worker in the same process calls the
+ * model with undici, directly or through Portkey's gateway, and the request is answered when the job has finished. It leaves out
+ * API keys, tiers, checks, the timeout of the wait, callbacks, retention and metrics. Parley does not depend on BullMQ's
+ * packages, so they are loaded when it runs, and only the parts used here have types.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -12,9 +12,9 @@ import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-ch
 interface Settings {
   readonly modelPort: number
   readonly redisPort: number
-  /** Of Portkey's gateway. */
+  /** The port of Portkey's gateway. */
   readonly gatewayPort?: number
-  /** Jobs in progress at once. */
+  /** The number of jobs in progress at once. */
   readonly concurrency: number
 }
 
@@ -60,7 +60,8 @@ const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: n
 const queue = new Queue('messages', { connection })
 const events = new QueueEvents('messages', { connection })
 const worker = new Worker('messages', ask, { connection, concurrency })
-// Finished jobs stay readable, as in Parley. The gateway closes idle connections, sometimes as a call is sent on one.
+// Finished jobs stay readable, as in Parley. A retry is needed, because the gateway closes idle connections, sometimes just as a
+// call is sent on one.
 const backoff = { type: 'fixed', delay: 100 }
 const jobOptions = { removeOnComplete: false, removeOnFail: false, attempts: 3, backoff }
 

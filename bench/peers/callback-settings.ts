@@ -2,9 +2,9 @@
 import type { OwedOptions } from '../load/owed-callbacks.ts'
 
 export interface CallbackSettings extends OwedOptions {
-  /** Attempts in progress at once. */
+  /** The number of attempts in progress at once. */
   readonly concurrency: number
-  /** Deadline of an attempt. */
+  /** The deadline of an attempt. */
   readonly timeoutMs: number
 }
 

@@ -1,8 +1,7 @@
 /**
- * The service that you would compose from parts instead of running Parley: BullMQ stores the jobs, Portkey's gateway calls
- * the model, and callbacks are signed and posted with undici from a queue of their own, so that retrying one does not call
- * the model again. It leaves out API keys, tiers, checks of jobs and answers, checks of callback addresses, retention, usage
- * and metrics.
+ * The service that you would compose from parts instead of running Parley: BullMQ stores the jobs, Portkey's gateway calls the
+ * model, and undici posts signed callbacks from a separate queue, so that a retry does not call the model again. It leaves out
+ * API keys, tiers, checks of jobs and answers, checks of callback addresses, retention, usage and metrics.
  */
 import { Agent, Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
@@ -15,7 +14,7 @@ interface Settings {
   readonly modelPort: number
   readonly gatewayPort: number
   readonly redisPort: number
-  /** Jobs, and callbacks, in progress at once. */
+  /** The number of jobs, and of callbacks, in progress at once. */
   readonly concurrency: number
 }
 interface NewJob {
@@ -57,7 +56,7 @@ const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: n
 const opts = {
   attempts: 10,
   backoff: { type: 'exponential', delay: 5000, jitter: 0.2 },
-  // Results and outcomes stay readable, as with us.
+  // Results and outcomes stay readable, as in Parley.
   removeOnComplete: false,
   removeOnFail: false,
 }
@@ -72,7 +71,7 @@ const gatewayHeaders = {
   'x-portkey-custom-host': `http://127.0.0.1:${modelPort}/v1`,
   authorization: 'Bearer none',
 }
-// As many connections to a host as Parley opens.
+// The peer opens as many connections to a host as Parley.
 const receivers = new Agent({ connections: DEFAULTS.callbacks.concurrency_per_origin, pipelining: 1 })
 const secrets = { current: makeSecret(), previous: null }
 

@@ -9,7 +9,7 @@ export interface DrainSettings {
   readonly url: string
   readonly jobs: number
   readonly bytes: number
-  /** Jobs in progress at once. */
+  /** The number of jobs in progress at once. */
   readonly concurrency: number
 }
 

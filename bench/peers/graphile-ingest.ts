@@ -1,7 +1,6 @@
 /**
- * graphile-worker as a service that accepts batches, behind a plain node:http shell: a request adds its jobs with one
- * `addJobs` and is answered with their IDs. No worker runs them. It leaves out API keys, tiers, limits, checks of the jobs,
- * and idempotency.
+ * Accepts batches with graphile-worker behind a plain node:http shell: a request adds its jobs with one `addJobs` and is
+ * answered with their IDs. No worker runs them. It leaves out API keys, tiers, limits, checks of the jobs, and idempotency.
  */
 import { onBenchMessage, settingsFromBench } from '../load/bench-channel.ts'
 import { serveBatches } from './batch-shell.ts'
@@ -15,7 +14,7 @@ interface Graphile {
 }
 
 const NAME = 'graphile-worker'
-/** As many connections as Parley opens. */
+/** Parley opens as many connections. */
 const CONNECTIONS = 10
 const { url } = settingsFromBench<{ readonly url: string }>()
 const { makeWorkerUtils, Logger } = (await import(NAME)) as Graphile

@@ -1,10 +1,9 @@
 /**
- * pg-boss as a single-create service, behind a plain node:http shell: a request sends a job, a worker in the same process
- * calls the model with undici, and the request is answered when the job and its output are completed in the database. The
- * process wakes the worker as soon as a job is sent, which is faster than polling or a notification, and the worker fetches
- * all queued jobs in one statement. Each job is completed as soon as it has its answer: completing many jobs with different
- * outputs in one call would make each wait for the slowest of its batch. It leaves out API keys, tiers, checks, the timeout
- * of the wait, callbacks, the response cache and metrics.
+ * Serves single creates with pg-boss behind a plain node:http shell: a request sends a job, a worker in the same process calls
+ * the model with undici, and the request is answered when the job and its output are completed in the database. The process
+ * wakes the worker as soon as a job is sent, which is faster than polling or a notification, and the worker fetches all queued
+ * jobs in one statement. Each job is completed as soon as it has its answer: with one call for many jobs, each would wait for
+ * the slowest. It leaves out API keys, tiers, checks, the timeout of the wait, callbacks, the response cache and metrics.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,6 +1,4 @@
-/**
- * Supports schema libraries: converts a library's schema to the JSON Schema that is sent, and validates answers with the library.
- */
+/** Converts a schema library's schema to the JSON Schema that is sent, and validates answers with the library. */
 import { ResponseContentError, SchemaError } from './errors.ts'
 import type { EndedJob, Job, ResponseFormat, TimedOutJob } from './job.ts'
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from './standard-schema.ts'
@@ -34,7 +32,7 @@ export function jsonSchema<T>(schema: object): AnswerSchema<T> {
   )
 }
 
-/** The schema of this format, if it comes from a schema library. */
+/** Returns the schema of this format, if it comes from a schema library. */
 export function answerSchemaOf({ schema }: ResponseFormat): AnswerSchema | undefined {
   return schema !== undefined && '~standard' in schema ? (schema as AnswerSchema) : undefined
 }
@@ -56,7 +54,7 @@ function jsonSchemaOf(schema: AnswerSchema): object {
     )
   }
   try {
-    // The model must write the schema's input; the library transforms it to the output.
+    // The model must write the schema's input, which the library transforms to the output.
     return toEnforceable(jsonSchema.input({ target: 'draft-2020-12' })) as object
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
@@ -64,14 +62,17 @@ function jsonSchemaOf(schema: AnswerSchema): object {
   }
 }
 
-/** Keywords that contain a schema, a list of schemas, or schemas by name. Other keywords contain values, which may look like schemas. */
+/**
+ * These keywords contain a schema, a list of schemas, or schemas by name. Other keywords contain values, which may look like
+ * schemas.
+ */
 const HOLDS_ONE = ['items', 'additionalProperties', 'propertyNames']
 const HOLDS_MANY = ['anyOf', 'oneOf', 'allOf', 'prefixItems']
 const HOLDS_NAMED = ['properties', '$defs', 'definitions', 'patternProperties']
 
 /**
  * Libraries generate `oneOf` for unions, and for records a `propertyNames` that every name satisfies. Model servers enforce
- * neither, but `anyOf`. Replacing them is safe, because the library validates the answer itself.
+ * `anyOf`, but neither of these. Replacing them is safe, because the library validates the answer itself.
  */
 function toEnforceable(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema

@@ -1,9 +1,9 @@
-/** The promise of one call: of its data, or of its data together with the response. */
+/** The promise of a call: it resolves with the data, or with the data and the response. */
 
 /** The data of a call, and the response that it came in. */
 export interface WithResponse<T> {
   readonly data: T
-  /** The status and headers of the last try; its body has been read. */
+  /** The response to the last try; its body has been read. */
   readonly response: Response
   /** The response's `x-request-id`, which is also in the server's log. */
   readonly requestId: string | undefined
@@ -31,9 +31,9 @@ export class ApiPromise<T> extends Promise<T> {
     this.#answered = answered
   }
 
-  /** The same call, and not another one: resolves with its data and its response. */
+  /** Resolves with the data and the response of the same call, without another request. */
   withResponse(): Promise<WithResponse<T>> {
-    // A caller that asks for the response gets the error there.
+    // A caller that uses `withResponse` gets the error there, so it must not count as unhandled here.
     this.catch(() => {})
     return this.#answered
   }

@@ -1,11 +1,11 @@
-/** How long to wait before a retry. */
+/** Computes how long to wait before a retry. */
 
 const FIRST_MS = 500
 const MAX_MS = 8_000
 
 /**
- * Doubles with each failure, with random jitter of up to half, so that many clients do not retry at the same moment. It is
- * never shorter than the server's Retry-After.
+ * Returns a delay that doubles with each failure, with random jitter of up to half, so that many clients do not retry at the
+ * same moment. It is never shorter than the server's Retry-After.
  *
  * @param failures how many tries have failed so far, at least 1
  * @param retryAfterS the server's Retry-After, in seconds

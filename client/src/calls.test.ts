@@ -1,4 +1,4 @@
-/** What every call has: its response, its own headers, a log, and what the client calls itself. */
+/** Tests what every call has: its response, its own headers, a log, and a user agent. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
@@ -19,7 +19,7 @@ interface Sent {
   readonly headers: Headers
 }
 
-/** A client whose requests get these answers, one after the other, and the last one again. */
+/** Creates a client whose requests get these answers in order, and the last one repeatedly. */
 function answering(answers: readonly (() => Response)[], options: ParleyOptions = {}) {
   const sent: Sent[] = []
   const fetch: typeof globalThis.fetch = async (input, init) => {

@@ -42,13 +42,13 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined)
 
 export interface TimeoutScope {
   readonly signal: AbortSignal
-  /** Ends the timeout, and aborts whatever is still running. */
+  /** Ends the timeout, and aborts what is still running. */
   end(): void
 }
 
 /**
- * A signal that aborts after `seconds`, with the error of `timeoutError` as its reason, or when the outer signal aborts, with
- * that signal's reason. Throws that reason if the outer signal has aborted already.
+ * Creates a signal that aborts after `seconds`, with the error of `timeoutError` as its reason, or when the outer signal aborts,
+ * with that signal's reason. Throws that reason if the outer signal has aborted already.
  */
 export function timeoutScope(
   seconds: number,
@@ -71,7 +71,7 @@ export function timeoutScope(
   return { signal: controller.signal, end }
 }
 
-/** Runs within a scope that ends when the run does. */
+/** Runs `run` with a timeout, which ends with it. */
 export async function withTimeout<T>(
   seconds: number,
   timeoutError: () => unknown,

@@ -8,11 +8,11 @@ import type { KnownLimits, Limits } from './limits.ts'
 
 export interface BatchOptions extends CallOptions {
   /**
-   * The same jobs with the same key are created once, however often this is called within 24 hours. If absent, a new key is
+   * With the same key, the same jobs are created once, however often this is called within 24 hours. If absent, a new key is
    * generated. With null no key is sent, and failed batches are not retried.
    */
   readonly idempotencyKey?: string | null | undefined
-  /** Jobs per request; if absent, as many as the tier allows. */
+  /** The number of jobs in a request; if absent, as many as the tier allows. */
   readonly batchSize?: number | undefined
 }
 
@@ -33,7 +33,8 @@ export async function createBatch(
       method: 'POST',
       path: '/api/v1/messages/batches',
       body: `[${batch.join()}]`,
-      // The key depends only on the first job. If the batches are cut differently, the server rejects them instead of creating jobs twice.
+      // The key depends only on the first job. If the batches are divided differently, the server rejects them instead of
+      // creating jobs twice.
       idempotencyKey: idempotencyKey && `${idempotencyKey}.${ids.length}`,
     })
     if (created.job_ids?.length !== batch.length) {
@@ -61,14 +62,17 @@ export async function createBatch(
   return ids
 }
 
-/** As many jobs as fit, starting at `from`, and at least one: the server's error explains what is wrong with a job that is too large. */
+/**
+ * Returns as many jobs from `from` on as fit, and at least one: the server's error explains the problem with a job that is too
+ * large.
+ */
 function nextBatch(
   texts: readonly string[],
   from: number,
   limits: Limits,
   batchSize = limits.max_batch_jobs,
 ): readonly string[] {
-  // The brackets of the JSON array, and one comma per job.
+  // The array has two brackets, and one comma per job.
   let bytes = 2
   let to = from
   for (; to < texts.length && to - from < batchSize; to++) {

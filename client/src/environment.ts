@@ -6,7 +6,7 @@ export function fromEnvironment(name: string): string | undefined {
     }
     return process?.env?.[name] || undefined
   } catch {
-    // Deno without the permission to read the environment.
+    // Deno throws without the permission to read the environment.
     return undefined
   }
 }

@@ -20,12 +20,12 @@ import { errorOf, excerpt } from './response-error.ts'
 export interface AnswerInfo {
   readonly method: string
   readonly path: string
-  /** 1 for the first try. */
+  /** The number of the try, from 1. */
   readonly attempt: number
   readonly status: number
   readonly headers: Headers
   readonly requestId: string | undefined
-  /** The unchanged body. */
+  /** The response body as received. */
   readonly text: string
 }
 
@@ -36,7 +36,7 @@ export type HeaderOptions = Readonly<Record<string, string | null | undefined>>
 export interface CallOptions {
   /** Aborts the call with the signal's reason, including its pauses and waits. */
   readonly signal?: AbortSignal | undefined
-  /** Sent with each request of this call. They replace the client's headers of the same names. */
+  /** Headers of each request of this call, which replace the client's headers of the same names. */
   readonly headers?: HeaderOptions | undefined
   /** How often a call is retried after a temporary failure. */
   readonly maxRetries?: number | undefined
@@ -44,7 +44,7 @@ export interface CallOptions {
   readonly requestTimeout?: number | undefined
   /** Called with each response, for example to log it or to read its headers (`x-cache`). */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
-  /** For calls that return jobs: what else to return of them. */
+  /** For calls that return jobs: what the jobs should contain in addition. */
   readonly include?: readonly Include[] | undefined
 }
 
@@ -63,9 +63,9 @@ export interface ExchangeParts {
 
 export interface Call extends CallOptions {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** Relative to the base URL, for example `/api/v1/me`. */
+  /** The path below the base URL, for example `/api/v1/me`. */
   readonly path: string
-  /** JSON text. It is the same for each try, because the server requires that of an Idempotency-Key. */
+  /** JSON text. Each try sends the same text, as the server requires for an Idempotency-Key. */
   readonly body?: string
   /** A create without a key is never retried, because that could create the job twice. */
   readonly idempotencyKey?: string | null
@@ -73,15 +73,15 @@ export interface Call extends CallOptions {
   readonly isIdempotent?: boolean
   /** For deletes, the data of a later try that finds nothing: an earlier one deleted it, and its response was lost. */
   readonly dataIfGone?: object
-  /** A field that `data` must have; other servers use the same envelope. */
+  /** A field that `data` must have, because other servers use the same envelope. */
   readonly field?: string
-  /** Added to the timeout, in seconds, because the server holds a single create open until the job has finished. */
+  /** Seconds to add to the timeout, because the server holds a single create open until the job has finished. */
   readonly extraSeconds?: number
   /** Called with the headers of each response. */
   readonly onHeaders?: (headers: Headers) => void
 }
 
-/** If Retry-After is longer, the call fails instead of waiting. */
+/** If Retry-After is longer than this, the call fails instead of waiting. */
 const MAX_RETRY_AFTER_S = 120
 
 export class Exchange {
@@ -100,7 +100,7 @@ export class Exchange {
     return (await this.send<D>(call)).data
   }
 
-  /** The same, together with the response. */
+  /** Like `data`, together with the response. */
   async send<D>(call: Call): Promise<WithResponse<D>> {
     const maxRetries = call.maxRetries ?? this.#parts.maxRetries
     for (let attempt = 1; ; attempt++) {
@@ -173,7 +173,7 @@ export class Exchange {
     }
   }
 
-  /** One try. The timeout includes reading the whole response. */
+  /** Makes one try. The timeout includes reading the whole response. */
   async #fetch(call: Call): Promise<{ readonly response: Response; readonly text: string }> {
     const { method, body, idempotencyKey, extraSeconds = 0, signal } = call
     const { baseUrl, apiKey, headers, fetch } = this.#parts
@@ -191,7 +191,7 @@ export class Exchange {
             'idempotency-key': idempotencyKey ?? undefined,
           }),
           ...(body !== undefined && { body }),
-          // Following a redirect could send the key to another server.
+          // A redirect could send the key to another server.
           redirect: 'manual',
           signal: abortSignal,
         })

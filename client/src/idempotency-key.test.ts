@@ -1,4 +1,4 @@
-/** Idempotency-Keys that the client generates. */
+/** Tests the Idempotency-Keys that the client generates. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newIdempotencyKey } from './idempotency-key.ts'

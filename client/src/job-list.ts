@@ -8,7 +8,7 @@ export interface ListOptions extends CallOptions {
   readonly status?: Job['status'] | undefined
   /** Only jobs whose metadata has all of these pairs. */
   readonly metadata?: Readonly<Record<string, string>> | undefined
-  /** Jobs of a page: 1 to 100, 20 if absent. */
+  /** The number of jobs in a page: 1 to 100, 20 if absent. */
   readonly limit?: number | undefined
   /** The `next` of the previous page. */
   readonly after?: string | undefined

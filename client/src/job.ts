@@ -1,6 +1,6 @@
 /**
- * The objects of the HTTP interface, with the same field names, so that its documentation applies here. The type parameter `T`
- * is the type of `response_content`.
+ * The objects of the HTTP interface, with the same field names, so that its documentation applies. The type parameter `T` is the
+ * type of `response_content`.
  */
 import type { StandardSchemaV1 } from './standard-schema.ts'
 
@@ -8,7 +8,7 @@ export type Role = 'system' | 'developer' | 'assistant' | 'user'
 
 export interface Message {
   readonly role: Role
-  /** It can be empty. */
+  /** The text, which can be empty. */
   readonly content: string
 }
 
@@ -37,7 +37,7 @@ interface NotOfALibrary {
   readonly '~standard'?: never
 }
 
-/** An object literal, or an object of any type for JSON Schemas. */
+/** A JSON Schema, as an object literal or an object of any type. */
 export type JsonSchema = ({ readonly [keyword: string]: unknown } & NotOfALibrary) | (object & NotOfALibrary)
 
 export type ResponseFormat<T = unknown> = TextFormat | SchemaFormat<T> | JsonFormat
@@ -48,7 +48,7 @@ export interface Options {
   readonly temperature?: number
   /** Above 0, at most 1. */
   readonly top_p?: number
-  /** Maximum tokens of the answer. A text that reaches it is cut there; JSON that is cut fails the job. */
+  /** Maximum tokens of the answer. A text is truncated at this length; truncated JSON fails the job. */
   readonly max_tokens?: number
   /** The answer ends before any of these texts: up to 4. */
   readonly stop?: string | readonly string[]
@@ -79,14 +79,14 @@ export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly message_cache_ttl?: number
 }
 
-/** For `create` and `createAndWait`. */
+/** A job for `create` and `createAndWait`. */
 export interface SingleJob<F extends ResponseFormat = ResponseFormat> extends JobFields<F> {
   /** Seconds that the server waits for the answer: 30 to 120, 90 if absent. */
   readonly timeout?: number
   readonly callback?: never
 }
 
-/** For `createBatch`. */
+/** A job for `createBatch`. */
 export interface BatchJob<F extends ResponseFormat = ResponseFormat> extends JobFields<F> {
   readonly callback?: CallbackRequest
   readonly timeout?: never
@@ -105,9 +105,9 @@ export interface CallbackRequest {
 export interface JobUsage {
   /** The model that answered, as its server names it; null if none did, or for a cached response. */
   readonly model: string | null
-  /** As the model server counted them, over all calls. */
+  /** Input tokens over all calls, as the model server counted them. */
   readonly input_tokens: number
-  /** Those of them that the model server had cached. */
+  /** The part of the input tokens that the model server had cached. */
   readonly cached_input_tokens: number
   readonly output_tokens: number
   /** What the calls cost, in millionths of the currency; absent if the model has no price. */
@@ -128,9 +128,9 @@ interface JobBase {
   readonly job_id: string
   /** Unix time in seconds. */
   readonly created_at: number
-  /** Present if it was asked for with `include`. */
+  /** Present if `include` requests it. */
   readonly usage?: JobUsage | null
-  /** Present if it was asked for with `include`. */
+  /** Present if `include` requests it. */
   readonly metadata?: Readonly<Record<string, string>>
 }
 
@@ -170,10 +170,10 @@ export interface JobError {
   readonly code: FailureCode
   /** A sentence for users. */
   readonly message: string
-  /** The HTTP status of the model server's response. */
+  /** The HTTP status of the model server's response, if there was one. */
   readonly upstream_status?: number
   readonly upstream_message?: string
-  /** For `cancelled`: who cancelled the job. Absent if it was cancelled by a version before this field. */
+  /** For `cancelled`: who cancelled the job. Absent if an older server version cancelled it. */
   readonly cancelled_by?: 'caller' | 'operator' | (string & {})
   /** For `validation_error`: how the answer violates the schema. */
   readonly errors?: readonly string[]
@@ -275,10 +275,10 @@ export interface Me {
   readonly limits: {
     readonly max_batch_jobs: number
     readonly reads_per_minute: number
-    /** Jobs; null for no limit. Absent from servers up to version 0.3. */
+    /** Jobs that the account may create per minute; null for no limit. Absent from servers up to version 0.3. */
     readonly creates_per_minute?: number | null
     readonly max_input_tokens: number
-    /** Of one answer; null for no limit. Absent from servers up to version 0.3. */
+    /** The maximum tokens of an answer; null for no limit. Absent from servers up to version 0.3. */
     readonly max_output_tokens?: number | null
     /** The values of `priority` that jobs may have. Absent from servers up to version 0.3. */
     readonly priorities?: readonly string[]
@@ -295,7 +295,7 @@ export interface Me {
   }
   /** Remaining reads in the current minute. */
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
-  /** That of costs; absent if none is configured. */
+  /** The currency of costs; absent if none is configured. */
   readonly currency?: string
   /** What the open jobs may cost, in millionths of the currency. */
   readonly reserved_cost?: number

@@ -1,5 +1,5 @@
 /**
- * The route that reads, and waits for, up to a hundred jobs at once. Servers up to 0.2.0 do not have it. Each client finds
+ * Calls the route that reads, and waits for, up to a hundred jobs at once. Servers up to 0.2.0 lack it, which each client finds
  * out with its first request.
  */
 import { retryAfterS } from './backoff.ts'
@@ -21,7 +21,7 @@ interface JobsRead {
 }
 
 export interface JobsAnswer extends JobsRead {
-  /** Seconds that the server was asked to wait. */
+  /** How many seconds the server was asked to wait. */
   readonly waitS: number
   /** Present if the server waited for less than the requested time: too many requests are waiting, or it is shutting down. */
   readonly retryAfterS: number | undefined
@@ -39,7 +39,7 @@ export class JobsRoute {
   readonly #budget: ReadBudget
   /** Null until the server has responded. */
   #exists: boolean | null = null
-  /** The first request, which the others wait for; it never rejects. */
+  /** The first request, for which the others wait. It never rejects. */
   #first: Promise<unknown> | null = null
 
   constructor(exchange: Exchange, budget: ReadBudget) {
@@ -90,7 +90,7 @@ export class JobsRoute {
   }
 }
 
-/** The route itself never responds like this: it lists unknown jobs in `not_found`. */
+/** Whether the server lacks the route. The route itself never responds like this: it lists unknown jobs in `not_found`. */
 function isRouteMissing(error: unknown): boolean {
   return error instanceof ParleyError && (error.status === 404 || error.status === 405)
 }

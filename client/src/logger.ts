@@ -2,7 +2,7 @@
 import { fromEnvironment } from './environment.ts'
 import { ConfigurationError } from './errors.ts'
 
-/** `console`, pino and winston are such loggers. The object has the same information as the message, as fields. */
+/** A logger such as `console`, pino or winston. The object repeats the information of the message as fields. */
 export interface Logger {
   error(message: string, fields?: object): void
   warn(message: string, fields?: object): void

@@ -13,18 +13,18 @@ import type { ReadBudget } from './read-budget.ts'
 
 /** How long the server holds a request open: shorter than the usual limit of a proxy in between (60 s). */
 const MAX_WAIT_S = 50
-/** The same while jobs that the request does not cover could finish. */
+/** The maximum while jobs that the request does not cover could finish. */
 const MAX_PARTIAL_WAIT_S = 5
 /**
- * Between reads that return finished jobs, the wait pauses for a quarter of the time elapsed so far, within these bounds.
- * Jobs that finish meanwhile are returned together, so at first the number of reads grows with the logarithm of the time.
+ * Between reads that return finished jobs, the wait pauses for a quarter of the time elapsed so far, within these bounds. Jobs
+ * that finish during the pause are returned together, so at first the number of reads grows with the logarithm of the time.
  */
 const GATHER_SHARE = 0.25
 const MIN_GATHER_MS = 200
 /** The minimum while jobs are still being created. */
 const MIN_CREATING_GATHER_MS = 500
 const MAX_GATHER_MS = 2_000
-/** Pauses after responses that came too early and without a finished job. */
+/** The first pause after a response that came too early and without a finished job. */
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5

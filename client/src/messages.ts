@@ -39,8 +39,8 @@ const DEFAULT_TIMEOUT_S = 90
 
 export interface CreateOptions extends CallOptions {
   /**
-   * The same job with the same key is created and paid for once, however often this is called within 24 hours. If absent, a
-   * new key is generated, so that retries of one call create one job. With null no key is sent, and the call is not retried.
+   * With the same key, the same job is created and paid for once, however often this is called within 24 hours. If absent, a new
+   * key is generated, so that retries of one call create one job. With null no key is sent, and the call is not retried.
    */
   readonly idempotencyKey?: string | null | undefined
 }
@@ -149,8 +149,8 @@ export class Messages {
   }
 
   /**
-   * Lists the account's jobs, newest first: awaited, one page; in `for await`, all of them. A page costs ten reads of the
-   * tier's reads per minute.
+   * Lists the account's jobs, newest first: `await` gives one page, `for await` all jobs. A page costs ten of the tier's reads
+   * per minute.
    */
   list(options: ListOptions = {}): JobList {
     return listJobs(this.#exchange, options)
@@ -195,7 +195,7 @@ export class Messages {
   }
 
   /**
-   * Yields jobs in the order in which they finish, each soon after it has. Leaving the loop ends the wait.
+   * Yields jobs in the order in which they finish, each soon after its end. Leaving the loop ends the wait.
    *
    * ```ts
    * for await (const job of parley.messages.waitEach(ids)) console.log(job.job_id, job.status)

@@ -8,7 +8,7 @@ const callbacksOf = new WeakMap<AbortSignal, Set<() => void>>()
 export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
   if (signal === undefined) return () => {}
   const callbacks = callbacksOf.get(signal) ?? new Set()
-  // A new function, so that the same callback can be added twice.
+  // The wrapper lets the same callback be added twice.
   const own = () => callback()
   callbacks.add(own)
   if (callbacks.size === 1) listen(signal, callbacks)

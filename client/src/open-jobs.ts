@@ -1,6 +1,6 @@
 /** The jobs that a wait is still waiting for, in the order in which they were given. More may be added during the wait. */
 
-/** IDs that are known at once, or that arrive one after the other. */
+/** IDs that are known at once, or that arrive over time. */
 export type JobIds = Iterable<string> | AsyncIterable<string>
 
 export class OpenJobs {
@@ -10,7 +10,7 @@ export class OpenJobs {
   #hasFailed = false
   readonly #onChange: (() => void)[] = []
 
-  /** @param signal stops reading IDs that arrive one after the other */
+  /** @param signal stops reading IDs that arrive over time */
   constructor(ids: JobIds, signal: AbortSignal) {
     if (Symbol.asyncIterator in ids) void this.#readAll(ids, signal)
     else {
@@ -37,12 +37,12 @@ export class OpenJobs {
     return found
   }
 
-  /** Whether the wait was still waiting for the job. */
+  /** Removes a job; returns whether the wait was still waiting for it. */
   delete(id: string): boolean {
     return this.#open.delete(id)
   }
 
-  /** Moves these behind the others. */
+  /** Moves these jobs behind the others. */
   moveToEnd(ids: readonly string[]): void {
     for (const id of ids) if (this.#open.delete(id)) this.#open.add(id)
   }
@@ -70,7 +70,7 @@ export class OpenJobs {
     }
   }
 
-  /** Never rejects. */
+  /** Adds the IDs as they arrive. Never rejects. */
   async #readAll(ids: AsyncIterable<string>, signal: AbortSignal): Promise<void> {
     const wake = () => this.#wake()
     signal.addEventListener('abort', wake, { once: true })

@@ -1,4 +1,4 @@
-/** How long a wait tolerates a server that does not respond. */
+/** Decides how long a wait tolerates a server that does not respond. */
 import { backoffMs } from './backoff.ts'
 import type { Clock } from './clock.ts'
 import { type ParleyError, RateLimitError } from './errors.ts'

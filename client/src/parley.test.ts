@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { ConfigurationError, Parley } from './index.ts'
 
-/** A client that goes nowhere, and what it was about to send. */
+/** Creates a client that sends nothing, and records what it would send. */
 function recording(options: ConstructorParameters<typeof Parley>[0]) {
   const sent: { readonly url: string; readonly headers: Headers }[] = []
   const fetch: typeof globalThis.fetch = async (input, init) => {

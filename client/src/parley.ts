@@ -20,13 +20,13 @@ export interface ParleyOptions {
   readonly maxRetries?: number | undefined
   /** Timeout of each try in seconds: 30 if absent. For a single create, the job's `timeout` is added. */
   readonly requestTimeout?: number | undefined
-  /** Sent with each request, for example for a proxy in front of the server. */
+  /** Headers of each request, for example for a proxy in front of the server. */
   readonly headers?: HeaderOptions | undefined
   /** Replaces `JSON.parse`, for answers with large numbers. */
   readonly parseJson?: ((text: string) => unknown) | undefined
-  /** For example `console`, pino or winston. If absent, `console` is used if a level is set. */
+  /** A logger, for example `console`, pino or winston. If absent and a level is set, `console` is used. */
   readonly logger?: Logger | undefined
-  /** How much is logged. If absent, the environment variable `PARLEY_LOG`, otherwise `info` with a logger and `off` without. */
+  /** The level of the log. If absent, the environment variable `PARLEY_LOG`, otherwise `info` with a logger and `off` without. */
   readonly logLevel?: LogLevel | undefined
   /** Called with each response, for example to read its headers. */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
@@ -61,7 +61,7 @@ export class Parley {
       apiKey: checkedKey(options.apiKey ?? fromEnvironment('PARLEY_API_KEY')),
       headers: { 'user-agent': userAgent(), ...options.headers },
       logger: leveledLogger(options.logger, options.logLevel),
-      // Browsers require that `fetch` is not called as a method of another object.
+      // Browsers throw if `fetch` is called as a method of another object.
       fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
       parseJson: options.parseJson ?? JSON.parse,
       clock: options.clock ?? systemClock,

@@ -1,6 +1,6 @@
 /**
- * Waits for jobs by polling one after the other, with growing pauses. Used with servers up to 0.2.0, which have no route that
- * waits, and to get the error of a job that does not exist.
+ * Waits for jobs by polling them one after the other, with growing pauses. Used with servers up to 0.2.0, which lack the route
+ * that waits, and to get the error of a job that does not exist.
  */
 import { type Clock, pause } from './clock.ts'
 import { NotFoundError } from './errors.ts'
@@ -14,7 +14,7 @@ import type { ReadBudget } from './read-budget.ts'
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5
-/** Jobs that are polled concurrently. The others follow in order, because the server also runs jobs in order. */
+/** This many jobs are polled concurrently. The others follow in order, because the server also runs jobs in order. */
 const CONCURRENT_POLLS = 32
 
 export interface PollParts {
@@ -80,7 +80,7 @@ export async function* pollEach(
     isOver = true
     wake()
   })
-  // The `await` below throws the error. If the iteration ends earlier, the error does not matter.
+  // The `await` below throws the error. If the iteration ends earlier, nobody needs it.
   all.catch(() => {})
   while (!isOver || found.length > 0) {
     for (let next = found.shift(); next; next = found.shift()) yield next

@@ -16,7 +16,7 @@ interface Window {
 
 /** A read in progress. */
 export interface ReadInProgress {
-  /** Reads the rate limit headers of its response, if there are any. */
+  /** Updates the budget from the rate limit headers of the response, if there are any. */
   learn(headers: Headers): void
   end(): void
 }
@@ -54,7 +54,7 @@ export class ReadBudget {
   }
 
   /**
-   * Takes over what the server reported: reads per minute, how many are left, and in how many seconds the next window starts.
+   * Adopts what the server reported: reads per minute, how many are left, and in how many seconds the next window starts.
    *
    * @param sentMs when the request was sent, by the monotonic clock
    */
@@ -73,7 +73,7 @@ export class ReadBudget {
     }
   }
 
-  /** Takes a read and returns 0, or returns the milliseconds to wait before the next call. */
+  /** Takes a read and returns 0, or returns the milliseconds until the next attempt. */
   #take(): number {
     const nowMs = this.#clock.steadyMs()
     const window = this.#window
@@ -84,7 +84,7 @@ export class ReadBudget {
       window.endsMs = nowMs + WINDOW_MS
     }
     if (window.left <= 0) return window.endsMs - nowMs
-    // Timers have no fractions of a millisecond.
+    // A timer cannot wait for a fraction of a millisecond.
     if (this.#nextMs - nowMs >= 1) return this.#nextMs - nowMs
     this.#nextMs = nowMs + (window.endsMs - nowMs) / window.left
     window.left -= 1

@@ -29,10 +29,10 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   503: ServiceUnavailableError,
 }
 
-/** How other servers respond to paths that they do not have. Parley's own responses have `success: false`. */
+/** Statuses with which other servers respond to unknown paths. Parley's own responses have `success: false`. */
 const WITHOUT_ROUTE: ReadonlySet<number> = new Set([400, 404, 405])
 
-/** How much of an unexpected response, for example a proxy's error page, is quoted in a message. */
+/** A message quotes this much of an unexpected response, for example a proxy's error page. */
 const MAX_EXCERPT_LENGTH = 200
 
 /**

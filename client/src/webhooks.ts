@@ -9,9 +9,9 @@ export type WebhookHeaders =
   | Readonly<Record<string, string | readonly string[] | undefined>>
 
 export interface VerifyOptions<T = unknown> {
-  /** How many seconds the callback's timestamp may differ from the current time: 300 if absent. */
+  /** The callback's timestamp may differ from the current time by this many seconds: 300 if absent. */
   readonly tolerance?: number | undefined
-  /** When the callback was received; now if absent. */
+  /** The time when the callback was received; now if absent. */
   readonly at?: Date | undefined
   /** Validates the answer and gives it a type. */
   readonly schema?: AnswerSchema<T> | undefined
@@ -47,7 +47,7 @@ export async function verify<T = unknown, P = unknown>(
   const bytes = typeof body === 'string' ? encoder.encode(body) : new Uint8Array(body)
   const signed = joined(encoder.encode(`${id}.${timestamp}.`), bytes)
   const expected = await Promise.all(keys.map((key) => digest(key, signed)))
-  // All signatures are compared completely, so that the time does not reveal which one matched.
+  // All signatures are compared in full, so that the time does not reveal which one matched.
   const matches = expected.flatMap((one) => given.map((other) => areEqual(one, other)))
   if (!matches.includes(true)) {
     const message =
@@ -109,7 +109,7 @@ function valueByName(headers: Exclude<WebhookHeaders, { get(name: string): unkno
   return Array.isArray(found) ? found.join(' ') : found
 }
 
-/** Returns signatures of the scheme v1. Others are ignored, as the standard requires. */
+/** Returns the signatures of the scheme v1. Others are ignored, as the standard requires. */
 function signatureOf(text: string): Uint8Array[] {
   const bytes = text.startsWith('v1,') ? base64Bytes(text.slice('v1,'.length)) : null
   return bytes === null ? [] : [bytes]
@@ -147,7 +147,7 @@ async function digest(key: Uint8Array<ArrayBuffer>, data: Uint8Array<ArrayBuffer
   return new Uint8Array(await crypto.subtle.sign('HMAC', imported, data))
 }
 
-/** Compares in constant time. */
+/** Compares in constant time, so that the time reveals nothing about the signature. */
 function areEqual(right: Uint8Array, given: Uint8Array): boolean {
   if (right.length !== given.length) return false
   let difference = 0

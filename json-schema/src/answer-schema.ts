@@ -1,25 +1,25 @@
 /**
- * A caller's JSON schema as returned by `readSchema`, for the checker, the strict rules and the example generator. Nothing
- * outside this folder looks inside it, and nothing changes it afterwards.
+ * A caller's JSON schema as `readSchema` returns it, for the checker, the strict rules and the example generator. Only this
+ * folder uses its fields, and nothing changes it afterwards.
  */
 import type { PatternProgram } from './patterns/compile-pattern.ts'
 import type { PatternTree } from './patterns/read-pattern.ts'
 import type { FormatName } from './string-formats.ts'
 
-/** Opaque to other folders. It refers to the parsed value that it was read from, which must not change afterwards. */
+/** Opaque to other folders. It shares the parsed value from which it was read, which must not change afterwards. */
 export interface AnswerSchema {
   readonly root: SchemaNode
   /** The schema as the caller wrote it. */
   readonly source: SchemaSource
-  /** The parts that answers are not checked for. */
+  /** The keywords that Parley does not enforce. */
   readonly ignored: IgnoredKeywords
 }
 
-/** Keywords that are accepted and not enforced: annotations, unknown keywords, formats that are not checked. */
+/** Keywords that are accepted but not enforced: annotations, unknown keywords, unchecked formats. */
 export interface IgnoredKeywords {
   /** JSON pointers (RFC 6901) from the root of the schema to each keyword, at most MAX_IGNORED of them. */
   readonly pointers: readonly string[]
-  /** How many more there are. */
+  /** The number of further keywords. */
   readonly more: number
 }
 
@@ -28,11 +28,11 @@ export type SchemaSource = { readonly [key: string]: unknown }
 
 /** One subschema. Every field is always present, so that all nodes have one hidden class. */
 export interface SchemaNode {
-  /** Bits, see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
+  /** Bits of the accepted types, see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
   types: number
   /** `nullable` as in OpenAPI: null is accepted, regardless of the other keywords. */
   nullable: boolean
-  /** From `enum` and from `const`: the value must be in each list. */
+  /** The lists of `enum` and `const`; the value must be in each. */
   allowed: readonly AllowedValues[]
   /** Set after the whole schema has been read, because a reference may point forward. */
   ref: SchemaNode | null
@@ -41,7 +41,7 @@ export interface SchemaNode {
   array: ArrayRules | null
   number: NumberRules | null
   string: StringRules | null
-  /** The value of `default`: an annotation, used only to make examples. */
+  /** The value of `default`, used only to make examples. */
   default: { readonly value: unknown } | null
 }
 
@@ -51,7 +51,7 @@ export interface CombinedRules {
   anyOf: readonly SchemaNode[] | null
   oneOf: readonly SchemaNode[] | null
   not: SchemaNode | null
-  /** `if`; `then` and `else`, which mean nothing without it. */
+  /** The schema of `if`. `then` and `else` have no effect without it. */
   condition: SchemaNode | null
   consequence: SchemaNode | null
   alternative: SchemaNode | null
@@ -61,7 +61,7 @@ export interface ObjectRules {
   properties: ReadonlyMap<string, SchemaNode>
   patternProperties: readonly PatternProperty[]
   required: readonly string[]
-  /** null: any further property with any value. */
+  /** The schema of further properties; null if they may have any value. */
   additional: SchemaNode | null
   propertyNames: SchemaNode | null
   minProperties: number
@@ -78,9 +78,9 @@ export interface PatternProperty {
 }
 
 export interface ArrayRules {
-  /** For the first items, one by one. */
+  /** The schemas of the first items, one each. */
   prefixItems: readonly SchemaNode[]
-  /** For all items after those. */
+  /** The schema of all items after those. */
   items: SchemaNode | null
   minItems: number
   maxItems: number
@@ -93,7 +93,7 @@ export interface ArrayRules {
 export interface NumberRules {
   minimum: number
   maximum: number
-  /** null if there is none: infinity would exclude 1e400, which is parsed as infinity. */
+  /** Null if there is none: infinity would exclude 1e400, which is parsed as infinity. */
   exclusiveMinimum: number | null
   exclusiveMaximum: number | null
   multipleOf: number | null
@@ -109,7 +109,7 @@ export interface StringRules {
 export interface Pattern {
   readonly text: string
   readonly tree: PatternTree
-  /** Instructions of the compiled pattern, or a few more. */
+  /** The number of instructions of the compiled pattern, or slightly more. */
   readonly size: number
   /** Compiled at the first match, because most requests only read a schema. */
   program: PatternProgram | null
@@ -119,7 +119,7 @@ export interface Pattern {
 export interface AllowedValues {
   readonly keyword: 'enum' | 'const'
   readonly values: readonly unknown[]
-  /** An index of the primitive values if there are many; null if there are few. */
+  /** An index of the primitive values; null if there are few. */
   readonly index: ReadonlySet<unknown> | null
   /** The objects and arrays among the values. */
   readonly nested: readonly unknown[]
@@ -133,7 +133,7 @@ export function allowsPrimitive({ values, index }: AllowedValues, value: unknown
 export const TYPE_NAMES = ['null', 'boolean', 'object', 'array', 'number', 'string', 'integer'] as const
 type TypeName = (typeof TYPE_NAMES)[number]
 
-/** A type's bit in `SchemaNode.types`. */
+/** Returns a type's bit in `SchemaNode.types`. */
 export function typeBit(name: TypeName): number {
   return 1 << TYPE_NAMES.indexOf(name)
 }
@@ -148,7 +148,7 @@ const NUMBER = typeBit('number')
 const STRING = typeBit('string')
 const INTEGER = typeBit('integer')
 
-/** The bits of all types that a JSON value has (an integer is a number too); 0 for anything else. */
+/** Returns the bits of all types of a JSON value (an integer is also a number); 0 for anything else. */
 export function typesOf(value: unknown): number {
   switch (typeof value) {
     case 'string':
@@ -183,7 +183,7 @@ export function newNode(types: number): SchemaNode {
   }
 }
 
-/** The schemas that apply to the same value as the node itself does. */
+/** Returns the schemas that apply to the same value as the node itself. */
 export function inPlaceNodes({ ref, combined, object }: SchemaNode): SchemaNode[] {
   const nodes = ref === null ? [] : [ref]
   if (combined !== null) {

@@ -9,16 +9,16 @@ import { checkAllowed, numberError, stringError } from './check-values.ts'
 import { answerPath, typeRule } from './error-text.ts'
 import { CHECK_STEPS, MAX_CHECK_DEPTH, StepBudget, StepBudgetExceeded } from './limits.ts'
 
-/** An error names the place and the rule: `items[2].age: must be an integer`; the whole answer is `(answer)`. */
+/** An error names the location and the rule: `items[2].age: must be an integer`; `(answer)` stands for the whole answer. */
 export type CheckResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly kind: 'wrong'; readonly errors: readonly string[] }
-  /** The check ran out of steps before it found an error. The reason explains what to change in the schema. */
+  /** The check ran out of steps before it found an error. The reason says what to change in the schema. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string }
 
 /**
- * Never throws. `answer` is parsed JSON. Reports at most MAX_ERRORS errors. An answer with an error is wrong, even if the
- * steps run out afterwards; `budget.spent` is how many were taken.
+ * Never throws. `answer` is parsed JSON. Reports at most MAX_ERRORS errors. An answer with an error is wrong, even if the steps
+ * run out afterwards. `budget.spent` is the number of steps taken.
  */
 export function checkAnswer(
   schema: AnswerSchema,
@@ -35,7 +35,7 @@ export function checkAnswer(
   return { ok: false, kind: 'wrong', errors }
 }
 
-/** Rethrows what is not a limit of the check. */
+/** Returns the reason why the check could not finish; rethrows any other error. */
 function reasonOf(error: unknown, budget: StepBudget): string {
   if (error instanceof StepBudgetExceeded) {
     return `checking the answer against the schema takes more than ${budget.limit} steps`
@@ -46,7 +46,7 @@ function reasonOf(error: unknown, budget: StepBudget): string {
   throw error
 }
 
-/** Whether one subschema accepts the value; a value that nests too deep is not. Throws `StepBudgetExceeded`. */
+/** Whether one subschema accepts the value; it never accepts one that nests too deep. Throws `StepBudgetExceeded`. */
 export function accepts(node: SchemaNode, value: unknown, budget: StepBudget): boolean {
   try {
     return checkNode(newCheck(budget, null), node, value, null)
@@ -94,13 +94,16 @@ function checkContent(check: Check, node: SchemaNode, value: unknown, location: 
 
 type Path = (string | number)[]
 
-/** The error of the first such number in parsed JSON, with its place; null if there is none. The nesting must be bounded. */
+/**
+ * Returns the error of the first infinite number in parsed JSON, with its location; null if there is none. The nesting must be
+ * bounded.
+ */
 export function infiniteNumberError(value: unknown): string | null {
   const path = infinitePath(value)
   return path === null ? null : `${answerPath(path.reverse())}: must be a number of at most 1.8e308`
 }
 
-/** From the number up to the root. */
+/** Returns the path from the number up to the root. */
 function infinitePath(value: unknown): Path | null {
   if (typeof value === 'number') return Number.isFinite(value) ? null : []
   if (typeof value !== 'object' || value === null) return null

@@ -56,7 +56,7 @@ function checkOneOf(
   return fitting >= 0 || fitsNone(check, branches, 'oneOf', value, location)
 }
 
-/** Always returns false. When only one branch can have been meant, reports that branch's own errors. */
+/** Always returns false. If only one branch can have been meant, reports that branch's own errors. */
 function fitsNone(
   check: Check,
   branches: readonly SchemaNode[],
@@ -80,7 +80,7 @@ function fitsNone(
   )
 }
 
-/** Whether the value has the branch's type and, for an object, the constants that tell the branches apart. */
+/** Whether the value has the branch's type and, for an object, the constants that distinguish the branches. */
 function isLikely(branch: SchemaNode, value: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if ((branch.types & typesOf(value)) === 0) return false

@@ -1,11 +1,11 @@
-/** The state of checking one answer, shared by the files that each check one family of keywords. */
+/** The state of one check, which the files for the families of keywords share. */
 import type { SchemaNode } from './answer-schema.ts'
 import { answerPath } from './error-text.ts'
 import { MAX_ERRORS, type StepBudget } from './limits.ts'
 
 export interface Check {
   readonly budget: StepBudget
-  /** null while only yes or no matters, as for a branch of `anyOf`: then the first error ends the check. */
+  /** Null while only the result matters, as for a branch of `anyOf`: then the first error ends the check. */
   errors: string[] | null
   depth: number
   /** Checks a value against a subschema; passed along so that the families need not import it. */
@@ -14,7 +14,7 @@ export interface Check {
 
 export type CheckNode = (check: Check, node: SchemaNode, value: unknown, location: Location | null) => boolean
 
-/** Thrown where schemas lead more than MAX_CHECK_DEPTH deep, and caught by the public functions of this folder. */
+/** Thrown if schemas lead more than MAX_CHECK_DEPTH deep; the public functions of this folder catch it. */
 export class TooDeep extends Error {}
 
 /** A location in the answer, linked towards its root and formatted only for an error. null is the root. */
@@ -23,7 +23,7 @@ export interface Location {
   readonly key: string | number
 }
 
-/** Always returns false. */
+/** Adds an error. Always returns false. */
 export function addError(check: Check, location: Location | null, rule: string): false {
   if (check.errors !== null && check.errors.length < MAX_ERRORS) {
     check.errors.push(`${answerPath(pathOf(location))}: ${rule}`)

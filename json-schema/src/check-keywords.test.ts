@@ -1,11 +1,11 @@
-/** Answers against the keywords that combine schemas, and those about property names, tuples and sets. */
+/** Tests answers against the keywords that combine schemas, and those about property names, tuples and sets. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { checkAnswer } from './check-answer.ts'
 import { checkSteps, StepBudget } from './limits.ts'
 import { readSchema } from './read-schema.ts'
 
-/** `errors` are all that the answer should give; none means it is right. */
+/** `errors` lists all errors of the answer; without any, the answer is right. */
 type Case = [schema: unknown, answer: unknown, ...errors: string[]]
 
 function errorsOf(schema: unknown, answer: unknown, steps: number): readonly string[] {

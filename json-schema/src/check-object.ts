@@ -77,7 +77,7 @@ function checkDependents(
   return ok
 }
 
-/** Checks all that depends on which keys the object has. */
+/** Checks what depends on the keys of the object. */
 function checkKeys(
   check: Check,
   rules: ObjectRules,
@@ -124,7 +124,7 @@ function noSuchName(pattern: Pattern, count: number): string {
   return `the schema has no such property, and ${truncate(pattern.text)} does not match`
 }
 
-/** Reports what is wrong with a key at the key's own place. */
+/** Reports the error of a key at the key's own location. */
 function checkName(check: Check, node: SchemaNode, name: string, inside: Location): boolean {
   const { errors } = check
   const found: string[] = []

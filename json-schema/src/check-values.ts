@@ -38,7 +38,7 @@ function allowedRule(keyword: 'enum' | 'const', values: readonly unknown[]): str
   return keyword === 'const' ? `must be ${listValues(values)}` : `must be one of ${listValues(values)}`
 }
 
-/** Recurses only as deep as the shallower of the two. Throws `StepBudgetExceeded`. */
+/** Compares two values, only as deep as the shallower one. Throws `StepBudgetExceeded`. */
 function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if (one === other) return true
@@ -52,7 +52,7 @@ function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
   return keys.every((key) => Object.hasOwn(other, key) && deepEqual(one[key], other[key], budget))
 }
 
-/** The requirement of the first rule that the number violates, or null. Throws `StepBudgetExceeded`. */
+/** Returns the first rule that the number violates, or null. Throws `StepBudgetExceeded`. */
 export function numberError(rules: NumberRules, value: number, budget: StepBudget): string | null {
   if (value < rules.minimum) return `must be at least ${rules.minimum}`
   if (value > rules.maximum) return `must be at most ${rules.maximum}`
@@ -64,7 +64,7 @@ export function numberError(rules: NumberRules, value: number, budget: StepBudge
   return `must be a multiple of ${multipleOf}`
 }
 
-/** Exact in decimals, as people read them: 0.3 is a multiple of 0.1, though not in binary. */
+/** Calculates with decimals, as people read them: 0.3 is a multiple of 0.1, although not in binary. */
 function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   if (Number.isSafeInteger(value) && Number.isSafeInteger(unit)) return value % unit === 0
   if (!Number.isFinite(value)) return false
@@ -73,7 +73,7 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   const scaledValue = Math.round(value * 10 ** places)
   const scaledUnit = Math.round(unit * 10 ** places)
   if (Math.abs(scaledValue) < EXACT && scaledUnit < EXACT) return scaledValue % scaledUnit === 0
-  // Two numbers of about 600 digits in the worst case.
+  // In the worst case, the numbers have about 600 digits.
   budget.spend(50)
   const [digits, exponent] = decimal(value)
   const [unitDigits, unitExponent] = decimal(unit)
@@ -85,7 +85,7 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
 /** Below this, a number times its power of ten rounds to the integer that its digits spell, because there are at most 15. */
 const EXACT = 1e15
 
-/** Digits behind the decimal point; infinite for a number that is written with an exponent. */
+/** Returns the digits behind the decimal point; infinity for a number written with an exponent. */
 function decimalPlaces(value: number): number {
   const text = String(value)
   const point = text.indexOf('.')
@@ -93,20 +93,20 @@ function decimalPlaces(value: number): number {
   return point < 0 ? 0 : text.length - point - 1
 }
 
-/** The number as an integer and a power of ten. */
+/** Returns the number as an integer and a power of ten. */
 function decimal(value: number): [bigint, number] {
   const [mantissa = '0', exponent = '0'] = value.toExponential().split('e')
   const [whole = '0', fraction = ''] = mantissa.split('.')
   return [BigInt(whole + fraction), Number(exponent) - fraction.length]
 }
 
-/** Characters that native code examines per step of the budget. */
+/** Native code examines this many characters per step of the budget. */
 const CHARACTERS_PER_STEP = 16
 
-/** Steps of the budget to compile one instruction of a pattern. */
+/** Compiling one instruction of a pattern costs this many steps. */
 const COMPILING_STEPS = 2
 
-/** The requirement of the first rule that the text violates, or null. Throws `StepBudgetExceeded`. */
+/** Returns the first rule that the text violates, or null. Throws `StepBudgetExceeded`. */
 export function stringError(rules: StringRules, text: string, budget: StepBudget): string | null {
   const { minLength, maxLength, pattern, format } = rules
   // A text has at most as many code points as UTF-16 units, and at least half as many.
@@ -128,14 +128,14 @@ export function stringError(rules: StringRules, text: string, budget: StepBudget
 /** Whether the pattern matches somewhere in the text. Throws `StepBudgetExceeded`. */
 export function matches(pattern: Pattern, text: string, budget: StepBudget): boolean {
   if (pattern.program === null) {
-    // Before it is compiled, because patterns that are too large for the event loop are left to a thread.
+    // The steps are spent before the pattern is compiled, so that patterns too large for the event loop are left to a thread.
     budget.spend(COMPILING_STEPS * pattern.size)
     pattern.program = compilePattern(pattern.tree)
   }
   return matchesPattern(pattern.program, text, budget)
 }
 
-/** The number of code points, which is what JSON Schema means by length. */
+/** Returns the number of code points, which JSON Schema calls the length. */
 function lengthOf(text: string, budget: StepBudget): number {
   budget.spend(1 + text.length / CHARACTERS_PER_STEP)
   let pairs = 0

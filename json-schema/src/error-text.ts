@@ -1,23 +1,23 @@
-/** How errors name locations and values: always briefly, regardless of what a caller or a model has sent. */
+/** Writes locations and values for errors, always briefly, regardless of what a caller or a model has sent. */
 import { TYPE_NAMES, typeBit } from './answer-schema.ts'
 
 type Path = readonly (string | number)[]
 
 const IDENTIFIER = /^[A-Za-z_$][\w$-]{0,79}$/
 
-/** A text truncated to fit into an error message. */
+/** Truncates a text to fit into an error message. */
 export function truncate(text: string): string {
   return text.length <= 80 ? text : `${text.slice(0, 79)}…`
 }
 
-/** A place in a schema, such as `schema.properties.age.minimum`. */
+/** Writes a location in a schema, such as `schema.properties.age.minimum`. */
 export function schemaPath(path: Path): string {
   return path.reduce<string>((text, key) => {
     return typeof key === 'string' && IDENTIFIER.test(key) ? `${text}.${key}` : text + bracketed(key)
   }, 'schema')
 }
 
-/** A place in an answer, such as `items[2].age`; the whole answer is `(answer)`. */
+/** Writes a location in an answer, such as `items[2].age`; `(answer)` stands for the whole answer. */
 export function answerPath(path: Path): string {
   const text = path.reduce<string>((text, key) => {
     if (typeof key === 'number' || !IDENTIFIER.test(key)) return (text || '(answer)') + bracketed(key)
@@ -31,7 +31,7 @@ function bracketed(key: string | number): string {
   return `[${typeof key === 'number' ? key : JSON.stringify(truncate(key))}]`
 }
 
-/** The requirement for a value whose type is not among `types` (bits as in `SchemaNode`). */
+/** Returns the rule for a value whose type is not among `types` (bits as in `SchemaNode`). */
 export function typeRule(types: number): string {
   if (types === 0) return 'is not allowed: the schema is false'
   const names = TYPE_NAMES.filter((name) => (types & typeBit(name)) !== 0)
@@ -49,7 +49,7 @@ export function pluralize(count: number, noun: string): string {
 
 const MAX_LISTED = 10
 
-/** The values of an `enum`, or the one of `const`. */
+/** Lists the values of `enum` or `const`. */
 export function listValues(values: readonly unknown[]): string {
   const texts = values.slice(0, MAX_LISTED).map(valueText)
   const more = values.length - texts.length

@@ -7,7 +7,7 @@ import { type CharSet, contains, costOf } from './patterns/char-set.ts'
 import type { PatternTree } from './patterns/read-pattern.ts'
 import type { FormatName } from './string-formats.ts'
 
-/** Boxed, as null is a value too; null when none was found. */
+/** The value is boxed, because it may be null itself; null if no example was found. */
 export type Example = { readonly value: unknown } | null
 
 /** The state of generating one example. */
@@ -15,9 +15,9 @@ export interface Making {
   readonly budget: StepBudget
   /** Whether to generate properties and items that the schema does not require. */
   readonly withOptional: boolean
-  /** The subschemas whose example is being generated. Anything that one can contain inside itself is optional. */
+  /** The subschemas whose example is being generated. A subschema that could contain itself is treated as optional. */
   readonly open: Set<SchemaNode>
-  /** Generates an example of a subschema; `name` is its property, which texts repeat. */
+  /** Generates an example of a subschema. `name` is its property, which texts repeat. */
   readonly make: (node: SchemaNode, making: Making, name: string) => Example
 }
 
@@ -115,7 +115,7 @@ export function* exampleArrays(rules: ArrayRules | null, making: Making, name: s
   yield []
 }
 
-/** As many different items as possible, of a few kinds that are easy to enumerate. */
+/** Returns as many different items as possible, of a few kinds that are easy to enumerate. */
 function differentItems(node: SchemaNode | null, count: number, making: Making, name: string): unknown[] {
   const found = new Map<string, unknown>()
   const first = node === null ? null : making.make(node, making, name)
@@ -142,7 +142,7 @@ function differentItems(node: SchemaNode | null, count: number, making: Making, 
 /** Longer strings are not generated. */
 const MAX_LENGTH = 20_000
 
-/** Alternatives of a pattern that are tried. */
+/** At most this many alternatives of a pattern are tried. */
 const MAX_VARIANTS = 8
 
 const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
@@ -158,8 +158,10 @@ const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
   uri: 'https://example.com/simulated',
 }
 
-/** Texts that state that they are simulated, if the rules leave room for it. Throws `StepBudgetExceeded`. */
-/** Of a format, of a pattern, of a length. */
+/**
+ * Yields texts of a format, of a pattern or of a length. They state that they are simulated if the rules leave room for it.
+ * Throws `StepBudgetExceeded`.
+ */
 export function* exampleTexts(
   rules: StringRules | null,
   name: string,
@@ -181,7 +183,7 @@ export function* exampleTexts(
   }
 }
 
-/** The text or, if it is too short, the text extended at one of its ends, which many formats and patterns allow. */
+/** Yields the text or, if it is too short, the text extended at one of its ends, which many formats and patterns allow. */
 function* lengthened(text: string, minLength: number): Generator<string> {
   yield text
   const missing = minLength - text.length
@@ -191,14 +193,14 @@ function* lengthened(text: string, minLength: number): Generator<string> {
 }
 
 interface Writing {
-  /** Which option each choice takes. */
+  /** Decides which option each choice takes. */
   readonly variant: number
-  /** Extra characters that repetitions should add; the first one that can grow takes them all. */
+  /** How many characters repetitions should add; the first that can grow takes them all. */
   missing: number
   readonly budget: StepBudget
 }
 
-/** A text that the pattern should match, or null. Assertions such as `\b` are left to the checker. */
+/** Returns a text that the pattern should match, or null. The checker decides about assertions such as `\b`. */
 function patternText(tree: PatternTree, writing: Writing): string | null {
   writing.budget.spend(1)
   switch (tree.kind) {
@@ -230,7 +232,7 @@ function patternText(tree: PatternTree, writing: Writing): string | null {
   }
 }
 
-/** Tried first, in this order, if several characters match. */
+/** If several characters match, these are tried first, in this order. */
 const PREFERRED = Array.from('aA1 -_.,@/:+#é中', (char) => char.codePointAt(0) ?? 0)
 
 /** All scripts that a pattern can name have a character below this one. */

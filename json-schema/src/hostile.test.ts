@@ -14,12 +14,13 @@ import { meetsStrictRules } from './strict-rules.ts'
 const RUNS = LONG ? 10_000 : 2000
 
 /**
- * Generous, as the first calls run before their code is compiled: what is promised is 50 ms, and the budget of steps
- * holds the work deterministically. This only finds what escapes the counting. CPU time, as the tests share the machine.
+ * The limit is long, because the first calls run before their code is compiled. The promise is 50 ms, and the budget of steps
+ * enforces it deterministically. This only finds work that the budget does not count. CPU time, because the tests share the
+ * machine.
  */
 const LONGEST_CPU_MS = 500
 
-/** For the part of a check that is not left to a thread. */
+/** The limit for the part of a check that runs on the event loop. */
 const EVENT_LOOP_MS = 20
 
 const slowest = { call: '', cpuMs: 0 }
@@ -70,7 +71,7 @@ test('every hostile family is refused, found wrong, or checked, within its steps
   t.diagnostic(`the longest call, ${slowest.call}, took ${slowest.cpuMs.toFixed(0)} ms of CPU`)
 })
 
-/** Anything JSON, made of keywords: mostly refused, and never a crash. */
+/** Any JSON, made of keywords: it is mostly rejected, and must never cause a crash. */
 const keywordSoup: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', maxDepth: 6 },
@@ -149,7 +150,7 @@ test('what the event loop checks before a thread takes over holds it for 20 ms a
     const read = readSchema(schema)
     if (!read.ok) continue
     const check = () => checkAnswer(read.schema, answer, new StepBudget(FIRST_CHECK_STEPS))
-    // The least of several: the first runs before its code is compiled, and any may meet a garbage collection.
+    // The minimum counts: the first run is not compiled yet, and any run may meet a garbage collection.
     const cpuMs = Math.min(...[1, 2, 3, 4, 5].map(() => cpuMsOf(check)))
     if (cpuMs > longest.cpuMs) longest = { family, cpuMs }
   }

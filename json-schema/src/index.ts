@@ -1,4 +1,4 @@
-/** What the package offers; the rest of it is its own. */
+/** The public interface of the package. */
 export type { AnswerSchema, IgnoredKeywords, SchemaSource } from './answer-schema.ts'
 export { type CheckResult, checkAnswer, infiniteNumberError } from './check-answer.ts'
 export { CHECK_STEPS, checkSteps, FIRST_CHECK_STEPS, StepBudget } from './limits.ts'

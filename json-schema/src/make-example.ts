@@ -1,20 +1,20 @@
 /**
  * Generates a plausible value that a schema accepts, for the simulator: always the same value for the same schema. For each
- * subschema it proposes likely values and takes the first that the checker accepts, so a rule that no proposal satisfies can
- * leave a schema without an example, but an example is never wrong.
+ * subschema it proposes likely values and takes the first that the checker accepts. So an example is never wrong, but if no
+ * proposal satisfies a rule, there is none.
  */
 import { type AnswerSchema, isObject, type NumberRules, type SchemaNode, typeBit } from './answer-schema.ts'
 import { accepts } from './check-answer.ts'
 import { type Example, exampleArrays, exampleObjects, exampleTexts, type Making } from './example-parts.ts'
 import { EXAMPLE_STEPS, StepBudget, StepBudgetExceeded } from './limits.ts'
 
-/** Subschemas inside each other; branches or values of `enum` that are tried. */
+/** Limits the nesting of subschemas, and the branches or values of `enum` that are tried. */
 const MAX_DEPTH = 150
 const MAX_TRIED = 100
 
-/** Never throws. This is a heuristic: a schema may accept values although none is found. */
+/** Never throws. It may find no example although the schema accepts values. */
 export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Example {
-  // If the full example becomes too large, one with only the required parts may be small.
+  // If the full example is too large, one with only the required parts may be small enough.
   for (const withOptional of [true, false]) {
     try {
       const budget = new StepBudget(stepLimit / 2)
@@ -27,7 +27,7 @@ export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Ex
   return null
 }
 
-/** `name` is the property that the value is for, which texts repeat. */
+/** @param name the property of the value, which texts repeat */
 function make(node: SchemaNode, making: Making, name: string): Example {
   const { budget, open } = making
   budget.spend(4)
@@ -86,12 +86,12 @@ function* branchProposals(
   }
 }
 
-/** undefined if there is no schema, or no example of it. */
+/** Returns undefined if there is no schema, or no example of it. */
 function valueFor(node: SchemaNode | null, making: Making, name: string): unknown {
   return node === null ? undefined : make(node, making, name)?.value
 }
 
-/** `Object.fromEntries` defines its keys, so that one called `__proto__` is a key like any other. */
+/** `Object.fromEntries` defines the keys, so that `__proto__` is a key like any other. */
 function merged(objects: readonly object[]): unknown {
   return Object.fromEntries(objects.flatMap((object) => Object.entries(object)))
 }
@@ -103,7 +103,7 @@ const OBJECT = typeBit('object')
 const ARRAY = typeBit('array')
 const NULL = typeBit('null')
 
-/** Types that the schema has rules for come first: they are what its author thought of. */
+/** Types for which the schema has rules come first, because its author thought of them. */
 function* ownProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { types, string, number, object, array } = node
   const possible: [bits: number, rules: object | null, values: Iterable<unknown>][] = [
@@ -131,7 +131,7 @@ function* exampleNumbers(rules: NumberRules | null): Generator<number> {
   yield* bounds
   for (const unit of [rules.multipleOf ?? 1, 1]) {
     for (const bound of bounds) {
-      // Rounded to the decimals that a person would write: 3 × 0.1 is 0.3.
+      // The bounds are rounded to the decimals that a person would write: 3 × 0.1 is 0.3.
       const near = [0, 1, -1, 2].map((more) => (Math.floor(bound / unit) + more) * unit)
       yield* near.map((value) => Number(value.toPrecision(15))).filter(Number.isFinite)
     }

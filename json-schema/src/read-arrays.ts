@@ -35,7 +35,7 @@ function arrayRules(node: SchemaNode): ArrayRules {
   return node.array
 }
 
-/** As a list, it is what `prefixItems` is since 2020-12. */
+/** A list in `items` means the same as `prefixItems` since 2020-12. */
 function readItems(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   if (!Array.isArray(value)) arrayRules(node).items = context.readNode(context, value)
   else if (source.prefixItems !== undefined) reject('must be one schema for all items after prefixItems')
@@ -46,7 +46,7 @@ function readPrefixItems(context: ReadContext, node: SchemaNode, value: unknown)
   arrayRules(node).prefixItems = readSchemas(context, value)
 }
 
-/** Has an effect only next to a list in `items`. */
+/** The keyword has an effect only next to a list in `items`. */
 function readAdditionalItems(
   context: ReadContext,
   node: SchemaNode,

@@ -68,7 +68,7 @@ function readRef(context: ReadContext, node: SchemaNode, value: unknown): void {
   noteInPlace(context, node)
 }
 
-/** Definitions are found through the references to them. */
+/** Definitions are only read through the references to them. */
 function readDefinitions(context: ReadContext, _node: SchemaNode, value: unknown): void {
   readSchemaMap(context, value)
 }
@@ -88,14 +88,14 @@ function addAnchor(context: ReadContext, node: SchemaNode, name: string): void {
 }
 
 /**
- * The root's own address means nothing here, and one inside would change what each `$ref` below it points at. Names of
- * definitions are taken, as TypeBox writes them for types that refer to themselves. Any other address is ignored if no
- * reference depends on it: Effect 3 writes such addresses for types that accept anything.
+ * The root's own address has no effect, and one inside would change what each `$ref` below it refers to. A name of a definition
+ * is accepted, because TypeBox writes it for types that refer to themselves. Any other address is ignored if no reference
+ * depends on it: Effect 3 writes such addresses for types that accept anything.
  */
 function readId(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   const { idKeyword, refStandsAlone } = context.dialect
   const keyword = context.path.at(-1)
-  // `id` is a keyword in draft-04 only, and there `$id` is none.
+  // `id` is a keyword only in draft-04, which has no `$id`.
   if (keyword !== idKeyword && keyword === 'id') ignoreKeyword(context)
   else if (source === context.source) return
   else if (refStandsAlone && typeof value === 'string' && ANCHOR.test(value.slice(1)) && value[0] === '#') {
@@ -113,8 +113,8 @@ export function rejectId(): never {
 }
 
 /**
- * Whether the `$id` is a plain name of a schema in `$defs` of the root. Such a name means the same wherever a `$ref` states
- * it, and the references below it mean what they would mean without it if they are such names too.
+ * Whether the `$id` is a plain name of a schema in `$defs` of the root. Such a name means the same in every `$ref`. The
+ * references below it keep their meaning if they are such names, too.
  */
 function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaSource): value is string {
   const { path, dialect, source: root } = context
@@ -127,7 +127,7 @@ function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaS
 
 const DEFINITION_NAME = /^[A-Za-z_][\w-]{0,200}$/
 
-/** Whether each `$ref` in a schema is one of the `names`, and nothing in it can be referred to by a fragment. */
+/** Whether each `$ref` in a schema is one of the `names`, and no fragment can refer to anything in it. */
 function isClosed(value: unknown, names: RegExp | null, depth: number): boolean {
   if (typeof value !== 'object' || value === null) return true
   if (depth > 2 * MAX_SCHEMA_DEPTH) return false

@@ -1,4 +1,4 @@
-/** The state of reading one schema: its draft, the current path, the counts, and how to reject the schema. */
+/** The state of reading one schema: its draft, the current path, the counts, and the functions that reject it. */
 import { isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
 import { MAX_IGNORED, MAX_IGNORED_LENGTH, MAX_SCHEMA_PARTS } from './limits.ts'
 
@@ -7,13 +7,13 @@ export type Path = (string | number)[]
 export interface ReadContext {
   readonly source: SchemaSource
   readonly dialect: Dialect
-  /** Pushed and popped on the way, so that it costs nothing until something is rejected. */
+  /** The current path. It is pushed and popped, so that it costs nothing until something is rejected. */
   path: Path
   depth: number
-  /** See MAX_SCHEMA_PARTS. */
+  /** Counts against MAX_SCHEMA_PARTS. */
   parts: number
   patternsSize: number
-  /** References still to be resolved, each with the path of its keyword. */
+  /** Unresolved references, each with the path of its keyword. */
   readonly refs: { readonly node: SchemaNode; readonly ref: string; readonly path: Path }[]
   /** Nodes that apply other schemas to the same value ("in place" in terms of JSON Schema). */
   readonly inPlace: { readonly node: SchemaNode; readonly path: Path }[]
@@ -51,14 +51,14 @@ export function countParts(context: ReadContext, count: number): void {
   context.parts += count
 }
 
-/** Rejects the schema if this many more parts would be too many, before any of them is read. */
+/** Rejects the schema if this many further parts would be too many, before any of them is read. */
 function expectParts(context: ReadContext, count: number): void {
   if (context.parts + count > MAX_SCHEMA_PARTS) {
     reject(`makes the schema exceed ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
   }
 }
 
-/** Lists the keyword at `context.path` as accepted and not enforced. */
+/** Lists the keyword at `context.path` as accepted but not enforced. */
 export function ignoreKeyword(context: ReadContext): void {
   const { path, ignored } = context
   countParts(context, 1)
@@ -80,7 +80,7 @@ export function readInside(context: ReadContext, key: string | number, value: un
   return node
 }
 
-/** Unlike in JSON Schema, the list may be empty, because generators write it for an empty tuple or union. */
+/** Reads a list of schemas. Unlike in JSON Schema it may be empty, because generators write that for an empty tuple or union. */
 export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] {
   if (!Array.isArray(value)) reject('must be a list of schemas')
   expectParts(context, value.length)
@@ -90,7 +90,7 @@ export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] 
 export function readSchemaMap(context: ReadContext, value: unknown): Map<string, SchemaNode> {
   if (!isObject(value)) return reject('must be an object whose values are schemas')
   const names = Object.keys(value)
-  // Before any of them is read, because there may be hundreds of thousands.
+  // The count comes before any of them is read, because there may be hundreds of thousands.
   expectParts(context, names.length)
   const nodes = new Map<string, SchemaNode>()
   for (const name of names) nodes.set(name, readInside(context, name, value[name]))
@@ -113,7 +113,7 @@ export function readSize(value: unknown): number {
   return isSize ? value : reject('must be a non-negative integer')
 }
 
-/** Notes that the node at `context.path` applies other schemas to the same value. */
+/** Records that the node at `context.path` applies other schemas to the same value. */
 export function noteInPlace(context: ReadContext, node: SchemaNode): void {
   context.inPlace.push({ node, path: [...context.path] })
 }
@@ -123,13 +123,13 @@ interface Dialect {
   readonly refStandsAlone: boolean
   /** The keyword that gives a schema an address: `id` in draft-04. */
   readonly idKeyword: '$id' | 'id'
-  /** Whether `$schema` names a draft, or is missing: any other is read as the newest draft. */
+  /** Whether `$schema` is missing or names a draft. With any other, the schema is read as the newest draft. */
   readonly isKnown: boolean
 }
 
 const DRAFT = /^https?:\/\/json-schema\.org\/(?:draft-0([34567])\/|draft\/(?:2019-09|2020-12)\/)?schema#?$/
 
-/** Without `$schema`, the newest draft; the spellings of older ones are understood in any. */
+/** Returns the newest draft if there is no `$schema`. Every draft also accepts the spellings of older ones. */
 export function dialectOf({ $schema }: SchemaSource): Dialect {
   const named = typeof $schema === 'string' ? DRAFT.exec($schema) : null
   const old = named?.[1]

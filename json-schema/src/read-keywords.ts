@@ -1,6 +1,6 @@
 /**
- * All keywords that are known, with the function that reads each: those that are enforced, and annotations. And those that are
- * rejected, with what to use instead.
+ * Lists all known keywords: each enforced keyword and annotation with the function that reads it, and each rejected keyword with
+ * what to use instead.
  */
 import type { SchemaNode } from './answer-schema.ts'
 import { ARRAY_KEYWORDS } from './read-arrays.ts'
@@ -9,7 +9,7 @@ import { ignoreKeyword, type ReadContext, type ReadKeyword, reject } from './rea
 import { OBJECT_KEYWORDS } from './read-objects.ts'
 import { VALUE_KEYWORDS } from './read-values.ts'
 
-/** Annotations that nobody mistakes for a rule, so not enforcing them loses nothing. */
+/** Annotations that nobody mistakes for a rule, so they are not listed as ignored. */
 const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['title', readText],
   ['description', readText],
@@ -23,7 +23,7 @@ const UNENFORCED = [
   ...['contentMediaType', 'contentSchema', '$vocabulary', 'externalDocs', 'xml'],
 ]
 
-/** A map and not an object, so that a keyword called `constructor` is simply unknown. */
+/** A map, unlike an object, treats a keyword called `constructor` as unknown. */
 export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map([
   ...VALUE_KEYWORDS,
   ...OBJECT_KEYWORDS,
@@ -33,7 +33,7 @@ export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map([
   ...UNENFORCED.map((keyword) => [keyword, ignoreKeyword] as const),
 ])
 
-/** Keywords that keep their meaning next to a `$ref` that stands alone, as in draft-07: none of them is a rule. */
+/** Keywords that keep their meaning next to a `$ref` that stands alone, as in draft-07: none of these is a rule. */
 export const BESIDE_REF: ReadonlySet<string> = new Set([
   ...['$ref', '$defs', 'definitions', '$schema', '$id', 'id', '$comment', 'title', 'description', 'default'],
 ])
@@ -55,11 +55,11 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['$recursiveRef', 'use $ref instead'],
   ['unevaluatedProperties', UNEVALUATED],
   ['unevaluatedItems', UNEVALUATED],
-  // Draft-03.
+  // These are keywords of draft-03.
   ['divisibleBy', 'use multipleOf instead'],
   ['disallow', 'use not with a type instead'],
   ['extends', 'use allOf instead'],
-  // Keywords that plugins of validators add.
+  // Plugins of validators add these keywords.
   ['formatMinimum', 'use a pattern, or explain it in the description'],
   ['formatMaximum', 'use a pattern, or explain it in the description'],
   ['formatExclusiveMinimum', 'use a pattern, or explain it in the description'],
@@ -80,7 +80,7 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['select', 'use anyOf with const instead'],
   ['selectCases', 'use anyOf with const instead'],
   ['selectDefault', 'use anyOf with const instead'],
-  // JSON Type Definition (RFC 8927).
+  // These are keywords of JSON Type Definition (RFC 8927).
   ['elements', 'use type: "array" and items instead'],
   ['values', 'use type: "object" and additionalProperties instead'],
   ['optionalProperties', 'use properties, and omit their names from required'],
@@ -90,7 +90,7 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 /** Returns why an unknown keyword is rejected; null if it may be ignored. */
 type FindRejection = (keyword: string) => string | null
 
-/** @param known the supported keywords, of which others may be misspellings */
+/** @param known the supported keywords, of which unknown ones may be misspellings */
 export function rejectionFinder(known: Iterable<string>): FindRejection {
   const names = [...known]
   const byLowerCase = new Map(names.map((name) => [name.toLowerCase(), name]))
@@ -101,7 +101,7 @@ export function rejectionFinder(known: Iterable<string>): FindRejection {
   return (keyword) => {
     const remedy = REMEDIES.get(keyword)
     if (remedy !== undefined) return `is not supported; ${remedy}`
-    // Extensions may have any name.
+    // Extensions may have any name that begins so.
     if (/^x-/i.test(keyword) || keyword.length > MAX_LENGTH) return null
     const sameLetters = byLowerCase.get(keyword.toLowerCase())
     const near = [...(byStart.get(keyword.slice(0, 2)) ?? []), ...(byEnd.get(keyword.slice(-2)) ?? [])]
@@ -110,7 +110,7 @@ export function rejectionFinder(known: Iterable<string>): FindRejection {
   }
 }
 
-/** Shorter names are one letter away from too many words. */
+/** Shorter names are one edit away from too many words. */
 const MIN_LENGTH = 6
 const MAX_LENGTH = 40
 

@@ -86,7 +86,7 @@ function readDependentSchemas(context: ReadContext, node: SchemaNode, value: unk
   for (const [name, schema] of dependents(context, value)) addSchema(context, node, name, schema)
 }
 
-/** As in draft-07 and before: either of the two above. */
+/** Up to draft-07, this keyword has the meaning of both keywords above. */
 function readDependencies(context: ReadContext, node: SchemaNode, value: unknown): void {
   noteInPlace(context, node)
   for (const [name, dependent] of dependents(context, value)) {

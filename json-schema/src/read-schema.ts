@@ -1,6 +1,6 @@
 /**
- * Reads a caller's JSON schema into the form that answers are checked with, or names the wrong keyword and what to use
- * instead. The limits bound the time, not the size of what is sent.
+ * Reads a caller's JSON schema into the form that answers are checked with, or names the wrong keyword and what to use instead.
+ * The limits bound the time, not the size of the schema.
  */
 import {
   ALL_TYPES,
@@ -25,15 +25,15 @@ import { resolveRefs } from './resolve-refs.ts'
 
 const rejectionOf = rejectionFinder(KEYWORDS.keys())
 
-/** `path` is like `schema.properties.age.minimum`; `rule` completes a sentence that begins with it. */
+/** `path` is a text such as `schema.properties.age.minimum`; `rule` completes a sentence that begins with it. */
 export type ReadSchemaResult =
   | { readonly ok: true; readonly schema: AnswerSchema }
   | { readonly ok: false; readonly path: string; readonly rule: string }
 
 /**
- * Never throws. The schema keeps references into `value`, which must be parsed JSON and must not change afterwards. Reads
- * JSON Schema from draft-04 to 2020-12. Lists what it cannot enforce (`ignored`), and rejects what would let an answer pass
- * that the author meant to exclude.
+ * Never throws. The schema keeps references into `value`, which must be parsed JSON and must not change afterwards. Supports
+ * JSON Schema from draft-04 to 2020-12. It lists what it cannot enforce (`ignored`), and rejects what would accept answers that
+ * the author meant to exclude.
  */
 export function readSchema(value: unknown): ReadSchemaResult {
   if (!isObject(value)) return { ok: false, path: 'schema', rule: 'must be an object' }
@@ -77,7 +77,7 @@ function readNode(context: ReadContext, value: unknown): SchemaNode {
   const node = newNode(ALL_TYPES)
   context.nodes.set(value, node)
   const isRefAlone = context.dialect.refStandsAlone && typeof value.$ref === 'string'
-  // Keywords next to such a reference are read, because other references may point into them, but have no effect.
+  // Keywords next to such a reference have no effect, but are read, because other references may point into them.
   const siblings = isRefAlone ? newNode(ALL_TYPES) : node
   for (const keyword in value) {
     readKeyword(context, keyword === '$ref' ? node : siblings, keyword, value)
@@ -88,7 +88,7 @@ function readNode(context: ReadContext, value: unknown): SchemaNode {
 }
 
 function readKeyword(context: ReadContext, node: SchemaNode, keyword: string, source: SchemaSource): void {
-  // `for … in` would walk a prototype too; parsed JSON has none of interest.
+  // Only own keywords count; a prototype has none.
   if (!Object.hasOwn(source, keyword)) return
   context.path.push(keyword)
   const read = KEYWORDS.get(keyword)

@@ -82,7 +82,7 @@ function readEnum(context: ReadContext, node: SchemaNode, value: unknown): void 
   node.allowed = [...node.allowed, allow(context, 'enum', value)]
 }
 
-/** For so few values, comparing one by one is faster than an index. */
+/** For this few values, a linear search is faster than an index. */
 const FEW_VALUES = 8
 
 function allow(context: ReadContext, keyword: 'enum' | 'const', values: readonly unknown[]): AllowedValues {
@@ -117,7 +117,7 @@ function readNumberBound(keyword: 'minimum' | 'maximum'): ReadKeyword {
   }
 }
 
-/** In draft-04 it is a flag: whether the bound next to it is exclusive. */
+/** In draft-04, this keyword is a flag that makes the bound next to it exclusive. */
 function readExclusiveBound(
   keyword: 'exclusiveMinimum' | 'exclusiveMaximum',
   bound: 'minimum' | 'maximum',
@@ -152,8 +152,8 @@ export function readPatternText(context: ReadContext, text: string): Pattern {
 }
 
 /**
- * Generators add a pattern to formats that they know. If the matcher does not support the pattern but the format is checked,
- * only the format applies.
+ * Generators add a pattern to known formats. If the format is checked and the matcher does not support the pattern, only the
+ * format applies.
  */
 function readPatternKeyword(
   context: ReadContext,
@@ -169,7 +169,7 @@ function readPatternKeyword(
 
 const LOOKS_AROUND = /\(\?<?[=!]/
 
-/** A format that is not checked is an annotation, as specified by JSON Schema. */
+/** An unchecked format is an annotation, as JSON Schema specifies. */
 function readFormat(context: ReadContext, node: SchemaNode, value: unknown): void {
   if (typeof value !== 'string') reject('must be a string')
   if (isFormatName(value)) stringRules(node).format = value

@@ -1,4 +1,4 @@
-/** The example in the README asserts what it shows. */
+/** Runs the README's example, which asserts what it shows. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

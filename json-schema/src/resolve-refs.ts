@@ -1,4 +1,4 @@
-/** Resolves each `$ref`, and rejects schemas that refer to themselves without going deeper into the value. */
+/** Resolves each `$ref`, and rejects schemas that refer to themselves for the same value. */
 import type { SchemaNode } from './answer-schema.ts'
 import { inPlaceNodes, isObject } from './answer-schema.ts'
 import { truncate } from './error-text.ts'
@@ -7,11 +7,11 @@ import { rejectId } from './read-combined.ts'
 import { type ReadContext, reject } from './read-context.ts'
 import { KEYWORDS } from './read-keywords.ts'
 
-/** Throws `SchemaRejected` with `context.path` at the keyword that is wrong. */
+/** Throws `SchemaRejected` with `context.path` at the wrong keyword. */
 export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   const resolved = new Map<string, SchemaNode | null>()
   const isRoot = rootAddress(context)
-  // The list grows while a reference leads to a place that has not been read yet.
+  // The list grows while references lead to unread parts.
   for (const { node, ref, path } of context.refs) {
     if (context.ignoredId !== null && !/^(?:#|$)/.test(ref)) {
       context.path = context.ignoredId
@@ -41,7 +41,7 @@ export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   context.path = []
 }
 
-/** What follows the `#` of a reference into this schema; every other one is rejected, as nothing is fetched. */
+/** Returns the part after the `#` of a reference into this schema. Any other reference is rejected, because nothing is fetched. */
 function localFragment(isRoot: (address: string) => boolean, ref: string): string {
   if (ref.startsWith('#') || ref === '') return ref.slice(1)
   const [address = '', fragment = ''] = ref.split('#', 2)
@@ -51,12 +51,12 @@ function localFragment(isRoot: (address: string) => boolean, ref: string): strin
   )
 }
 
-/** Finds whether an address, which may be relative to that of the root, is the root's own. */
+/** Returns a function that decides whether an address, which may be relative to that of the root, is the root's own. */
 function rootAddress({ source, dialect }: ReadContext): (address: string) => boolean {
   const id = source[dialect.idKeyword]
   const base = typeof id === 'string' ? id.replace(/#$/, '') : ''
   const href = base.length <= MAX_ADDRESS_LENGTH && URL.canParse(base) ? new URL(base).href : null
-  // Each address is parsed together with the base, and thousands of references may name the same one.
+  // Results are cached: each address is parsed together with the base, and thousands of references may name the same one.
   const known = new Map([[base, base !== '']])
   return (address) => {
     let isSame = known.get(address)
@@ -75,7 +75,7 @@ function targetOf(context: ReadContext, root: SchemaNode, fragment: string): Sch
   return context.anchors.get(decoded(fragment) ?? '') ?? null
 }
 
-/** Keywords that hold schemas, each by the keys that lead to one of them. */
+/** Keywords that contain schemas, by the keys that lead to one of them. */
 const HOLDS_ONE = new Set([
   ...['items', 'additionalItems', 'additionalProperties', 'propertyNames', 'contains', 'not', 'if', 'then'],
   'else',
@@ -86,8 +86,8 @@ const HOLDS_MAP = new Set([
 ])
 
 /**
- * Follows a JSON pointer (RFC 6901) through subschemas, and through keywords that have no meaning here, because generators
- * put schemas into `components`, for example.
+ * Follows a JSON pointer (RFC 6901) through subschemas, and through keywords without a meaning here: generators put schemas into
+ * `components`, for example.
  */
 function atPointer(context: ReadContext, pointer: string): SchemaNode | null {
   if (pointer.length > MAX_POINTER_LENGTH) return null
@@ -138,12 +138,12 @@ function decoded(text: string): string | null {
   }
 }
 
-/** The depth of a node that is being visited. */
+/** Marks a node that is being visited. */
 const VISITING = -1
 
 /**
- * How many references and branches a node leads through for the same value. A cycle would never end, and a long chain is deep
- * recursion. Both are rejected here, so that the check only recurses into the value.
+ * Returns how many references and branches a node leads through for the same value. Cycles, which would never end, and long
+ * chains, which recurse deeply, are rejected here, so that the check recurses only into the value.
  */
 function inPlaceDepth(node: SchemaNode, depths: Map<SchemaNode, number>, depth: number): number {
   const known = depths.get(node)

@@ -11,7 +11,7 @@ import {
 
 type Properties = Record<string, unknown>
 
-/** A strict object of these properties. */
+/** Returns a strict object with these properties. */
 const closed = (properties: Properties, more: Properties = {}): Properties => ({
   type: 'object',
   properties,

@@ -1,22 +1,22 @@
 /**
- * Whether OpenAI's structured outputs accept a schema with `strict: true`. If unsure, no: a schema sent with `strict:
- * false` still works and is checked here, but one that OpenAI rejects would fail the job.
+ * Decides whether OpenAI's structured outputs accept a schema with `strict: true`. If it is uncertain, the result is false: a
+ * schema sent with `strict: false` still works and is checked by Parley, but one that OpenAI rejects would fail the job.
  */
 import { type AnswerSchema, isObject, type SchemaSource } from './answer-schema.ts'
 
-/** OpenAI's documented limits (guide "Structured Outputs", supported schemas, as of 2026). */
+/** OpenAI's documented limits (guide "Structured Outputs", supported schemas, in 2026). */
 export const STRICT_MAX_PROPERTIES = 5_000
 export const STRICT_MAX_DEPTH = 10
 export const STRICT_MAX_ENUM_VALUES = 1_000
-/** Characters of all property names, definition names, enum values and const values together. */
+/** Limits the characters of all property names, definition names, enum values and const values together. */
 const STRICT_MAX_TEXT = 120_000
-/** An enum of strings with more values than this has a limit of total characters. */
+/** An enum with more string values than this also has a limit of total characters. */
 export const STRICT_LARGE_ENUM = 250
 const STRICT_LARGE_ENUM_TEXT = 15_000
 
 /**
- * The keywords that strict mode documents. `minLength`, `maxLength` and `default` are missing on purpose: some servers accept
- * them, but others, such as Azure, respond with 400. Undocumented annotations are missing as well.
+ * The keywords that strict mode documents. `minLength`, `maxLength` and `default` are missing on purpose, because some servers,
+ * such as Azure's, respond to them with 400. Undocumented annotations are also missing.
  */
 const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'const', 'anyOf', '$ref'],
@@ -34,7 +34,7 @@ interface Totals {
   text: number
 }
 
-/** Expects a schema that `readSchema` has accepted, so its keywords have the right shapes and its depth is bounded. */
+/** Requires a schema that `readSchema` has accepted, so that its keywords have the right shapes and its depth is bounded. */
 export function meetsStrictRules({ source }: AnswerSchema): boolean {
   if (source.type !== 'object' || source.anyOf !== undefined || source.$ref !== undefined) return false
   const totals: Totals = { properties: 0, enumValues: 0, text: 0 }
@@ -47,7 +47,7 @@ export function meetsStrictRules({ source }: AnswerSchema): boolean {
   )
 }
 
-/** `depth` counts objects and arrays inside each other; a definition starts at 1 again, as references are not followed. */
+/** `depth` counts nested objects and arrays; it starts at 1 in a definition, because references are not followed. */
 function isStrict(schema: unknown, depth: number, totals: Totals): boolean {
   if (!isObject(schema) || depth > STRICT_MAX_DEPTH) return false
   if (!Object.keys(schema).every((keyword) => STRICT_KEYWORDS.has(keyword))) return false
@@ -96,7 +96,7 @@ function isStrictArray(schema: SchemaSource, isNeeded: boolean, depth: number, t
   return isStrict(items, depthInside(items, depth), totals)
 }
 
-/** Only objects and arrays are levels. */
+/** Only objects and arrays count as levels. */
 function depthInside(schema: unknown, depth: number): number {
   const holds =
     isObject(schema) &&

@@ -187,7 +187,7 @@ test('a format is known by its own name only', () => {
   assert.ok(!isFormatName('toString'))
 })
 
-/** What follows `xn--` in the encoding of a label, by the platform. */
+/** Returns the part after `xn--` of a label that the platform has encoded. */
 function encoded(label: string): string {
   const ascii = domainToASCII(label)
   assert.match(ascii, /^xn--/, label)

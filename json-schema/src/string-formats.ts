@@ -1,7 +1,7 @@
 /**
- * The values of `format` that are checked: those of OpenAI's structured outputs, and `uri`. Each check takes time
- * linear in the text. A format applies to strings only. Host names may have labels that encode other scripts ("A-labels", such as
- * `xn--mnchen-3ya`), by RFC 5891 and 5892.
+ * Checks the values of `format`: those of OpenAI's structured outputs, and `uri`. Each check takes linear time. A format applies
+ * to strings only. Host names may have labels that encode other scripts ("A-labels", such as `xn--mnchen-3ya`), by RFC 5891 and
+ * 5892.
  */
 
 type FormatCheck = (text: string) => boolean
@@ -31,14 +31,14 @@ export function meetsFormat(format: FormatName, text: string): boolean {
   return CHECKS[format](text)
 }
 
-/** Steps of the budget for one check. Host names are looked at label by label, and encoded labels decoded as well. */
+/** Returns the steps of one check. Host names are checked label by label, and encoded labels are decoded. */
 export function formatSteps(format: FormatName, text: string): number {
   const steps = 1 + text.length / CHARACTERS_PER_STEP
   if ((format !== 'hostname' && format !== 'email') || text.length > MAX_MAIL_ADDRESS) return steps
   return steps + text.length * (/xn--/i.test(text) ? STEPS_PER_ENCODED : STEPS_IN_LABEL)
 }
 
-/** Characters that native code examines per step. */
+/** Native code examines this many characters per step. */
 const CHARACTERS_PER_STEP = 16
 const STEPS_IN_LABEL = 0.2
 const STEPS_PER_ENCODED = 3
@@ -76,7 +76,7 @@ function isDateTime(text: string): boolean {
   return isDate(text.slice(0, 10)) && /^[tT]$/.test(text.slice(10, 11)) && isTime(text.slice(11))
 }
 
-/** ISO 8601 as in RFC 3339, appendix A: weeks stand alone, and a part that is left out may not be in the middle. */
+/** ISO 8601 as in RFC 3339, appendix A: weeks stand alone, and only leading or trailing parts may be missing. */
 function isDuration(text: string): boolean {
   if (text.length > 200) return false
   if (/^P\d+W$/.test(text)) return true
@@ -115,7 +115,7 @@ function isHostname(text: string): boolean {
   return text.split('.').every(isLabel)
 }
 
-/** RFC 5890: only encoded labels have two hyphens in the third and fourth place. */
+/** RFC 5890: only encoded labels have hyphens as their third and fourth characters. */
 function isLabel(label: string): boolean {
   if (!/^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/i.test(label)) return false
   if (!label.startsWith('--', 2)) return true
@@ -139,7 +139,7 @@ function isIpv6(text: string): boolean {
   let count = groups.length
   const last = groups.at(-1)
   if (last?.includes('.')) {
-    // The dotted form counts as two groups, and is allowed only at the very end.
+    // The dotted form counts as two groups, and is only allowed at the very end.
     if (!isIpv4(last) || (halves.length === 2 && after.length === 0)) return false
     groups.pop()
     count++
@@ -148,10 +148,13 @@ function isIpv6(text: string): boolean {
   return halves.length === 2 ? count <= 7 : count === 8
 }
 
-/** Searched for, as a repetition over a long text (a data URI of some MB) overflows the stack of regular expressions. */
+/**
+ * This matches what a URI must not contain. Matching the URI itself, by a repetition over some MB of a data URI, would overflow
+ * the stack of regular expressions.
+ */
 const NOT_IN_URI = /[^\w\-.~:/?#[\]@!$&'()*+,;=%]|%(?![\da-f]{2})/i
 
-/** RFC 3986, absolute: a scheme, then the permitted characters with whole percent-escapes. */
+/** RFC 3986, absolute: a scheme, then permitted characters with complete percent-escapes. */
 function isUri(text: string): boolean {
   const scheme = /^[a-z][a-z\d+.-]{0,60}:/i.exec(text)
   if (scheme === null) return false
@@ -172,7 +175,7 @@ function isAuthority(authority: string): boolean {
   return literal !== null && isIpv6(literal[1] ?? '')
 }
 
-/** Whether what follows `xn--` encodes a label that may be registered. Labels have 63 characters at most. */
+/** Whether the part after `xn--` encodes a label that may be registered. Labels have at most 63 characters. */
 export function isEncodedLabel(encoded: string): boolean {
   const codePoints = decodePunycode(encoded)
   if (codePoints === null || codePoints.length === 0 || codePoints.every((code) => code < 0x80)) return false
@@ -182,21 +185,21 @@ export function isEncodedLabel(encoded: string): boolean {
 
 const BEGINS_WITH_MARK = /^\p{M}/u
 
-/** RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6; nor do upper case, controls and spaces have a place. */
+/** RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6; upper case, controls and spaces are also disallowed. */
 const DISALLOWED = /^..--|[\u0640\u07fa\u302e\u302f\u3031-\u3035\u303b\p{Lu}\p{Cc}\p{Cs}\p{Z}]/u
 
-/** RFC 5892, appendix A: characters that are allowed only next to certain others. */
+/** RFC 5892, appendix A: these characters are allowed only next to certain others. */
 const RULES: readonly ((label: string) => boolean)[] = [
-  // The middle dot of Catalan, between two letters l.
+  // The middle dot of Catalan must be between two letters l.
   (label) => !/(?<!l)\u00b7|\u00b7(?!l)/u.test(label),
-  // Before a Greek letter, and after a Hebrew one.
+  // This sign must precede a Greek letter, the next ones must follow a Hebrew one.
   (label) => !/\u0375(?!\p{Script=Greek})/u.test(label),
   (label) => !/(?<!\p{Script=Hebrew})[\u05f3\u05f4]/u.test(label),
   (label) =>
     !label.includes('\u30fb') || /[\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Han}]/u.test(label),
-  // Two kinds of Arabic digits are not mixed.
+  // The two kinds of Arabic digits must not be mixed.
   (label) => !(/[\u0660-\u0669]/.test(label) && /[\u06f0-\u06f9]/.test(label)),
-  // A joiner stands after a virama.
+  // A joiner must follow a virama.
   (label) =>
     !/(?<![\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca\u0f84\u1039])\u200d/u.test(label),
 ]
@@ -205,7 +208,7 @@ const BASE = 36
 const T_MIN = 1
 const T_MAX = 26
 
-/** RFC 3492, section 6.2; null for what encodes nothing. */
+/** Decodes by RFC 3492, section 6.2; returns null if the text encodes nothing. */
 function decodePunycode(encoded: string): number[] | null {
   const delimiter = encoded.lastIndexOf('-')
   const output = Array.from(encoded.slice(0, Math.max(0, delimiter)), (char) => char.charCodeAt(0))

@@ -1,4 +1,4 @@
-/** Issues keys and signing secrets for an account, and creates the account if it is new. */
+/** Issues keys and signing secrets for accounts. The first key of an account creates it. */
 import { makeSecret } from '../net/signature.ts'
 import type { AccountStore, RotatedKey } from '../store/account-store.ts'
 import { hashKey, makeKey, makeKeyId } from './key.ts'
@@ -20,7 +20,7 @@ export type Issued =
   | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
   | { readonly kind: 'other tier'; readonly tier: string }
 
-/** Returns the key itself, which is not stored. */
+/** Returns the key, which is not stored, so it can never be shown again. */
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
@@ -38,7 +38,7 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
 }
 
-/** Issues a key that replaces another one, which still works for the grace time. Returns the key itself, which is not stored. */
+/** Issues a key that replaces another, which still works for the grace time. The new key can never be shown again. */
 export async function rotateKey(
   store: Pick<AccountStore, 'rotateKey'>,
   keyId: string,
@@ -50,7 +50,7 @@ export async function rotateKey(
   return { ...rotated, key }
 }
 
-/** When a key that is issued now expires; null if never. */
+/** Returns when a key that is issued now expires; null for never. */
 export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
   return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
 }

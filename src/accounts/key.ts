@@ -1,6 +1,6 @@
 /**
- * API keys: `prl_`, 32 random base62 characters, and a checksum of 6. The checksum detects a mistyped or invented key without
- * a database lookup. Only a hash of the key is stored.
+ * API keys consist of `prl_`, 32 random base62 characters, and a checksum of 6. The checksum detects a mistyped or invented key
+ * without a database lookup. Only a hash of the key is stored.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -23,12 +23,12 @@ export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): st
   return PREFIX + text + checksum(PREFIX + text)
 }
 
-/** Whether the shape and the checksum of the text are those of a key. */
+/** Whether the text could be a key, by its shape and checksum alone. */
 export function isWellFormedKey(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, PREFIX.length + RANDOM_LENGTH)))
 }
 
-/** The hash of a key, for the database. The key is random and long, so a plain fast hash keeps it secret. */
+/** Returns the hash that the database stores. The key is random and long, so a plain fast hash keeps it secret. */
 export function hashKey(key: string): string {
   return hash('sha256', key, 'base64url')
 }

@@ -1,7 +1,4 @@
-/**
- * Accounts, their keys and their usage: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix
- * seconds.
- */
+/** Schemas of accounts, their keys and their usage, for the admin API, the dashboard and `--json`. Times are Unix seconds. */
 import { amountOf, microsOf } from '../job/amount.ts'
 import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
@@ -104,7 +101,7 @@ export function changedCaps(before: OwnCaps, given: Partial<Caps>): OwnCaps {
   }
 }
 
-/** Accounts read per query. */
+/** Number of accounts in one query. */
 const PAGE_SIZE = 50
 
 /**
@@ -140,7 +137,6 @@ export type Key = Static<typeof key>
 export const keyList = Type.Object({ keys: Type.Array(key, { description: 'Newest first.' }), more })
 export type KeyList = Static<typeof keyList>
 
-/** The response that creates a key. */
 export const newKey = Type.Object({
   id: Type.String(),
   key: Type.String({ description: 'The key. It cannot be shown again.' }),
@@ -151,7 +147,6 @@ export const newKey = Type.Object({
 })
 export type NewKey = Static<typeof newKey>
 
-/** The response that replaces a key. */
 export const rotatedKey = Type.Object({
   ...newKey.properties,
   old_key: Type.Object({ id: Type.String(), expires_at: unixTime('When it stops working') }),
@@ -174,7 +169,7 @@ export function keyView(record: KeyRecord): Key {
 
 const sum = (description: string) => Type.Integer({ minimum: 0, description })
 
-/** Usage, as in every response that reports it. */
+/** Usage, as every response reports it. */
 export const usageSums = {
   jobs: sum('Finished jobs, including failed ones.'),
   failed_jobs: sum('Jobs that failed.'),
@@ -225,7 +220,7 @@ export function usageRowView(record: UsageRecord): UsageRow {
   return { account, month, model, ...usageView(record) }
 }
 
-/** Without the cost. */
+/** All fields of usage except the cost. */
 export const USAGE_FIELDS = Object.keys(usageSums) as (keyof typeof usageSums)[]
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {

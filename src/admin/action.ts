@@ -1,6 +1,6 @@
 /**
- * What an admin action is. One declaration, in `actions/`, gives its route in the admin API, its description in the OpenAPI
- * document, its entry in the audit log and its command.
+ * Defines admin actions. One declaration in `actions/` gives an action its route in the admin API, its description in the
+ * OpenAPI document, its entry in the audit log and its command.
  */
 import { ACCOUNT_NAME } from '../accounts/account-name.ts'
 import type { Clock } from '../clock.ts'
@@ -12,20 +12,19 @@ import type { Schema, Static } from '../typed-schema.ts'
 import type { DeletionProgress } from './delete-account.ts'
 import { type Refusal, refusals } from './refusals.ts'
 
-/** What an action works with: of a server, or of a command that works on the database directly. */
+/** What the functions of an action use, in a server or in a command that works on the database directly. */
 export interface ActionTools {
   readonly store: OperatorStore
   readonly clock: Clock
   readonly expiry: () => Expiry | Promise<Expiry>
-  /** The names of the configured tiers. */
   readonly tiers: () => readonly string[] | Promise<readonly string[]>
-  /** Makes the reruns that are requested. Absent in a command: running servers look for them every two seconds. */
+  /** Creates the reruns that were requested. Absent in a command, because running servers look for requests every two seconds. */
   readonly makeReruns?: () => Promise<void>
-  /** Called repeatedly by actions that take long. */
+  /** Actions that take long call this repeatedly. */
   readonly onProgress: (progress: DeletionProgress) => void
 }
 
-/** Accepts more than `makeKeyId` generates, so that IDs of other versions are valid. */
+/** The pattern accepts more than `makeKeyId` generates, so that IDs of other versions are valid. */
 export const KEY_ID = /^\w{1,64}$/
 
 /**
@@ -61,34 +60,33 @@ export type Input<Kind extends SubjectKind | null, Fields> = (Kind extends Subje
   : unknown) &
   Static<Fields>
 
-/** The input of any action. */
 export type AnyInput = Readonly<Record<string, unknown>>
 
 export interface AdminAction<Kind extends SubjectKind | null, Fields, Result> {
-  /** Null if it is not about one of these; its fields may still name an account. */
+  /** The kind of subject. Null if the action has none; its fields may still name an account. */
   readonly about: Kind
-  /** The fields: of the request body, or of the query of a DELETE, and of the command's options. */
+  /** The fields of the request body (or of the query of a DELETE) and of the command's options. */
   readonly fields: Fields
-  /** Its name in the audit log and in the server's log. */
+  /** The action's name in the audit log and in the server's log. */
   readonly what: string
-  /** Instead of `what`, where it depends on the input. */
+  /** Replaces `what` if the name depends on the input. */
   whatOf?(input: Input<Kind, Fields>): string
-  /** For the audit log: never contents or secrets. */
+  /** Details for the audit log: never contents or secrets. */
   details?(input: Input<Kind, Fields>): object
   /** Refuses input that the schema cannot, without an entry in the audit log. */
   check?(input: Input<Kind, Fields>): Refusal | null
   run(input: Input<Kind, Fields>, tools: ActionTools): Promise<Result | Refusal>
   /** The outcome in a few words, for the audit log. */
   outcome(result: Result): string
-  /** For the server's log, in addition to the subject. */
+  /** Fields for the server's log, in addition to the subject. */
   log?(input: Input<Kind, Fields>, result: Result): object
   /** Why the action was only carried out in part; null if it was carried out in full. */
   shortfall?(input: Input<Kind, Fields>, result: Result): Refusal | null
-  /** Whether it cancels jobs: the server then stops its own runs of them before it responds. */
+  /** True if the action cancels jobs: the server then stops its own runs of them before it responds. */
   readonly cancels?: true
   readonly route?: ActionRoute<Input<Kind, Fields>, Result>
   readonly command?: ActionCommand
-  /** What the command prints. */
+  /** Returns what the command prints. */
   print?(result: Result, input: Input<Kind, Fields>): Printed
 }
 
@@ -97,18 +95,18 @@ export type AnyAction = AdminAction<SubjectKind | null, Schema, unknown>
 
 export interface ActionRoute<In, Result> {
   readonly method: 'get' | 'post' | 'delete'
-  /** Below `/admin/api`. */
+  /** The path below `/admin/api`. */
   readonly path: string
   readonly operationId: string
   readonly summary: string
   readonly description: string
-  /** 200 if absent. */
+  /** The status of success; 200 if absent. */
   readonly status?: number
   /** Describes the response. */
   readonly success: string
-  /** Absent if it is a download. */
+  /** The schema of the data; absent if the response is a download. */
   readonly data?: Schema
-  /** Whether it documents 409. */
+  /** True if the route documents 409. */
   readonly conflicts?: true
   /** False if only the command has the fields. */
   readonly takesFields?: false
@@ -124,11 +122,11 @@ export interface Download {
 }
 
 export interface RouteAnswer {
-  /** Sent as it is, instead of everything else. */
+  /** Sent instead of the envelope with its data. */
   readonly download?: Download
-  /** `success` if absent. */
+  /** The message of the response; `success` if absent. */
   readonly message?: string
-  /** A value, or JSON text. */
+  /** A value, or its JSON text. */
   readonly data: object | string
 }
 
@@ -136,21 +134,21 @@ export interface RouteAnswer {
 export type Described = readonly [form: string, help: string, usual?: readonly string[]]
 
 export interface ActionCommand {
-  /** Such as `accounts tier`. */
+  /** The command's name, such as `accounts tier`. */
   readonly name: string
   readonly description: string
-  /** By field. */
+  /** The arguments by field. */
   readonly arguments?: Readonly<Record<string, Described>>
-  /** By field. A schema reads the value; without one it is text, or true for a flag. */
+  /** The options by field. A schema reads the value; without one the value is text, or true for a flag. */
   readonly options?: Readonly<Record<string, Described>>
   /** The options that must be passed. */
   readonly required?: readonly string[]
   /** Text between the options and the examples. */
   readonly help?: string
   readonly examples: readonly string[]
-  /** Whether the operator must confirm it by typing the name of the account, or pass --yes. */
+  /** True if the operator must confirm by typing the name of the account, or pass --yes. */
   readonly confirms?: true
-  /** For a command of two actions: the other one, null for this one, or what is wrong with the options. */
+  /** For a command with two actions: returns the other one, null for this one, or what is wrong with the options. */
   choose?(input: AnyInput): AnyAction | string | null
 }
 
@@ -159,7 +157,7 @@ export interface Printed {
   readonly text: string
 }
 
-/** Lets the compiler derive the types of an action's input and result from the schema and from `run`. */
+/** Lets the compiler infer the types of an action's input and result from the schema and from `run`. */
 export function adminAction<Kind extends SubjectKind | null, Fields extends Schema, Result>(
   action: AdminAction<Kind, Fields, Result>,
 ): AdminAction<Kind, Fields, Result> {

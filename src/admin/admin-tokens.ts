@@ -1,6 +1,6 @@
 /**
- * Who may use the admin API: callers with the server's own token, and with tokens that operators created. Those are read from the
- * database together, every two seconds at most, so that a revoked one soon stops working and guesses cost few queries.
+ * Checks who may use the admin API: callers with the server's own token, and with tokens that operators created. The latter are
+ * read together, every two seconds at most, so that a revoked one soon stops working and guesses cost few queries.
  */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../clock.ts'
@@ -8,7 +8,7 @@ import { LookupCache } from '../lookup-cache.ts'
 import type { AdminTokenRecord, AdminTokenStore } from '../store/admin-token-store.ts'
 
 export interface AdminCaller {
-  /** Of the token; null for the server's own, which operators may share. */
+  /** The token's name; null for the server's own token, which operators may share. */
   readonly name: string | null
   readonly readOnly: boolean
 }
@@ -18,11 +18,14 @@ const FRESH_MS = 2000
 const SHAPE = /^padm_[A-Za-z0-9_-]{43}$/
 
 export class AdminTokens {
-  /** Its digest, so that tokens of every length compare in the same time; null if the server has none. */
+  /**
+   * The digest of the server's own token; null if it has none. Digests have the same length, so every comparison takes the same
+   * time.
+   */
   readonly #own: Buffer | null
   readonly #clock: Clock
   readonly #store: Pick<AdminTokenStore, 'listAdminTokens'>
-  /** All of them, by hash. */
+  /** All tokens that operators created, by hash. */
   readonly #known: LookupCache<ReadonlyMap<string, AdminTokenRecord>>
 
   constructor(own: string | null, store: Pick<AdminTokenStore, 'listAdminTokens'>, clock: Clock) {
@@ -38,8 +41,8 @@ export class AdminTokens {
   }
 
   /**
-   * Null for a wrong token. Rejects with `StoreUnavailable` if it is not the server's own and the others cannot be read.
-   * @param mayRead whether an unknown one may be looked up at once, because it may have just been created
+   * Returns null for a wrong token. Rejects with `StoreUnavailable` if it is not the server's own and the others cannot be read.
+   * @param mayRead whether to look up an unknown token at once, because it may have just been created
    */
   callerOf(given: string, mayRead: boolean): AdminCaller | null | Promise<AdminCaller | null> {
     if (this.#own && timingSafeEqual(digestOf(given), this.#own)) return OWN
@@ -63,7 +66,7 @@ export function makeAdminToken(): string {
   return `padm_${randomBytes(32).toString('base64url')}`
 }
 
-/** For the database. The token is random and long, so a plain fast hash keeps it secret. */
+/** The hash that the database stores. The token is random and long, so a plain fast hash keeps it secret. */
 export function hashAdminToken(token: string): string {
   return hash('sha256', token, 'base64url')
 }

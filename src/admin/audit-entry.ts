@@ -1,4 +1,4 @@
-/** Entries of the audit log: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix seconds. */
+/** The schema of entries of the audit log, for the admin API, the dashboard and `--json`. Times are Unix seconds. */
 import type { AuditEntry as AuditRecord } from '../store/audit-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { anyObject, more, next, orNull, textOrNull, unixTime } from './fields.ts'
@@ -19,7 +19,7 @@ const auditEntry = Type.Object({
 })
 export type AuditEntry = Static<typeof auditEntry>
 
-/** The released field for the entries is `acts`. */
+/** The field `acts` is a released name: it contains the entries. */
 export const auditList = Type.Object({
   acts: Type.Array(auditEntry, { description: 'Audit log entries, newest first.' }),
   more,

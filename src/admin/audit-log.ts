@@ -1,4 +1,4 @@
-/** Runs admin actions on record: an entry is written before an action starts, and its outcome after it ends. */
+/** Runs admin actions and records them: an entry is written before an action starts, and its outcome after it ends. */
 import type { Clock } from '../clock.ts'
 import { BATCH_PREFIX } from '../job/batch-id.ts'
 import type { AuditStore } from '../store/audit-store.ts'
@@ -43,7 +43,7 @@ export class AuditLog {
     return result
   }
 
-  /** The action has run and cannot be undone, so an outcome that cannot be written leaves the entry without one. */
+  /** The action has run and cannot be undone. If its outcome cannot be written, the entry stays without one. */
   async #recordOutcome(id: string, outcome: string): Promise<void> {
     await this.#store.endAuditEntry(id, outcome.slice(0, MAX_OUTCOME_LENGTH)).catch(() => {})
   }

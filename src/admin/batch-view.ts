@@ -1,4 +1,4 @@
-/** Batches: what the admin API returns, and the dashboard reads. Times are Unix seconds. */
+/** Schemas of batches, for the admin API and the dashboard. Times are Unix seconds. */
 import { aboutOf, progressOf } from '../batches/progress.ts'
 import { BATCH_PREFIX } from '../job/batch-id.ts'
 import { type BatchLine, ENDED_STATUSES, OPEN_STATUSES, type StoredBatch } from '../store/batch-store.ts'

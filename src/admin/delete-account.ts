@@ -1,4 +1,4 @@
-/** Cancels all jobs of an account, and deletes it with all its data, in steps that are each one short transaction. */
+/** Cancels all jobs of an account, and deletes it with all its data, in many short transactions. */
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
@@ -7,7 +7,10 @@ import { tryScrub } from './scrub.ts'
 
 /** Jobs cancelled in one transaction. It is small so that other writes do not wait for long. */
 const JOBS_PER_STEP = 250
-/** After this time every node knows that an account is suspended or its jobs are cancelled, and has stored what it had accepted before. */
+/**
+ * After this time, every node knows that an account is suspended or its jobs are cancelled, and has stored what it had accepted
+ * before.
+ */
 const PROPAGATION_MS = 3000
 
 export interface JobsToCancel {
@@ -16,7 +19,7 @@ export interface JobsToCancel {
   readonly running: boolean
 }
 
-/** Cancels the jobs that the account has now; returns how many. */
+/** Cancels the current jobs of the account; returns how many. */
 export async function cancelJobsOf(
   store: Pick<OperatorStore, 'cancelJobs'>,
   clock: Pick<Clock, 'nowMs'>,
@@ -37,8 +40,8 @@ export async function cancelJobsOf(
 }
 
 /**
- * Suspends the account, and cancels its jobs including those that nodes accepted before they knew of the suspension. Returns
- * how many jobs were cancelled; null if the account does not exist.
+ * Suspends the account, and cancels its jobs, including those that nodes accepted before they saw the suspension. Returns how
+ * many jobs were cancelled; null if the account does not exist.
  */
 export async function suspendAndCancel(
   store: Pick<OperatorStore, 'suspend' | 'cancelJobs'>,
@@ -51,14 +54,17 @@ export async function suspendAndCancel(
   return cancelled + (await cancelJobsOf(store, clock, { account, running: true }))
 }
 
-/** Resolves when every node has seen what was changed before the call. */
+/** Resolves when every node has seen the changes made before the call. */
 function waitForAllNodes(clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     clock.after(PROPAGATION_MS, resolve)
   })
 }
 
-/** The second pass finds every job that was being accepted when the deletion started. More passes mean that new jobs keep coming in. */
+/**
+ * The second pass finds every job that was being accepted when the deletion started. If more passes are needed, new jobs keep
+ * arriving.
+ */
 const MAX_PASSES = 5
 
 export interface AccountDeletion {
@@ -79,18 +85,18 @@ export type AccountDeletionResult =
       readonly kind: 'deleted'
       readonly cancelled: number
       readonly jobs: number
-      /** The name under which its usage stays, for invoices; null if it had none. */
+      /** The name under which the usage stays, for invoices; null if the account had none. */
       readonly usageAs: string | null
       /** Why the database was not scrubbed; null if it was, or if no scrub was requested. */
       readonly notScrubbed: string | null
     }
   | { readonly kind: 'unknown' }
-  /** New jobs of the account kept coming in. Jobs deleted so far stay deleted; a second call can succeed. */
+  /** New jobs of the account kept arriving. Jobs deleted so far stay deleted; a second call can succeed. */
   | { readonly kind: 'still used'; readonly cancelled: number; readonly jobs: number }
 
 /**
- * Deletes an account permanently: suspends it, cancels its queued and running jobs, deletes all of its jobs with their results,
- * then deletes the account with its keys and secrets. Its sums of usage stay under another name. Servers keep running meanwhile.
+ * Deletes an account permanently while servers run: suspends it, cancels its queued and running jobs, deletes all of its jobs
+ * with their results, then deletes the account with its keys and secrets. Its sums of usage stay under another name.
  */
 export async function deleteAccount(
   store: OperatorStore,
@@ -111,7 +117,7 @@ export async function deleteAccount(
     report('cancelling')
     const cancelled = await cancelJobsOf(store, clock, { account, running: true })
     done.cancelled += cancelled
-    // Pending responses must be answered and runs must end first: a node that finds its job gone would create it again.
+    // Pending requests must get their responses and runs must end first: a node that finds its job deleted would create it again.
     if (cancelled > 0) await wait()
     report('deleting')
     const { deleted, open } = await deleteJobs(store, account, (jobs) => {
@@ -124,7 +130,7 @@ export async function deleteAccount(
       await wait()
       continue
     }
-    // Jobs that were stored after the last pass, and have ended, are deleted as well. No more are stored now.
+    // This also deletes jobs that were stored after the last pass and have ended. No more are stored now.
     await deleteJobs(store, account, (jobs) => {
       done.jobs += jobs
       report('deleting')
@@ -137,7 +143,7 @@ export async function deleteAccount(
   return { kind: 'still used', ...done }
 }
 
-/** No upload begins any longer. One that is in progress fails at its next piece. */
+/** No upload can start now. An upload in progress fails at its next piece. */
 async function deleteFiles(
   store: Pick<OperatorStore, 'deleteBatchesOf' | 'deleteFilesOf' | 'purgeFiles'>,
   clock: Clock,

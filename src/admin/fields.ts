@@ -29,7 +29,7 @@ export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'
   description: 'The state of the job.',
 })
 
-/** Other names cannot exist, and some databases reject characters such as NUL, so they are rejected without a query. */
+/** Other names cannot exist, and some databases reject characters such as NUL, so the schema rejects them. */
 export const accountName = Type.String({
   pattern: ACCOUNT_NAME.source,
   description: 'The name of an account.',
@@ -41,7 +41,7 @@ export const modelName = Type.String({
   examples: ['gpt-5-mini'],
 })
 
-/** Rows in one response. */
+/** Limits the rows in one response. */
 export const LIMIT = { most: 200, default: 50 } as const
 export const limit = Type.Optional(
   Type.Integer({
@@ -57,7 +57,7 @@ export const more = Type.Boolean({ description: 'Whether there are more results.
 export const next = (parameter: string) =>
   textOrNull(`Pass this value as \`${parameter}\` to get the next page.`)
 
-/** For searches that examine a limited number of rows. */
+/** Fields of searches that examine a limited number of rows. */
 export const paging = {
   more,
   complete: Type.Boolean({
@@ -66,7 +66,7 @@ export const paging = {
   next: next('before'),
 }
 
-/** Times of keys, accounts and callbacks are whole seconds; those of jobs have fractions. */
+/** Times of keys, accounts and callbacks are whole seconds; times of jobs have fractions. */
 export function wholeSeconds(ms: number | null): number | null {
   return ms === null ? null : Math.floor(ms / 1000)
 }
@@ -77,7 +77,7 @@ export function seconds(ms: number | null): number | null {
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
 
-/** The fields that are not undefined. */
+/** Returns the fields that are not undefined. */
 export function defined<T extends object>(fields: T): Defined<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>
 }

@@ -1,6 +1,6 @@
 /**
- * Jobs and their callbacks: what the admin API returns, the dashboard reads and `--json` prints. Times are Unix seconds; those of
- * jobs have fractions.
+ * Schemas of jobs and their callbacks, for the admin API, the dashboard and `--json`. Times are Unix seconds; those of jobs have
+ * fractions.
  */
 import { BATCH_PREFIX } from '../job/batch-id.ts'
 import { readQueueName } from '../job/priority.ts'
@@ -173,7 +173,7 @@ export function callbackDetailsView(details: StoredCallback): CallbackDetails {
   }
 }
 
-/** What a read-only admin token sees of a callback. */
+/** Removes what a read-only admin token may not see of a callback. */
 export function withoutTexts<View extends CallbackSummary | CallbackDetails>(view: View): View {
   const without = (attempt: CallbackAttempt): CallbackAttempt => ({ ...attempt, answer: null })
   return {
@@ -189,7 +189,7 @@ function attemptView({ attempt, atMs, ms, status, error, answer }: StoredAttempt
 
 /** Why the jobs of a route wait, according to this node. */
 export interface WaitingRoute {
-  /** Unix milliseconds. */
+  /** In Unix milliseconds. */
   readonly unavailableSinceMs: number | null
   readonly trouble: {
     readonly kind: UpstreamTrouble['reason']
@@ -220,7 +220,7 @@ export function jobSummaryView(job: StoredSummary): JobSummary {
   }
 }
 
-/** @param routeOf returns why jobs of a route wait; undefined if they do not have to */
+/** @param routeOf returns why jobs of a route wait; undefined if this node knows no reason */
 export function jobDetailsView(
   job: StoredDetails,
   callback: StoredCallback | null,

@@ -1,6 +1,6 @@
 /**
- * The current state of a node and its database, and metric samples: what the admin API returns and the dashboard reads. Times are
- * Unix seconds.
+ * Schemas of the state of a node and its database, and of metric samples, for the admin API and the dashboard. Times are Unix
+ * seconds.
  */
 import { type Static, Type } from '../typed-schema.ts'
 import { anyObject, count, orNull, unixTime, unixTimeOrNull } from './fields.ts'
@@ -135,7 +135,7 @@ export const overview = Type.Object({
 })
 /** Includes the metric samples of the last minutes, oldest first. */
 export type Overview = Static<typeof overview>
-/** Without the metric samples. */
+/** The overview without the metric samples. */
 export type CurrentState = Omit<Overview, 'points'>
 export type HeldBack = Overview['held_back'][number]
 export type Upstream = Overview['upstreams'][number]
@@ -158,6 +158,6 @@ export interface MetricFeed {
 export interface MetricListener {
   /** Receives each sample as a server-sent event. All listeners share the same bytes. */
   send(event: Uint8Array): void
-  /** The server is stopping. */
+  /** Called when the server is stopping. */
   end(): void
 }

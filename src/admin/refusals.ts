@@ -1,4 +1,7 @@
-/** Why an admin action was not carried out: in words for the audit log and for commands. `http/` has an error for each kind. */
+/**
+ * The reasons why an admin action was not carried out, in words for the audit log and for commands. `http/` has an error for
+ * each kind.
+ */
 
 export type RefusalReason =
   | { readonly kind: `no such ${'account' | 'job' | 'callback' | 'batch' | 'file' | 'key' | 'token'}` }
@@ -20,9 +23,9 @@ export type RefusalReason =
 
 export class Refusal {
   readonly reason: RefusalReason
-  /** For the audit log. */
+  /** The text in the audit log. */
   readonly outcome: string
-  /** What a command prints. */
+  /** The text that a command prints. */
   readonly message: string
 
   constructor(reason: RefusalReason, outcome: string, message: string) {
@@ -136,7 +139,7 @@ export const refusals = {
       'refused: it was being sent just then',
       `The callback of job ${jobId} is being sent right now, so it was not replayed. Try again in a minute.`,
     ),
-  /** @param why a sentence */
+  /** @param why a full sentence */
   notRerun: (jobId: string, why: string) =>
     new Refusal({ kind: 'not rerun', why }, `refused: ${why}`, `Job ${jobId} was not rerun. ${why}`),
   noFilter: () => new Refusal({ kind: 'no filter' }, 'refused: no filter', NO_FILTER),
@@ -155,7 +158,7 @@ export const refusals = {
     ),
 } as const
 
-/** Null for a tier that is configured. */
+/** Returns null if the tier is configured. */
 export function unknownTier(tier: string, tiers: readonly string[]): Refusal | null {
   if (tiers.includes(tier)) return null
   return new Refusal(

@@ -1,11 +1,11 @@
-/** Requests reruns of jobs, in small steps, and reports what became of each. */
+/** Requests reruns of jobs, in small steps, and reports the result for each job. */
 import type { JobSearch, JobSummary } from '../store/job-search-store.ts'
 import type { EndedRerun, RequestedRerun } from '../store/rerun-store.ts'
 import type { ActionTools } from './action.ts'
 
-/** Jobs whose reruns are requested together; other writes wait no longer than for this many. */
+/** At most this many reruns are requested together, so that other writes do not wait for long. */
 const JOBS_PER_STEP = 100
-/** How often to look whether a server has made them, and how long to wait without any progress. */
+/** How often to check whether a server has created the reruns, and how long to wait without any progress. */
 const LOOK_MS = 200
 const PATIENCE_MS = 10_000
 
@@ -20,19 +20,19 @@ export interface RerunSearch extends Omit<JobSearch, 'limit' | 'expiry'> {
   readonly errorCode?: string
 }
 
-/** What became of the jobs that a search found. */
+/** The results for the jobs that a search found. */
 export interface FoundReruns {
   readonly made: readonly EndedRerun[]
   readonly refused: readonly EndedRerun[]
-  /** Requested, but not made: no server has taken them yet. */
+  /** Reruns that were requested, but that no server has created yet. */
   readonly waiting: number
-  /** Had a rerun before, or one was requested; or, unless `again`, are reruns. */
+  /** Jobs that already have a rerun or a request for one. Unless `again` is set, reruns are skipped, too. */
   readonly skipped: number
   /** The `beforeJobId` to continue with; null at the end. */
   readonly next: string | null
 }
 
-/** Requests a rerun of up to `limit` of these jobs, and returns those that were requested, and those that ended. */
+/** Requests a rerun of up to `limit` of these jobs. Returns those that were requested, and those of them that have ended. */
 export async function rerunJobs(
   jobIds: readonly string[],
   limit: number,
@@ -56,9 +56,9 @@ export async function rerunJobs(
 }
 
 /**
- * Reruns the finished jobs that a search finds, newest first, until `limit` of them were requested, a server takes none, or all
- * have been looked at. Reruns that fail again are not found, unless `again`: otherwise a second call would repeat them, which are
- * the newest, and not continue with the others.
+ * Reruns the finished jobs that a search finds, newest first. It ends when `limit` reruns were requested, when no server creates
+ * them, or after the last job. Unless `again` is set, it skips reruns that have failed: they are the newest jobs, so a second
+ * call would repeat them instead of continuing.
  */
 export async function rerunFound(
   { errorCode, ...search }: RerunSearch,

@@ -1,4 +1,4 @@
-/** Scrubs the database after a deletion. The action that deleted reports a failure instead of throwing it. */
+/** Scrubs the database after a deletion. A failure is reported, not thrown, because the deletion has succeeded. */
 import type { OperatorStore } from '../store/operator-store.ts'
 import { Type } from '../typed-schema.ts'
 
@@ -17,7 +17,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** The field of actions that delete. */
+/** A field of the actions that delete something. */
 export const scrubField = Type.Boolean({
   description:
     'Whether to scrub deleted data from the disk; `true` if absent. On SQLite this rewrites the whole file and blocks other writes meanwhile.',

@@ -1,4 +1,4 @@
-/** Admin tokens that operators create, in addition to the one of the server, as the API, the dashboard and commands show them. */
+/** Schemas of the admin tokens that operators create, for the admin API, the dashboard and commands. */
 import type { AdminTokenRecord } from '../store/admin-token-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
@@ -7,7 +7,7 @@ const shownToken = {
   id: Type.String(),
   name: Type.String({ description: 'Of the operator or the program that has it; the audit log shows it.' }),
   read_only: Type.Boolean({
-    description: 'Whether it can only read, and no contents of jobs, secrets or keys.',
+    description: 'Whether the token allows only reading, without contents of jobs, secrets and keys.',
   }),
   expires_at: unixTimeOrNull('When it expires'),
 }
@@ -23,7 +23,6 @@ export const tokenList = Type.Object({
 })
 type ListedToken = Static<typeof tokenList>['tokens'][number]
 
-/** The response that creates a token. */
 export const newToken = Type.Object({
   ...shownToken,
   token: Type.String({ description: 'The token. It cannot be shown again.' }),

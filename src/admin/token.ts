@@ -16,7 +16,7 @@ import {
 } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 
-/** Used with Postgres: the folder of the default SQLite database. */
+/** The path with Postgres: next to the default SQLite database. */
 const DEFAULT_PATH = './data/parley.admin-token'
 const GENERATED = /^padm_[A-Za-z0-9_-]{43}$/
 const GROUP_AND_OTHERS = 0o077

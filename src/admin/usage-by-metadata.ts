@@ -1,6 +1,6 @@
 /**
- * Usage summed by the metadata of jobs. No sums are kept of it, because callers choose its values: it is read from the jobs that
- * are still stored.
+ * Sums usage by the metadata of jobs. Callers choose those values, so no sums are stored: they are computed from the jobs that
+ * still exist.
  */
 import { monthOf } from '../job/month.ts'
 import type { JobSearchStore } from '../store/job-search-store.ts'
@@ -20,7 +20,10 @@ export interface UsageByMetadata {
   readonly month?: string
 }
 
-/** The texts of the keys, empty for a job without such metadata, and the sums. In the order in which they first occur. */
+/**
+ * Returns the values of the keys, empty for a job without such metadata, with their sums, in the order in which they first
+ * occur.
+ */
 export async function usageByMetadata(
   store: Pick<JobSearchStore, 'jobUses'>,
   { keys, account, month }: UsageByMetadata,

@@ -1,6 +1,6 @@
 /**
- * Usage events: what each finished job used, once, for billing. They are read from the jobs themselves, in the order in which the
- * jobs were created. A cursor therefore names the last job that was read, and those before it that had not finished by then.
+ * Usage events report once what each finished job used, for billing. They are read from the jobs, in the order of creation. A
+ * cursor therefore names the last job that was read, and the earlier jobs that had not finished by then.
  */
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import { usageView } from '../job/job-record.ts'
@@ -10,9 +10,9 @@ import { BEFORE_ALL } from '../store/pagination.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { count, seconds, textOrNull, unixTime } from './fields.ts'
 
-/** A cursor is part of a URL. While so many jobs before the last one are unfinished, later ones are not read. */
+/** A cursor is part of a URL, so its length is limited. While this many earlier jobs are unfinished, later jobs are not read. */
 const MAX_UNFINISHED = 256
-/** Clocks of nodes differ, and acceptances take a moment, so IDs may be stored in another order. */
+/** Clocks of nodes differ, and accepting a job takes a moment, so jobs may be stored in another order than that of their IDs. */
 const SETTLED_IDS_MS = 60_000
 
 const usageEvent = Type.Object({
@@ -46,7 +46,7 @@ export const usageEventList = Type.Object({
 
 export interface UsageCursor {
   readonly lastJobId: string
-  /** Those up to the last one that had not finished. */
+  /** The unfinished jobs up to the last one. */
   readonly unfinished: readonly string[]
 }
 
@@ -67,7 +67,7 @@ export async function readUsageEvents(
   const earlier = unfinished.length === 0 ? [] : await store.jobUsesOf(unfinished)
   const late = earlier.filter(hasEnded).slice(0, limit)
   const isLate = new Set(late.map(({ id }) => id))
-  // What does not exist any more was deleted.
+  // A job that does not exist any more was deleted.
   const left = earlier.flatMap(({ id }) => (isLate.has(id) ? [] : [id]))
   const wanted = limit - late.length
   const found =
@@ -95,7 +95,7 @@ export async function readUsageEvents(
 
 const hasEnded = ({ usage }: JobUse): boolean => usage !== null
 
-/** Of a job that has ended. */
+/** Returns the usage event of a finished job. */
 export function usageEventOf({
   id,
   account,
@@ -131,13 +131,13 @@ export function usageEventOf({
   }
 }
 
-/** 16 bytes for each job. */
+/** A cursor has 16 bytes for each job. */
 export function usageCursorText({ lastJobId, unfinished }: UsageCursor): string {
   const digits = [lastJobId, ...unfinished].map((id) => id.replaceAll('-', '')).join('')
   return Buffer.from(digits, 'hex').toString('base64url')
 }
 
-/** Null if `usageCursorText` did not write it. */
+/** Returns null for text that `usageCursorText` did not write. */
 export function readUsageCursor(text: string): UsageCursor | null {
   const digits = /^[\w-]+$/.test(text) ? Buffer.from(text, 'base64url').toString('hex') : ''
   if (digits === '' || digits.length % 32 !== 0 || digits.length > 32 * (MAX_UNFINISHED + 1)) return null

@@ -1,4 +1,4 @@
-/** Creates the part that runs batches. */
+/** Creates the runner of batches. */
 import { randomBytes } from 'node:crypto'
 import { BatchRunner } from '../batches/batch-runner.ts'
 import { LineStarts } from '../batches/line-starts.ts'
@@ -58,7 +58,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
     retentionMs: wholeMs(settings.v1.file_retention_seconds),
     onAdvanced: (advance) => metrics.batchAdvanced(advance),
     onCancelled: (jobId) => cancellation.cancelled(jobId),
-    // A third of the time after which the lease of a crashed node expires.
+    // An idle node looks for batches of crashed nodes three times in the period after which a lease expires.
     idleClaimMs: wholeMs(settings.jobs.lease_seconds) / 3,
     onError: (error) => log.warn(errorFields(error), 'a step of a batch failed; retrying'),
   })

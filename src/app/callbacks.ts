@@ -22,7 +22,7 @@ export interface CallbackParts {
   readonly metrics: Metrics
   readonly bytes: ByteShare
   readonly poster: Poster
-  /** From 0 up to but not including 1. */
+  /** Returns a number from 0 up to but not including 1. */
   readonly random: () => number
 }
 
@@ -45,7 +45,7 @@ export function createCallbackPoster(
   }
 }
 
-/** The caller may have given the callback a header of the same name. */
+/** Adds the header, and removes one of the same name that the caller may have given the callback. */
 function markedSimulated(headers: Readonly<Record<string, string>>): Record<string, string> {
   const others = Object.entries(headers).filter(([name]) => name.toLowerCase() !== SIMULATED_HEADER)
   return { ...Object.fromEntries(others), [SIMULATED_HEADER]: 'true' }

@@ -1,7 +1,7 @@
 /**
  * Connects the parts that accept and run jobs on a node: everything between the HTTP routes and the outside world. The caller
- * passes that world (time, randomness, the store, model servers, receivers, threads): `service.ts` passes the real one, and
- * the simulation (`test/simulation/`) one that is determined by a seed.
+ * passes that world (time, randomness, the store, model servers, receivers, threads). `service.ts` passes the real one, and the
+ * simulation (`test/simulation/`) passes one that a seed determines.
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
@@ -40,13 +40,13 @@ import { jobSlots, memoryBytes } from './slots.ts'
 
 export interface EngineParts {
   readonly settings: Settings
-  /** Whether the simulator answers instead of model servers; false if absent. */
+  /** Whether the simulator answers instead of model servers; defaults to false. */
   readonly simulated?: boolean
   readonly role: Role
   readonly node: string
   readonly store: Store
   readonly clock: Clock
-  /** From 0 up to but not including 1. */
+  /** Returns a number from 0 up to but not including 1. */
   readonly random: () => number
   /** Returns this many random bytes, in hex. */
   readonly randomHex: (bytes: number) => string
@@ -57,7 +57,7 @@ export interface EngineParts {
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
   readonly poster: Poster
-  /** Takes the lease and renews it from then on. */
+  /** Takes the lease and keeps renewing it. */
   readonly startHeartbeat: StartHeartbeat
 }
 
@@ -123,7 +123,7 @@ export function createEngine(parts: EngineParts) {
     onQuotaReached: metrics.quotaReached,
     clock,
     ...(isTracing() && { traceparent: activeTraceparent }),
-    // A key is forgotten with its jobs, if they expire earlier.
+    // If jobs expire earlier, their keys expire with them.
     idempotencyMs: Math.min(wholeMs(settings.limits.idempotency_seconds), retentionMs),
   })
   const retention = retentionLoop({
@@ -160,7 +160,7 @@ export function createEngine(parts: EngineParts) {
   return { tiers, pendingResponses, bytes, dispatcher, worker, cancellation, creator, start, stop }
 }
 
-/** Makes the byte budget from the settings and the heap limit of the process. */
+/** Creates the byte budget from the settings and the heap limit of the process. */
 function createByteBudget(settings: Settings): ByteBudget {
   return new ByteBudget(memoryBytes(settings), callbackBytes(settings.callbacks.in_flight_bytes))
 }
@@ -190,10 +190,10 @@ function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): Con
   })
 }
 
-/** How long clients have, after the last job of a stopping server, to finish their request and read the response. */
+/** After the last job of a stopping server, clients have this long to finish their request and read the response. */
 const LAST_ANSWERS_MS = 2000
 
-/** The connections of clients, which a stop closes. */
+/** The connections of clients, which shutdown closes. */
 interface Clients {
   /** Resolves when every request in progress has its response. */
   close(): Promise<void>
@@ -207,7 +207,7 @@ interface Stoppable {
 
 interface RunningParts {
   readonly clock: Clock
-  /** How long running jobs may take to end before they are released (`jobs.drain_seconds`). */
+  /** Running jobs have this long to end before they are released (`jobs.drain_seconds`). */
   readonly drainMs: number
   readonly polls: readonly Stoppable[]
   readonly pendingResponses: { stop(): void }
@@ -217,17 +217,20 @@ interface RunningParts {
   readonly router: { close(): Promise<void> }
 }
 
-/** In an order that does not lose a job: pending responses get their 202, executions end or their jobs are released, and the lease ends last. */
+/**
+ * Shuts down in an order that loses no job: pending requests get their 202, executions end or their jobs are released, and the
+ * lease ends last.
+ */
 async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
   const polls = parts.polls.map((poll) => poll.stop())
   parts.pendingResponses.stop()
   const closed = clients.close()
   await parts.worker.drain(parts.drainMs)
-  // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
+  // Closing also ends the timeouts of requests, so a client that never completes its own would keep the server running forever.
   const cancel = parts.clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
   await Promise.all([closed, parts.dispatcher.stop(), ...polls])
   cancel()
-  // Last, because other nodes rescue the jobs of a node without a lease.
+  // The lease ends last, because other nodes rescue the jobs of a node without a lease.
   await parts.lease.stop()
   await parts.router.close()
 }

@@ -9,7 +9,7 @@ import { openLeases } from '../store/open.ts'
 import { LogWriter, logLine } from '../telemetry/log-writer.ts'
 import { LeaseRenewal, LoopWatch, RENEWAL_TRIES, REPORT_EVERY_MS } from './lease-renewal.ts'
 
-/** The time that a busy database may need for a renewal, however short the lease is. */
+/** Even with a short lease, a busy database has this long for a renewal. */
 const LEAST_STATEMENT_MS = 1000
 
 export interface HeartbeatData {
@@ -19,12 +19,13 @@ export interface HeartbeatData {
   readonly node: string
   readonly leaseMs: number
   readonly hangMs: number
-  /** Shared memory: how often the event loop has reported. */
+  /** Shared memory that counts the reports of the event loop. */
   readonly reports: Int32Array<SharedArrayBuffer>
 }
 
 /**
- * `started`: the lease is taken. `expired`: before the renewal, the lease had expired and another node had rescued the jobs.
+ * `started`: the thread has taken the lease. `expired`: before the renewal, the lease had expired and another node had rescued
+ * the jobs.
  */
 export type HeartbeatReport =
   | { readonly kind: 'started' | 'expired' }
@@ -33,7 +34,7 @@ export type HeartbeatReport =
 async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> {
   const { database, prepare, node, leaseMs } = data
   const report = (message: HeartbeatReport) => port.postMessage(message)
-  // A renewal on a dead connection is abandoned early enough for the next one, on a new connection, to be in time.
+  // A renewal on a dead connection times out early enough for the next one, on a new connection, to be in time.
   const statementMs = Math.min(data.statementMs, Math.max(LEAST_STATEMENT_MS, leaseMs / RENEWAL_TRIES))
   const leases = await openLeases(database, { prepare, statementMs })
   const renewal = new LeaseRenewal({
@@ -69,7 +70,7 @@ function watchLoop({ reports, hangMs, node }: HeartbeatData): void {
   setInterval(look, REPORT_EVERY_MS).unref()
 }
 
-/** The blocked main thread cannot run signal handlers, and a thread cannot exit the process in another way. */
+/** Kills the process: the blocked main thread cannot run signal handlers, and a thread cannot exit the process in another way. */
 function endProcess(hangMs: number, node: string): void {
   const message = `the event loop has not reported for ${hangMs / 1000} s (jobs.hang_seconds); exiting, so that its jobs run on other nodes`
   const writer = new LogWriter(2, () => '')

@@ -1,4 +1,4 @@
-/** The thread that renews a lease, on a real Postgres. */
+/** Tests the thread that renews a lease, on a real Postgres. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
@@ -26,7 +26,7 @@ function options(database: string, over: { onExpired?: () => void; onError?: (er
   }
 }
 
-/** A database with its tables, and a connection that sees and changes leases. */
+/** Creates a database with its tables, and opens a connection that sees and changes leases. */
 async function start(t: TestContext) {
   const url = await freshDatabase(t)
   const { store } = await openNode(url)

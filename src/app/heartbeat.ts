@@ -8,9 +8,9 @@ import { StoreUnavailable } from '../store/store.ts'
 import type { HeartbeatData, HeartbeatReport } from './heartbeat-thread.ts'
 import { REPORT_EVERY_MS } from './lease-renewal.ts'
 
-/** The heap limit of the thread, which only renews one row. */
+/** The heap limit of the thread is low, because it only renews one row. */
 const HEAP = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }
-/** How long a renewal in progress may delay a stop. */
+/** A renewal in progress may delay shutdown this long. */
 const STOP_MS = 2000
 
 export interface HeartbeatOptions {
@@ -18,9 +18,9 @@ export interface HeartbeatOptions {
   readonly node: string
   readonly clock: Pick<Clock, 'after'>
   readonly onExpired: () => void
-  /** A renewal failed, and is retried. */
+  /** Called when a renewal failed; it is retried. */
   readonly onError: (error: Error) => void
-  /** The thread exited unexpectedly: the lease would expire while this process believes that it is alive. */
+  /** Called when the thread exited unexpectedly: the lease would expire while this process keeps working. */
   readonly onFatal: (error: Error) => void
 }
 
@@ -37,7 +37,7 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
     hangMs: wholeMs(settings.jobs.hang_seconds),
     reports,
   }
-  // On the real clock, because tests must not control whether this loop counts as running.
+  // This timer uses the real clock, because a test's clock must not decide whether this loop counts as running.
   const reporting = setInterval(() => Atomics.add(reports, 0, 1), REPORT_EVERY_MS).unref()
   const thread = new Worker(moduleURL('./heartbeat-thread.ts', import.meta.url), {
     workerData: data,

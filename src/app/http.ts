@@ -1,4 +1,4 @@
-/** Creates the HTTP server with all its routes, and what those of the admin API depend on. */
+/** Creates the HTTP server with all its routes, and what the admin routes depend on. */
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
@@ -83,9 +83,9 @@ export interface HttpParts {
   readonly bytes: ByteBudget
   readonly connections: ConnectionLimits
   readonly admin: AdminOptions
-  /** A batch was created or cancelled. */
+  /** Called when a batch was created or cancelled. */
   readonly onBatchChanged: () => void
-  /** Rejects when a job could not be accepted now. */
+  /** Rejects if the server cannot accept a job now. */
   readonly ready: () => Promise<void>
   readonly queuedRoutes: Gauges['routes']
   /** Aborted when the listener closes, before `stopping`. */
@@ -93,7 +93,7 @@ export interface HttpParts {
   readonly stopping: AbortSignal
 }
 
-/** Resolves when the server could listen; it does not listen yet. */
+/** Resolves when the server is ready to listen; it does not listen yet. */
 export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const { settings, store, tiers, clock, bytes, log, metrics, stopping } = parts
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
@@ -279,7 +279,7 @@ export function createConnectionLimits(
   })
 }
 
-/** The first line of defence: both act before a request is read. */
+/** Combines the two guards that act before a request is read. */
 function connectionGuard({ settings, clock, log, metrics, connections }: HttpParts) {
   const limitMs = wholeMs(settings.limits.stalled_write_seconds)
   const stalled = new StalledWrites({

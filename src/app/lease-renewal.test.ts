@@ -1,4 +1,4 @@
-/** When an event loop counts as hung. */
+/** Tests when an event loop counts as hung. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { LoopWatch, REPORT_EVERY_MS } from './lease-renewal.ts'
@@ -29,7 +29,7 @@ test('a loop that reports again in time starts over', () => {
 test('time in which the whole process was stopped does not count', () => {
   const watch = new LoopWatch(HANG_MS, 0)
   assert.equal(watch.hangs(1, 1000), false)
-  // Continued after an hour: the watch looks before the loop has come to report.
+  // The process continued after an hour: the watch checks before the loop could report.
   assert.equal(watch.hangs(1, 3_601_000), false)
   assert.equal(hangFoundAfterMs(watch, 1, 3_601_000), HANG_MS - 2 * REPORT_EVERY_MS)
 })

@@ -1,5 +1,5 @@
 /**
- * The work of the heartbeat thread, separate from the thread itself: takes the lease of a node and renews it, and decides whether
+ * The work of the heartbeat thread, separate from the thread itself: it takes and renews the lease of a node, and detects when
  * the main thread's event loop hangs.
  */
 import type { Clock } from '../clock.ts'
@@ -8,7 +8,7 @@ import type { Leases } from '../store/node-store.ts'
 
 /** Renewals per lease duration. */
 const RENEWALS = 3
-/** Attempts to renew per lease duration: a failed renewal is repeated soon. */
+/** Attempts to renew per lease duration. There are more than renewals, because a failed one is repeated soon. */
 export const RENEWAL_TRIES = 9
 
 export interface LeaseRenewalOptions {
@@ -16,9 +16,9 @@ export interface LeaseRenewalOptions {
   readonly leases: Pick<Leases, 'renew'>
   readonly node: string
   readonly leaseMs: number
-  /** Before the renewal, the lease had expired and another node had rescued the jobs. */
+  /** Called when, before the renewal, the lease had expired and another node had rescued the jobs. */
   readonly onExpired: () => void
-  /** A renewal failed, and is retried. */
+  /** Called when a renewal failed; it is retried. */
   readonly onError: (error: unknown) => void
 }
 
@@ -31,7 +31,7 @@ export class LeaseRenewal {
     const { clock, leaseMs, onError } = options
     this.#options = options
     this.#loop = new PollingLoop({
-      // Not about these moments: how old a lease may be when an outage begins depends on them.
+      // `about` is left out, because it would shift renewals: the age of a lease when an outage begins depends on their times.
       clock: { after: (ms, callback) => clock.after(ms, callback) },
       pauseMs: leaseMs / RENEWAL_TRIES,
       task: () => this.#renewIfDue(),
@@ -62,12 +62,12 @@ export class LeaseRenewal {
   }
 }
 
-/** How often the loop reports, and how often the watch looks. */
+/** The loop reports, and the watch checks, at this interval. */
 export const REPORT_EVERY_MS = 1000
 
 /**
- * Whether an event loop has stopped reporting, decided on another thread. Only time during which that thread ran counts, because
- * a stopped process, or a sleeping machine, stops both.
+ * Detects, on another thread, that an event loop has stopped reporting. Only time during which that thread ran counts, because a
+ * stopped process or a sleeping machine stops both.
  */
 export class LoopWatch {
   readonly #hangMs: number
@@ -80,7 +80,7 @@ export class LoopWatch {
     this.#lookedMs = steadyMs
   }
 
-  /** Whether the loop hangs. @param reports how often it has reported so far */
+  /** Returns whether the loop hangs. @param reports how often it has reported so far */
   hangs(reports: number, steadyMs: number): boolean {
     const passedMs = Math.min(steadyMs - this.#lookedMs, 2 * REPORT_EVERY_MS)
     this.#lookedMs = steadyMs

@@ -1,4 +1,4 @@
-/** The page of limits against the settings, the documents and itself. */
+/** Checks the page of limits against the settings and the documents, and for consistency. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import test from 'node:test'
@@ -7,7 +7,7 @@ import { defaultOf, LIMITS } from './limits.ts'
 
 const limits = Object.values(LIMITS).flat()
 
-/** Settings with a number that limit nothing: addresses, sizes of pools, shares, and times of the server itself. */
+/** Settings with a number that limits nothing: addresses, sizes of pools, shares, and times of the server itself. */
 const NO_LIMITS = [
   'port',
   'postgres.connections',
@@ -36,7 +36,7 @@ test('each metric of a limit is described in docs/monitoring.md', () => {
   for (const { metric } of limits) if (metric !== undefined) assert.ok(guide.includes(metric), metric)
 })
 
-/** The paths of settings whose default is a number, a list of numbers, or null: with it, there is no number by default. */
+/** The paths of settings whose default is a number, a list of numbers, or null (no number by default). */
 function numbersOf(value: unknown, path = ''): string[] {
   if (value === null || typeof value === 'number') return [path]
   if (Array.isArray(value))

@@ -24,14 +24,14 @@ export interface NodeParts {
 export type StartHeartbeat = (onExpired: () => void) => Promise<Heartbeat>
 
 export interface HeartbeatParts extends Pick<NodeParts, 'settings' | 'node' | 'clock' | 'log'> {
-  /** The process must exit, because the thread that keeps its lease has ended. */
+  /** Called when the thread that renews the lease has ended: the process must exit. */
   readonly onFatal: (error: Error) => void
 }
 
 /** Renews the lease on a separate thread. */
 export function heartbeatStarter({ settings, node, clock, log, onFatal }: HeartbeatParts): StartHeartbeat {
   return async (onExpired) => {
-    // Loaded only if it is needed: a SQLite file has no leases.
+    // The module is loaded only with Postgres: a SQLite file has no leases.
     const { startHeartbeat } = await import('./heartbeat.ts')
     const onError = (error: Error) => log.warn(errorFields(error), 'could not renew the lease; retrying')
     return startHeartbeat({ settings, node, clock, onExpired, onError, onFatal })

@@ -1,4 +1,4 @@
-/** Rates, with an injected clock: ten minutes at providers that enforce them, on one node and on three. */
+/** Tests rates with an injected clock: ten minutes at providers that enforce them, with one node and with three. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -12,7 +12,7 @@ import { rateBooks } from './rate-books.ts'
 
 const MINUTES = 10
 
-/** Numbers that look random and are the same in each run. */
+/** Returns pseudorandom numbers that are the same in each run. */
 function numbers(seed: number): () => number {
   let state = seed
   return () => {
@@ -48,7 +48,7 @@ function sharedBooks(clock: FakeClock, database = () => setImmediate()) {
 interface Run {
   readonly kind: Enforced
   readonly nodes: number
-  /** Tokens of a request, and how many of them are estimated. */
+  /** The tokens of a request, and the estimate that it reserves. */
   readonly sizeOf: (random: number) => { readonly tokens: number; readonly estimate: number }
   readonly limits: { readonly requests: number; readonly tokens: number }
   readonly callMs: number

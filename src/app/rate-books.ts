@@ -1,6 +1,6 @@
 /**
- * Where rates of model servers are counted: in the memory of a node that is alone, or in a row that nodes on one database share. Each
- * write is a new version of the row.
+ * Decides where the rates of model servers are counted: in the memory of a single node, or in a row that all nodes on one
+ * database share. Each write is a new version of the row.
  */
 import type { Clock } from '../clock.ts'
 import type { NodeStore } from '../store/node-store.ts'
@@ -10,22 +10,22 @@ import { exchange, type Granted, newRateState, type RateState } from '../upstrea
 export interface RateBooksOptions {
   readonly store: Pick<NodeStore, 'shared' | 'isKnownToAll' | 'readRate' | 'writeRate'>
   readonly node: string
-  /** Nodes must have about the same wall clock: a second of difference is two percent of the rate. */
+  /** The wall clocks of nodes must nearly agree: a difference of one second is two percent of the rate. */
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   readonly warn: (message: string) => void
 }
 
-/** After that many, the node asks again later. */
+/** After this many attempts, the node asks again later. */
 const MAX_TRIES = 20
 
-/** Returns the books of a rate, by the name of its upstream or target. */
+/** Returns the function that gives each upstream or target with this name the book of its rate. */
 export function rateBooks(options: RateBooksOptions): (name: string) => RateBook {
   const { store, clock, warn } = options
   if (!store.shared) return () => ownBook(clock)
   let hasWarned = false
-  /** Rates whose last exchange failed: each failure is reported once. */
+  /** Rates whose last write failed, so that each failure is reported once. */
   const failed = new Set<string>()
-  // A node of an earlier version ignores the rates.
+  // Nodes of earlier versions ignore the rates.
   const isOn = (): boolean => {
     const isKnown = store.isKnownToAll('rates')
     if (!isKnown && !hasWarned) warn(WARNING)
@@ -59,7 +59,7 @@ async function exchangeShared(
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const stored = await store.readRate(name)
     const nowMs = clock.nowMs()
-    // A correction must be counted at the time of what it corrects, however long each of them has waited for the database.
+    // A correction counts at the time of what it corrects, although it waited for the database in between.
     const waitedMs = clock.steadyMs() - startMs
     const used = ask.used.map(({ agoMs, ...amounts }) => ({ agoMs: agoMs + waitedMs, ...amounts }))
     const state: RateState = stored === null ? newRateState(nowMs) : JSON.parse(stored.stateJson)

@@ -17,20 +17,20 @@ import { maxConcurrency } from './slots.ts'
 export interface RouterParts {
   readonly configuration: Pick<Configuration, 'settings' | 'concurrency' | 'simulated'>
   readonly clock: Clock
-  /** From 0 up to but not including 1. */
+  /** Returns a number from 0 up to but not including 1. */
   readonly random: () => number
   /** Creates the client of an upstream, by its name. */
   readonly serverOf: (name: string) => ModelServer
   readonly onCall: (call: CallEvent) => void
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
-  /** The books of a rate, by its name. */
+  /** Returns the book of a rate, by the name of its upstream or target. */
   readonly bookOf: (name: string) => RateBook
   readonly log: Log
 }
 
 /**
- * Clients of the configured upstreams, or the simulator instead of each.
+ * Creates the clients of the configured upstreams, or the simulator instead of each.
  * @param traceparent of each call; absent without telemetry
  */
 export function modelServers(

@@ -18,13 +18,13 @@ const TIMEOUT_MS = 10_000
 export interface WakeCallOptions {
   readonly settings: Pick<Settings, 'upstreams'>
   readonly upstreams: Pick<Routes, 'limited' | 'limitedAccounts'> & { state(): readonly UpstreamState[] }
-  /** Those with jobs, as far as this node knows. */
+  /** The queues with jobs that this node knows of. */
   readonly queues: () => Iterable<RouteQueue>
   readonly clock: Clock
   readonly log: Log
 }
 
-/** Null if no upstream has a `wake_url`. */
+/** Returns null if no upstream has a `wake_url`. */
 export function createWakeCalls({
   settings,
   upstreams,

@@ -1,4 +1,4 @@
-/** Runs the batches that this node owns, one step of each at a time. It claims those that are new or whose node has crashed. */
+/** Runs the batches that this node owns, one step of each in turn. It claims batches that are new or whose node has crashed. */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import { BatchRun, type BatchRunOptions } from './batch-run.ts'
@@ -6,17 +6,22 @@ import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
-  /** The pause between searches while there are no batches. They only find those of crashed nodes: new ones wake the runner. */
+  /**
+   * The pause between two searches of an idle node. It can be long: new batches wake the runner, so a search finds only those of
+   * crashed nodes.
+   */
   readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
 
-/** Maximum lines with open jobs, over all batches of a node, and the least that one batch gets. */
+/** All batches of a node have at most this many lines with open jobs. A batch alone may reach it. */
 export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
 const MAX_BATCHES = 100
-/** The pause between searches for batches, which also show what others have changed. */
+/** The pause between two searches for batches, which also discover changes by others. */
 const CLAIM_MS = 1000
+/** After rounds in which a batch had as much to do as one step may, something, and nothing. */
+const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
 
@@ -24,7 +29,7 @@ export class BatchRunner {
   readonly #options: BatchRunnerOptions
   readonly #runs = new Map<string, BatchRun>()
   readonly #loop: PollingLoop
-  #isBusy = false
+  #pauseOfRoundMs = PAUSE_MS
   #claimAtMs = Number.NEGATIVE_INFINITY
 
   constructor(options: BatchRunnerOptions) {
@@ -49,21 +54,27 @@ export class BatchRunner {
     this.#loop.start()
   }
 
-  /** Call this when a batch was created or cancelled through this node. */
+  /** Called when a batch was created or cancelled through this node. */
   wake(): void {
     this.#claimAtMs = Number.NEGATIVE_INFINITY
     this.#loop.wake()
   }
 
-  stop(): Promise<void> {
-    return this.#loop.stop()
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+    await this.#settled()
+  }
+
+  /** Resolves when no step is being stored. */
+  async #settled(): Promise<void> {
+    await Promise.all([...this.#runs.values()].map((run) => run.settled()))
   }
 
   async #round(): Promise<void> {
     const { clock, idleClaimMs } = this.#options
-    this.#isBusy = false
+    this.#pauseOfRoundMs = PAUSE_MS
     if (clock.steadyMs() >= this.#claimAtMs) {
-      // Set before the search, because a batch that is created during it must cause another one.
+      // The time is set before the search, because a batch created during the search must cause another one.
       this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
       await this.#claim()
     }
@@ -72,13 +83,13 @@ export class BatchRunner {
   }
 
   #pauseMs(): number {
-    if (this.#isBusy) return BUSY_PAUSE_MS
-    if (this.#runs.size > 0) return PAUSE_MS
+    if (this.#runs.size > 0) return this.#pauseOfRoundMs
     return Math.max(BUSY_PAUSE_MS, this.#claimAtMs - this.#options.clock.steadyMs())
   }
 
   async #claim(): Promise<void> {
     const { store, node } = this.#options
+    await this.#settled()
     const batches = await store.claimBatches(node, Math.max(0, MAX_BATCHES - this.#runs.size))
     const owned = new Set(batches.map(({ id }) => id))
     for (const id of this.#runs.keys()) if (!owned.has(id)) this.#runs.delete(id)
@@ -93,14 +104,16 @@ export class BatchRunner {
     this.#claimAtMs = Math.min(this.#claimAtMs, this.#options.clock.steadyMs() + CLAIM_MS)
   }
 
-  /** Discards a run that fails; the next claim continues from the stored state. */
+  /** A run that failed is dropped; the next claim continues from what is stored. */
   async #step(id: string, run: BatchRun, maxOpen: number): Promise<void> {
     try {
       const result = await run.step(maxOpen)
-      if (result === 'busy') this.#isBusy = true
+      if (result === 'busy') this.#pauseOfRoundMs = Math.min(this.#pauseOfRoundMs, BUSY_PAUSE_MS)
+      if (result === 'full') this.#pauseOfRoundMs = FULL_PAUSE_MS
       if (result === 'ended' || result === 'lost') this.#runs.delete(id)
       if (result === 'lost') this.#claimAtMs = Number.NEGATIVE_INFINITY
     } catch (error) {
+      await run.settled()
       this.#runs.delete(id)
       this.#claimSoon()
       this.#options.onError(error)

@@ -1,4 +1,4 @@
-/** The format of the lines of a batch and of its results. An API implements it; this folder does not know it. */
+/** The format of a batch's lines and results, which an API implements: this folder knows no API. */
 import type { CreateElement } from '../job/create-body.ts'
 import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
@@ -16,7 +16,7 @@ export interface WrongLine extends Problem {
 }
 
 export interface LineResult {
-  /** Whether the line goes to the error file. */
+  /** Whether the result belongs into the error file. */
   readonly failed: boolean
   readonly json: string
   readonly inputTokens: number
@@ -28,17 +28,14 @@ export interface LineResult {
 
 export interface LineFormat {
   read(bytes: Uint8Array, endpoint: string): WantedLine | WrongLine
-  /** The result of a job that has finished. */
+  /** Returns the result of a job that has ended. */
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
-  /**
-   * The result line for a request without an answer.
-   * @param id the ID of its job, or one made of the batch and the line
-   */
+  /** Returns the result of a line without an answer. @param id of its job, or made of the batch and the line */
   unfinished(customId: string, id: string, problem: Problem): string
-  /** The result line for a request that cannot run. */
+  /** Returns the result of a line that may not run. */
   refused(customId: string, id: string, error: AdmissionError): string
-  /** The problem of a line that cannot run. */
+  /** Returns why a line may not run, as a problem of the line. */
   problemOf(error: AdmissionError): WrongLine
-  /** The event that reports how a batch ended. */
+  /** Returns the event that reports how a batch ended. */
   eventTo(url: string, status: BatchStatus): Callback
 }

@@ -1,10 +1,10 @@
-/** Reads a file line by line from any position, with at most a few pieces of it in memory. */
+/** Reads a file line by line from any offset, with at most a few pieces of it in memory. */
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
-  /** Null if the line is longer than allowed. */
+  /** Null if the line is too long. */
   readonly bytes: Uint8Array | null
-  /** The position of the next line. */
+  /** Where the next line begins. */
   readonly end: number
 }
 
@@ -31,7 +31,7 @@ export class LineReader {
     this.#options = options
   }
 
-  /** Returns null at the end. Continues at the line that starts at `offset`, if given. */
+  /** Returns the next line, or the one at `offset`; null at the end. */
   async next(offset = this.#offset): Promise<InputLine | null> {
     const { fileBytes, maxBytes } = this.#options
     const parts: Uint8Array[] = []

@@ -1,4 +1,4 @@
-/** Creates the jobs of lines within the limits of the account. Each line gets one job, however often it is started. */
+/** Creates the jobs of lines within the limits of the account. A line gets one job, however often it is started. */
 import type { CreateElement } from '../job/create-body.ts'
 import type { Job } from '../job/job.ts'
 import { withBatch } from '../job/response-format.ts'
@@ -18,7 +18,7 @@ export interface LineStartsOptions {
 export type Admitted =
   | { readonly kind: 'admitted'; readonly job: Job }
   | { readonly kind: 'refused'; readonly error: AdmissionError }
-  /** A limit is reached for now. */
+  /** A limit has been reached, and the line may start later. */
   | { readonly kind: 'later'; readonly error: AdmissionError }
 
 export type Started =
@@ -28,11 +28,11 @@ export type Started =
 /** A line, before it has a job. */
 export type LineOfBatch = Omit<BatchLine, 'jobId'>
 
-/** No caller can send this key, because it contains spaces. */
+/** No caller can send such a key, because it contains spaces. */
 export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${line}`
 
 const FINGERPRINT = 'batch'
-/** How long keys are remembered after the deadline of the batch. */
+/** Keys are stored for this long after the time limit of the batch, when nothing needs them. */
 const REMEMBER_MS = 86_400_000
 const LASTING = ['invalid', 'model not allowed', 'too many tokens', 'too many output tokens']
 
@@ -43,14 +43,14 @@ export class LineStarts {
     this.#options = options
   }
 
-  /** Null if the account was deleted. */
+  /** Returns null if the account was deleted. */
   async ownerOf(account: string): Promise<JobOwner | null> {
     const { store, tiers } = this.#options
     const found = await store.findOwner(account)
     return found && backgroundOwner(account, tiers.of(found.tier), found)
   }
 
-  /** Checks a line without storing anything. */
+  /** Checks the job without storing anything. */
   async admit(element: CreateElement, owner: JobOwner): Promise<Admitted> {
     const { creator, countTokens } = this.#options
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)
@@ -63,7 +63,7 @@ export class LineStarts {
     return { kind: 'admitted', job }
   }
 
-  /** Resolves when the job is durable. A line that was started before gets the same job. */
+  /** Resolves when the job is durable. A line that was started before keeps its first job. */
   async start(
     batch: StoredBatch,
     { line, customId }: LineOfBatch,
@@ -88,7 +88,7 @@ export class LineStarts {
     }
   }
 
-  /** The job that a line got before a crash; null if none. */
+  /** Returns the job that a line got before a crash; null if it got none. */
   async jobOf(batch: StoredBatch, line: number, nowMs: number): Promise<string | null> {
     const earlier = await this.#options.store.findEarlier(batch.account, idempotencyOf(batch, line), nowMs)
     return earlier?.kind === 'repeated' ? (earlier.jobIds[0] ?? null) : null

@@ -2,25 +2,25 @@
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
-  /** How many lines and bytes of the input were read. */
+  /** The line and the byte of the input up to which it was read. */
   readonly line: number
   readonly offset: number
-  /** How many lines have requests; null until they were validated. */
+  /** How many lines have requests; null until all were validated. */
   readonly total: number | null
   readonly completed: number
   readonly failed: number
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if no line had a model with a price. */
+  /** The cost in millionths of the currency; absent if no line had a model with a price. */
   readonly cost?: number
   readonly inProgressAtMs: number | null
   readonly endedAtMs: number | null
-  /** Whether lines did not start, or not finish, before the deadline of the batch. */
+  /** Whether some lines did not run or finish within the time of the batch. */
   readonly expired: boolean
-  /** The problems of the batch, by line. */
+  /** What is wrong with the batch, by line. */
   readonly problems: readonly LineProblem[]
-  /** Why no lines start for now; null if they do. */
+  /** Why no further lines start for now; null if they do. */
   readonly waiting: Problem | null
 }
 
@@ -34,18 +34,18 @@ export interface LineProblem extends Problem {
   readonly param: string | null
 }
 
-/** The account's description of a batch, and facts about its input. */
+/** What the account specified for a batch, and what is known of its input. */
 export interface AboutBatch {
   readonly metadata: Readonly<Record<string, string>> | null
   readonly window: string
-  /** How long its files are kept, in seconds; null for the setting. */
+  /** How long the batch's files are stored, in seconds; null for the setting. */
   readonly filesExpireS: number | null
   readonly inputBytes: number
-  /** The URL to which its end is reported; null for none. */
+  /** The URL that gets the event when the batch ends; null for none. */
   readonly webhookUrl: string | null
 }
 
-/** The changes of one step. */
+/** The progress that one step made. */
 export interface BatchAdvance {
   readonly completed: number
   readonly failed: number
@@ -53,7 +53,7 @@ export interface BatchAdvance {
   readonly ended: BatchStatus | null
 }
 
-/** The batches of a node: the status of each, and how many lines have open jobs. */
+/** The batches that a node runs: the status of each, and how many lines have open jobs. */
 export interface OwnedBatches {
   readonly statuses: readonly BatchStatus[]
   readonly lines: number

@@ -1,4 +1,4 @@
-/** Checks all lines of a batch before the first one runs, and names each invalid one. */
+/** Checks all lines of a batch before the first one runs, and names each wrong one. */
 import { hash } from 'node:crypto'
 import type { JobOwner } from '../queue/job-creator.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
@@ -7,9 +7,9 @@ import type { LineReader } from './line-reader.ts'
 import type { LineStarts } from './line-starts.ts'
 import type { LineProblem } from './progress.ts'
 
-/** Further invalid lines are only counted. */
+/** Further wrong lines are counted, but not named. */
 const MAX_NAMED = 1000
-/** How many digits of the hash of a `custom_id` to keep to find duplicates: the texts would not fit into memory. */
+/** Digits of the hash that finds repeated `custom_id`s. The texts themselves can be many megabytes, too many to hold in memory. */
 const HASH_DIGITS = 16
 
 export interface ValidationOptions {
@@ -32,7 +32,7 @@ export class Validation {
     this.#options = options
   }
 
-  /** Checks some lines. Returns whether those were the last. */
+  /** Checks some lines. Returns whether that was all. */
   async check(owner: JobOwner, lines: number): Promise<boolean> {
     const { reader, maxLines } = this.#options
     for (let left = lines; left > 0; left--) {
@@ -74,7 +74,7 @@ export class Validation {
       return this.#add({ code: 'duplicate_custom_id', message, param: 'custom_id' })
     }
     this.#seen.add(digits)
-    // Ignores a suspension, which may end, while an invalid line stays invalid.
+    // The check ignores a suspension, which can end; a wrong line stays wrong.
     const admitted = await starts.admit(read.element, { ...owner, suspended: false })
     if (admitted.kind === 'refused') this.#add(format.problemOf(admitted.error))
   }

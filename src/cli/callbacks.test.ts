@@ -1,4 +1,4 @@
-/** `parley callbacks list` continues a search that stopped at the store's limit. */
+/** Tests that `parley callbacks list` continues a search that stopped at the store's limit. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { CallbackFilter, CallbackSummary } from '../store/callback-store.ts'
@@ -7,7 +7,7 @@ import { searchedInFull } from './callbacks.ts'
 
 const ROWS = 2000
 
-/** Callbacks of so many jobs, newest first, of which those at these places are wanted. */
+/** Simulates a search through the callbacks of `jobs` jobs, newest first, which finds those at the places `wanted`. */
 function searchOf(jobs: number, wanted: readonly number[]) {
   let searches = 0
   const search = ({ beforeJobId, limit }: CallbackFilter): Promise<Page<CallbackSummary>> => {

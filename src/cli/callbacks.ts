@@ -58,8 +58,8 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
 type Search = (filter: CallbackFilter) => Promise<Page<CallbackSummary>>
 
 /**
- * Continues a search that stopped at the store's limit for one call, until the page is full. Only this command waits for it,
- * unlike a search of the admin API.
+ * Continues a search that stopped at the store's limit until the page is full. A command can wait for that; a request to the
+ * admin API cannot.
  */
 export async function searchedInFull(filter: CallbackFilter, search: Search): Promise<Page<CallbackSummary>> {
   const found: CallbackSummary[] = []
@@ -135,7 +135,7 @@ function stateText(state: CallbackState, inProgress: boolean, whenMs: number | n
   return state === 'owed' ? `owed; the next attempt is due${time}` : `${state}${time}`
 }
 
-/** A note if there are attempts without a record, apart from one in progress. */
+/** Returns a note if attempts lack a record, apart from one in progress. */
 function missingAttempts({ attempts, log, inProgress }: CallbackDetails): string {
   const first = log[0]?.attempt ?? 1
   const missing = attempts - first + 1 - log.length - (inProgress ? 1 : 0)

@@ -219,7 +219,7 @@ function linesOf({ path, commands, options, arguments: taken }: CompletedCommand
   ]
 }
 
-/** The command's words have been typed, and none of its subcommands. */
+/** Returns the condition that the command's words have been typed, and none of its subcommands. */
 function conditionOf(path: string, under: readonly string[]): string {
   const [, ...words] = path.split(' ')
   const typed = words.map((word) => `__fish_seen_subcommand_from ${word}`)

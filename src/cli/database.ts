@@ -1,6 +1,6 @@
 /**
- * `parley migrate`, which brings the database schema up to date without starting a server; `parley backup`, which copies the
- * whole database into one file while servers may be running; and `parley restore`, which replaces it with such a file.
+ * `parley migrate` brings the database schema up to date without starting a server. `parley backup` copies the whole database
+ * into one file while servers may be running; `parley restore` replaces it with such a file.
  */
 
 import { loadDatabaseUrl } from '../config/file.ts'
@@ -120,7 +120,7 @@ function restoreCommand(url: string, file: string): string {
   return `pg_restore --no-owner --exit-on-error --single-transaction --dbname=${quoted(addressOf(url))} ${quoted(file)}`
 }
 
-/** Without the password: the tools ask for it, or read it from PGPASSWORD or ~/.pgpass. */
+/** Returns the URL without the password: the tools ask for it, or read it from PGPASSWORD or ~/.pgpass. */
 function addressOf(url: string): string {
   const address = new URL(url)
   address.password = ''
@@ -139,7 +139,7 @@ function quoted(text: string): string {
 
 type ProgressOptions = Pick<WriteOptions, 'signal' | 'onProgress'>
 
-/** Leaves no partial file when interrupted. */
+/** Deletes the partial file when it is interrupted. */
 async function writeWithProgress<T>(
   write: (options: ProgressOptions) => Promise<T>,
 ): Promise<{ readonly result: T; readonly seconds: number }> {
@@ -168,7 +168,7 @@ function killSelf(signal: NodeJS.Signals): void {
   process.kill(process.pid, signal)
 }
 
-/** A database URL that is safe to print: without user, password and options, because options can contain a password too. */
+/** Returns a database URL that is safe to print: without user, password and options, which can contain a password, too. */
 export function databaseName(address: string): string {
   if (!isPostgres(address)) return `sqlite:${sqlitePath(address)}`
   const { host, pathname } = new URL(address)

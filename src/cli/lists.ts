@@ -1,4 +1,4 @@
-/** `parley accounts list`, `keys list`, `tokens list`, `usage` and `audit`: print records as a table, as JSON or as CSV. */
+/** `parley accounts list`, `keys list`, `tokens list`, `usage` and `audit` print records as a table, as JSON or as CSV. */
 import {
   accountView,
   keyView,
@@ -24,7 +24,7 @@ import { printable } from './printable.ts'
 import { table, timeOf } from './table.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
-/** Records read per query. */
+/** Number of records in one query. */
 const PAGE_SIZE = 1000
 
 async function readAll<T>(read: (last: T | undefined) => Promise<T[]>): Promise<T[]> {
@@ -122,7 +122,7 @@ function day(ms: number): string {
 export interface UsageOptions {
   readonly account?: string
   readonly month?: string
-  /** What to sum by; absent for every month, account and model by itself. */
+  /** What to sum by; if absent, there is a row for each month, account and model. */
   readonly by?: readonly string[]
   readonly json?: true
   readonly csv?: true
@@ -168,7 +168,7 @@ function printTable(sums: readonly UsageSums[], keys: readonly string[], cells: 
 
 type KeyTexts = Readonly<Record<string, string | number | undefined>>
 
-/** In the order in which the combinations of keys first occur: the newest month first. */
+/** Sums rows, in the order in which the combinations of keys first occur: the newest month first. */
 function sumsBy(rows: readonly UsageRow[], keys: readonly string[]): (KeyTexts & UsageSums)[] {
   const groups = Map.groupBy(rows, (row) => JSON.stringify(keysOf(row, keys)))
   return [...groups.values()].map((group) => {
@@ -178,13 +178,13 @@ function sumsBy(rows: readonly UsageRow[], keys: readonly string[]): (KeyTexts &
   })
 }
 
-/** Metadata is the text of callers. */
+/** Metadata is text of callers, so it must be escaped. */
 const keysOf = (row: KeyTexts, keys: readonly string[]) =>
   keys.map((key) => printable(String(row[key] ?? '')))
 
 const USAGE_HEADER = ['JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
 
-/** The cells of a row. After the last row of a month come the month's totals. */
+/** Returns the cells of a row, and after the last row of a month its totals. */
 function cellsOf(row: UsageRow, at: number, all: readonly UsageRow[]): string[][] {
   const { month, account, model } = row
   const cells = [month, account, model, ...numbersOf(row)]
@@ -198,7 +198,7 @@ function numbersOf(sums: UsageSums): string[] {
   return sums.cost === undefined ? numbers : [...numbers, amountText(sums.cost)]
 }
 
-/** Without prices, nothing about money is printed. */
+/** Whether any row has a cost. Without one, no column of costs is printed. */
 function hasCost(rows: readonly UsageSums[]): boolean {
   return rows.some(({ cost }) => cost !== undefined)
 }
@@ -215,8 +215,8 @@ function csvOf(rows: readonly (UsageSums & KeyTexts)[], keys: readonly string[])
 }
 
 /**
- * RFC 4180. Spreadsheets take a text that begins like a formula for one, so an apostrophe comes before it in metadata. Of the other
- * names, only that of a model can begin with such a character.
+ * Quotes a cell as RFC 4180 requires. Spreadsheets evaluate text that looks like a formula, so metadata that does gets an
+ * apostrophe. Among the other names, only that of a model can look like one.
  */
 function csvCell(given: string, isOfCaller: boolean): string {
   const text = isOfCaller && /^[=+\-@\t\r]/.test(given) ? `'${given}` : given

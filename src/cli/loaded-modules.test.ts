@@ -1,4 +1,4 @@
-/** Commands load little: the library that checks jobs takes longer to load than the rest of most of them. */
+/** Tests that commands load little: the library that checks jobs takes longer to load than most commands' other modules. */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { temporaryFolder } from '../../test/parley.ts'
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url))
-/** Names on the standard error what is loaded of that library and of the store on SQLite. */
+/** Prints which modules of that library and of the SQLite store are loaded. */
 const WATCH = `data:text/javascript,${encodeURIComponent(`
   import { registerHooks } from 'node:module'
   registerHooks({
@@ -52,7 +52,7 @@ for (const [what, args] of [
   })
 }
 
-/** Prints whether a thread that starts has a compile cache. */
+/** Prints whether a new thread has a compile cache. */
 const WATCH_THREADS = `data:text/javascript,${encodeURIComponent(`
   import { getCompileCacheDir } from 'node:module'
   import { isMainThread } from 'node:worker_threads'
@@ -83,7 +83,7 @@ test('parley serve uses what other processes have compiled', async (t) => {
     DATABASE_URL: 'sqlite:parley.db',
     PORT: '0',
   }
-  const service = new URL('../app/service.ts', import.meta.url).href
+  const service = new URL('../app/create-service.ts', import.meta.url).href
   spawnSync(process.execPath, ['--import', service, '--eval', ''], { cwd, env })
   const server = spawn(process.execPath, [MAIN, 'serve'], { cwd, env })
   const exited = once(server, 'exit')

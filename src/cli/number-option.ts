@@ -1,4 +1,4 @@
-/** Options whose value is a whole number in a range. */
+/** Parses options whose value is a whole number in a range. */
 import { InvalidArgumentError } from 'commander'
 
 export function numberFrom(least: number, most: number): (text: string) => number {

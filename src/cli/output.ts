@@ -9,7 +9,7 @@ export function printError(text: string): void {
   process.stderr.write(`${text}\n`)
 }
 
-/** After `parley … | head`, nobody reads the rest. */
+/** Ends the process when nobody reads its output any more, as after `parley … | head`. */
 function endAtClosedPipe(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error
   process.exit()

@@ -1,4 +1,4 @@
-/** The command line: defines all commands, and runs the one that the arguments name. */
+/** Defines all commands, and runs the one that the arguments name. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
@@ -30,7 +30,10 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   return exitCode
 }
 
-/** Rethrows bugs. The error classes are imported here, because most commands do not need those modules. */
+/**
+ * Returns an expected error, and rethrows a bug. The error classes are imported here, because most commands do not need those
+ * modules.
+ */
 async function expectedError(error: unknown): Promise<Error> {
   if (error instanceof CommandError) return error
   const { ConfigurationError } = await import('../config/file.ts')

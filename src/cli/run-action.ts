@@ -22,7 +22,7 @@ export interface ActionOptions {
   readonly yes?: true
 }
 
-/** @param given the arguments and options of its command, by field */
+/** @param given the arguments and options of the action's command, by field */
 export async function runAction(
   declared: AnyAction,
   given: AnyInput,
@@ -43,7 +43,7 @@ function assertNone(refusal: Refusal | null | undefined): void {
   if (refusal) throw new CommandError(refusal.message)
 }
 
-/** The subject and the fields of the action. */
+/** Returns the subject and the fields of the action. */
 function inputOf({ about, fields }: AnyAction, given: AnyInput): AnyInput {
   const names = Object.keys(fields.properties as object)
   const values = Object.entries(given).filter(([name]) => names.includes(name))
@@ -90,8 +90,8 @@ const MAX_CHARACTERS = 64
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
 /**
- * Who runs a command, as the audit log records it: for example `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name if
- * several people share one user.
+ * Names the user of a command for the audit log, for example `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name
+ * if several people share one user.
  */
 function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
   const name = given ? given.trim() : userName()

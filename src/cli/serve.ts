@@ -18,7 +18,7 @@ import { printLine } from './output.ts'
 import { printable } from './printable.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
-/** The model in the example of the first start, if it is configured. */
+/** The example of the first start uses this model if it is configured. */
 const DEFAULT_MODEL = 'gpt-auto'
 
 /** Errors that mean that the address or the path is wrong. */
@@ -35,7 +35,7 @@ const LISTEN_ERRORS: ReadonlySet<string> = new Set([
 export interface ServeOptions {
   readonly config?: string
   readonly role: Role
-  /** Beats the setting. */
+  /** Overrides the setting. */
   readonly threads?: Configuration['settings']['threads']
 }
 
@@ -61,21 +61,22 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   // The reader of the output may have read only the first lines and closed the pipe before the last ones are printed.
   process.stdout.on('error', () => {})
   // Loaded only now, because it takes most of the time of a start: mistakes in the settings are reported at once.
-  const { createService } = await import('../app/service.ts')
+  const { createService } = await import('../app/create-service.ts')
   const otlp = await startTelemetry(process.env, log)
   const service = await createService({ configuration, role, log, onFatal, ...(otlp && { otlp }) })
   const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)
-  // V8 would create some objects of each request in the old generation, because others from the same place once lived long, and
-  // these keep all that they refer to alive until the next full collection (docs/internals/measurements.md). Only now, because V8 rejects
-  // what it has cached of a module, or of Node's own, if the flags differ: loading the modules would take longer.
+  // Otherwise V8 would create some objects of each request in the old generation, because others from the same place once lived
+  // long, and these keep all that they refer to alive until the next full collection (docs/internals/measurements.md). The flag
+  // is set only now, because V8 rejects its cached code of modules, and of Node itself, if the flags differ, and loading them
+  // would take longer.
   setFlagsFromString('--no-allocation-site-pretenuring')
-  // Created only after the server listens: the key is printed once, and a start that fails would not print it.
+  // The key is created only after the server listens: it is printed once, and a start that fails would not print it.
   const first = await firstKey(service)
   printLine(`Parley ${VERSION} listening on ${address}`)
   if (configuration.simulated) reportSimulator(configuration, log)
   const stopping = new AbortController()
-  // Meanwhile jobs are accepted: a model server may be slow to answer, or be down.
+  // Nothing waits for this report, because a model server may be slow or down. Jobs are already accepted.
   if (role !== 'api') void reportModelServers(configuration, process.env, log, stopping.signal)
   if (service.adminTokenFile !== null) printLine(`The admin token is in ${service.adminTokenFile}`)
   if (first !== null) printFirstKey(first, address, configuration)
@@ -83,12 +84,12 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   stopping.abort()
   const isFlushed = (await otlp?.stop()) ?? true
   log.flush()
-  // A request to a collector that does not answer would keep the process running.
+  // An unanswered request to a collector would keep the process running.
   if (!isFlushed) process.exit(0)
   return 0
 }
 
-/** Null, with nothing loaded, unless the environment names a receiver of telemetry. */
+/** Returns null, and loads nothing, unless the environment names a receiver of telemetry. */
 async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> {
   if (!env.OTEL_EXPORTER_OTLP_ENDPOINT || env.OTEL_SDK_DISABLED === 'true') return null
   const { startOtlp } = await import('../telemetry/otlp.ts')
@@ -99,7 +100,7 @@ async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> 
   }
 }
 
-/** With `simulator: true`, the configuration may look as if models were called, so the log reports this, too. */
+/** Reports the simulator in the log, too: with `simulator: true`, the configuration may look as if models were called. */
 function reportSimulator({ settings: { simulator } }: Configuration, log: Log): void {
   if (simulator !== true) {
     printLine(
@@ -117,8 +118,8 @@ function withThreads(configuration: Configuration, threads: ServeOptions['thread
 }
 
 /**
- * Threads have the environment of the process, but not the compile cache that `main.ts` enables. Without it, the storage thread would
- * strip and compile each of its files at every start, and a start waits for it.
+ * Gives threads the compile cache that `main.ts` enables, through the environment. Without it, the storage thread would strip
+ * and compile each of its files at every start, and the start waits for it.
  */
 function shareCompileCache(): void {
   const folder = module.getCompileCacheDir()
@@ -147,7 +148,7 @@ async function listen(service: Service, { settings: { host, port } }: Configurat
   }
 }
 
-/** The first start on an empty database creates the account `default` and its key. Later starts return null. */
+/** Creates the account `default` and its key at the first start on an empty database; null otherwise. */
 async function firstKey({ store }: Service): Promise<string | null> {
   if (await store.hasAccounts()) return null
   const request = { account: 'default', tier: 'user_max', expiresDays: null, nowMs: Date.now() } as const
@@ -176,7 +177,7 @@ ${isSocket(address) ? '' : `The dashboard is at ${address}/dashboard. Sign in wi
 
 const isSocket = (address: string) => address.startsWith('unix:')
 
-/** On a Unix socket, curl wants a name for the Host header. */
+/** Returns curl's arguments for the address. On a Unix socket, curl needs a name for the Host header. */
 function curlTarget(address: string): string {
   return isSocket(address) ? `--unix-socket ${address.slice('unix:'.length)} http://localhost` : address
 }
@@ -202,7 +203,7 @@ function exitOnBugs(log: Log): void {
   process.on('unhandledRejection', end)
 }
 
-/** What a start prints about its model servers: URL, models, and whether each responds. This costs nothing. */
+/** At the start, at most this many models of an upstream are listed. */
 const SHOWN_MODELS = 5
 
 /**
@@ -234,11 +235,11 @@ async function reportModelServers(
 
 interface State {
   readonly text: string
-  /** False if the server responds. Not every server has a list of models, so only `parley check` finds other problems. */
+  /** False if the server responds. Many servers have no list of models, so only `parley check` finds other problems. */
   readonly isTrouble: boolean
 }
 
-/** Statuses of proxies whose server is down, and of servers that are still loading a model. */
+/** Statuses of proxies whose server is down, and of servers that still load a model. */
 const DOWN: readonly number[] = [502, 503, 504]
 
 function stateOf(

@@ -3,7 +3,10 @@
 /** How often a command that npm started checks whether npm is still running. */
 const PARENT_CHECK_MS = 500
 
-/** Calls `stop` for every signal. The handlers stay, because without them a second signal would kill the process while it stops. */
+/**
+ * Calls `stop` for every signal. The handlers stay, because without them a second signal would kill the process during its
+ * shutdown.
+ */
 export function onShutdownSignal(stop: (reason: string) => void): void {
   const onSignal = (reason: string) => {
     clearInterval(parentCheck)

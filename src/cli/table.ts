@@ -11,7 +11,7 @@ export function table(rows: readonly (readonly string[])[]): string {
     .join('\n')
 }
 
-/** A time in a table: to the second, in UTC. */
+/** Formats a time in UTC, to the second. */
 export function timeOf(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`
 }

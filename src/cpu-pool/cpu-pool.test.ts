@@ -27,7 +27,7 @@ function pool(t: TestContext, options: Partial<CpuPoolOptions> = {}): CpuPool {
   return made
 }
 
-/** A task that a thread needs a moment for. */
+/** A task that takes a thread a moment. */
 const answer = (text: string) => ({
   text,
   formatJson: '{"format":"json"}',
@@ -113,7 +113,7 @@ test('a task that takes more memory than a thread may have fails alone, and the 
   assert.deepEqual(await cpu.run('judge answer', answer('[]'), acme, never), JUDGED)
 })
 
-/** Threads that do what the text of their task says (`test/support/pool-thread-script.ts`). */
+/** The script of threads that do what the text of their task says (`test/support/pool-thread-script.ts`). */
 const script = new URL('../../test/support/pool-thread-script.ts', import.meta.url)
 
 test('a task that never ends fails once it took its CPU time, and meanwhile others run', async (t) => {

@@ -1,10 +1,10 @@
 /**
- * The threads for CPU-heavy work: large request bodies, token counts, large answers, long checks against a schema. They keep such
- * work off the event loop of the HTTP server. Accounts share the threads fairly; of four or more, the last one is reserved for
- * accounts that have none.
+ * The threads for CPU-heavy work: large request bodies, token counts, large answers, and long checks against a schema. They keep
+ * such work off the event loop of the HTTP server.
  *
- * Requests enter the pool before their first task; beyond a limit, they are rejected. Jobs always wait for a thread, regardless
- * of their number, because their answers were paid for.
+ * Accounts share the threads fairly, and the last of four or more threads goes only to accounts that have none. Requests enter
+ * the pool before their first task; beyond a limit they are rejected. Jobs always wait for a thread, however many they are,
+ * because their answers have been paid for.
  */
 import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
@@ -15,19 +15,19 @@ import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
 
 export interface CpuUser {
   readonly account: string
-  /** The weight of the account's tier while others wait. */
+  /** The weight of the account while others wait, from its tier. */
   readonly weight: number
 }
 
 export interface CpuPoolOptions {
   readonly threads: number
-  /** Maximum requests in the pool, with a running or waiting task. */
+  /** The maximum number of requests in the pool, with a running or waiting task. */
   readonly maxRequests: number
   /** The heap limit of one thread, in MiB. */
   readonly heapMb: number
-  /** Maximum CPU time of a task. A thread that exceeds it is terminated, at the latest after twice this time. */
+  /** The CPU time that a task may take. Beyond it the thread is terminated, at the latest after twice this time. */
   readonly taskCpuMs: number
-  /** A thread exits after being idle this long, because it keeps the heap that its largest task needed. */
+  /** A thread exits after being idle for this long, because it keeps the heap that its largest task needed. */
   readonly idleMs: number
   /** Called after each task, with the time that it took on its thread. */
   readonly onTask?: (name: TaskName, ms: number) => void
@@ -45,7 +45,7 @@ export interface CpuPoolState {
   readonly requests: number
 }
 
-/** The part of the requests that one account may use. */
+/** One account may use this fraction of the requests: one in four. */
 const ACCOUNT_PART = 4
 /** With fewer threads, none is reserved, because a single account would lose too many. */
 const LEAST_THREADS_WITH_RESERVE = 4
@@ -59,7 +59,7 @@ export class CpuPool {
   readonly #options: CpuPoolOptions
   readonly #slots: FairSlots
   readonly #requests = new Counts<string>()
-  /** The most recently used one comes last, so that the others can exit. */
+  /** Threads are taken from the end, so that those at the start stay idle and exit. */
   readonly #idle: IdleThread[] = []
   readonly #all = new Set<PoolThread>()
   /** Stops every task when the pool is closed. */
@@ -111,7 +111,7 @@ export class CpuPool {
     return unlessStopped(this.#runNow(name, input, account), [signal, this.#closing])
   }
 
-  /** Waiting and running tasks resolve with null. */
+  /** Closes the pool. Tasks that wait or run resolve with null. */
   async close(): Promise<void> {
     this.#closing.now('release')
     for (const { cancelEnd } of this.#idle) cancelEnd()
@@ -142,8 +142,8 @@ export class CpuPool {
   }
 
   /**
-   * Ends the thread when its task has taken too much CPU time. Wall-clock time would be wrong, because on a busy machine the
-   * threads of the pool may wait long for a core. Returns a function that ends the watch.
+   * Terminates the thread when its task has taken too much CPU time. Wall-clock time would be wrong, because the threads may
+   * wait long for a core on a busy machine. Returns a function that ends the watch.
    */
   #watch(name: TaskName, thread: PoolThread): () => void {
     const { clock, taskCpuMs } = this.#options
@@ -175,7 +175,7 @@ export class CpuPool {
     this.#idle.push(idle)
   }
 
-  /** A thread may die while it is idle, after it has sent its reply. */
+  /** Skips threads that died while they were idle, after they had sent their reply. */
   #idleThread(): PoolThread | null {
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       idle.cancelEnd()
@@ -193,7 +193,7 @@ export class CpuPool {
   }
 }
 
-/** Resolves to null if a signal stops it first; a result or an error is then dropped. */
+/** Resolves with null if a signal stops it first; a later result or error is dropped. */
 function unlessStopped<Result>(
   result: Promise<Result>,
   signals: readonly StopSignal[],

@@ -1,4 +1,4 @@
-/** The pool's side of one of its threads. */
+/** Wraps a thread of the pool, on the side of the pool. */
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../module-url.ts'
 import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
@@ -23,10 +23,10 @@ interface PendingTask {
 export class PoolThread {
   readonly #worker: Worker
   #pending: PendingTask | null = null
-  /** A dead thread takes no further tasks. */
+  /** A dead thread takes no more tasks. */
   isDead = false
 
-  /** @param heapMb the heap limit; a thread that exceeds it dies, but the process survives */
+  /** @param heapMb the thread's heap limit; a thread that exceeds it dies, but the process survives */
   constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
     this.#worker = new Worker(script, { resourceLimits })
@@ -43,18 +43,18 @@ export class PoolThread {
     this.#worker.on('exit', () => this.#end(new TaskFailed('The thread ended.')))
   }
 
-  /** Runs one task at a time. Rejects with `TaskFailed`. */
+  /** Runs a task; call it only when no task is running. Rejects with `TaskFailed`. */
   run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
-    // A dead thread would ignore the message.
+    // A dead thread would never reply.
     if (this.isDead) return Promise.reject(new TaskFailed('The thread ended.'))
     return new Promise((resolve, reject) => {
-      // The output has the type of the task's name.
+      // The thread replies to each task with that task's output type.
       this.#pending = { resolve: resolve as PendingTask['resolve'], reject }
       this.#worker.postMessage({ name, input } satisfies TaskRequest, movedWith(input))
     })
   }
 
-  /** The CPU time of the thread so far, even while it is busy; 0 before it starts and after it is dead. */
+  /** The CPU time that the thread has taken since it started, even if it is busy now; 0 if it has not started or is dead. */
   async cpuMs(): Promise<number> {
     try {
       const { user, system } = await this.#worker.cpuUsage()
@@ -64,7 +64,7 @@ export class PoolThread {
     }
   }
 
-  /** Terminates the thread during its task, which fails with the message. */
+  /** Terminates the thread. The task in progress fails with the message. */
   end(message: string): void {
     this.#end(new TaskFailed(message))
     void this.close()
@@ -86,10 +86,10 @@ export class PoolThread {
   }
 }
 
-/** Enough for the short-lived objects of a parse; what `--max-semi-space-size` grants the main thread is not needed here. */
+/** This is enough for the short-lived objects of a parse, without the larger young generation of the main thread. */
 const YOUNG_GENERATION_MB = 48
 
-/** The bytes of a body are moved to the thread: copying 10 MB would block the event loop for many milliseconds. */
+/** Returns the body's buffer, which is moved to the thread: copying 10 MB would block the event loop for many milliseconds. */
 function movedWith(input: TaskInput<TaskName>): ArrayBuffer[] {
   return 'bytes' in input && input.bytes.buffer instanceof ArrayBuffer ? [input.bytes.buffer] : []
 }

@@ -1,6 +1,6 @@
 /**
- * The tasks of the pool's threads. Each takes and returns texts and small values: passing a parsed document between threads would
- * take as long as parsing it, on the thread that the pool must relieve.
+ * The tasks of the pool's threads. They take and return texts and small values: passing a parsed document between threads would
+ * take the main thread as long as parsing it.
  */
 import { type AnswerLimits, type AnswerVerdict, judgeAnswer } from '../job/answer.ts'
 import { readCreateBody } from '../job/read-create-body.ts'

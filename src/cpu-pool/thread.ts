@@ -1,4 +1,4 @@
-/** A thread of the pool: runs one task at a time and replies with its result or error. */
+/** The script of a pool thread: it runs one task at a time and replies with its result or error. */
 import { setPriority } from 'node:os'
 import { type MessagePort, parentPort } from 'node:worker_threads'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from './tasks.ts'
@@ -13,8 +13,8 @@ export type TaskReply =
   | { readonly ok: false; readonly error: string }
 
 /**
- * A lower priority than the threads that serve HTTP and write to the database, in case there are too few cores. Not the lowest:
- * with a niceness of 19, a thread would get a sixty-eighth of a core next to a busy model server in the same control group.
+ * The priority is lower than that of the threads that serve HTTP and write to the database. It is not the lowest: with a
+ * niceness of 19, a thread next to a busy model server in the same control group would get a sixty-eighth of a core.
  */
 const NICENESS = 10
 
@@ -29,7 +29,7 @@ async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
 }
 
 function serve(port: MessagePort): void {
-  // On Linux, the priority applies to the calling thread; elsewhere it would apply to the whole process.
+  // On Linux, this sets the priority of the calling thread; elsewhere it would be that of the whole process.
   if (process.platform === 'linux') setPriority(0, NICENESS)
   port.on('message', (request: TaskRequest) => {
     void reply(request).then((answer) => port.postMessage(answer))

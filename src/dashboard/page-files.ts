@@ -11,7 +11,7 @@ import { gzipSync } from 'node:zlib'
 import { moduleURL } from '../module-url.ts'
 
 export interface PageFile {
-  /** Relative to the base URL of the files, for example `src/dashboard/page/main.js`. */
+  /** The path below the base URL of the files, for example `src/dashboard/page/main.js`. */
   readonly path: string
   readonly type: string
   readonly body: Uint8Array
@@ -25,7 +25,7 @@ export interface Page {
   readonly files: readonly PageFile[]
 }
 
-/** The folder of `src/` and `json-schema/`: that of the project, or the one that they were built to. */
+/** The folder that contains `src/` and `json-schema/`: the project, or the build. */
 const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const SCRIPT = 'text/javascript; charset=utf-8'
 const STYLE = 'text/css; charset=utf-8'
@@ -39,7 +39,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   uplot: 'uplot/dist/uPlot.esm.js',
 }
 
-/** In a clone, a workspace that the modules import by its name. */
+/** A workspace in a clone, which modules import by its name. */
 const SCHEMAS = 'parley-json-schema'
 
 /** The parts of `style.css`, in order: of rules with equal specificity the later one applies. */
@@ -122,7 +122,7 @@ function installed(name: string): string {
   return fileURLToPath(import.meta.resolve(name))
 }
 
-/** URLs mirror the paths of the project, so that stack traces of browsers point to the source file. */
+/** URLs mirror the paths of the project, so that stack traces in browsers name the source file. */
 function pathOf(file: string): string {
   return relative(ROOT, file).replaceAll(sep, '/').replace(/\.ts$/, '.js')
 }

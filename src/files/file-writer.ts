@@ -36,7 +36,7 @@ export class FileWriter {
     return this.#file.createdAtMs
   }
 
-  /** Await each write before the next one. After a write that failed, nothing more can be written. */
+  /** Writes the next piece; await it before the next call. After a piece that was not written, no other can be. */
   async write(bytes: Uint8Array): Promise<Written> {
     for (let at = 0; at < bytes.length; ) {
       const part = bytes.subarray(at, at + PIECE_BYTES - this.#filled)
@@ -50,14 +50,14 @@ export class FileWriter {
     return 'written'
   }
 
-  /** Makes the file readable. */
+  /** Completes the file, which makes it readable. */
   async complete(about: AboutFile): Promise<StoredFile | Exclude<Written, 'written'>> {
     const written = this.#filled > 0 ? await this.#append() : 'written'
     if (written !== 'written') return written
     return (await this.#options.store.completeFile(this.#file.id, about)) ?? 'gone'
   }
 
-  /** Deletes what was written. If that fails, retention deletes it later. */
+  /** Deletes what was written. If that fails, retention deletes it. */
   async abort(): Promise<void> {
     const { store, clock } = this.#options
     await store.deleteFile(this.#file.account, this.#file.id)

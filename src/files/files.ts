@@ -2,10 +2,10 @@
 import type { Clock } from '../clock.ts'
 import type { Tier } from '../job/tier.ts'
 import type { QuotaLimits, Quotas } from '../queue/quotas.ts'
-import { type FileSearch, type FileStore, PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
+import { type FileSearch, type FileStore, LEAST_PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
 import { FileWriter } from './file-writer.ts'
 
-/** The file's account, and its limits. */
+/** The owner of a file, and the limits that apply. */
 export interface FileOwner {
   readonly account: string
   readonly tier: Pick<Tier, 'maxFiles'>
@@ -19,8 +19,8 @@ export interface FilesOptions {
   readonly makeId: () => string
 }
 
-/** The least bytes that one step of a purge deletes. */
-const PURGED_BYTES = 16 * PIECE_BYTES
+/** One step of a purge deletes at least this much of a file. */
+const PURGED_BYTES = 16 * LEAST_PIECE_BYTES
 
 export class Files {
   readonly #options: FilesOptions
@@ -45,16 +45,20 @@ export class Files {
     return this.#options.store.findFile(account, fileId, this.#options.clock.nowMs())
   }
 
-  /** Rejects if the file is deleted while it is read. */
+  /** Rejects if the file is deleted during the read. */
   async *read({ id, bytes }: StoredFile): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at * PIECE_BYTES < bytes; at++) {
+    for (let at = 0, left = bytes; left > 0; at++) {
       const piece = await this.#options.store.readPiece(id, at)
       if (piece === null) throw new Error('the file was deleted while it was read')
+      left -= piece.length
       yield piece
     }
   }
 
-  /** Returns whether the account had the file. Deletes its content before it resolves, unless too much else must be deleted. */
+  /**
+   * Returns whether the account had the file. The content is deleted before this resolves, unless a purge has much else to
+   * delete.
+   */
   async delete(account: string, fileId: string): Promise<boolean> {
     const { store, clock } = this.#options
     const file = await this.find(account, fileId)

@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts'
 import { networkOf } from './network-of.ts'
 
 export const WINDOW_MS = 60_000
-/** Addresses that are counted at the same time. Beyond this, the oldest window is dropped. */
+/** When more addresses than this have a window, the oldest window is dropped. */
 const MAX_ADDRESSES = 10_000
 
 interface Window {
@@ -36,7 +36,7 @@ export class AddressLimit {
     let window = this.#windows.get(network)
     if (!window || window.endsMs <= nowMs) {
       window = { failures: 0, endsMs: nowMs + WINDOW_MS }
-      // Inserted again, because the map's insertion order decides which window is dropped first.
+      // The window is inserted again, because the map's order decides which window is dropped first.
       this.#windows.delete(network)
       this.#windows.set(network, window)
     }

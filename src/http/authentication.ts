@@ -16,7 +16,7 @@ import { type KeyProblem, tooManyUnknownKeys } from './errors.ts'
 import { addressOf } from './network-of.ts'
 
 const FRESH_MS = 2000
-/** Keys whose callers are remembered. */
+/** The cache holds the callers of at most this many keys. */
 const MAX_KEYS = 20_000
 
 export interface Caller extends JobOwner {
@@ -27,8 +27,8 @@ export interface Caller extends JobOwner {
 
 export interface Authentication {
   /**
-   * The caller of the request's key, or what is wrong with the key. Rejects with 429 for an unknown key from an address that has sent
-   * too many of them.
+   * Returns the caller of the request's key, or what is wrong with the key. Rejects with 429 for an unknown key from an address
+   * that has sent too many of them.
    */
   callerOf(
     request: Pick<FastifyRequest, 'headers' | 'ip'> & Partial<Pick<FastifyRequest, 'route'>>,
@@ -151,7 +151,7 @@ class KeyUses {
         await store.noteKeyUses(keyIds, this.#hourMs())
       }
     } catch (error) {
-      // The next request with the key notes it again.
+      // The next request with the key records the use again.
       onError(error)
     } finally {
       this.#isWriting = false
@@ -159,7 +159,7 @@ class KeyUses {
   }
 }
 
-/** Hashes per read. */
+/** Number of hashes in one read. */
 const PAGE = 10_000
 /** A key created after the last read stays unknown for this long, or for this many times the duration of the read. */
 const HASHES_FRESH_MS = 2000

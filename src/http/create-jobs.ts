@@ -1,4 +1,4 @@
-/** The part that both create routes share: what `JobCreator` needs of a request, and its results as errors of HTTP. */
+/** What both create routes share: they pass a request to `JobCreator` and turn its results into HTTP errors. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import {
@@ -29,14 +29,14 @@ export interface CreateRequestsOptions {
 }
 
 /**
- * The jobs of a request to a route with `config.create`, after its body has been validated or read by a thread. Throws the
- * error of a small body of the wrong shape; the thread validates large ones.
+ * Returns the jobs of a request to a route with `config.create`. Call it after the body was validated or a thread has read it.
+ * Throws the error of a small body of the wrong shape; the thread validates large ones.
  */
 export function elementsOf(request: FastifyRequest, limits: PartLimits): readonly CreateElement[] {
   if (request.largeBody !== null) return request.largeBody.elements
   if (request.validationError) throw request.validationError
   const text = request.bodyText ?? ''
-  // The text is no longer needed, and would otherwise be kept while the caller waits.
+  // The text would otherwise stay in memory while the caller waits.
   request.bodyText = null
   return request.route.config.create === 'batch'
     ? createElements({ kind: 'batch', text, value: request.body as readonly BatchElement[] }, limits)

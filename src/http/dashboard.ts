@@ -60,7 +60,7 @@ function filesOf(page: () => Promise<Page>): () => Promise<Files> {
   }
 }
 
-/** The same bytes, not a copy. */
+/** Returns a view of the same bytes, not a copy. */
 function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, length)
 }

@@ -4,7 +4,7 @@ import type { HttpError } from './errors.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** When to read a job that was created and has not finished, in seconds: the Retry-After of a 202. */
+/** Retry-After of a 202: after how many seconds to read the new job. */
 export const READ_AFTER_S = '1'
 
 /** @param dataJson JSON text of `data`, which may contain a stored result that was never parsed */
@@ -20,11 +20,11 @@ export function sendData(
     .send(`{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`)
 }
 
-/** An API whose errors have another shape than those of SPEC §2.6. */
+/** An API whose errors have a different shape from SPEC §2.6. */
 export interface OtherApi {
   /** Its paths start with this. */
   readonly prefix: string
-  /** Of its responses, which pages of other origins may read. */
+  /** Response headers that pages of other origins may read. */
   readonly headers: readonly string[]
   readonly answerOf: (error: HttpError) => ErrorAnswer
 }

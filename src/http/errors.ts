@@ -11,7 +11,7 @@ import type { QuotaReached } from '../queue/quotas.ts'
 export class HttpError extends Error {
   readonly status: number
   readonly details: string | undefined
-  /** Seconds, for the Retry-After header. */
+  /** The value of the Retry-After header, in seconds. */
   readonly retryAfterS: number | undefined
 
   constructor(status: number, message: string, details?: string, retryAfterS?: number) {
@@ -22,7 +22,7 @@ export class HttpError extends Error {
   }
 }
 
-/** A request whose jobs are not accepted, with the reason for APIs whose errors have another shape. */
+/** Rejects a request whose jobs are not accepted. Other APIs turn the reason into errors of their own shape. */
 export class NotAdmitted extends HttpError {
   readonly reason: AdmissionError
 
@@ -44,7 +44,7 @@ const KEY_PROBLEMS: Readonly<Record<KeyProblem, string>> = {
   expired: 'The API key has expired.',
 }
 
-/** SPEC §5: on every route, the same but for the last sentence. */
+/** The message of SPEC §5. Only its last sentence depends on the problem. */
 export const keyRequired = (problem: KeyProblem) =>
   new HttpError(
     401,
@@ -61,7 +61,7 @@ export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
     retryAfterS,
   )
 
-/** The same for a missing admin token and a wrong one. */
+/** A missing admin token and a wrong one get the same error. */
 export const tokenRequired = () =>
   new HttpError(401, 'Admin token is required.', 'Supply the admin token as Authorization: Bearer TOKEN.')
 
@@ -123,7 +123,7 @@ export const otherTier = (account: string, tier: string) =>
     `tier: account ${account} has ${tier}. Use that tier, or change the tier of the account first.`,
   )
 
-/** The same for an ID that is malformed, unknown, expired, or of another account, so that nobody learns which IDs exist. */
+/** An ID that is malformed, unknown, expired or of another account gets the same error, so that nobody learns which IDs exist. */
 export const noSuchJob = () =>
   new HttpError(404, 'Job not found.', 'The job does not exist or has expired. Check the job ID.')
 
@@ -263,7 +263,7 @@ export const clientGone = () =>
 
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
-/** During an upgrade: a node that does not know the field could run the job. */
+/** During an upgrade, a node that does not know the field could run the job. */
 const unknownToANode = (field: string) =>
   new HttpError(
     503,

@@ -1,4 +1,4 @@
-/** The response header of a create that lists the parts of its schemas that answers are not checked for. */
+/** The response header that lists the parts of a create request's schemas that Parley does not check. */
 import type { CreateElement } from '../job/create-body.ts'
 
 export const IGNORED_HEADER = 'x-parley-ignored'

@@ -1,6 +1,6 @@
 /**
- * JSON bodies: uncompressed, valid UTF-8, with bounded nesting. Those that are quick to parse are parsed here. A thread of the
- * CPU pool reads the others, which are bodies of create requests, and returns texts instead of what it parsed.
+ * Reads JSON bodies: uncompressed, valid UTF-8, with bounded nesting. The event loop parses bodies that are quick to parse.
+ * Threads of the CPU pool read large bodies of create requests, and return texts instead of parsed values.
  */
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -29,7 +29,9 @@ const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
 const UTF_8 = /^utf-?8$/i
 /** Parsing a smaller body takes a few milliseconds at most, whatever it contains. */
 const LARGE_BODY_BYTES = 64 * 1024
-/** So does parsing a body up to this size if it consists of a few long strings. A thread would take more CPU time for it. */
+/**
+ * A body up to this size is also quick to parse if it consists of a few long strings. A thread would take more CPU time for it.
+ */
 const LONG_STRINGS_BYTES = 256 * 1024
 const LONG_STRINGS_QUOTES = 4096
 const LONG_STRINGS_OTHER = 16 * 1024
@@ -44,7 +46,7 @@ export interface LargeBodyOptions {
 
 /** Reads the bodies of all requests: after authentication, and within the byte budget. */
 export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: LargeBodyOptions): void {
-  // Before anything of the body is read.
+  // This hook runs before anything of the body is read.
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     const error = encodingError(request) ?? bodies.admit(request)
     if (error instanceof Promise) void error.then((late) => done(late))
@@ -72,13 +74,13 @@ export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, opti
   })
 }
 
-/** Called before a body is read; null if it may be read. A request without a body may declare anything. */
+/** Call this before the body is read. Returns null if it may be read. A request without a body may declare any encoding. */
 function encodingError({ method, headers }: FastifyRequest): HttpError | null {
   if (method === 'GET' || method === 'HEAD') return null
   const encoding = headers['content-encoding']
   if (encoding !== undefined && !/^\s*identity\s*$/i.test(encoding)) return notDecoded()
   const type = headers['content-type']
-  // The most common type has no parameters.
+  // Skips the parsing: the most common type has no parameters.
   if (type === undefined || !type.includes(';')) return null
   const [, quoted, plain] = CHARSET.exec(type) ?? []
   const charset = quoted ?? plain
@@ -106,8 +108,8 @@ function isSlowBody(bytes: Buffer): boolean {
 }
 
 /**
- * Rejects with the `HttpError` of the first rule that the body violates, and with those of `RequestCpu`.
- * @param bytes moved to the thread: they are empty here afterwards
+ * Rejects with the `HttpError` of the first rule that the body violates, or with an error of `RequestCpu`.
+ * @param bytes are moved to the thread, and empty here afterwards
  */
 async function readLargeBody(
   request: FastifyRequest,
@@ -117,7 +119,7 @@ async function readLargeBody(
   const { create: kind = 'single', translation } = request.route.config
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : (request.route.url ?? '')
-  // A message transfers all of the memory behind a view, and a body of unknown length has far more behind it.
+  // A message transfers the whole buffer of a view, and a body of unknown length has far more memory allocated than it uses.
   const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {

@@ -16,7 +16,8 @@ test('a response that never begins frees its bytes when its client hangs up', as
   t.after(() => app.close())
   app.decorateRequest('answerBytes', 0)
   app.addHook('onSend', (request, reply, payload, done) => answers.send(request, reply, payload, done))
-  // Nothing writes it: as where it waits behind another on its connection, which not every version of Node ends.
+  // Nothing is written to the response: it waits behind another on its connection, and not every version of Node ends such a
+  // response.
   const { promise: made, resolve } = Promise.withResolvers<Socket>()
   app.addHook('onSend', ({ raw }, _reply, _payload, _done) => resolve(raw.socket))
   app.get('/', (_request, reply) => reply.send('x'.repeat(300_000)))

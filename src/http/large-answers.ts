@@ -69,7 +69,7 @@ export class LargeAnswers {
       if (error) done(error)
       else this.#stream(request, reply, payload, done)
     }
-    // If there is no need to wait, the response has been sent when this returns, because the handler may have ended already.
+    // Without a wait, the response must be sent before this returns, because the handler may have ended already.
     const error = request.answerBytes > 0 ? null : this.#reserve(request, answerBytes(payload.length))
     if (error instanceof Promise) void error.then(end)
     else end(error)
@@ -105,7 +105,7 @@ export class LargeAnswers {
   }
 }
 
-/** In UTF-16 units or bytes. */
+/** The length of a piece, in UTF-16 units or bytes. */
 const PIECE = 65_536
 
 /**
@@ -117,7 +117,7 @@ export class Pieces extends Readable {
   readonly #onClosed: (() => void) | null
   #at = 0
 
-  /** @param onClosed called once, when everything was passed on or the stream was destroyed */
+  /** @param onClosed called once, when everything was read or the stream was destroyed */
   constructor(whole: string | Buffer, onClosed: (() => void) | null = null) {
     super({ highWaterMark: PIECE })
     this.#whole = whole

@@ -11,11 +11,13 @@ import fastify from 'fastify'
 import { Listeners } from './listeners.ts'
 import { ConnectionLimits } from './load-shedding/connection-limits.ts'
 
-/** Two addresses of this machine, as `localhost` has where it also stands for `::1`. */
+/** Two addresses of this machine, like those of `localhost` where it also stands for `::1`. */
 const ADDRESSES = ['127.0.0.1', process.platform === 'linux' ? '127.0.0.2' : '::1']
 const REQUEST = 'GET / HTTP/1.1\r\nhost: parley\r\n\r\n'
 
-/** A server that accepts so many connections, and what opens one: resolves with its first bytes once `text` is sent. */
+/**
+ * Starts a server with this limit of connections. `answerOf` opens one, sends a text, and resolves with the first bytes.
+ */
 async function start(
   t: TestContext,
   connections: number,
@@ -110,7 +112,7 @@ test('a Unix socket is listened on, open to owner and group, and removed at the 
   skip: onWindows,
 }, async (t) => {
   const path = await socketPath(t)
-  // One connection for each address, and a socket has none.
+  // The limit allows one connection per address, and a socket has no address.
   const { url, listeners, limits, answerOf } = await start(t, 9, [], `unix:${path}`, 1)
   assert.equal(url, `unix:${path}`)
   assert.equal((await stat(path)).mode & 0o777, 0o660)

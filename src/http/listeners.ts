@@ -1,7 +1,7 @@
 /**
- * Where the server listens: on an address, on all of them, or on a Unix socket. `localhost` may stand for 127.0.0.1 and ::1,
- * and both are listened on. Fastify would create a separate server for the second address, without the guards of the first.
- * Here its connections are handed to the one server, so that limits, timeouts and shutdown apply to them, too.
+ * Where the server listens: on an address, on all of them, or on a Unix socket. If `localhost` stands for 127.0.0.1 and ::1, the
+ * server listens on both. Fastify would create a separate server for the second address, without the guards of the first. Here
+ * its connections go to the one server, so that limits, timeouts and shutdown apply to them, too.
  */
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
@@ -11,7 +11,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 const SEVERAL_ADDRESSES = 'localhost'
-/** How many turns of the event loop the listener waits for a short one before it closes. */
+/** The listener looks for a short turn of the event loop in at most this many turns before it closes. */
 const TURNS = 100
 const SHORT_TURN_MS = 0.2
 
@@ -20,7 +20,7 @@ export interface ListenOptions {
   readonly host: string
   /** 0 for a free one; not used for a Unix socket. */
   readonly port: number
-  /** The addresses of `localhost`; replaced in tests. */
+  /** Resolves with the addresses of `localhost`; replaced in tests. */
   readonly addresses?: () => Promise<readonly string[]>
 }
 
@@ -59,7 +59,7 @@ export class Listeners {
   }
 
   async #listenToo(host: string, port: number): Promise<void> {
-    // The same options as Node's HTTP server uses for its sockets.
+    // Node's HTTP server uses the same options for its sockets.
     const server = createServer({ allowHalfOpen: true, noDelay: true })
     server.on('connection', (socket) => this.#app.server.emit('connection', socket))
     server.listen({ host, port })
@@ -67,14 +67,14 @@ export class Listeners {
       await once(server, 'listening')
       this.#others.push(server)
     } catch {
-      // Not every machine that resolves the name has the address.
+      // A machine may resolve the name to an address that it does not have.
     }
   }
 
   /**
-   * Accepts no further connections; requests on open ones are still answered. A connection that the system has accepted but this
-   * process has not is reset when the listener closes. So the file of a Unix socket is removed first, and the listener closes right
-   * after a short turn of the event loop, which has accepted all that had arrived.
+   * Accepts no further connections; requests on open ones are still answered. When the listener closes, connections that the
+   * system has accepted but this process has not are reset. So the file of a Unix socket is removed first, and the listener
+   * closes right after a short turn of the event loop, when the process has accepted everything that had arrived.
    */
   async stopAccepting(): Promise<void> {
     if (this.#socketPath !== null) await unlink(this.#socketPath).catch(() => {})
@@ -83,7 +83,7 @@ export class Listeners {
       await setImmediate()
       if (performance.now() - startMs < SHORT_TURN_MS) break
     }
-    // Not the HTTP server's own `close`, which also ends connections on which a request may be on its way.
+    // The HTTP server's own `close` would also end connections on which a request may be on its way.
     for (const server of [this.#app.server, ...this.#others]) Server.prototype.close.call(server)
   }
 
@@ -99,19 +99,19 @@ async function addressesOfLocalhost(): Promise<string[]> {
   return [...new Set(found.map(({ address }) => address))]
 }
 
-/** `[::1]` as in URLs means `::1`. */
+/** Removes the brackets of an IPv6 address in a URL: `[::1]` means `::1`. */
 function withoutBrackets(host: string): string {
   return /^\[(.*)\]$/.exec(host)?.[1] ?? host
 }
 
-/** A server on all addresses can be reached at the loopback address. */
+/** Replaces the wildcard address by the loopback address, at which clients can reach the server. */
 function usable(url: string): string {
   return url.replace('//[::]:', '//[::1]:')
 }
 
-/** Listening on a Unix socket instead of a port (`HOST=unix:/path`), as for a reverse proxy on the same machine. */
+/** `HOST=unix:/path` makes the server listen on a Unix socket, for a reverse proxy on the same machine. */
 const PREFIX = 'unix:'
-/** Owner and group may connect: put the proxy's user into the group of the server's. */
+/** Lets the owner and the group connect: add the proxy's user to the server's group. */
 const MODE = 0o660
 
 /** The path in `unix:/path`; null for an address or a name. */
@@ -147,7 +147,7 @@ async function isListenedOn(path: string): Promise<boolean> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ECONNREFUSED' || code === 'ENOENT') return false
-    // Its queue of connections is full.
+    // The server's queue of connections is full, so a server is listening.
     if (code === 'EAGAIN') return true
     throw error
   } finally {

@@ -19,7 +19,7 @@ export interface MeRoute {
   readonly retentionSeconds: number
   readonly bodyBytes: number
   readonly batchBodyBytes: number
-  /** Null if none is configured. */
+  /** Null if no currency is configured. */
   readonly currency: string | null
 }
 
@@ -67,15 +67,19 @@ const me = Type.Object({
   retention_seconds: Type.Number({ description: 'How long a finished job can be read.' }),
   open_jobs: Type.Integer({ description: 'Jobs that are currently queued or running.' }),
   stored_bytes: Type.Integer({
-    description: 'Bytes of the conversations, schemas, callbacks and answers that are currently stored.',
+    description: 'Bytes of your stored conversations, schemas, callbacks, answers and files.',
   }),
   suspended: Type.Boolean({
     description:
       'Whether the account is suspended. A suspended account can read its jobs, but cannot create new ones.',
   }),
-  currency: Type.Optional(Type.String({ description: 'That of costs; absent if none is configured.' })),
+  currency: Type.Optional(
+    Type.String({ description: 'The currency of costs; absent if none is configured.' }),
+  ),
   reserved_cost: Type.Optional(
-    Type.Integer({ description: 'What the open jobs may cost, in millionths of the currency.' }),
+    Type.Integer({
+      description: 'The highest possible cost of your unfinished jobs, in millionths of the currency.',
+    }),
   ),
   usage: Type.Object({
     month: Type.String({ description: 'The current month, in UTC.' }),
@@ -86,7 +90,7 @@ const me = Type.Object({
   }),
 })
 
-/** Models of one account in a month: there are only a few public names. */
+/** An upper bound of the models that an account uses in a month: there are only a few public names. */
 const MOST_MODELS = 1000
 
 export function meRoute(app: FastifyInstance, options: MeRoute): void {

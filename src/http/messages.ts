@@ -35,7 +35,7 @@ interface Create {
   Querystring: Static<typeof query>
 }
 
-/** Others are ignored, as they always were. */
+/** Other parameters are ignored, as in earlier versions. */
 const query = Type.Object({ include: includeParameter })
 
 const createSchema = {
@@ -68,8 +68,8 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       preValidation: convertQuery,
       schema: createSchema,
     },
-    // Resolves without a value where possible: the reply is a thenable, so a promise that resolves with it would also wait
-    // for it.
+    // The promise resolves without a value where possible. The reply is a thenable, so a promise that resolves with it would also
+    // wait for it.
     async (request, reply) => {
       const { jobId, pending, repeated } = await create(request, reply, options)
       request.jobIds = [jobId]
@@ -95,11 +95,11 @@ interface Created {
   readonly jobId: string
   /** Null if the server cannot wait, or if the job is an earlier one. */
   readonly pending: PendingResponse | null
-  /** The job is that of an earlier request with the same Idempotency-Key. */
+  /** True if an earlier request with the same Idempotency-Key created the job. */
   readonly repeated: boolean
 }
 
-/** A separate function, so that the parts of the job that it uses are not kept in memory while the caller waits. */
+/** A separate function, so that the job's texts leave memory while the caller waits. */
 async function create(
   request: CreateRequest,
   reply: FastifyReply,
@@ -141,7 +141,7 @@ async function endOfRepeated(
   return 'ended' in wait ? endOf(wait, reply) : wait
 }
 
-/** SPEC §4.3: a job that vanished during the wait is created again, and the caller gets the new ID for polling. */
+/** SPEC §4.3: creates a job again that disappeared during the wait. The caller gets the new ID for polling. */
 async function createAgain(request: CreateRequest, { requests, limits }: MessageRoutes): Promise<string> {
   const admitted = await requests.admit(request, elementsOf(request, limits), true)
   const result = await requests.creator.accept(admitted, null)

@@ -1,4 +1,4 @@
-/** Which addresses count as one for limits by address, and which are those of trusted proxies (`trust_proxy`). */
+/** Which addresses the limits by address count as one, and which belong to trusted proxies (`trust_proxy`). */
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
 /** Stands for the address of requests on a Unix socket, which have none. */
@@ -8,7 +8,7 @@ export function addressOf(request: { readonly ip?: string | undefined }): string
   return request.ip ?? UNIX_SOCKET
 }
 
-/** The account of a request, or else its address: no account has a name with a slash in front. */
+/** The account of a request, or its address with a slash in front, which no account's name has. */
 export function senderOf(request: {
   readonly ip?: string | undefined
   readonly caller?: { readonly account: string }
@@ -52,7 +52,10 @@ export function networksOf(trustProxy: boolean | string): string[] {
   return typeof trustProxy === 'string' ? trustProxy.split(',').map((entry) => entry.trim()) : []
 }
 
-/** For Fastify. On a Unix socket a peer has no address, and is a program of this machine, so it is trusted if any proxy is. */
+/**
+ * The `trustProxy` option for Fastify. A peer on a Unix socket is a program of this machine and has no address, so it is trusted
+ * if any proxy is.
+ */
 export function trustedProxies(
   trustProxy: boolean | string,
 ): boolean | ((address: string | undefined) => boolean) {

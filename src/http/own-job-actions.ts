@@ -22,14 +22,14 @@ export type OwnAction = 'cancel' | 'delete'
 export interface OwnJobActionsOptions {
   readonly store: Pick<Store, 'cancelOwnJob' | 'deleteOwnJob'>
   readonly reader: JobReader
-  /** The input tokens of an assigned job; null if they were not counted. */
+  /** Counts the input tokens of an assigned job; null if they could not be counted. */
   readonly countInput: CountHeldInput
-  /** What a call with so many input tokens of an assigned job costs; absent if no model has a price. */
+  /** What a call of an assigned job with this many input tokens costs; absent if no model has a price. */
   readonly costOfInput?: (account: string, jobId: string, inputTokens: number) => Promise<number | null>
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   /** `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
-  /** Resolves when the execution of the job, and the waits for it, have ended on this node. */
+  /** Stops the job's execution and the waits for it on this node. Resolves when they have ended. */
   readonly onCancelled: (jobId: string) => Promise<void>
   /** Called for each job that was cancelled or deleted. */
   readonly onAction: (event: OwnActionEvent) => void
@@ -91,9 +91,9 @@ const deleteSchema = {
   response: { 200: deletedAnswer, ...errors(400, 401, 404, 409, 413, 415, 429, 500, 503) },
 }
 
-/** What callers of any API can do with their own jobs. */
+/** Cancels and deletes callers' own jobs, for every API. */
 export class OwnJobActions {
-  /** For `onRequest`: rejects a request over the limit before anything else is done. */
+  /** Hooks for `onRequest` that reject a request over the limit before anything else is done. */
   readonly limit: Readonly<Record<OwnAction, onRequestHookHandler>>
   readonly #options: OwnJobActionsOptions
 
@@ -102,7 +102,7 @@ export class OwnJobActions {
     this.#options = options
   }
 
-  /** Returns the job as it is then, cancelled or finished before; null if there is none. */
+  /** Cancels the job if it has not finished, and returns its final state; null if there is none. */
   async cancel(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
     const { store, reader, countInput, costOfInput, clock, onCancelled } = this.#options
     const { account } = request.caller
@@ -172,7 +172,7 @@ function idOf({ params }: FastifyRequest<JobParam>): string {
   return jobId
 }
 
-/** Counts the actions of each key per minute. Rejects those over the limit before anything else is done. */
+/** Counts the actions of each key per minute, and rejects those over the limit. */
 function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): onRequestHookHandler {
   const counter = new MinuteCounter(clock)
   const limit = limits[action]
@@ -183,16 +183,18 @@ function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): on
   }
 }
 
-/** Longer conversations were counted when the job was created, unless their tier's limit is higher than this. */
+/**
+ * The tokens of longer conversations were counted when the job was created, unless the limit of their tier is higher than this.
+ */
 const COUNTED_BYTES = 1024 * 1024
-/** The longest time that a cancel waits for the threads. */
+/** A cancel waits for the threads at most this long. */
 const COUNT_MS = 5_000
 
 type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>
 
 /**
- * Counts what a cancelled call used: the tokens of the messages and of the chat format. Null if no node holds the job, or if it could not be counted soon: a
- * cancel must not fail because the threads are busy.
+ * Counts the input tokens of a cancelled call: those of the messages and of the chat format. Returns null if no node holds the
+ * job, or if a count takes too long, because a cancel must not fail when the threads are busy.
  */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {

@@ -15,7 +15,7 @@ interface Handled {
   readonly response: ServerResponse
 }
 
-/** A server that keeps its requests until the test answers them, with one connection to it. */
+/** Starts a server that keeps its requests until the test answers them, and opens one connection to it. */
 async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
   const share = new ByteShare(shareBytes)
   const clock = new FakeClock()
@@ -128,7 +128,7 @@ test('a connection is not read while requests wait, however many of them arrived
     const { bytesRead } = serverSocket
     const { total } = share.held
     client.write(`bc${post('c', 3, 'abc').repeat(9)}`)
-    // The other connection is opened, and read, after the bytes have arrived.
+    // The other connection is opened and read only after the bytes have arrived.
     await roundTrip(serverSocket)
     assert.deepEqual([serverSocket.bytesRead, share.held.total], [bytesRead, total], `${count} wait`)
     for (let index = 0; index <= count + 9; index++) {
@@ -138,7 +138,7 @@ test('a connection is not read while requests wait, however many of them arrived
   }
 })
 
-/** Over a new connection to the same server. */
+/** Sends a request over a new connection to the same server. */
 async function roundTrip(serverSocket: Socket): Promise<void> {
   const { localPort = 0 } = serverSocket
   const socket = connect(localPort, '127.0.0.1').resume()
@@ -170,7 +170,7 @@ test('requests that wait count by their headers until they are handled or the co
   await handles(2)
   assert.equal(share.held.total, 2048 + 101 * 64)
   client.resetAndDestroy()
-  // Noticed when something is written.
+  // The server notices the closed connection when it writes.
   answer(1)
   await eventually(
     () => share.held.total,
@@ -191,7 +191,7 @@ test('requests that do not fit into the share are not read, and those before the
     (count) => count === 2,
   )
   assert.deepEqual(rejected, ['requests: over part'])
-  // The second is that of Node's parser, which has stopped.
+  // The second error comes from Node's parser, which has stopped.
   assert.deepEqual(errors, ['TOO_MANY_WAIT', 'HPE_CB_HEADERS_COMPLETE'])
   const fitting = bytes / (2048 + 64)
   assert.ok(fitting >= 2 && fitting < 50, `${fitting} wait`)

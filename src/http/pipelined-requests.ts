@@ -1,15 +1,15 @@
 /**
- * Handles the requests of a connection one after the other: the next one when the response to the one before has been written.
- * Node would pass on all requests that a client pipelines at once, and their bodies and responses would be in memory, uncounted,
- * until the first response is written: 200 connections with 62 requests of 60 KB each took 700 MB.
+ * Handles the requests of a connection one at a time: the next one starts when the response to the previous one has been
+ * written. Node would pass on all requests that a client pipelines at once, and their bodies and responses would stay in memory,
+ * uncounted, until the first response is written: 200 connections with 62 requests of 60 KB each took 700 MB.
  *
- * - While a request waits, its connection is not read. What a connection holds beyond the request being handled is what arrived
- *   in one piece with it (64 KiB at most), and the beginning of one body.
- * - A piece may contain thousands of tiny requests, each of which takes far more memory than its text. They count against
- *   the share of the byte budget for requests, under the client's address. If one does not fit, it and those behind it are not
- *   read, and the connection is closed after the responses to those before it.
- * - Errors of a request that waits are answered after the responses to those before it. Time in which the connection is not read
- *   does not count against the time limits of a request.
+ * - While a request waits, its connection is not read. Then the connection holds, in addition to the current request, only what
+ * arrived in one piece with it (64 KiB at most) and the beginning of one body.
+ * - A piece may contain thousands of tiny requests, each of which takes far more memory than its text. They count against the
+ * share of the byte budget for requests, under the client's address. If one does not fit, neither it nor later ones are read,
+ * and the connection is closed after the responses to the earlier ones.
+ * - An error of a waiting request is answered after the earlier responses. Time in which the connection is not read does not
+ * count against the time limits of a request.
  */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -18,18 +18,18 @@ import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { OnMemoryRejected } from './load-shedding/memory-share.ts'
 import { senderOf } from './network-of.ts'
 
-/** A waiting request and its response, without headers. */
+/** Memory of a waiting request and its response, without headers. */
 const REQUEST_BYTES = 2048
-/** A header's name and value as strings, with their places in the list. */
+/** Memory of a header: its name and value as strings, and their places in the list. */
 const HEADER_BYTES = 64
-/** What Node's parser gets for a request at which it must stop. */
+/** Node's parser stops at a request when `onIncoming` returns this. */
 const STOP = -1
-/** The error of a connection with more waiting requests than may be in memory. */
+/** The code of the error when a connection has more waiting requests than may be in memory. */
 export const TOO_MANY_WAIT = 'TOO_MANY_WAIT'
 
-/** The properties are not documented, and the same since the first versions of Node. */
+/** These undocumented properties have not changed since the first versions of Node. */
 interface HttpSocket extends Socket {
-  /** The response whose turn it is. */
+  /** The response that is written now. */
   readonly _httpMessage?: ServerResponse<IncomingMessage> | null
   readonly parser?: { onIncoming: () => number } | null
 }
@@ -44,23 +44,23 @@ export interface PipelinedRequestsOptions {
 
 export class PipelinedRequests {
   readonly #options: PipelinedRequestsOptions
-  /** Of connections on which something had to wait. */
+  /** Contains connections on which something had to wait. */
   readonly #lines = new WeakMap<Socket, RequestLine>()
-  /** Lines that receive a request which has its time again. */
+  /** Lines whose current request has its full time limit again. */
   readonly #late = new Map<Socket, RequestLine>()
 
   constructor(options: PipelinedRequestsOptions) {
     this.#options = options
   }
 
-  /** Call this when the server has its listener for requests. */
+  /** Call this after the server's request listener was added. */
   guard(server: Server): void {
     const [handle, ...others] = server.listeners('request') as RequestListener[]
     if (handle === undefined || others.length > 0) throw new Error('the server must have one listener')
     server.removeAllListeners('request')
     server.on('request', (request, response) => {
       if (this.#late.size > 0) this.#late.get(request.socket)?.receives(request)
-      // Node gives a response its socket when all responses before it have been written.
+      // Node assigns the socket to a response when all earlier responses have been written.
       if (response.socket !== null) handle.call(server, request, response)
       else this.#wait(server, request, response, handle)
     })
@@ -101,13 +101,13 @@ class RequestLine {
   readonly #sender: string
   #waiting = 0
   #waitingBytes = 0
-  /** The last response that waits, or has waited. */
+  /** The newest response that waits or has waited. */
   #last: ServerResponse | null = null
-  /** Nothing more can be read. */
+  /** True when nothing more can be read. */
   #isOver = false
-  /** Answers a request whose time passed. */
+  /** Answers a request whose time limit has passed. */
   #answerLate: (() => void) | null = null
-  /** The request that has its time again; null until its headers have arrived. */
+  /** The request that has its full time limit again; null until its headers have arrived. */
   #partial: IncomingMessage | null = null
   #cancelLate: (() => void) | null = null
 
@@ -120,11 +120,11 @@ class RequestLine {
       options.share.release(this.#sender, this.#waitingBytes)
       this.#endLate()
     })
-    // Node reads on at the end of each request, and when a response that it has paused for was written.
+    // Node resumes reading at the end of each request, and after it has written a response for which it had paused.
     socket.on('resume', this.#pause)
   }
 
-  /** Whether the request waits for its turn; otherwise there is no room for it. */
+  /** Returns true if the request waits for its turn, false if there is no room for it. */
   add(request: IncomingMessage, response: ServerResponse, start: () => void): boolean {
     const { share, onRejected } = this.#options
     const bytes = REQUEST_BYTES + (request.rawHeaders.length / 2) * HEADER_BYTES
@@ -136,13 +136,13 @@ class RequestLine {
     this.#waiting += 1
     this.#waitingBytes += bytes
     this.#last = response
-    // Later, because it would have no effect between a call of `resume` and its event.
+    // A pause between a call of `resume` and its event would have no effect, so it comes later.
     process.nextTick(this.#pause)
     response.once('socket', () => {
       this.#waiting -= 1
       this.#waitingBytes -= bytes
       share.release(this.#sender, bytes)
-      // Later, because Node has not finished with the response before.
+      // This comes later, because Node has not finished with the previous response.
       process.nextTick(() => {
         if (this.#socket.writable) start()
       })
@@ -151,14 +151,14 @@ class RequestLine {
     return true
   }
 
-  /** Nothing that the client sent after the requests so far can be read. */
+  /** Called when nothing can be read after the requests so far. */
   broken(answer: () => void): void {
     if (this.#isOver) return
     const socket = this.#socket
     const last = this.#waiting > 0 ? this.#last : socket._httpMessage
     if (last?.req.complete) {
       last.once('close', () => {
-        // After the last response that a connection can have, it has ended but may not be closed yet.
+        // After the last response of a connection, the socket has ended but may not be closed yet.
         if (socket.writable) answer()
       })
     } else if (this.#waiting > 0) last?.once('socket', answer)
@@ -167,7 +167,7 @@ class RequestLine {
     this.#pause()
   }
 
-  /** The time limit of the request that is being received has passed, but perhaps the connection was not read. */
+  /** Called when the request being received exceeds its time limit, which may be because the connection was not read. */
   timedOut(answer: () => void): void {
     this.#answerLate = answer
     if (this.#waiting === 0) this.#timeAgain(answer)

@@ -35,7 +35,7 @@ function takeMember(given: Record<string, unknown>, name: string, properties: Pr
   const [, object = '', key = ''] = MEMBER.exec(name) ?? []
   if (!Object.hasOwn(properties, object) || properties[object]?.type !== 'object') return
   const earlier = given[object]
-  // A text that was given under the object's own name stays, and is rejected.
+  // A text given under the object's own name stays, so that validation rejects it.
   if (typeof earlier === 'string') return
   const members = (earlier ?? Object.create(null)) as Record<string, unknown>
   members[key] = given[name]

@@ -1,4 +1,4 @@
-/** Reads one job (SPEC §4.2) or several, at once or as soon as they have finished, on this node or another. */
+/** Reads one job (SPEC §4.2) or several, at once or when they have finished, on any node. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Clock, wholeMs } from '../clock.ts'
 import { type JobsToAwait, type JobWait, type JobWaitEnd, waitForJobs } from '../queue/job-wait.ts'
@@ -25,7 +25,6 @@ import { convertQuery } from './query.ts'
 
 /** The longest wait of a read, in seconds: as long as that of a single create (SPEC §2.1). */
 const MAX_WAIT_S = 120
-/** The `wait` parameter of reads. */
 export const waitParameter = Type.Optional(
   Type.Number({
     minimum: 0,
@@ -33,22 +32,22 @@ export const waitParameter = Type.Optional(
     default: 0,
     examples: [60],
     description:
-      'How many seconds to wait for the job to finish before the current state is returned. The response has Retry-After if the server did not wait that long because too many requests are waiting or because it is shutting down.',
+      'How many seconds to wait for the job to finish; then the current state is returned. A server that is full or shutting down responds sooner, with Retry-After.',
   }),
 )
-/** When to ask again, in seconds, after a wait that was impossible or cut short. */
+/** Retry-After, in seconds, of a wait that was impossible or cut short. */
 const RETRY_AFTER_S = '2'
 
 interface JobAwaiterOptions {
   readonly pendingResponses: Pick<PendingResponses, 'add'>
   readonly store: Pick<Store, 'announceWaits'>
-  /** Whether this node runs the job, so that no other node will finish it. */
+  /** Whether this node runs the job; if so, no other node will finish it. */
   readonly isRunning: (jobId: string) => boolean
 }
 
 interface AwaitedJobs extends Pick<JobsToAwait, 'jobIds' | 'until'> {
   readonly waitS: number
-  /** Reads the jobs again, because jobs that finished before the wait started would otherwise go unnoticed. */
+  /** Reads the jobs again, because those that finished before the wait started would go unnoticed. */
   readonly haveEnded: () => Promise<boolean>
 }
 
@@ -73,8 +72,8 @@ export class JobAwaiter {
   }
 
   /**
-   * Resolves when the jobs have finished, the time is over, or the client is gone. Resolves with true, possibly at once, if
-   * the server cannot wait (as long): unless the jobs have finished, the response then has Retry-After (`askAgainLater`).
+   * Resolves when the jobs have finished, the time is over, or the client is gone. Resolves with true if the server could not
+   * wait for the full time. The response then has Retry-After unless the jobs have finished (`askAgainLater`).
    */
   async wait(request: AwaitingRequest, reply: AwaitedReply, awaited: AwaitedJobs): Promise<boolean> {
     const { jobIds, until, waitS } = awaited
@@ -103,7 +102,7 @@ export class JobAwaiter {
   async #endOf(wait: JobWait, { jobIds, haveEnded }: AwaitedJobs): Promise<JobWaitEnd> {
     const { store, isRunning } = this.#options
     const announced = store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
-    // If the database does not respond, nobody waits longer than requested.
+    // If the database does not respond, nobody waits longer than the request allows.
     const end = await Promise.race([announced.then(() => null), wait.ended])
     if (end !== null) return end
     return (await haveEnded()) ? 'ended' : wait.ended
@@ -124,7 +123,7 @@ interface JobReaderOptions {
   readonly answers: Pick<LargeAnswers, 'reserve'>
 }
 
-/** Large results are loaded only after their bytes are counted. */
+/** Reads jobs for callers. It loads a large result only after its bytes are counted. */
 export class JobReader {
   readonly #options: JobReaderOptions
 
@@ -136,9 +135,7 @@ export class JobReader {
     return { nowMs: this.#options.clock.nowMs(), retentionMs: this.#options.retentionMs }
   }
 
-  /**
-   * The job as the caller may see it; null if it does not exist. Throws an error if the result is too large to be sent now.
-   */
+  /** Returns the job as the caller may see it; null if it does not exist. Throws if the result is too large to be sent now. */
   async read(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
     const { store, answers } = this.#options
     const { account } = request.caller
@@ -149,12 +146,12 @@ export class JobReader {
     return store.read(account, jobId, expiry)
   }
 
-  /** What the response says of these jobs, which are the caller's, if it includes metadata. */
+  /** Returns the metadata of these jobs of the caller, if the response includes it. */
   async metadataOf(include: readonly Include[], jobIds: readonly string[]): Promise<MetadataById> {
     return include.includes('metadata') ? this.#options.store.metadataOf(jobIds) : NO_METADATA
   }
 
-  /** The records, with why they wait if the response includes it. */
+  /** Adds to the records why their jobs wait, if the response includes it. */
   async withWaits<Record extends JobRecord>(
     include: readonly Include[],
     records: readonly Record[],
@@ -167,8 +164,8 @@ export class JobReader {
   }
 
   /**
-   * The same for each of several jobs, including results and errors that are so small that even all of them together need not
-   * be counted.
+   * Reads the states of several jobs, with those results and errors that are so small that they need not be counted even
+   * together.
    */
   states({ caller }: FastifyRequest, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
     const expiry = this.expiry()
@@ -258,7 +255,7 @@ const MAX_BYTES = 8 * 1024 * 1024
 const OBJECT_BYTES = 512
 
 interface JobsToRead {
-  /** As the caller sent them. */
+  /** The IDs as the caller sent them. */
   readonly ids: readonly string[]
   readonly waitS: number
   readonly until: 'any' | 'all'
@@ -279,7 +276,7 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
       const open = jobIds.filter((_, index) => isOpen(states[index]))
       const haveEnded = async () => areOver(await reader.states(request, open), until)
       const wasCut = await awaiter.wait(request, reply, { jobIds: open, until, waitS, haveEnded })
-      // Jobs that had finished before the wait have not changed since.
+      // Only open jobs are read again: the others cannot have changed.
       const now = (await reader.states(request, open)).values()
       for (const [index, state] of states.entries())
         if (isOpen(state)) states[index] = now.next().value ?? null
@@ -327,7 +324,7 @@ function isOpen(state: ReadJob | null | undefined): boolean {
   return state !== null && state !== undefined && !hasEnded(state)
 }
 
-/** Whether a wait for these jobs is over. A job that does not exist (any longer) counts as finished. */
+/** Whether a wait for these jobs is over. A job that does not exist counts as finished. */
 function areOver(states: readonly (ReadJob | null)[], until: 'any' | 'all'): boolean {
   return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
 }

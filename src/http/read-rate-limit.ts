@@ -4,9 +4,9 @@ import type { MinuteCounter } from '../sharing/minute-counter.ts'
 import { type HttpError, tooManyReads } from './errors.ts'
 import './request-context.ts'
 
-/** How many reads a walk through stored jobs counts as. */
+/** A request that walks through stored jobs counts as this many reads. */
 const WALK_READS = 10
-/** Applies to every route declared later whose config has `limitReads`. */
+/** Limits the routes declared after this call whose config has `limitReads`. */
 export function limitReads(app: FastifyInstance, counter: MinuteCounter): void {
   const limit = (
     { caller: { keyId, tier } }: FastifyRequest,
@@ -14,7 +14,7 @@ export function limitReads(app: FastifyInstance, counter: MinuteCounter): void {
     cost: number,
   ): HttpError | undefined => {
     const most = tier.readsPerMinute
-    // Even a tier with few reads per minute can make a request that costs several once a minute.
+    // The cost is capped, so that a tier with fewer reads per minute can still make such a request once a minute.
     const { count, leftMs } = counter.add(keyId, Math.min(cost, most), most)
     const leftS = Math.ceil(leftMs / 1000)
     reply

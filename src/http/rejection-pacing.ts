@@ -1,15 +1,13 @@
 /**
- * Responds to rejected requests at a limited pace. A rejected request is not limited by slots, quotas or caps, and costs the
+ * Responds to rejected requests at a limited pace. Slots, quotas and caps do not limit rejected requests, and each costs the
  * event loop nearly as much as a job, so an account or an address that sends many of them would starve the others. Responses
  * beyond the pace are delayed: a client that waits for its response cannot exceed the pace.
  *
  * - Every account has its own pace, and so has every address for requests without a valid key.
- * - A rejected request counts once, and once more for each 2 KiB of its body, which was received, and perhaps read and
- *   counted.
- * - Files that need no key, such as those of /docs, count by address, once for each 16 KiB: sixteen connections that
- *   repeatedly read one of 3 MB used up the whole event loop.
- * - A burst of one second's worth is not delayed. Beyond that, each response is delayed until its turn, but for at most ten
- *   seconds.
+ * - A rejected request counts once, and once more for each 2 KiB of its body, because the body was received and perhaps parsed.
+ * - Files that need no key, such as those of /docs, count by address, once for each 16 KiB: sixteen connections that repeatedly
+ * read one of 3 MB used up the whole event loop.
+ * - A burst of one second's worth is not delayed. Beyond that, each response is delayed until its turn, but at most ten seconds.
  */
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
@@ -17,17 +15,17 @@ import type { Clock } from '../clock.ts'
 import { senderOf } from './network-of.ts'
 import './request-context.ts'
 
-/** The burst that is not delayed, as time at the pace. */
+/** A burst of this much time at the pace is not delayed. */
 const BURST_MS = 1000
 /**
- * Bytes of a body that count like a request: 10 MB keep the threads of the CPU pool busy as long as 5,000 unknown keys the
- * event loop.
+ * This many bytes of a body count like a request: 10 MB keep the CPU pool busy as long as 5,000 unknown keys keep the event loop
+ * busy.
  */
 const COUNTED_BYTES = 2 * 1024
 /** Bytes of a file that count like a request. */
 const COUNTED_SENT_BYTES = 16 * 1024
 const LONGEST_DELAY_MS = 10_000
-/** Accounts and addresses that are counted at the same time. Beyond this, the oldest is forgotten. */
+/** At most this many accounts and addresses are counted; beyond it, the oldest is dropped. */
 const MAX_SENDERS = 10_000
 
 export interface RejectionPacingOptions {
@@ -56,7 +54,7 @@ export class RejectionPacing {
     this.#pace(request, weightOf(request), send)
   }
 
-  /** The same for a response of this many bytes to a request that needs no key. */
+  /** Like `pace`, for a response of this many bytes to a request that needs no key. */
   paceDownload(request: FastifyRequest, bytes: number, send: () => void): void {
     const weight = Math.floor(bytes / COUNTED_SENT_BYTES)
     if (weight === 0) send()
@@ -92,7 +90,7 @@ export class RejectionPacing {
     const stepMs = 1000 / perSecond
     const turnMs = Math.max(this.#turnsMs.get(sender) ?? Number.NEGATIVE_INFINITY, nowMs - BURST_MS + stepMs)
     const pacedMs = Math.min(turnMs, nowMs + LONGEST_DELAY_MS)
-    // Inserted again, because the map's insertion order decides who is forgotten first.
+    // The sender is inserted again, because the map's order decides who is dropped first.
     this.#turnsMs.delete(sender)
     this.#turnsMs.set(sender, pacedMs + weight * stepMs)
     const [oldest] = this.#turnsMs.keys()

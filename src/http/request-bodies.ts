@@ -21,7 +21,7 @@ import { type HttpError, invalid, notJson, tooLarge } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import type { BodyMemory } from './request-context.ts'
 
-/** Bytes that a body of unknown length may have before it counts as the largest that its route accepts. */
+/** A body of unknown length counts with this many bytes. If it has more, it counts as the largest that its route accepts. */
 const FIRST_BYTES = 8192
 
 export interface RequestBodiesOptions {
@@ -37,7 +37,7 @@ type OnBody = (error: Error | null, body?: Buffer) => void
 export class RequestBodies {
   readonly #uploads: MemoryShare
   readonly #requests: MemoryShare
-  /** Of requests whose clients wait for 100 Continue before they send the body. */
+  /** Holds requests whose clients wait for 100 Continue before they send the body. */
   readonly #awaited = new WeakMap<IncomingMessage, ServerResponse>()
 
   constructor({ budget, ...options }: RequestBodiesOptions) {
@@ -45,17 +45,17 @@ export class RequestBodies {
     this.#requests = new MemoryShare({ ...options, name: 'requests', share: budget.requests })
   }
 
-  /** The client sends the body only after it is asked to, which `read` does. */
+  /** `read` asks the client for the body. */
   expectContinue(request: IncomingMessage, response: ServerResponse): void {
     this.#awaited.set(request, response)
   }
 
-  /** Asks a client for the body if it waits for that. */
+  /** Asks a client for the body if it waits for 100 Continue. */
   readOn({ raw }: FastifyRequest): void {
     this.#awaited.get(raw)?.writeContinue()
   }
 
-  /** Null if the body may be read, otherwise the error. */
+  /** Returns null if the body may be read, otherwise the error. */
   admit(request: FastifyRequest): HttpError | null | Promise<HttpError | null> {
     const { headers, method, route } = request
     const given = headers['content-length']
@@ -64,7 +64,7 @@ export class RequestBodies {
     const hasBody = given !== undefined || headers['transfer-encoding'] !== undefined
     if (!hasBody || method === 'GET' || method === 'HEAD') return null
     const length = given === undefined ? null : Number(given)
-    // `read` rejects it.
+    // `read` rejects such a body.
     if (length !== null && length > route.bodyLimit) return null
     const account = accountOf(request)
     const memory: BodyMemory = { account, bodyLength: length ?? 0, uploadBytes: 0, requestBytes: 0 }
@@ -102,7 +102,7 @@ export class RequestBodies {
     const onData = (piece: Buffer): void => {
       const total = received + piece.length
       if (total > (length ?? limit)) onEnd(tooLarge(limit))
-      // The whole body in one piece, which Node allocated for it.
+      // Node allocated this piece for the whole body, so it needs no copy.
       else if (piece.length === length) buffer = piece
       else {
         buffer ??= Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
@@ -110,7 +110,7 @@ export class RequestBodies {
           void enlarge(piece, buffer)
           return
         }
-        // A copy, so that a body in many small pieces does not take more memory than one in a few large ones.
+        // The piece is copied, so that a body in many small pieces takes no more memory than one in a few large ones.
         piece.copy(buffer, received)
       }
       received = total
@@ -120,7 +120,7 @@ export class RequestBodies {
       const error = await this.#grow(request, limit)
       if (error) onEnd(error)
       if (hasEnded) return
-      // Pages that the body does not reach never occupy memory.
+      // The system allocates no memory for pages that the body does not reach.
       const larger = Buffer.allocUnsafe(limit)
       first.copy(larger, 0, 0, received)
       buffer = larger
@@ -144,7 +144,7 @@ export class RequestBodies {
     raw.on('data', onData).on('end', onEnd).on('error', onEnd)
   }
 
-  /** The request waits for its job, and needs only the values of its body. */
+  /** Call this while the request waits for its job and needs only the values of its body. */
   wait(request: FastifyRequest): void {
     const memory = request.bodyMemory
     if (memory === null || memory.requestBytes <= SMALL_BYTES) return
@@ -173,16 +173,16 @@ export class RequestBodies {
     if (memory === null) return null
     const bytes = uploadBytes(limit)
     const error = await reserve(this.#uploads, bytes, memory, 'uploadBytes')
-    // The client hung up meanwhile, and the request already has its response.
+    // The client hung up during the wait, and the request already has its response.
     if (error === null && request.bodyMemory === null) this.#uploads.share.release(memory.account, bytes)
     return error
   }
 
-  /** From now on, the body counts as part of its request. */
+  /** From here on, the body counts as part of its request. */
   #received(memory: BodyMemory, body: Buffer, done: OnBody): void {
     const { account } = memory
     memory.bodyLength = body.length
-    // Until it was large, a body of unknown length counted against the share of requests.
+    // A body of unknown length counted against the share of requests until it was large.
     if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
     memory.requestBytes = 0
     const bytes = requestBytes(body.length)

@@ -6,7 +6,7 @@ import type { Caller } from './authentication.ts'
 /** The share of the byte budget that the body of a request uses. */
 export interface BodyMemory {
   readonly account: string
-  /** 0 after it has been received. */
+  /** It becomes 0 once the body has been received. */
   uploadBytes: number
   requestBytes: number
   bodyLength: number
@@ -14,7 +14,7 @@ export interface BodyMemory {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The value of `routeOptions`, which Fastify creates again at each access. Set by the first hook. */
+    /** The value of `routeOptions`, which Fastify would create again at each access. The first hook sets it. */
     route: FastifyRequest['routeOptions']
     /** Set before the handler of any route that requires a key. */
     caller: Caller
@@ -34,7 +34,7 @@ declare module 'fastify' {
     public?: boolean
     /** The API key is sent as `Authorization: Bearer KEY` instead of in `x-api-key`. */
     bearer?: boolean
-    /** A large body is translated to a job by a thread; the name of the translation. */
+    /** The name of the translation with which a thread turns a large body into a job. */
     translation?: string
     /** The body is a file, which the route stores while it arrives. */
     upload?: boolean

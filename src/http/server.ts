@@ -38,7 +38,7 @@ import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
   readonly authentication: Authentication
-  /** Whether the simulator answers, which responses to callers then state. */
+  /** Whether the simulator produces the answers. Responses to callers then have a header for it. */
   readonly simulated: boolean
   /** Errors below its prefix have its shape. */
   readonly otherApi: OtherApi
@@ -61,7 +61,7 @@ export interface ServerOptions {
   readonly closing: AbortSignal
   /** Aborted when requests no longer wait: connections are then closed after their response. */
   readonly stopping: AbortSignal
-  /** Counts a request whose response was sent; `log` gets its line. Both name the route, never the URL as sent. */
+  /** Counts a request whose response was sent. Metrics and log name the route, never the URL as sent. */
   readonly metrics: { requestCompleted(method: string, route: string, status: number, ms: number): void }
   readonly log: Record<'info' | 'warn', (fields: Record<string, unknown>, message: string) => void>
   /** Called with an error that is not the caller's fault. */
@@ -92,13 +92,20 @@ export function createServer(options: ServerOptions): FastifyInstance {
     http: {
       headersTimeout: options.headerTimeoutMs,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
-      // Node's own error response has no body; this one has the shape of every other error.
+      // Node's own error response has no body; with this, the error has the same shape as every other.
       requireHostHeader: false,
     },
     genReqId: requestId,
     routerOptions: { maxParamLength: LONGEST_PARAMETER },
     ajv: {
-      customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false },
+      customOptions: {
+        coerceTypes: false,
+        removeAdditional: false,
+        useDefaults: false,
+        allErrors: false,
+        // All schemas are our own, and to compile the schema of schemas takes longer than to compile them.
+        validateSchema: false,
+      },
       onCreate: compileOnFirstUse,
     },
     clientErrorHandler: (error, socket) => {
@@ -161,14 +168,14 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.addHook('onResponse', (request, reply, done) => {
     report(request, reply.statusCode, reply.elapsedTime, options)
-    // The response may have kept the connection open, which would delay the shutdown.
+    // The response may have kept its connection open, which would delay the shutdown.
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
   readJsonBodies(app, bodies, options.largeBodies)
   app.setErrorHandler((error: Error, request, reply) => {
     const httpError = httpErrorOf(error, request)
-    // Not the caller's fault, so answered without a delay.
+    // The caller did not cause this error, so the response is not delayed.
     if (httpError.status === 500 || error instanceof StoreUnavailable) {
       onError(error, request.id)
       void sendErrorOf(options.otherApi, reply, httpError)
@@ -191,7 +198,7 @@ const processId = randomBytes(9).toString('base64url')
 let requests = 0
 
 /**
- * The caller's own ID if it is valid. Otherwise a generated ID, with one half for the process and one for the request,
+ * Returns the caller's own ID if it is valid. Otherwise generates one, with one half for the process and one for the request,
  * because a random number per request would cost far more.
  */
 
@@ -231,7 +238,7 @@ function compileOnFirstUse(ajv: Ajv): void {
     const validateLater = (data: unknown) => {
       validate ??= compileNow(schema)
       const isValid = validate(data)
-      // Fastify reads the errors from here.
+      // Fastify reads the errors from this property.
       validateLater.errors = validate.errors
       return isValid
     }
@@ -245,7 +252,7 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   if (error instanceof HttpError) return error
   if (error instanceof FieldProblem) return invalid(error.message)
   if (error instanceof StoreUnavailable) return unavailable()
-  // Its keys were deleted with it.
+  // The account was deleted, and its keys with it.
   if (error instanceof UnknownAccount) return keyRequired('unknown')
   if ('validation' in error && Array.isArray(error.validation)) {
     return invalid(validationError(error.validation[0]))
@@ -289,7 +296,7 @@ async function answerBadUrl(
   reply.header('x-request-id', request.id).header('cache-control', 'no-store')
   cors.allow(request, reply)
   options.unread.discard(request, reply)
-  // The hooks of ordinary requests do not run for these.
+  // Fastify does not run hooks for these requests.
   reply.raw.once('finish', () => report(request, reply.statusCode, reply.elapsedTime, options))
   const path = shortPath(request.raw.url ?? '')
   if (!path.startsWith('/api/v1/messages/')) {
@@ -316,7 +323,7 @@ function report(request: ReportedRequest, status: number, ms: number, { metrics,
     route,
     status,
     ms: Math.round(ms * 10) / 10,
-    // The caller's own address, if `trust_proxy` reveals it.
+    // With `trust_proxy`, this is the caller's own address.
     from: ip ?? null,
     account: caller?.account ?? null,
     job_ids: jobIds ?? null,

@@ -12,7 +12,7 @@ const CHECK_MS = LIMIT_MS / 4
 /** A connection whose buffers the test sets. `test/process/readers.test.ts` has real ones. */
 class FakeSocket extends EventEmitter {
   readonly remoteAddress: string | undefined
-  /** All bytes that were given to the connection, and those of them that the operating system has not taken. */
+  /** All bytes written to the connection. */
   bytesWritten = 0
   writableLength = 0
   end: 'open' | 'reset' | 'destroyed' = 'open'

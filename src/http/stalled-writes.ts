@@ -15,12 +15,12 @@ const CHECKS = 4
 export interface StalledWritesOptions {
   readonly clock: Clock
   readonly limitMs: number
-  /** A connection was closed. */
+  /** Called when a connection was closed. */
   readonly onClosed: (address: string | null) => void
 }
 
 interface Progress {
-  /** Bytes that the operating system has taken; null while none wait. */
+  /** Bytes that the operating system has taken; null while no bytes wait. */
   written: number | null
   sinceMs: number
 }
@@ -64,7 +64,7 @@ export class StalledWrites {
       } else if (nowMs - progress.sinceMs >= limitMs) {
         const address = socket.remoteAddress ?? null
         this.#connections.delete(socket)
-        // Not an orderly close, which would wait for the client to read. A Unix socket cannot be reset.
+        // An orderly close would wait for the client to read. A Unix socket cannot be reset.
         if (address === null) socket.destroy()
         else socket.resetAndDestroy()
         onClosed(address)

@@ -1,6 +1,6 @@
 /**
- * Files that are the same for every request: compressed once, sent from one buffer, and not sent again to clients that have
- * them.
+ * Sends files that are the same for every request. Each is compressed once, sent from one buffer, and not sent again to clients
+ * that have it.
  */
 import { createHash } from 'node:crypto'
 import { promisify } from 'node:util'
@@ -11,7 +11,7 @@ import { Pieces } from './large-answers.ts'
 const compress = promisify(gzip)
 /** Files up to this size are not compressed: they fit into one packet. */
 const SMALL_FILE = 1024
-/** A file of at most so many bytes is written in one piece. */
+/** A file of at most this many bytes is written in one piece. */
 const ONE_PIECE = 16_384
 
 export interface StaticFile {
@@ -63,7 +63,7 @@ function acceptsGzip(header: string | string[] | undefined): boolean {
     .some((one) => /^\s*(gzip|x-gzip|\*)\s*(;\s*q=(1|0\.\d*[1-9]\d*)(\.0*)?)?\s*$/i.test(one))
 }
 
-/** RFC 9110 §13.1.2: compared weakly. */
+/** RFC 9110 §13.1.2: whether the header contains the tag, by weak comparison. */
 function namesTag(header: string | undefined, etag: string): boolean {
   return (header ?? '').split(',').some((one) => {
     const tag = one.trim().replace(/^W\//, '')

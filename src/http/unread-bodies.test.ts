@@ -8,17 +8,17 @@ import type { Parley } from '../../test/parley.ts'
 const MIB = 1024 * 1024
 const MIB_PER_SECOND = 32
 const BURST_MIB = 4
-/** What the clock is moved at a time. */
+/** Tests move the clock by this much at a time. */
 const STEP_MS = 5
 
-/** Time stands still, so that nothing is read beyond what may be read at once. Answers to rejected requests are not delayed. */
+/** The clock stands still, so that only what may be read at once is read. Answers to rejected requests are not delayed. */
 const start = (t: TestContext) =>
   startStage(t, { settings: { limits: { rejections_per_second: 1_000_000 }, trust_proxy: true } })
 
 const head = (bytes: number, from: string) =>
   `POST /api/v1/messages HTTP/1.1\r\nhost: parley\r\nx-forwarded-for: ${from}\r\ncontent-length: ${bytes}\r\n\r\n`
 
-/** Sends a request without a key and its body, and behind it one that is answered once the body has been read. */
+/** Sends a request without a key and with a body, then a second one, which is answered once the body has been read. */
 async function upload(parley: Parley, mib: number, from = '192.0.2.1') {
   const line = openLine(parley)
   line.send(head(mib * MIB, from))

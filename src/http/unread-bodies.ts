@@ -1,5 +1,5 @@
 /**
- * Reads the rest of a body whose request already has its response, and drops it, at a limited rate. Many clients read the response
+ * Reads and drops, at a limited rate, the rest of a body whose request already has its response. Many clients read the response
  * only after they have sent everything, so their connections are not closed. Node would read such bodies as fast as they arrive:
  * twenty rejected uploads of 10 MB held the event loop for 160 ms within 350 ms.
  *
@@ -13,13 +13,13 @@ import { senderOf } from './network-of.ts'
 
 /** Shorter bodies are left to Node: they arrive in a piece or two. */
 const SMALL_BYTES = 64 * 1024
-/** 10 MB take up to 30 ms of CPU time, so this is at most a tenth of the event loop's time. */
+/** Reading 10 MB takes up to 30 ms of CPU time, so this rate is at most a tenth of the event loop's time. */
 const BYTES_PER_MS = 32 * 1024
-/** What is read at once if nothing was read before: what an eighth of a second allows. */
+/** After a pause, this much is read at once: an eighth of a second at the rate. */
 const BURST_BYTES = 125 * BYTES_PER_MS
 /** The pause between two rounds of pieces. */
 const ROUND_MS = 5
-/** Each may hold a piece in memory. */
+/** At most this many bodies wait, because each may hold a piece in memory. */
 const MAX_BODIES = 256
 
 export class UnreadBodies {
@@ -57,7 +57,7 @@ export class UnreadBodies {
     }
     this.#bodies.add(raw)
     raw.once('end', end).once('close', end)
-    // With this listener Node considers the body read, and does not drop it by itself.
+    // With this listener, Node considers the body read and does not drop it.
     raw.on('readable', () => this.#add(sender, raw))
   }
 
@@ -77,7 +77,7 @@ export class UnreadBodies {
     while (this.#creditBytes > 0 || !this.#isPaced) {
       const body = this.#next()
       if (body === undefined) return
-      // Node receives the next piece only after this.
+      // Node receives the next piece only after this read.
       const piece: Buffer | null = body.read()
       this.#creditBytes -= piece?.length ?? 0
     }

@@ -1,8 +1,8 @@
 /**
- * Responds to requests that have no route before anything of their body is read: 404 for an unknown path, 405 with Allow for
- * an unsupported method of a known one (RFC 9110 §15.5.6), and the responses to OPTIONS and preflights. They need no key,
- * because there is nothing to protect. Responds also to requests that could not be read: malformed, too slow, with too large
- * headers, or behind too many others.
+ * Responds to requests that have no route before anything of their body is read: 404 for an unknown path, 405 with Allow for an
+ * unsupported method of a known one (RFC 9110 §15.5.6), and the responses to OPTIONS and preflights. They need no key, because
+ * there is nothing to protect. It also responds to requests that could not be read: malformed, too slow, with too large headers,
+ * or behind too many others.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -53,11 +53,11 @@ function pathOf(url: string): string {
   return url.split('?', 1)[0] ?? ''
 }
 
-/** As in the router: a longer part of a path does not match a parameter. */
+/** The router's limit: a longer part of a path does not match a parameter. */
 export const LONGEST_PARAMETER = 8192
 
 interface Declared {
-  /** The parts of the pattern between slashes. */
+  /** The pattern, split at slashes. */
   readonly parts: readonly string[]
   readonly method: string
   /** Hooks of a plugin may still change its config. */
@@ -65,7 +65,7 @@ interface Declared {
 }
 
 interface PathMethods {
-  /** For the Allow header, such as `GET, HEAD, OPTIONS`. */
+  /** The value of the Allow header, such as `GET, HEAD, OPTIONS`. */
   readonly allow: string
   readonly methods: ReadonlySet<string>
   /** False if pages of other origins can never call the path. */
@@ -108,17 +108,17 @@ function matches(pattern: readonly string[], parts: readonly string[]): boolean 
   })
 }
 
-/** How long a client has to read the response. */
+/** A client has this long to read the response. */
 const LINGER_MS = 1000
 const RETRY_S = 5
 
-/** An error of Node's parser, which has the piece that it could not read, or of the time limit of a request. */
+/** An error of Node's parser, with the piece that it could not read, or of a request's time limit. */
 interface BrokenRequest extends Error {
   readonly code?: string
   readonly rawPacket?: unknown
 }
 
-/** The path if the piece begins with the request, or if its headers have arrived; otherwise empty. */
+/** Returns the path if the piece begins with the request, or if its headers have arrived; otherwise an empty text. */
 function pathOfBroken({ rawPacket }: BrokenRequest, socket: Socket & { _httpMessage?: unknown }): string {
   const current = socket._httpMessage as ServerResponse<IncomingMessage> | null | undefined
   if (current?.req.url !== undefined) return current.req.url
@@ -151,8 +151,8 @@ export function answerBrokenRequest(
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  // If the socket were destroyed right away, unread bytes would reset the connection before the client has read the response.
-  // A client that keeps sending must not keep it open either.
+  // Unread bytes would reset a connection that is destroyed at once, before the client has read the response. The timer keeps a
+  // client that keeps sending from holding it open.
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
   socket.once('close', () => clearTimeout(timer))
   return status

@@ -1,11 +1,11 @@
-/** Converts Ajv's errors about the shape of a body to an error detail: the element, the field and the rule. */
+/** Converts Ajv's errors about a body to an error detail: the element, the field and the rule. */
 import type { FastifySchemaValidationError } from 'fastify'
 import { BELONGS } from '../job/request.ts'
 
-/** Longer names from callers are truncated. */
+/** Longer names of callers' fields are truncated. */
 const LONGEST_NAME = 80
 
-/** Such as `jobs[1].messages[0].role: must be one of …`. The body is one job or an array of them. */
+/** Returns a detail such as `jobs[1].messages[0].role: must be one of …`. The body is one job or an array of them. */
 export function validationError(error: FastifySchemaValidationError): string {
   const path = error.instancePath.split('/').slice(1).map(unescapePointer)
   const params = error.params as Record<string, unknown>

@@ -7,8 +7,7 @@ import { splitMetadata } from './response-format.ts'
 export const metadataFilter = Type.Optional(
   Type.Record(METADATA_BOUNDS.value, {
     ...METADATA_BOUNDS.pairs,
-    description:
-      'Only jobs whose `metadata` has these pairs: `metadata[customer]=acme`. With several pairs, only jobs that have all of them.',
+    description: 'Only jobs whose `metadata` has all of these pairs, such as `metadata[customer]=acme`.',
     examples: [{ customer: 'acme' }],
   }),
 )

@@ -11,7 +11,7 @@ const WANTED: WantedMembers = new Map<string, number | WantedMembers>([
   ['response_format', new Map([['schema', 1]])],
 ])
 
-/** What `JSON.parse` finds where the text is cut. */
+/** Returns what `JSON.parse` finds at the same places. */
 function parsed(element: unknown): [payload: unknown, schema: unknown] {
   const { callback, response_format } = (element ?? {}) as Record<string, unknown>
   const inside = (value: unknown, name: string) =>
@@ -37,7 +37,7 @@ const interesting = fc.constantFrom(
 )
 const names = fc.oneof({ weight: 4, arbitrary: interesting }, fc.string({ maxLength: 40 }))
 
-/** A string as JSON text, in which each character is written plainly or escaped, at random. */
+/** Writes a string as JSON text, with a random choice between each plain and escaped character. */
 const written = (string: fc.Arbitrary<string>) =>
   fc.tuple(string, fc.infiniteStream(fc.boolean())).map(([characters, coins]) => {
     const units = characters.split('').map((unit) => {
@@ -47,7 +47,7 @@ const written = (string: fc.Arbitrary<string>) =>
     return `"${units.join('')}"`
   })
 
-/** JSON text with white space anywhere, names twice, escaped names and every spelling of numbers. */
+/** JSON text with white space anywhere, repeated names, escaped names and every spelling of numbers. */
 const jsonText: fc.Arbitrary<string> = fc.letrec<{ value: string; object: string; array: string }>((tie) => {
   const list = (item: fc.Arbitrary<string>, open: string, close: string) =>
     fc
@@ -152,7 +152,7 @@ test('the time grows with the length of the text, not faster', () => {
     const small = make(50_000)
     const large = make(1_600_000)
     cpuMs(small)
-    // 32 times the text in at most 256 times the time: quadratic work would take 1,024 times.
+    // The text is 32 times as long, and may take 256 times as long. Quadratic work would take 1,024 times as long.
     const once = Math.max(1, Math.min(cpuMs(small), cpuMs(small), cpuMs(small)))
     const longer = Math.min(cpuMs(large), cpuMs(large), cpuMs(large))
     assert.ok(longer < 256 * once, `${name}: ${longer} ms for 32 times what takes ${once} ms`)

@@ -1,10 +1,10 @@
 /**
- * Extracts the source text of some members from JSON text, with the meaning of `JSON.parse`: a name may be escaped, and of
- * members with the same name the last one counts.
+ * Cuts the source text of some members out of JSON text, with the meaning of `JSON.parse`: a name may be escaped, and the last
+ * of several members with the same name counts.
  */
 import { skipSpace, stringEnd, valueEnd } from './scan-json.ts'
 
-/** Which members to extract: the name of each with its number in the result, or with what to extract inside it. */
+/** The members to cut: each name has its number in the result, or the members to cut inside it. */
 export type WantedMembers = ReadonlyMap<string, number | WantedMembers>
 
 /** A member's text by its number; null if the object does not have the member. */
@@ -13,7 +13,7 @@ export type CutTexts = (string | null)[]
 const BRACE = 0x7b
 const BRACKET = 0x5b
 
-/** @param text JSON that a parser accepts; anything but an object has no members */
+/** @param text a JSON text; only an object has members */
 export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   const cut: CutTexts = []
   clear(wanted, cut)
@@ -58,7 +58,7 @@ function cutValue(text: string, at: number, member: number | WantedMembers, cut:
     cut[member] = text.slice(at, end)
     return end
   }
-  // The member replaces an earlier one of the same name, with everything in it.
+  // This member replaces an earlier one of the same name, with everything in it.
   clear(member, cut)
   return text.charCodeAt(at) === BRACE ? cutObject(text, at, member, cut) : valueEnd(text, at)
 }
@@ -73,7 +73,7 @@ function clear(wanted: WantedMembers, cut: CutTexts): void {
 /** The longest spelling of a name: every character may be written as `\u0061`. */
 const LONGEST_NAME = 6 * 32
 
-/** The unescaped name between the quotes. Does not read names that are longer than all requested ones. */
+/** Returns the unescaped name between the quotes. A name longer than all requested ones is not read. */
 function nameOf(text: string, quote: number, end: number): string {
   if (end - quote > LONGEST_NAME) return ''
   const name = text.slice(quote + 1, end)

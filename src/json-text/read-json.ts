@@ -3,12 +3,12 @@ import { isDeeperThan } from './scan-json.ts'
 
 export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
-  /** `error` completes "the text is" if `tooDeep` is set; otherwise it is the parser's message, which quotes the text. */
+  /** If `tooDeep`, `error` completes "the text is"; otherwise it is the parser's own error, which quotes the text. */
   | { readonly ok: false; readonly tooDeep: boolean; readonly error: string }
 
 /**
- * Never throws. Nesting is checked before parsing, because parsing millions of brackets would block the thread for seconds, and
- * so would every walk through the result.
+ * Never throws. It checks nesting before it parses: parsing millions of brackets would block the thread for seconds, and so
+ * would every traversal of the result.
  */
 export function readJson(text: string, maxDepth: number): ReadJson {
   if (isDeeperThan(text, maxDepth)) {
@@ -31,15 +31,15 @@ interface SourceContext {
 }
 type SourceReviver = (this: unknown, key: string, value: unknown, context: SourceContext) => unknown
 
-/** `JSON.rawJSON` and the reviver's source text are not in the library's types yet. */
+/** The library's types do not have `JSON.rawJSON` and the reviver's source text yet. */
 const exactJson = JSON as unknown as {
   parse(text: string, reviver: SourceReviver): unknown
   rawJSON(text: string): unknown
 }
 
 /**
- * Parses JSON and keeps every number as written: 64-bit integers, `1e400`, `-0`. Only for short texts, because the time grows
- * faster than the text. The result can only be used with `JSON.stringify`.
+ * Parses JSON and keeps every number as written: 64-bit integers, `1e400`, `-0`. Use it only for short texts, because the time
+ * grows faster than the text, and pass the result only to `JSON.stringify`.
  */
 export function parseExactly(text: string): unknown {
   return exactJson.parse(text, (_key, value, { source }) =>

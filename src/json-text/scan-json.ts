@@ -1,6 +1,6 @@
 /**
- * Scans JSON text without parsing it, in linear time and without recursion. The functions take text that a JSON parser accepts,
- * unless documented otherwise.
+ * Finds positions in JSON text without parsing it, in linear time and without recursion. The functions take text that a JSON
+ * parser accepts, unless documented otherwise.
  */
 
 const QUOTE = 0x22
@@ -12,7 +12,7 @@ const BRACE = 0x7b
 const BRACE_END = 0x7d
 const SPACE = 0x20
 
-/** Shorter strings are searched here; longer ones by native code, which takes longer to start. */
+/** A loop reads strings of up to this many characters; native code searches longer ones, but takes longer to start. */
 const SHORT = 24
 
 /**
@@ -27,7 +27,7 @@ export function stringEnd(text: string, from: number): number {
     if (code === QUOTE) return at
     if (code === BACKSLASH) at++
   }
-  // The search starts at the first character, because a backslash must not be separated from the character that it escapes.
+  // The search starts at the first character, so that it never separates a backslash from the character that it escapes.
   for (let at = from; ; at++) {
     at = text.indexOf('"', at)
     if (at === -1) return text.length
@@ -83,8 +83,8 @@ export function isDeeperThan(text: string, limit: number): boolean {
 }
 
 /**
- * Whether nearly all of the text is in strings: it has at most this many quotes, including escaped ones, and this many bytes
- * outside of strings. Such a text has few values, so parsing it is little more than copying. Takes any bytes.
+ * Whether nearly all of the text is in strings: it has at most `maxQuotes` quotes, escaped ones included, and at most `maxOther`
+ * bytes outside strings. A parser can copy most of such a text, and creates few values. Takes any bytes.
  */
 export function isMostlyStrings(utf8: Buffer, maxQuotes: number, maxOther: number): boolean {
   let quotes = 0

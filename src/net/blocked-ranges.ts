@@ -1,7 +1,8 @@
 /**
- * The address ranges and names that callbacks cannot be sent to, as data for ssrf-guard.ts. The ranges are those in IANA's
- * special-purpose address registries that are private, local, reserved or meant for documentation and tests, and the addresses at
- * which clouds serve credentials to their machines.
+ * Lists the address ranges and names that callbacks cannot be sent to; ssrf-guard.ts applies them.
+ *
+ * The ranges come from IANA's special-purpose address registries (private, local, reserved, for documentation or tests), with
+ * the addresses at which clouds serve credentials to their machines.
  */
 
 /** All of IPv4 is allowed except these ranges. */
@@ -30,7 +31,7 @@ export const BLOCKED_IPV4: readonly string[] = [
 /** All of IPv6 is blocked except this range, the only one assigned to public hosts. */
 export const PUBLIC_IPV6 = '2000::/3'
 
-/** Blocked parts of that range. */
+/** These parts of that range are blocked. */
 export const BLOCKED_IPV6: readonly string[] = [
   '2001::/23', // protocol assignments, Teredo among them
   '2001:db8::/32', // documentation

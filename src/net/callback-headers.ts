@@ -1,16 +1,16 @@
 /**
- * Checks the headers that a caller adds to a callback. Rejected are headers that would change where the request goes, how
- * it is framed or who it claims to be from, and values that HTTP cannot carry unaltered.
+ * Checks the headers that a caller adds to a callback. It rejects headers that would change where the request goes, how it is
+ * framed or who it claims to be from, and values that HTTP cannot carry unaltered.
  */
 
-/** Common servers accept no more (16 KiB of headers in total, ours included). */
+/** Common servers accept no more headers (16 KiB in total, including ours). */
 export const MAX_HEADERS = 50
 export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192
 
 /**
- * Headers for framing and routing, headers that metadata servers require, and headers from which servers behind a proxy take the
- * caller's address, the path or the method. In lower case, like all names below.
+ * Framing, routing, what metadata servers require, and headers from which servers behind a proxy take the caller's address, the
+ * path or the method. All names here and below are in lower case.
  */
 const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'cf-connecting-ip',
@@ -38,19 +38,19 @@ const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'x-rewrite-url',
 ])
 
-/** `webhook-` headers are ours: the ID, time and signature of the callback. */
+/** `webhook-` headers are ours: the identifier, time and signature of the callback. */
 const REJECTED_PREFIXES = ['proxy-', 'webhook-', 'x-forwarded-', 'x-aws-ec2-metadata-']
 
-/** RFC 9110 §5.6.2. */
+/** A header name, by RFC 9110 §5.6.2. */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
 /**
- * HTTP guarantees to carry visible ASCII, spaces and tabs (RFC 9110 §5.5). Receivers read other bytes as Latin-1 or as UTF-8, so
- * they are rejected here instead of garbled there.
+ * HTTP guarantees to carry visible ASCII, spaces and tabs (RFC 9110 §5.5). Some receivers read other bytes as Latin-1 and
+ * some as UTF-8, so they are rejected here instead of garbled there.
  */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
-/** The header that violates a rule, as the caller spelled it, and a message that continues its name. */
+/** `header` is the name as the caller spelled it; `rule` continues it to a message. */
 export interface HeaderProblem {
   readonly header: string
   readonly rule: string
@@ -98,7 +98,7 @@ function valueRule(lower: string, value: string): string | null {
   return null
 }
 
-/** Accepts `application/json`, with or without parameters, unless they contradict UTF-8. */
+/** Whether this is `application/json`, with parameters that do not contradict UTF-8. */
 function isJsonType(value: string): boolean {
   const [type = '', ...parameters] = value.toLowerCase().split(';')
   return (

@@ -1,23 +1,24 @@
 /**
- * The pool of idle connections, which wait for the next callback to the same origin. Their address was checked when they were
- * opened and cannot change. Their number and age are limited, so that many origins cost no more than a few. Each connection is an
- * undici `Client`, because undici's `Pool` and `Agent` neither limit idle connections nor open a new one for a retry
- * (docs/internals/decisions.md).
+ * Pools idle connections for the next callback to the same origin. Each connection's address was checked when it was opened, and
+ * cannot change. Their number and age are bounded, so that many origins cost no more than a few.
+ *
+ * Each connection is an undici `Client`. Undici's `Pool` and `Agent` do not bound idle connections, nor open a new connection
+ * for a retry (docs/internals/decisions.md).
  */
 import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
-/** How many connections may be idle. Beyond `total`, the least recently used origin loses one. */
+/** The maximum numbers of idle connections. Beyond `total`, the least recently used origin loses one. */
 export interface IdleLimits {
   readonly total: number
   readonly perOrigin: number
 }
 
-/** How long a connection may be idle; less if the receiver announces less. */
+/** A connection may be idle this long; less if the receiver announces less. */
 export const IDLE_TIMEOUT_MS = 4000
 
-/** A busy connection is closed after this time, so that a receiver can move to another address in DNS. */
+/** A connection in constant use is closed after this, so that a receiver can move to another address in DNS. */
 export const MAX_CONNECTION_AGE_MS = 60_000
 
 /** The maximum size of a receiver's response headers, as in Node's own server. */
@@ -37,13 +38,13 @@ export const CONNECTION_CLOSED = 'PARLEY_CONNECTION_CLOSED'
 /** Closes a connection at once, even in the middle of a request. */
 export async function closeConnection(connection: Connection, reason: Error | null = null): Promise<void> {
   const closed = connection.client.destroy(reason)
-  // A client takes ownership of its socket with its first request, and never does if that could not be sent.
+  // A client takes over its socket with its first request, so it does not close the socket if no request was sent.
   connection.socket.destroy()
   await closed
 }
 
 export interface ConnectionPool {
-  /** Makes a connected socket an HTTP/1.1 connection for immediate use. */
+  /** Makes a connected socket an HTTP/1.1 connection that the caller uses at once. */
   open(origin: string, socket: Socket): Connection
   /** Takes an idle connection to this origin out of the pool; null if there is none. */
   acquire(origin: string): Connection | null
@@ -89,7 +90,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
 
     acquire(origin) {
       for (;;) {
-        // The most recently used connection is the least likely to be closed by the receiver now.
+        // The receiver is least likely to close the most recently used connection just now.
         const connection = byOrigin.get(origin)?.at(-1)
         if (connection === undefined) return null
         remove(connection)
@@ -122,11 +123,11 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
   }
 }
 
-/** undici's timeouts are off, because the caller handles them. */
+/** The caller handles timeouts: undici's own are off. */
 function createClient(origin: string, socket: Socket): Client {
   let connected = false
   return new Client(origin, {
-    // In a microtask: a client whose connector calls back synchronously never sends its request.
+    // The callback runs in a microtask: a client whose connector calls back synchronously never sends its request.
     connect: (_options, callback) =>
       queueMicrotask(() => {
         if (connected || socket.destroyed) {

@@ -1,11 +1,11 @@
-/** Deadlines for work of several steps that share one signal. */
+/** Deadlines for several steps that share one signal. */
 import type { Clock } from '../clock.ts'
 
 export interface Deadline {
   /** Aborts at the deadline, when `outer` aborts, or by `abort`. Its reason is an Error that names the cause. */
   readonly signal: AbortSignal
   abort(reason: Error): void
-  /** Removes the timer and the listener. Must always be called when the work has ended. */
+  /** Removes the timer and the listener. Must be called when the work has ended, whatever its outcome. */
   clear(): void
 }
 

@@ -1,18 +1,17 @@
 /**
- * Sends one request over one connection and reads its response, only as far as the response is kept or the connection
- * can be reused.
+ * Sends one request over one connection and reads as much of its response as is kept or needed to reuse the connection.
  *
- * It implements undici's dispatch interface instead of using `request`, which creates a stream for every body: that alone
- * is a fifth of the CPU time of a callback.
+ * It implements undici's dispatch interface instead of using `request`, which creates a stream for every body: that alone takes
+ * a fifth of the CPU time of a callback.
  */
 import { type Dispatcher, errors } from 'undici'
 import type { Clock } from '../clock.ts'
 import { CONNECTION_CLOSED, type Connection, closeConnection } from './connection-pool.ts'
 import { asError, codeOf } from './deadline.ts'
 
-/** A request without its URL. */
+/** The request without its URL. */
 export interface OutgoingPost {
-  /** All headers but the standard ones; `content-type` is application/json and `user-agent` is ours unless given. */
+  /** All headers except the standard ones. The defaults of `content-type` and `user-agent` are application/json and ours. */
   readonly headers: { readonly [name: string]: string }
   readonly body: string
 }
@@ -21,18 +20,18 @@ export interface Answer {
   readonly status: number
   /** The delay that the receiver asks for, at most MAX_RETRY_AFTER_MS; null if it asks for none. */
   readonly retryAfterMs: number | null
-  /** The first KEPT_BODY_BYTES of the response body as text, not decompressed. */
+  /** The first KEPT_BODY_BYTES of the response body as text; never decompressed. */
   readonly bodyStart: string
 }
 
 export type ExchangeResult =
-  /** A status arrived. If `complete`, so did a body within the limit, and the connection can be reused. */
+  /** A status arrived. If `complete`, the body arrived within the limit, too, and the connection can be reused. */
   | { readonly kind: 'answered'; readonly complete: boolean; readonly answer: Answer }
   /** The connection was closed before any of the response arrived. */
   | { readonly kind: 'connection closed' }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** A response is not read beyond this size. */
+/** Nothing of a response is read beyond this size. */
 export const MAX_ANSWER_BYTES = 65_536
 export const KEPT_BODY_BYTES = 1024
 export const MAX_RETRY_AFTER_MS = 86_400_000
@@ -45,7 +44,7 @@ const CLOSED_CODES: ReadonlySet<string> = new Set([
   'EPIPE',
 ])
 
-/** Never rejects. Closes the connection when `signal` aborts, and if the response is incomplete. */
+/** Never rejects. Closes the connection as soon as `signal` aborts, and if the response is incomplete. */
 export async function exchange(
   connection: Connection,
   url: URL,
@@ -85,7 +84,7 @@ interface ResponseEnd extends ResponseHead {
   readonly complete: boolean
 }
 
-/** Reads a response as it arrives. After the status, an error ends the response, but the status counts. */
+/** Reads a response as it arrives. If an error follows the status, the status still counts. */
 class ResponseReader implements Dispatcher.DispatchHandler {
   /** Rejects if no status arrived. */
   readonly ended: Promise<ResponseEnd>
@@ -130,7 +129,7 @@ class ResponseReader implements Dispatcher.DispatchHandler {
 
   /** The first KEPT_BODY_BYTES as text. */
   bodyStart(): string {
-    // Decoding as a stream leaves out a character that the limit splits. Not every database can store NUL.
+    // The decoder streams, so that a character split by the limit is left out. Not every database can store NUL.
     const text = new TextDecoder().decode(Buffer.concat(this.#start), { stream: true })
     return text.replaceAll('\0', '\ufffd')
   }
@@ -149,7 +148,7 @@ function describe(error: unknown): string {
     : message
 }
 
-/** Alternating names and values, so that no name can be mistaken for an inherited property. */
+/** Returns names and values in turn, so that no name can be mistaken for an inherited property. */
 function headersOf(request: OutgoingPost): string[] {
   const entries = Object.entries(request.headers)
   const given = new Set(entries.map(([name]) => name.toLowerCase()))
@@ -158,7 +157,7 @@ function headersOf(request: OutgoingPost): string[] {
   return entries.flat()
 }
 
-/** RFC 9110 §10.2.3: seconds, or a date. Anything else is ignored. */
+/** RFC 9110 §10.2.3: the value is in seconds, or a date. Anything else is ignored. */
 function readRetryAfter(value: string | string[] | undefined, nowMs: number): number | null {
   const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? ''
   const ms = /^\d+$/.test(text)

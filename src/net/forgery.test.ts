@@ -1,7 +1,7 @@
 /**
- * No request can be forged through a callback: every blocked range at its edges, in every spelling and every way to return
- * an address, against a canary that must see no connection. The ranges are repeated here, so that an error in the guard's
- * list is found.
+ * Tests that no callback can forge a request: every blocked range at its edges, in every spelling and every way to return an
+ * address, against a canary that must see no connection. The ranges are repeated here, so that an error in the guard's list is
+ * found.
  */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -173,7 +173,7 @@ function spellingsIpv6(address: string): string[] {
 }
 
 let canary: Receiver
-/** Every address to which a connection was opened; all connections go to the canary. */
+/** Addresses to which connections were opened. All of these connections go to the canary. */
 const opened: string[] = []
 let answers: readonly string[] = []
 let lookups = 0
@@ -256,8 +256,7 @@ test('a name is looked up once per connection, and the connection goes to the ad
   lookups = 0
   answers = [PUBLIC]
   const before = canary.connections()
-  // The connection is opened to the public address, for which the canary stands in; its real address is rejected, so nothing
-  // is sent.
+  // The canary stands in for the public address. Its real address is then rejected, so nothing is sent.
   const result = await post('rebinding.example.com')
   assert.equal(result.kind, 'refused')
   assert.deepEqual(opened, [PUBLIC])

@@ -1,6 +1,6 @@
 /**
- * Connects to the host of a URL if callbacks may go to every one of its addresses. It connects to the checked address itself,
- * without another lookup, so a name that resolves differently the second time gains nothing.
+ * Connects to the host of a URL if callbacks may go to every one of its addresses. It uses an address that was checked, without
+ * a second lookup, which could return a different address.
  */
 import { isIP, connect as netConnect, type Socket } from 'node:net'
 import { connect as tlsConnect } from 'node:tls'
@@ -17,17 +17,17 @@ export interface ConnectOptions {
   readonly clock: Clock
   readonly resolve: ResolveName
   readonly open: OpenSocket
-  /** The timeout of lookup, TCP and TLS together. */
+  /** The timeout for lookup, TCP and TLS together. */
   readonly timeoutMs: number
 }
 
 export type ConnectResult =
   | { readonly kind: 'connected'; readonly socket: Socket }
-  /** Our rules forbid it, so a retry succeeds only if the name or the settings have changed. */
+  /** The rules forbid the address. A retry succeeds only if the name or the settings have changed. */
   | { readonly kind: 'refused'; readonly message: string }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** Only this many addresses of a host are tried; all of them are checked. */
+/** All addresses of a host are checked, but only the first ones are tried. */
 export const MAX_ADDRESSES_TRIED = 4
 
 export const openSocket: OpenSocket = (address, port) => netConnect({ host: address, port, noDelay: true })
@@ -71,9 +71,7 @@ async function addressesOf(
   return addresses
 }
 
-/**
- * Tries the addresses one by one. Each gets an equal share of the remaining time, so that a dead one leaves time for the next.
- */
+/** Tries the addresses in turn. Each gets an equal share of the time left, so that a dead one leaves time for the next. */
 async function connectToAny(
   addresses: readonly string[],
   port: number,

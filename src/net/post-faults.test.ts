@@ -8,7 +8,7 @@ import { startPoster } from '../../test/support/callback-poster.ts'
 import { MAX_ADDRESSES_TRIED, openSocket } from './guarded-connect.ts'
 import { CONNECT_MS } from './post.ts'
 
-/** Resolves when the head of an answer has reached this process. */
+/** Resolves when the head of a response has reached this process. */
 function answerBegun(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const seen = () => {
@@ -63,7 +63,7 @@ test('a POST to a receiver that does not read a large body fails at the deadline
   const { post } = await startPoster(t, { clock })
   const posted = post({ url: `http://127.0.0.1:${address.port}/`, body: 'x'.repeat(20_000_000) })
   const [socket]: Socket[] = await once(receiver, 'connection')
-  // The socket emits the end of the connection only when it is read.
+  // The socket emits the end of the connection only when someone reads it.
   socket?.on('error', () => {})
   await new Promise(setImmediate)
   clock.advance(15_000)

@@ -1,7 +1,7 @@
 /**
- * Sends one callback: a POST to an address that a caller chose, therefore guarded against request forgery, with timeouts and a
- * limit on what is read. It follows no redirects, decompresses nothing and does not retry; the callback dispatcher decides
- * whether a response is a success.
+ * Sends one callback: a POST to a caller's URL, with a guard against request forgery, timeouts and a limit on what is read. It
+ * follows no redirects, decompresses nothing and does not retry; the callback dispatcher decides whether a response is a
+ * success.
  */
 import { type Clock, systemClock } from '../clock.ts'
 import { type Connection, createConnectionPool, type IdleLimits } from './connection-pool.ts'
@@ -15,7 +15,7 @@ export interface PosterOptions {
   readonly rules: AddressRules
   /** The deadline of one POST, from the lookup to the last byte read: `callbacks.timeout_seconds`. */
   readonly timeoutMs: number
-  /** Maximum idle connections: should be as many as are in use at once, or connections are opened again and again. */
+  /** Allow as many idle connections as are in use at once, or connections are opened again and again. */
   readonly idle: IdleLimits
   readonly clock?: Clock
   readonly resolve?: ResolveName
@@ -24,17 +24,16 @@ export interface PosterOptions {
 
 export interface PostRequest extends OutgoingPost {
   readonly url: string
-  /** Aborts the POST. */
   readonly signal?: AbortSignal
 }
 
 /** `ms` is the duration. `message` describes the failure for people. */
 export type PostResult =
-  /** A status arrived. The body may be incomplete: truncated by us, by the receiver or by the deadline. */
+  /** A status arrived. The body may be incomplete: truncated by the limit, by the receiver or by the deadline. */
   | ({ readonly kind: 'answered'; readonly ms: number } & Answer)
-  /** The rules forbid it, and nothing was sent. */
+  /** The rules forbid the address. Nothing was sent. */
   | { readonly kind: 'refused'; readonly message: string; readonly ms: number }
-  /** No response arrived. The receiver may have received the callback nevertheless. */
+  /** No response arrived. The receiver may still have received the callback. */
   | { readonly kind: 'failed'; readonly message: string; readonly ms: number }
 
 export interface Poster {
@@ -44,7 +43,7 @@ export interface Poster {
   close(): Promise<void>
 }
 
-/** How much of the deadline lookup, TCP and TLS may take together. */
+/** Lookup, TCP and TLS may take this part of the deadline together. */
 export const CONNECT_MS = 5000
 
 type Untimed<T> = T extends unknown ? Omit<T, 'ms'> : never
@@ -64,15 +63,15 @@ export function createPoster(options: PosterOptions): Poster {
   let closed = false
 
   async function attempt(request: PostRequest, signal: AbortSignal): Promise<UntimedResult> {
-    // Checks again, because the settings may have changed since the job was created.
+    // The URL is checked again, because the settings may have changed since the job was created.
     const checked = checkCallbackUrl(request.url, options.rules)
     if (!checked.ok) return { kind: 'refused', message: `the callback URL ${checked.rule}` }
     const url = new URL(checked.url)
     const idle = pool.acquire(url.origin)
     if (idle !== null) {
       const result = await send(idle, url, request, signal)
-      // A receiver may close an idle connection at any time, so this shows nothing about it: retry once over a new one. The
-      // receiver may have received the callback already, and must tolerate duplicates (SPEC §6, 4).
+      // A receiver may close an idle connection at any time, so this proves nothing about it: retry once over a new connection.
+      // The receiver may have received the callback, and must tolerate duplicates (SPEC §6, 4).
       if (result.kind !== 'connection closed') return result
     }
     const connected = await guardedConnect(url, connectOptions, signal)

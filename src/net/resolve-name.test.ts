@@ -7,11 +7,11 @@ import { createResolver } from './resolve-name.ts'
 const NEVER = new AbortController().signal
 
 interface Zone {
-  /** Other names do not exist. A name without records of one type exists nevertheless. */
+  /** The records by name. Other names do not exist; a name that lacks records of one type does. */
   readonly [name: string]: { readonly a?: readonly string[]; readonly aaaa?: readonly string[] }
 }
 
-/** A name server on loopback; it does not answer at all for the name `silent.example`. */
+/** Starts a name server on loopback. It never responds for the name `silent.example`. */
 async function startNameServer(t: TestContext, zone: Zone) {
   const socket = createSocket('udp4')
   const queries: string[] = []
@@ -47,7 +47,7 @@ function readQuery(message: Buffer): { name: string; type: number; end: number }
   return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 }
 }
 
-/** A record for the name in the query, with a TTL of a minute. */
+/** Builds a record for the name in the query, with a TTL of a minute. */
 function record(type: number, address: string): Buffer {
   const data =
     type === 28
@@ -91,7 +91,7 @@ test('a name that has no address or does not exist is an error', async (t) => {
 test('names without DNS records are looked up in the system if networks are allowed', async (t) => {
   const { server } = await startNameServer(t, ZONE)
   const resolve = createResolver({ systemNames: true, servers: [server] })
-  // The hosts file of practically every system contains this name.
+  // Nearly every hosts file contains this name.
   const found = await resolve('localhost', NEVER)
   assert.ok(found.includes('127.0.0.1') || found.includes('::1'))
   assert.deepEqual(await resolve('four.example', NEVER), ['93.184.216.34'])

@@ -1,4 +1,4 @@
-/** Looks up every address of a name, so that a slow name server does not block other lookups. */
+/** Looks up every address of a name. A slow name server does not block other lookups. */
 import { lookup, Resolver } from 'node:dns/promises'
 import { abortable } from './deadline.ts'
 
@@ -7,8 +7,8 @@ export type ResolveName = (name: string, signal: AbortSignal) => Promise<readonl
 
 export interface ResolverOptions {
   /**
-   * Whether names without DNS records are looked up in the hosts file and under the system's search domains. Those lead into
-   * private networks, so this is useful only if some networks are allowed.
+   * Whether names without DNS records are looked up as the system does: in the hosts file and under its search domains. Those
+   * lead into private networks, so this is useful only if the settings allow some of them.
    */
   readonly systemNames: boolean
   /** Name servers as `address:port`, instead of the system's. */
@@ -48,7 +48,7 @@ export function createResolver(options: ResolverOptions): ResolveName {
 
 interface DnsAnswer {
   readonly addresses: readonly string[]
-  /** The reason, if there are no addresses. */
+  /** The reason if there are no addresses. */
   readonly error: unknown
 }
 
@@ -57,7 +57,7 @@ async function queryDns(
   signal: AbortSignal,
   servers: readonly string[] | undefined,
 ): Promise<DnsAnswer> {
-  // Creates a resolver (in microseconds), because cancelling ends every query of a resolver.
+  // Cancelling ends every query of a resolver, so each lookup has its own; it costs microseconds.
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, tries: QUERY_TRIES })
   if (servers !== undefined) resolver.setServers(servers)
   const cancel = () => resolver.cancel()

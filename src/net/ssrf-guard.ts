@@ -1,6 +1,6 @@
 /**
- * Decides which addresses callbacks may go to, by pure checks: of a URL when a job is created, and of every address before and
- * after connecting to it (guarded-connect.ts).
+ * Decides which addresses callbacks may go to. It checks a URL when a job is created, and every address before and after a
+ * connection to it (guarded-connect.ts) when a callback is sent.
  */
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
@@ -21,7 +21,7 @@ export type Network = readonly [address: Address, prefix: number]
 
 /** The operator's settings `callbacks.allow_networks` and `callbacks.https_only`. */
 export interface AddressRules {
-  /** Ranges that are allowed although they are in the list of blocked ranges. */
+  /** These ranges are allowed even if they are in the list of blocked ranges. */
   readonly allow: readonly Network[]
   readonly httpsOnly: boolean
 }
@@ -57,8 +57,8 @@ export function readNetworks(
 }
 
 /**
- * Whether callbacks are not allowed to connect to this address, given as text without brackets. Any other text is blocked.
- * IPv6 forms that carry an IPv4 address are outside the public range, so an IPv4 range in `allow` does not allow them.
+ * Whether callbacks may not connect to this address, given as text without brackets. Any other text is blocked. IPv6 forms that
+ * carry an IPv4 address are outside the public range, so an IPv4 range in `allow` does not allow them.
  */
 export function isBlockedAddress(address: string, allow: readonly Network[]): boolean {
   const parsed = parseAddress(address)
@@ -69,8 +69,8 @@ export function isBlockedAddress(address: string, allow: readonly Network[]): bo
 }
 
 /**
- * The allowed loopback addresses that a name of this host stands for; null for every other name. Such names are never looked up
- * in DNS (RFC 6761 §6.3), so allowing 127.0.0.0/8 alone is enough to use them.
+ * Returns the loopback addresses of a name of this host, as far as `allow` allows them; null for every other name. Such names
+ * are never looked up in DNS (RFC 6761 §6.3), so allowing 127.0.0.0/8 is enough to use them.
  */
 export function localhostAddresses(name: string, allow: readonly Network[]): readonly string[] | null {
   if (name !== LOCALHOST && !name.endsWith(`.${LOCALHOST}`)) return null
@@ -83,9 +83,9 @@ export function hostOf(url: URL): string {
 }
 
 /**
- * Checks a callback's URL without a DNS lookup. `url` is the URL to use: normalized as in the WHATWG standard, so that all
- * spellings of an address have become one, and without a trailing dot of the host name. `rule` explains the problem, and
- * continues the name of the field.
+ * Checks a callback's URL without a DNS lookup. Use the returned `url`: it is normalized as in the WHATWG standard, so that all
+ * spellings of an address become one, and the host name has no trailing dot. `rule` explains the problem, and continues the name
+ * of the field.
  */
 export function checkCallbackUrl(
   text: string,
@@ -110,7 +110,7 @@ export function checkCallbackUrl(
   return rule === null ? { ok: true, url: url.href } : reject(rule)
 }
 
-/** What is wrong with a host, or null. The text names the setting that decides, or states that none does. */
+/** Returns what is wrong with a host, or null. The text names the setting that decides, or states that none does. */
 function hostRule(host: string, allow: readonly Network[]): string | null {
   const address = parseAddress(host)
   if (address !== null) {
@@ -136,7 +136,7 @@ function isLabel(label: string): boolean {
   return label.length > 0 && label.length <= MAX_LABEL_LENGTH
 }
 
-/** Accepts only the plain forms that resolvers and sockets return, not `127.1`, which `ipaddr.js` would accept. */
+/** Accepts only the plain forms that resolvers and sockets return, and not `127.1`, which `ipaddr.js` would accept. */
 function parseAddress(text: string): Address | null {
   return isIP(text) === 0 ? null : ipaddr.parse(text)
 }
@@ -165,9 +165,9 @@ function isAlwaysBlocked(address: Address): boolean {
 }
 
 /**
- * The IPv4 addresses that packets to an IPv6 address may reach: in the last 32 bits outside the public range (mapped,
+ * Returns the IPv4 addresses that packets to an IPv6 address may reach: in the last 32 bits outside the public range (mapped,
  * compatible, translated, NAT64, ISATAP), after the prefix of 6to4, and inverted at the end of Teredo. Without this check,
- * allowing such a range would allow the addresses that are always blocked.
+ * allowing such a range would also allow the addresses that are always blocked.
  */
 function carriedIpv4(address: Address): readonly Address[] {
   const bytes = address.toByteArray()
@@ -176,7 +176,7 @@ function carriedIpv4(address: Address): readonly Address[] {
   return liesIn(address, publicIpv6) ? [] : [new ipaddr.IPv4(bytes.slice(12))]
 }
 
-/** Reads our own lists, in which an error is a bug. */
+/** Reads an entry of our own lists, in which an error is a bug. */
 function parseNetwork(entry: string): Network {
   const network = readNetwork(entry)
   if (network === null) throw new Error(`${entry} is not a CIDR range`)

@@ -1,15 +1,15 @@
 /**
- * Limits the bytes that a process holds in memory for accounts. Each kind of thing has a share of the budget: bodies being
+ * Bounds the bytes that a process holds in memory for accounts. Each kind of thing has a share of the budget: bodies being
  * received (`uploads`), received requests until their response (`requests`), running `jobs`, `callbacks` being sent, and
- * `answers` being written. Bytes are what a thing takes in memory, not the length of its text.
+ * `answers` being written. Bytes are what something takes in memory, not the length of its text.
  *
  * - An eighth of a share is reserved for small things, so that they never wait for large ones.
- * - The part of an account is half of what the others leave of the rest: alone, half of the rest; next to one other account, a
- *   third. So others always find room, and only an account that exceeds its part must wait.
- * - Each account may hold one large thing regardless of its part, if there is room.
+ * - An account may hold half of what the other accounts leave of the rest. Alone, it may hold half of the rest; next to one
+ * other account, a third. However much it holds, there is room for others, and only an account that exceeds its part waits.
+ * - Each account may hold one large thing at a time regardless of its part, as far as there is room.
  * - A large thing is always granted when no other large one is held, so that one larger than the whole share is held alone.
- * - Freed bytes go to the waiting account that holds the fewest, and are kept until its request fits, so that many smaller
- *   requests cannot starve a larger one. Within an account, first come, first served.
+ * - Freed bytes go to the waiting account that holds fewest, and are kept for it until its request fits, so that many smaller
+ * requests cannot starve a larger one. Within an account, first come, first served.
  */
 import type { Job } from '../job/job.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
@@ -18,7 +18,7 @@ import { Counts, type ReadonlyCounts } from './counts.ts'
 /** A thing of at most this many bytes is small. */
 export const SMALL_BYTES = 64 * 1024
 
-/** How the budget is divided. The sum is 1. */
+/** The part of the budget that each share gets. The parts add up to 1. */
 export const SHARES = {
   uploads: 1 / 8,
   requests: 1 / 4,
@@ -32,7 +32,7 @@ export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 /** The fraction of a share that `withReserve` adds for accounts that hold no large thing. */
 const NEWCOMER_RESERVE = 1 / 8
 
-/** `over part`: the account already holds its part. `full`: others hold the room that it needs. */
+/** `over part`: the account already holds its part. `full`: it does not, but others hold the bytes that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'
 
 interface WaitingRequest extends StopListener {
@@ -41,13 +41,13 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (granted: boolean) => void
 }
 
-/** One share of the budget. Counts whole bytes only, so that sums return to 0. */
+/** One share of the budget. It counts whole bytes only, so that sums return to 0. */
 export class ByteShare {
   readonly limit: number
-  /** Everything except the reserve for small things. */
+  /** The limit without the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
-  /** Up to this total, every account is within its part, so small things are granted without a check of the account. */
+  /** Up to this total, no account can exceed its part, so small things are granted without a look at the account. */
   readonly #openToSmall: number
   /** Bytes of large things, by account. */
   readonly #large = new Counts<string>()
@@ -60,13 +60,13 @@ export class ByteShare {
   readonly #queue = new Map<string, Set<WaitingRequest>>()
   /** Whether freed bytes are kept for a large request that waits. */
   #isRoomKept = false
-  /** What accounts hold of the reserve for newcomers, and the size of that reserve. */
+  /** Bytes that accounts hold of the reserve for newcomers, and the size of that reserve. */
   readonly #reserved = new Counts<string>()
   readonly #reserveLimit: number
 
   /**
-   * @param withReserve whether accounts without a large thing may hold one beyond the limit, so that a job that takes the whole
-   * share for long does not delay smaller ones of others
+   * @param withReserve whether accounts that hold no large thing may hold one beyond the limit. Then a job that takes the whole
+   * share for long does not delay smaller ones of others.
    */
   constructor(limit: number, withReserve = false) {
     this.limit = Math.floor(limit)
@@ -81,13 +81,13 @@ export class ByteShare {
     return Math.max(0, this.limit - this.#held.total)
   }
 
-  /** How many bytes small things may still take, including their reserve. */
+  /** How many bytes small things may still take, of the free bytes or of their reserve. */
   get freeForSmall(): number {
     const small = this.#held.total - this.#large.total
     return Math.max(this.free, this.limit - this.#limitOfLarge - small)
   }
 
-  /** How much the account may hold now, including what it holds. */
+  /** How much the account may hold now, including what it already holds. */
   partOf(account: string): number {
     return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
   }
@@ -99,9 +99,9 @@ export class ByteShare {
     return decision === 'granted' || this.#hasReserveFor(account, bytes) ? 'granted' : decision
   }
 
-  /** Counts the bytes if the account may hold them now. Release them exactly once. */
+  /** Counts the bytes if the account may hold them now. Release granted bytes exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
-    // The common case, which occurs several times per request.
+    // A fast path for the common case, which occurs several times per request.
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
       this.#held.add(account, bytes)
       return 'granted'
@@ -112,8 +112,8 @@ export class ByteShare {
   }
 
   /**
-   * Waits until the account may hold the bytes. True when they are counted, false if the signal stopped the wait. Returns a
-   * promise only if it must wait.
+   * Waits until the account may hold the bytes. True once they are counted, false if the signal stopped the wait first. Returns
+   * a promise only if it must wait.
    */
   reserve(account: string, bytes: number, signal: StopSignal): boolean | Promise<boolean> {
     if (signal.reason !== null) return false
@@ -141,7 +141,10 @@ export class ByteShare {
     if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
   }
 
-  /** Frees bytes that were counted together. A waiting request that gets them continues in a later microtask. */
+  /**
+   * Frees bytes, in the same amount in which they were counted. A waiting request that gets them continues in a later microtask,
+   * never inside this call.
+   */
   release(account: string, bytes: number): void {
     this.#held.add(account, -bytes)
     if (bytes > SMALL_BYTES) {
@@ -157,7 +160,7 @@ export class ByteShare {
     this.release(account, from)
   }
 
-  /** Counts what was granted, in the reserve if the rest has no room. */
+  /** Counts granted bytes, in the reserve if the rest has no room. */
   #take(account: string, bytes: number): void {
     if (this.#reserveLimit > 0 && this.#decideRest(account, bytes) !== 'granted')
       this.#reserved.add(account, bytes)
@@ -193,13 +196,13 @@ export class ByteShare {
 
   #decideLarge(account: string, bytes: number, isWithinPart: boolean): ByteDecision {
     if (!isWithinPart && this.#large.of(account) > 0) return 'over part'
-    // What is held of the reserve must not block something larger than the share.
+    // Bytes of the reserve must not delay something larger than the share.
     if (this.#large.total <= this.#reserved.total) return 'granted'
     const hasRoom = this.#large.total + bytes <= this.#limitOfLarge && this.#held.total + bytes <= this.limit
     return hasRoom ? 'granted' : 'full'
   }
 
-  /** One release can make room for several requests, and for accounts that were over their part. */
+  /** Grants waiting requests. One release can make room for several, and for accounts that exceeded their part. */
   #grantWaiting(): void {
     while (this.#grantNext()) {}
   }
@@ -253,7 +256,7 @@ export class ByteBudget {
   readonly callbacks: ByteShare
   readonly answers: ByteShare
 
-  /** @param maxCallbackBytes limits the share for callbacks, if it is less than their part of the total */
+  /** @param maxCallbackBytes limits the share for callbacks if it is less than its part of the total */
   constructor(totalBytes: number, maxCallbackBytes: number) {
     this.uploads = new ByteShare(totalBytes * SHARES.uploads)
     this.requests = new ByteShare(totalBytes * SHARES.requests)
@@ -264,26 +267,26 @@ export class ByteBudget {
 }
 
 /*
- * Estimates of memory from the bytes of a text. The factors are measured (`byte-budget.test.ts`) with ASCII text that has one
- * character outside Latin-1, so that V8 stores every character in two bytes: the most that a text can take. Node reports half of
- * a large two-byte text that a buffer decodes; the factors count all of it.
+ * The estimates of what things take in memory, from the bytes of their text. The factors are measured (`byte-budget.test.ts`)
+ * with ASCII text that has one character outside Latin-1, so that V8 stores every character in two bytes: the most that a
+ * text can take. Of a large two-byte text that a buffer decodes, Node reports half; the factors count all.
  */
 
 /** A body being received: one buffer. */
 const UPLOAD_FACTOR = 1
 /** A received body: its buffer, its text, and the messages that were parsed from it. */
 const REQUEST_FACTOR = 5
-/** What a synchronous request keeps of its body while it waits: the messages, to create the job again if it vanishes. */
+/** A waiting single create: the messages, with which the job is created again if it vanishes. */
 const WAITING_REQUEST_FACTOR = 2
 /** A running job: the JSON text of its messages, and the body of the call, as text and as a buffer. */
 const JOB_FACTOR = 5
-/** A callback being sent: content and payload, the body made of them, as text and as a buffer. */
+/** A callback being sent: content and payload, and the body made of them, as text and as a buffer. */
 const CALLBACK_FACTOR = 5
-/** An answer being written: the stored result, and the response made of it. */
+/** An answer being written: the stored result, and the response made from it. */
 const ANSWER_FACTOR = 4
-/** The fixed memory of a running job: its objects, its slot, its call. */
+/** A running job, in addition to its text: its objects, its slot, its call. */
 const JOB_BYTES = 8 * 1024
-/** The fixed memory of any other thing. */
+/** Any other thing, in addition to its text. */
 const FIXED_BYTES = 1024
 
 export const uploadBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * UPLOAD_FACTOR
@@ -293,14 +296,14 @@ export const requestBytes = (bodyBytes: number): number => FIXED_BYTES + bodyByt
 export const waitingRequestBytes = (bodyBytes: number): number =>
   FIXED_BYTES + bodyBytes * WAITING_REQUEST_FACTOR
 
-/** @param textBytes the stored size of messages, response format and callback as JSON text */
+/** @param textBytes of messages, response format and callback as JSON text, as they are stored */
 export const jobBytes = (textBytes: number): number => JOB_BYTES + textBytes * JOB_FACTOR
 
 export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * CALLBACK_FACTOR
 
 export const answerBytes = (textBytes: number): number => FIXED_BYTES + textBytes * ANSWER_FACTOR
 
-/** The memory of a running job, by the length of its texts in UTF-16 units: exact enough, without a pass over the texts. */
+/** Estimates a running job from the length of its texts in UTF-16 units: exact enough, and without a pass over the texts. */
 export function bytesOfJob({
   messagesJson,
   responseFormatJson,

@@ -3,7 +3,7 @@
 export interface ReadonlyCounts<Key> {
   readonly total: number
   of(key: Key): number
-  /** The keys whose count is not 0. */
+  /** Returns the keys whose count is not 0. */
   keys(): Iterable<Key>
 }
 
@@ -19,7 +19,7 @@ export class Counts<Key> implements ReadonlyCounts<Key> {
     return this.#byKey.keys()
   }
 
-  /** @param count negative to subtract */
+  /** @param count a negative number subtracts */
   add(key: Key, count: number): void {
     this.total += count
     const now = (this.#byKey.get(key) ?? 0) + count

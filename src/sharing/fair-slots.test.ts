@@ -6,14 +6,14 @@ import { FairSlots, freeSharedSlots, mayAcquire } from './fair-slots.ts'
 
 const never = new Stop()
 
-/** Slots, and the accounts in the order in which `ask` got theirs. */
+/** Creates slots. `granted` lists the accounts in the order in which `ask` got their slots. */
 function slots(limit: number, reserve = 0) {
   const shared = new FairSlots({ limit, reserve })
   const granted: string[] = []
   const ask = async (account: string, weight = 1): Promise<void> => {
     if (await shared.acquire(account, weight, never)) granted.push(account)
   }
-  /** Releases one slot of each account in turn; a grant ends in a microtask. */
+  /** Releases one slot of each account in turn. The wait lets the grants, which happen in a microtask, take effect. */
   const release = async (...accounts: string[]): Promise<void> => {
     for (const account of accounts) {
       shared.release(account)

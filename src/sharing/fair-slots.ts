@@ -1,10 +1,11 @@
 /**
  * Slots that accounts share, such as those of an upstream: at most `limit` are held at once.
  *
- * - The next free slot goes to the waiting account with the fewest slots for its weight; among equals, to the one that released
- *   a slot longest ago. Within an account, first come, first served. So an account with many waiting requests delays another only
- *   until the next slot is released.
- * - Requests of a higher priority go first, regardless of account, except that each waiting lower priority gets a twentieth.
+ * - The next free slot goes to the waiting account that holds fewest slots divided by its weight; among equals, to the one that
+ * released a slot longest ago. Within an account, first come, first served. An account with many waiting requests therefore
+ * delays another only until the next slot is released.
+ * - Requests of a higher priority go first, regardless of their account, but each lower priority with waiting requests gets a
+ * twentieth of the slots.
  * - The last `reserve` slots go only to accounts that hold none, so that one account can never hold all slots.
  *
  * A request never overtakes a waiting one: while a request waits, no slot that it could have is free.
@@ -14,11 +15,11 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
 
 export interface FairSlotsOptions {
-  /** May change: a higher limit takes effect at the next release, or with `limitChanged`. */
+  /** The limit may change; a higher one takes effect at the next release, or with `limitChanged`. */
   readonly limit: number
-  /** How many slots are reserved for accounts that hold none; 0 for no reserve. */
+  /** How many of the slots are reserved for accounts that hold none; 0 for no reserve. */
   readonly reserve: number
-  /** An account that holds this many slots gets no more of the reserve; 1 if absent. */
+  /** An account may use the reserve while it holds fewer slots than this; defaults to 1. */
   readonly reserveUpTo?: number
 }
 
@@ -28,9 +29,9 @@ interface WaitingRequest extends StopListener {
 }
 
 interface WaitingAccount {
-  /** The weight of its latest request; an account has one weight unless its tier changes. */
+  /** The weight in the account's latest request; it changes only with the account's tier. */
   weight: number
-  /** A set keeps the order of arrival and removes a request from its middle in constant time. */
+  /** A set keeps the order of arrival, and removes any request in constant time. */
   readonly requests: Set<WaitingRequest>
 }
 
@@ -40,9 +41,9 @@ export class FairSlots {
   readonly #options: FairSlotsOptions
   readonly #held = new Counts<string>()
   readonly #waiting = new Counts<string>()
-  /** Accounts with waiting requests of normal priority; the one that released a slot longest ago comes first. */
+  /** Accounts with waiting requests of normal priority. The one that released a slot longest ago comes first. */
   readonly #queue: WaitingAccounts = new Map()
-  /** The queues of all priorities; null until a request has a priority other than normal. */
+  /** The queues of all priorities; null until a request has another priority than normal. */
   #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
   readonly #turns = new LowerTurns()
   /** Slots by account. */
@@ -58,7 +59,7 @@ export class FairSlots {
     return this.#options.limit
   }
 
-  /** Takes a slot if the account may have one now. Release it exactly once. */
+  /** Takes a slot if the account may have one now. Release each slot exactly once. */
   tryAcquire(account: string): boolean {
     if (!mayAcquire(this.#options, this.#held, account)) return false
     this.#held.add(account, 1)
@@ -66,8 +67,8 @@ export class FairSlots {
   }
 
   /**
-   * Waits for a slot. True when it is taken, false if the signal stopped the wait. Returns a promise only if it must wait.
-   * @param weight the account's weight: with twice the weight it may hold twice as many slots while others wait
+   * Waits for a slot. True once it is taken, false if the signal stopped the wait first. Returns a promise only if it must wait.
+   * @param weight of the account: with twice the weight it may hold twice as many slots while others wait
    */
   acquire(
     account: string,
@@ -100,14 +101,14 @@ export class FairSlots {
     for (const queue of this.#queues === null ? [this.#queue] : Object.values(this.#queues)) {
       const waiting = queue.get(account)
       if (waiting === undefined) continue
-      // Moves to the end, so that accounts with equally many slots take turns.
+      // The account moves to the end, so that accounts with equally many slots take turns.
       queue.delete(account)
       queue.set(account, waiting)
     }
     this.limitChanged()
   }
 
-  /** Grants what waiting requests may have now, because one release may have freed more than one slot. */
+  /** Call this after the limit has changed. It grants every waiting request that may now have a slot. */
   limitChanged(): void {
     while (this.#waiting.total > 0 && this.#held.total < this.limit && this.#grantNext()) {}
   }
@@ -126,7 +127,7 @@ export class FairSlots {
     return false
   }
 
-  /** Grants a slot to the account that may have one and holds the fewest, if any. */
+  /** Grants a slot to the account that holds fewest among those that may have it. */
   #grantOf(queue: WaitingAccounts): boolean {
     let next: string | null = null
     let fewest = Number.POSITIVE_INFINITY
@@ -161,19 +162,19 @@ export class FairSlots {
   }
 }
 
-/** Free slots without the reserve; 0 or less if there are none. */
+/** How many slots any account may have now: the free slots beyond the reserve. 0 or less if there are none. */
 export function freeSharedSlots({ limit, reserve }: FairSlotsOptions, held: ReadonlyCounts<string>): number {
   return limit - reserve - held.total
 }
 
-/** Whether the account may have another slot. */
+/** Whether the account may have one more slot. */
 export function mayAcquire(slots: FairSlotsOptions, held: ReadonlyCounts<string>, account: string): boolean {
   const { limit, reserve } = slots
   if (held.total < limit - reserve) return true
   return held.total < limit && mayUseReserve(slots, held, account)
 }
 
-/** Whether the account holds so few slots that it may use the reserve. */
+/** Whether the account holds few enough slots to use the reserve. */
 export function mayUseReserve(
   { reserveUpTo = 1 }: FairSlotsOptions,
   held: ReadonlyCounts<string>,

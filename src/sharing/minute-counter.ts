@@ -1,4 +1,4 @@
-/** Counts per minute and key, in windows that start with the first count. */
+/** Counts events by key and minute. A key's window begins with its first count. */
 import type { Clock } from '../clock.ts'
 
 const WINDOW_MS = 60_000
@@ -7,7 +7,7 @@ const MAX_KEYS = 10_000
 
 export interface MinuteCount {
   readonly count: number
-  /** Milliseconds until the window ends. */
+  /** The time until the window ends. */
   readonly leftMs: number
 }
 
@@ -16,7 +16,7 @@ interface Window {
   readonly endsMs: number
 }
 
-/** Counts what each key does in its current minute, such as reads by an API key or jobs that an account creates. */
+/** Counts what each key does in its current minute, such as the reads of an API key or the creates of an account. */
 export class MinuteCounter {
   readonly #clock: Pick<Clock, 'steadyMs'>
   readonly #windows = new Map<string, Window>()
@@ -25,7 +25,10 @@ export class MinuteCounter {
     this.#clock = clock
   }
 
-  /** Adds to the count and returns it. A cost above what remains is not added; the returned count is then above the limit. */
+  /**
+   * Adds to the count, and returns the new one. A cost above 1 that exceeds the limit is not added
+   * at all; the returned count is then above the limit.
+   */
   add(key: string, cost = 1, limit = Number.POSITIVE_INFINITY): MinuteCount {
     const nowMs = this.#clock.steadyMs()
     let window = this.#windows.get(key)

@@ -3,8 +3,11 @@
  * a file needs memory for only a few of them. Only complete files can be read and are listed.
  */
 
-/** The maximum size of a piece, and the size of every piece but the last. */
+/** The maximum size of a piece, and in a file that was uploaded, the size of every piece but the last. */
 export const PIECE_BYTES = 256 * 1024
+
+/** The same in a file that a batch wrote, whose pieces differ: no piece but the last is smaller. */
+export const LEAST_PIECE_BYTES = 32 * 1024
 
 /** An upload without a new piece for this long was abandoned or its node has crashed, so `purgeFiles` deletes it. */
 export const ABANDONED_MS = 600_000

@@ -1,7 +1,7 @@
 /**
- * Counters, histograms and percentiles for what happens with every job: an observation is a lookup per label and one addition. Those of
- * the library hash and copy their labels each time, which took a twentieth of the CPU of a job. The library still names,
- * collects and writes these. Their increases become the deltas of metric samples.
+ * Counters, histograms and percentiles for what happens with every job. An observation is one lookup per label and one addition:
+ * those of the library hash and copy their labels each time, which took a twentieth of the CPU of a job. The library still
+ * names, collects and writes these. Their increases become the deltas of metric samples.
  */
 
 import { createHistogram } from 'node:perf_hooks'
@@ -31,7 +31,7 @@ abstract class LabelledMetric<Entry> {
   readonly name: string
   readonly help: string
   readonly #labelNames: readonly string[]
-  /** A tree, because a key made of all values would be a new string to hash at each observation. */
+  /** A tree needs no key made of all values, which would be a new string to hash at each observation. */
   #root = newBranch<Entry>()
   #entries: { readonly labels: Labels; readonly entry: Entry }[] = []
   protected abstract readonly type: 'counter' | 'histogram'
@@ -89,7 +89,7 @@ abstract class LabelledMetric<Entry> {
 
 interface Total {
   total: number
-  /** The part that `takeIncreases` has returned. */
+  /** The part of the value that `takeIncreases` has already returned. */
   taken: number
 }
 
@@ -119,7 +119,7 @@ export class MetricCounter extends LabelledMetric<Total> {
 }
 
 interface Distribution {
-  /** One for each bound, and one for values above all of them. */
+  /** One count for each bound, and one for values above all of them. */
   readonly counts: number[]
   sum: number
 }
@@ -169,7 +169,7 @@ export class MetricHistogram extends LabelledMetric<Distribution> {
 
 /** The histogram counts whole numbers, so durations are recorded in tenths of a millisecond. */
 const UNITS_PER_MS = 10
-/** About 28 hours. A longer duration counts as this. */
+/** About 28 hours, the longest duration that the histogram records. */
 const LONGEST_UNITS = 1_000_000_000
 
 /** Percentiles of durations, accurate to 1%, computed by Node's native histogram. */
@@ -180,7 +180,7 @@ export class Percentiles {
     this.#histogram.record(Math.min(Math.max(1, Math.round(ms * UNITS_PER_MS)), LONGEST_UNITS))
   }
 
-  /** The percentiles of what was added since the last call. */
+  /** Returns the percentiles of the durations added since the last call. */
   take(): PercentilesView {
     if (this.#histogram.count === 0) return NOTHING
     const view = { p50: this.#percentile(50), p95: this.#percentile(95), p99: this.#percentile(99) }
@@ -188,7 +188,7 @@ export class Percentiles {
     return view
   }
 
-  /** Three digits, the precision of the histogram. */
+  /** Rounds to three digits, the precision of the histogram. */
   #percentile(percentile: number): number {
     return Number((this.#histogram.percentile(percentile) / UNITS_PER_MS).toPrecision(3))
   }
@@ -231,7 +231,7 @@ export function sampleDeltas({
     run_ms: runs,
     tokens: pairs(tokens, 'model', ['input', 'output'], ({ direction }) => direction),
     cache_hits: total(cacheHits),
-    // A call that was aborted on this side shows nothing about the upstream.
+    // An aborted call gives no information about the upstream.
     calls: pairs(calls, 'upstream', ['ok', 'trouble'], ({ result }) =>
       result === 'aborted' ? undefined : result?.startsWith('trouble') ? 'trouble' : 'ok',
     ),

@@ -1,4 +1,4 @@
-/** Requests that may fail or hang: no caller waits for long, and a request that hangs is not repeated. */
+/** Tests queries that may fail or hang: no caller waits for long, and a query that hangs is not repeated. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Gauges that are read from the running parts at each scrape. If the database does not respond, only the gauges that come
- * from it are missing, and `parley_ready` is 0. No scrape waits for long.
+ * Gauges that are read from the running parts at each scrape. If the database does not respond, only its gauges are missing, and
+ * `parley_ready` is 0. No scrape waits for long.
  */
 
 import { statfs } from 'node:fs/promises'
@@ -21,24 +21,24 @@ import type { Trouble } from '../upstreams/model-server.ts'
 import type { UpstreamState } from '../upstreams/targets.ts'
 
 export interface Gauges {
-  /** Rejects when a job could not be accepted now. */
+  /** Rejects if the node cannot accept a job now. */
   ready(): Promise<void>
   depth(): Promise<Depth>
   callbackDepth(): Promise<CallbackDepth>
   callbacksInProgress(): Readonly<Record<DeliveryQueueName, number>>
-  /** The routes with jobs that wait. */
+  /** Returns the routes with waiting jobs. */
   routes(): Promise<readonly RouteSignal[]>
   running(): number
   heldBack(): readonly HeldBack[]
-  /** Jobs whose node crashed: how many wait for their turn, and how many run here. */
+  /** Jobs whose node crashed: how many are queued, and how many run here. */
   suspects(): { readonly queued: number; readonly running: number }
   pendingResponses(): number
-  /** Of this node. */
+  /** Returns the batches of this node. */
   batches(): OwnedBatches
   memory(): ByteBudget
   /** Open connections. */
   connections(): number
-  /** The part of the time since the last measurement in which the event loop was busy, from 0 to 1. */
+  /** The busy fraction of the event loop's time since the last measurement, from 0 to 1. */
   busy(): number
   upstreams(): readonly UpstreamState[]
   cpu(): CpuPoolState
@@ -54,7 +54,7 @@ export interface Gauges {
   readonly clock: Clock
 }
 
-/** The only thread that serves HTTP, as version 0.3 labelled it. */
+/** 0.3 labelled its threads; this is the only one that serves HTTP. */
 const MAIN_THREAD = { thread: '0' }
 
 export function registerGauges(registry: Registry, gauges: Gauges): void {
@@ -102,10 +102,10 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   add('jobs_running', 'Jobs that this node runs.', (set) => set(gauges.running()))
   add('job_places', 'Maximum jobs that this node runs at the same time.', (set) => set(slots.jobs))
   const heldBack =
-    'Accounts whose queued jobs are held back on this node, by reason, while jobs of other accounts start.'
+    'Accounts whose jobs wait on this node because they use all that one account can have, by reason.'
   add('accounts_held_back', heldBack, (set) => setHeldBack(gauges.heldBack(), set), ['reason'])
   const suspects =
-    'Suspects: jobs that were running when a node crashed, queued (by the last count) or running on this node. They run in small groups.'
+    'Jobs that were running when a node crashed: queued (by the last count), or running on this node.'
   add('suspect_jobs', suspects, (set) => setSuspects(gauges.suspects(), set), ['state'])
   add('waiters', 'Requests that are waiting for their job on this node.', (set) =>
     set(gauges.pendingResponses()),
@@ -114,9 +114,9 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
     set(slots.pendingResponses),
   )
 
-  const batches = 'Batches that this node runs, by status; all batches that have not ended are run by a node.'
+  const batches = 'Unfinished batches that this node runs, by status.'
   add('batches', batches, (set) => setBatches(gauges.batches(), set), ['status'])
-  add('batch_lines_running', 'Lines of batches with open jobs, of the batches that this node runs.', (set) =>
+  add('batch_lines_running', 'Lines with unfinished jobs in the batches that this node runs.', (set) =>
     set(gauges.batches().lines),
   )
 
@@ -130,7 +130,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   add(
     'thread_busy_ratio',
-    'The part of the time since the last scrape in which the event loop was busy, with the label thread="0".',
+    'How much of the time since the last scrape the event loop was busy, with the label thread="0".',
     (set) => set(gauges.busy(), MAIN_THREAD),
     ['thread'],
   )
@@ -154,8 +154,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 
   const calls = 'Calls in progress, calls waiting for a slot, current slots, and maximum slots.'
   add('upstream_calls', calls, (set) => setCalls(gauges.upstreams(), set), ['upstream', 'state'])
-  const forRate =
-    'Jobs of this node that wait for requests_per_minute or tokens_per_minute; others wait in the queue.'
+  const forRate = 'Jobs of this node that wait for requests_per_minute or tokens_per_minute.'
   add(
     'upstream_rate_waiting',
     forRate,
@@ -278,7 +277,7 @@ function gaugeAdder(registry: Registry) {
       async collect() {
         const found: Parameters<SetValue>[] = []
         await collect((...value) => found.push(value))
-        // A label may be gone.
+        // Values of earlier label combinations must not stay.
         if (labelNames.length > 0) gauge.reset()
         for (const [value, labels = {}] of found) {
           if (value === null) gauge.remove(labels)
@@ -310,12 +309,12 @@ export async function diskOf(file: string): Promise<Disk> {
   return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize }
 }
 
-/** Below the 10 s after which Prometheus abandons a scrape. */
+/** Less than the 10 s after which Prometheus abandons a scrape. */
 export const TIMEOUT_MS = 5000
 
 /**
- * Resolves with null when `ask` fails or takes longer than TIMEOUT_MS. Concurrent calls share one result, so that each scrape
- * asks once, and something that hangs is not asked repeatedly.
+ * Resolves with null when `ask` fails or takes longer than TIMEOUT_MS. Concurrent calls share one result, so that a query that
+ * hangs is not repeated.
  */
 export function withTimeout<Found>(clock: Clock, ask: () => Promise<Found>): () => Promise<Found | null> {
   const answerOf = singleFlight(() => ask().catch(() => null))

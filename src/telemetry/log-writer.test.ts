@@ -1,5 +1,5 @@
 /**
- * The log survives a pipe that nobody reads for a while, and a full disk.
+ * Tests that the log survives a pipe that nobody reads for a while, and a full disk.
  *
  * No test closes its file: a writer retries for as long as the process lives, and would write to whatever is opened next under
  * the same descriptor, such as a connection of a later test.
@@ -39,7 +39,7 @@ test('lines that a full pipe does not take are kept up to a limit, and a line re
   let after = 0
   for await (const part of reader.stdout.setEncoding('utf8')) {
     text += part
-    // The first line for which there is space again reports the lines for which there was none.
+    // The first line that fits again reports the lines that were lost.
     if (after === 0) writer.write('afterwards\n')
     after += 1
     if (/afterwards\n$/.test(text) && /\d+ lost\n/.test(text)) break

@@ -1,16 +1,16 @@
 /**
- * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, as on a full disk, are kept and
- * retried; above a limit lines are lost, and a line reports how many. The log must never stop the server. Also formats a line
- * where the logging library is not loaded.
+ * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, as on a full disk, are kept and retried;
+ * above a limit lines are lost, and a line reports how many. The log must never stop the server. Also formats lines where the
+ * logging library is not loaded.
  */
 import { write, writeSync } from 'node:fs'
 
-/** In characters. Lines are written together, because a system call for each would cost more than the line. */
+/** The characters that are written together: a system call for each line would cost more than the line. */
 const BATCH_LENGTH = 65_536
 const WRITE_EVERY_MS = 200
-/** How much is kept while the log cannot be written, in characters. */
+/** Up to this many characters are kept while the log cannot be written. */
 export const MAX_KEPT = 4_194_304
-/** Before the process ends, the reader of a full pipe has a second to read from it. */
+/** Before the process ends, the reader of a full pipe has this many pauses, one second in total, to read from it. */
 const FLUSH_PAUSES = 100
 const FLUSH_PAUSE_MS = 10
 
@@ -23,7 +23,7 @@ export class LogWriter {
   /** The part of the last batch that is not written yet. */
   #batch: Buffer = Buffer.alloc(0)
   #writing = false
-  /** Whether a timer will write what is kept. None runs while there is nothing, because it would wake an idle process. */
+  /** Whether a timer will write what is kept. Without lines there is no timer, because it would wake an idle process. */
   #scheduled = false
 
   constructor(fd: number, lostLine: (lines: number) => string) {
@@ -44,7 +44,7 @@ export class LogWriter {
 
   /** Writes the lines in memory before the process exits. Lines that cannot be written now are lost. */
   flush(): void {
-    // The system finishes the write in progress.
+    // The system completes the write in progress.
     let rest = Buffer.concat(this.#writing ? [this.#takeUnsent()] : [this.#batch, this.#takeUnsent()])
     for (let pauses = 0; rest.length > 0 && pauses < FLUSH_PAUSES; ) {
       try {
@@ -91,7 +91,7 @@ export class LogWriter {
 /** The library's numbers for its levels. */
 const LEVELS = { warn: 40, error: 50 } as const
 
-/** As the logging library formats it. */
+/** Formats a line like the logging library. */
 export function logLine(level: keyof typeof LEVELS, fields: object, message: string): string {
   return `${JSON.stringify({ level: LEVELS[level], time: new Date().toISOString(), ...fields, msg: message })}\n`
 }

@@ -27,7 +27,7 @@ function lostLine(lines: number): string {
   return logLine('warn', { lines }, 'the log could not be written for a while; lines are missing')
 }
 
-/** An error's name and message, and its stack if it may be a bug in Parley. */
+/** Returns an error's name and message, and its stack if it may be a bug in Parley. */
 export function errorFields(error: unknown): Fields {
   if (!(error instanceof Error)) return { error: String(error) }
   const known = error instanceof StoreUnavailable

@@ -1,7 +1,7 @@
 /**
- * Takes a metric sample every two seconds from what the metrics count already, keeps the samples of the last minutes, and
- * sends each to all listeners. A sample is serialized once, regardless of the number of listeners.
- * And builds the overview of the admin API from the gauges of the node and the counts of its database.
+ * Takes a metric sample every two seconds from the existing metrics, keeps the samples of the last minutes, and sends each to
+ * all listeners, serialized once. Also builds the overview of the admin API, from the gauges of the node and the counts of its
+ * database.
  */
 
 import type { CurrentState, MetricFeed, MetricListener, MetricSample, Upstream } from '../admin/overview.ts'
@@ -18,9 +18,9 @@ export const SAMPLE_MS = 2000
 /** A quarter of an hour. */
 export const MAX_SAMPLES = 450
 export const MAX_LISTENERS = 500
-/** How often the database is queried while there are no listeners, in samples. */
+/** Without listeners, the database is queried only for every fifth sample. */
 const IDLE_EVERY = 5
-/** Older depths are not repeated. */
+/** Depths older than this are not repeated. */
 const STALE_MS = 30_000
 
 export interface MetricSamplesOptions {
@@ -30,7 +30,7 @@ export interface MetricSamplesOptions {
   readonly onError: (error: unknown) => void
 }
 
-/** What the database reported last. */
+/** The last counts from the database. */
 interface Depths {
   readonly depth: Depth
   readonly callbacks: CallbackDepth
@@ -70,7 +70,7 @@ export class MetricSamples implements MetricFeed {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Ends every listener. */
+  /** Ends the stream of every listener. */
   stop(): void {
     this.#stopped = true
     void this.#loop.stop()
@@ -108,14 +108,14 @@ export class MetricSamples implements MetricFeed {
     }
   }
 
-  /** Never rejects, and no sample waits for it: a slow database must not delay them. */
+  /** Never rejects. No sample waits for it, because a slow database must not delay them. */
   async #askDatabase(): Promise<void> {
     const { gauges, clock } = this.#parts
     try {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
       this.#last = { depth, callbacks, steadyMs: clock.steadyMs() }
     } catch {
-      // The last depths become stale.
+      // The last depths stay until they are stale.
     }
   }
 }

@@ -102,7 +102,7 @@ export class Metrics {
   )
   readonly #memoryRejections = this.#counter(
     'memory_rejections_total',
-    'Requests rejected with 503 because of limits.memory_bytes: `over part` if their account used its full share, `full` if all memory was in use.',
+    'Requests rejected with 503 because of limits.memory_bytes: `over part` if their account exceeded its limit, `full` if the whole share was in use.',
     ['share', 'reason'],
   )
   readonly #databaseRejections = this.#counter(
@@ -127,7 +127,7 @@ export class Metrics {
   )
   readonly #delayedRejections = this.#counter(
     'rejections_delayed_total',
-    'Rejections that were delayed because their account or address caused too many (limits.rejections_per_second).',
+    'Rejections that were delayed because of limits.rejections_per_second.',
     [],
   )
   readonly #callerActions = this.#counter(
@@ -135,7 +135,7 @@ export class Metrics {
     'Jobs that were cancelled or deleted by their callers.',
     ['action'],
   )
-  readonly #batches = this.#counter('batches_total', 'Batches that have ended, by how.', ['status'])
+  readonly #batches = this.#counter('batches_total', 'Batches that have ended, by status.', ['status'])
   readonly #batchLines = this.#counter('batch_lines_total', 'Lines of batches that have ended.', ['result'])
   readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram(
@@ -147,7 +147,7 @@ export class Metrics {
 
   constructor() {
     addRuntimeMetrics(this.#registry)
-    // Present from the start: to Prometheus, a counter that appears with the value 1 has not increased.
+    // These counters exist from the start: to Prometheus, a counter that appears with the value 1 has not increased.
     const counts = [
       this.#rescued,
       this.#reverted,
@@ -185,16 +185,19 @@ export class Metrics {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
-  /** The same as values. @param isStopped whether the parts that gauges read have stopped, so that only what was counted is left */
+  /**
+   * Returns the metrics as values. @param isStopped whether the parts that gauges read have stopped, so that only counters are
+   * left
+   */
   async values(isStopped: boolean): Promise<readonly MetricValues[]> {
     const isLeft = (metric: unknown) => metric instanceof MetricCounter || metric instanceof MetricHistogram
-    // The declared type is wrong: it is that of what `get` returns.
+    // The declared type is wrong: it describes what `get` returns.
     const metrics = this.#registry.getMetricsAsArray() as unknown as { get(): Promise<MetricValues> }[]
     const left = isStopped ? metrics.filter(isLeft) : metrics
     return Promise.all(left.map((metric) => metric.get()))
   }
 
-  /** What the counters and percentiles have gained since the last call. There must be only one caller. */
+  /** Returns what counters and percentiles have gained since the last call. There must be only one caller. */
   takeDeltas(): SampleDeltas {
     return sampleDeltas({
       jobs: this.#jobs.takeIncreases(),
@@ -214,7 +217,7 @@ export class Metrics {
   }
 
   started(job: ClaimedJob, nowMs: number): void {
-    // It has waited for a model server since its first run, not only in the queue.
+    // A rerun has waited since its first run, also for a model server, so its time is not that of the queue.
     if (job.earlierJson !== undefined) return
     const ms = Math.max(0, nowMs - job.createdAtMs)
     this.#wait.observe(ms / 1000)
@@ -242,7 +245,7 @@ export class Metrics {
     if (isTruncated) this.#truncated.add(1, upstream, model)
   }
 
-  /** @param target as `upstream/model`; no name of an upstream has a slash */
+  /** @param target `upstream/model`; an upstream's name has no slash */
   contextShifted(target: string): void {
     const slash = target.indexOf('/')
     this.#contextShifts.add(1, target.slice(0, slash), target.slice(slash + 1))
@@ -307,7 +310,7 @@ export class Metrics {
     this.#cpuRejections.add(1)
   }
 
-  /** Bound to its metrics, because it is called for every commit. */
+  /** The labels are bound in advance, because this is called for every commit. */
   readonly committed = (size: number, ms: number): void => {
     this.#commits.observe(ms / 1000)
     this.#groups.observe(size)

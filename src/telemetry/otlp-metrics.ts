@@ -1,4 +1,4 @@
-/** Parley's own metrics (`/metrics`) in the form that the OpenTelemetry SDK exports, so that both say the same. */
+/** Converts Parley's own metrics (`/metrics`) to the form that the OpenTelemetry SDK exports, so that both agree. */
 import { type Attributes, type HrTime, ValueType } from '@opentelemetry/api'
 import { millisToHrTime } from '@opentelemetry/core'
 import { emptyResource } from '@opentelemetry/resources'
@@ -16,7 +16,7 @@ export class OtlpMetrics implements MetricProducer {
   readonly #startTime = millisToHrTime(Date.now())
   #values: () => Promise<readonly MetricValues[]> = async () => []
 
-  /** Collects these from now on. */
+  /** Collects these metrics from then on. */
   watch(values: () => Promise<readonly MetricValues[]>): void {
     this.#values = values
   }
@@ -47,7 +47,7 @@ function dataOf({ name, help, type, values }: MetricValues, times: Times): Metri
   return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints: histograms(values, times) }
 }
 
-/** In the Prometheus format each bucket, which counts those below it too, is a value with a label `le`. */
+/** In the Prometheus format, each cumulative bucket is a value with a label `le`. */
 function histograms(values: MetricValues['values'], times: Times): DataPoint<Histogram>[] {
   const points = new Map<
     string,

@@ -1,9 +1,9 @@
 /**
- * Sends traces and metrics by OTLP over HTTP. Loaded only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The exporters read endpoint,
- * headers, timeout, compression and certificates from the standard variables themselves.
+ * Exports traces and metrics by OTLP over HTTP. Loaded only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The exporters read
+ * endpoint, headers, timeout, compression and certificates from the standard variables.
  *
- * A collector that is slow or down delays nothing: a bounded number of spans waits, further ones are dropped, and the log has a warning
- * once a minute at most.
+ * A collector that is slow or down delays nothing: a bounded number of spans waits, further ones are dropped, and the log gets
+ * at most one warning a minute.
  */
 import { context, DiagLogLevel, diag, metrics, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
@@ -34,11 +34,13 @@ type Environment = Readonly<Record<string, string | undefined>>
 export interface Otlp {
   /** Exports these metrics, too. */
   watch(metrics: Pick<Metrics, 'values'>): void
-  /** Sends what is left. Resolves with false if that takes longer than a second. Never rejects. */
+  /** Exports what is left. Resolves with false if that takes longer than a second. Never rejects. */
   stop(): Promise<boolean>
 }
 
-/** Part of the three seconds by which a shutdown may exceed `jobs.drain_seconds`; answering the last requests takes two. */
+/**
+ * A shutdown may exceed `jobs.drain_seconds` by three seconds. Answering the last requests takes two of them, this is the third.
+ */
 const FLUSH_MS = 1000
 const WARN_EVERY_MS = 60_000
 const PROTOCOLS: ReadonlySet<string> = new Set(['http/protobuf', 'http/json'])
@@ -147,7 +149,7 @@ function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment
   return name.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root
 }
 
-/** Those variables that are set to a positive number. */
+/** Returns the variables that are set to a positive number. */
 function numbers<Name extends string>(env: Environment, names: Readonly<Record<Name, string>>) {
   const given = Object.entries<string>(names).map(
     ([name, variable]) => [name, Number(env[variable])] as const,
@@ -155,7 +157,7 @@ function numbers<Name extends string>(env: Environment, names: Readonly<Record<N
   return Object.fromEntries(given.filter(([, value]) => value > 0)) as Partial<Record<Name, number>>
 }
 
-/** While a collector is down, each export fails. */
+/** Limits warnings, because each export fails while a collector is down. */
 function warner(log: Pick<Log, 'warn'>): (message: string) => void {
   let nextMs = Number.NEGATIVE_INFINITY
   let suppressed = 0

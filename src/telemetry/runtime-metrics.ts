@@ -1,17 +1,20 @@
 /**
- * The metrics of the runtime, under the names that Node programs have for them. The lag of the event loop is measured here, ten times
- * a second: prom-client sets a hundred timers a second for it, which cost an idle server more CPU time than everything else. How
- * late a timer is at some moment is distributed in the same way, however many moments are looked at. And how busy an event loop is.
+ * Metrics of the runtime, under the usual names for Node programs, and how busy an event loop is. The event loop's lag is
+ * measured here, ten times a second. prom-client would set a hundred timers a second, which cost an idle server more CPU time
+ * than everything else; fewer measurements have the same distribution.
  */
 import { type EventLoopUtilization, monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client'
 
 const EVERY_MS = 100
-/** The timer of prom-client fires after 25 days. */
+/** Effectively never: the timer of prom-client fires after 25 days. */
 const NEVER_MS = 2 ** 31 - 1
 const LAG = 'nodejs_eventloop_lag'
-/** Gauges with the suffix of counters, which promtool rejects. Each is the sum of a gauge with the same name without it. */
+/**
+ * promtool rejects these gauges, because they have the suffix of counters. Each is the sum of the gauge whose name lacks the
+ * suffix.
+ */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
@@ -27,7 +30,7 @@ export function addRuntimeMetrics(registry: Registry): void {
     return new Gauge({ name, help, registers: [registry], ...(collect && { collect }) })
   }
   const delays = new TimerDelays()
-  // It is collected before the others, which it sets.
+  // This gauge is collected before the others, and sets them.
   const lag = gauge(`${LAG}_seconds`, 'Time until the event loop came round at this scrape.', async () => {
     const found = delays.take()
     if (found !== null) for (const name of STATISTICS) gauges[name].set(found[name])
@@ -48,16 +51,16 @@ export function addRuntimeMetrics(registry: Registry): void {
   }
 }
 
-/** How late a timer fires that is set again and again. */
+/** Measures how late a repeated timer fires. */
 class TimerDelays {
-  /** Of the times between two timers: their interval, and how late the second one is. */
+  /** Histogram of the times between two timers: the interval plus the delay of the second one. */
   readonly #between = monitorEventLoopDelay({ resolution: EVERY_MS })
 
   constructor() {
     this.#between.enable()
   }
 
-  /** In seconds, since the last call; null if no timer has fired since. */
+  /** Returns the delays since the last call, in seconds; null if no timer has fired since. */
   take(): Readonly<Record<(typeof STATISTICS)[number], number>> | null {
     const between = this.#between
     if (between.count === 0) return null
@@ -76,7 +79,7 @@ class TimerDelays {
   }
 }
 
-/** For how long a figure is repeated: otherwise, the second of two readers would get that of the moment between them. */
+/** A figure is repeated this long. Otherwise, the second of two readers would get one for the moment between them. */
 const LEAST_MS = 1000
 
 interface LoopMeter {
@@ -95,7 +98,7 @@ export function busyMeter(meter: LoopMeter): () => number {
     const nowMs = performance.now()
     if (nowMs - lastMs < LEAST_MS) return busy
     const now = meter.eventLoopUtilization()
-    // Without a last one, Node would compare `now` with a moment later, which can give a negative figure.
+    // Without an earlier measurement, Node would compare `now` with a later moment, which can give a negative figure.
     busy = last === undefined ? now.utilization : meter.eventLoopUtilization(now, last).utilization
     last = now
     lastMs = nowMs

@@ -1,4 +1,4 @@
-/** A server span for each request with which a caller creates jobs. It continues the trace of the request's `traceparent`. */
+/** Records a server span for each request that creates jobs. It continues the trace of the request's `traceparent`. */
 import { type Context, context, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { contextOf } from './trace-context.ts'
@@ -18,7 +18,7 @@ export function traceCreates(app: FastifyInstance): void {
     const { url } = request.routeOptions
     if (request.method === 'POST' && CREATES.has(url)) {
       const { traceparent } = request.headers
-      // An SDK that the operator loads may have begun a span for the request already.
+      // An SDK that the operator loads may already have begun a span for the request.
       const isBegun = trace.getActiveSpan() !== undefined
       const given = isBegun || typeof traceparent !== 'string' ? null : contextOf(traceparent)
       const parent = given ?? context.active()
@@ -28,7 +28,7 @@ export function traceCreates(app: FastifyInstance): void {
     }
     done()
   })
-  // Not earlier, because reading the body loses the context.
+  // An earlier hook would lose the context, because the body is read after it.
   app.addHook('preHandler', (request, _reply, done) => {
     const traced = open.get(request)
     if (traced === undefined) done()

@@ -1,7 +1,7 @@
 /**
- * OpenTelemetry spans for the life of a job, with the GenAI names for calls to models. They exist only when an SDK is
- * registered before the service is created (`otlp.ts`, or one that the operator loads); otherwise nothing is wrapped, and
- * tracing costs nothing. No span contains a text of a conversation, an answer or an address of a caller.
+ * Records OpenTelemetry spans for the life of a job, with the GenAI names for calls to models. Spans need an SDK that is
+ * registered before the service is created (`otlp.ts`, or one that the operator loads); without one nothing is wrapped, and
+ * tracing costs nothing. No span contains text of a conversation, an answer or the address of a caller.
  */
 import {
   type Attributes,
@@ -32,7 +32,7 @@ export function isTracing(): boolean {
 
 const tracer = trace.getTracer('parley')
 
-/** @param parent if absent, what is active */
+/** @param parent the active context if absent */
 async function withSpan<T>(
   name: string,
   kind: SpanKind,
@@ -51,10 +51,10 @@ async function withSpan<T>(
   })
 }
 
-/** The context of each execution that has ended, by its usage, which the settlement contains. */
+/** The context of each finished execution, by its usage, which the settlement contains. */
 const contexts = new WeakMap<Usage, Context>()
 
-/** Spans `parley.accept` and `parley.settle`. A job that a cached response completes when it is accepted has only the first. */
+/** Records spans `parley.accept` and `parley.settle`. A job that a cached response completes at once has only the first. */
 export function tracedStore(store: Store): Store {
   const accept = (acceptance: Acceptance) =>
     withSpan('parley.accept', SpanKind.INTERNAL, async (span) => {
@@ -91,8 +91,8 @@ export function tracedStore(store: Store): Store {
 }
 
 /**
- * A span `parley.queue` from the creation of a job to the start of an execution, and `parley.run` for the execution, with its
- * outcome. Both continue the trace that the job stores, whichever node executes it.
+ * Records a span `parley.queue` from the creation of a job to the start of an execution, and `parley.run` for the execution,
+ * with its outcome. Both continue the trace that the job stores, on any node.
  */
 export function tracedExecution(execute: ExecuteJob): ExecuteJob {
   return (job, signal, cacheKey, events) => {
@@ -121,7 +121,7 @@ export function tracedExecution(execute: ExecuteJob): ExecuteJob {
   }
 }
 
-/** A span `chat MODEL` for each request to the router, and the GenAI metrics. */
+/** Records a span `chat MODEL` for each request to the router, and the GenAI metrics. */
 export function tracedRouter(router: Router): Router {
   const record = genAiMetrics()
   return {
@@ -138,7 +138,7 @@ export function tracedRouter(router: Router): Router {
         const finish = finishReason(routed)
         if (finish !== null) span.setAttribute('gen_ai.response.finish_reasons', [finish])
         if (routed.reply.kind !== 'answer') {
-          // Released as `trouble`, like the receipts.
+          // `trouble` is the released name, as in the receipts.
           span.setAttribute('error.type', routed.reply.kind === 'error' ? 'trouble' : routed.reply.kind)
           span.setStatus({ code: SpanStatusCode.ERROR })
         }
@@ -149,7 +149,10 @@ export function tracedRouter(router: Router): Router {
   }
 }
 
-/** A span `parley.callback` for each attempt to deliver the callback of a job that stores a trace. The receiver gets its `traceparent`. */
+/**
+ * Records a span `parley.callback` for each attempt to deliver the callback of a job that stores a trace. The receiver gets its
+ * `traceparent`.
+ */
 export function tracedPoster(poster: Poster): Poster {
   return {
     post: (request) => {
@@ -179,7 +182,7 @@ export function tracedPoster(poster: Poster): Poster {
   }
 }
 
-/** @param target as `upstream/model`; no name of an upstream has a slash */
+/** @param target `upstream/model`; an upstream's name has no slash */
 function modelAttributes({ model }: Pick<ModelRequest, 'model'>, target: string | null): Attributes {
   const about = { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': model }
   if (target === null) return about
@@ -197,11 +200,11 @@ function finishReason({ reply }: RoutedReply): string | null {
   return reply.kind === 'answer' ? 'stop' : null
 }
 
-/** The bounds that the conventions recommend. */
+/** Bounds recommended by the GenAI conventions. */
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
 const SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 
-/** Creates the metrics of calls, and returns what records a request to the router: the duration of each call, and its tokens. */
+/** Creates the metrics of calls. The returned function records the duration and the tokens of each call of a request. */
 function genAiMetrics(): (request: ModelRequest, routed: RoutedReply) => void {
   const meter = metrics.getMeter('parley')
   const duration = meter.createHistogram('gen_ai.client.operation.duration', {

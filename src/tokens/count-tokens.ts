@@ -1,20 +1,20 @@
 /**
- * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is slow on long runs without a break, and must never block
- * the event loop of the HTTP server.
+ * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is slow on long runs without a break, and must never
+ * block the event loop of the HTTP server.
  */
 
 /**
- * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut may
- * split a token, so the count may be too high by one for each piece.
+ * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut
+ * can split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/** What looks like a special token was written by a caller, so it is counted as text. */
+/** Text that looks like a special token was written by a caller, so it is counted as text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {
-  /** Texts as between the quotes of JSON strings. */
+  /** The text between the quotes of JSON strings. */
   readonly jsonTexts: readonly string[]
-  /** Counting stops at this number, which is too many in any case. */
+  /** The count stops once it reaches this limit. */
   readonly enough: number
 }
 
@@ -29,7 +29,7 @@ type Tokenizer = typeof import('gpt-tokenizer/encoding/o200k_base')
 /** Loaded at the first count, because its tables take tens of megabytes in each thread. */
 let tokenizer: Tokenizer | null = null
 
-/** Counts with OpenAI's tokenizer o200k. */
+/** Counts with an OpenAI tokenizer (o200k). */
 export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<CountedTokens> {
   tokenizer ??= await import('gpt-tokenizer/encoding/o200k_base')
   let tokens = 0
@@ -45,7 +45,7 @@ export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<C
   return { tokens, isComplete: true }
 }
 
-/** Never splits a surrogate pair. */
+/** Returns where the piece ends, never between the two halves of a surrogate pair. */
 function pieceEnd(text: string, from: number): number {
   const to = Math.min(from + PIECE, text.length)
   const code = text.charCodeAt(to - 1)

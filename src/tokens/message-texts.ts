@@ -1,6 +1,6 @@
 /**
- * Finds the texts of a conversation in its JSON text without parsing it, and cuts them into slices that each take a thread of the
- * pool a fraction of a second, regardless of their content.
+ * Finds the texts of a conversation in its JSON text without parsing it, and cuts them into slices that take a thread of the
+ * pool a fraction of a second each, regardless of their content.
  */
 import { stringEnd } from '../json-text/scan-json.ts'
 
@@ -27,18 +27,18 @@ export function* messageTexts(messagesJson: string): Generator<TextRange> {
   }
 }
 
-/** Characters of a slice: 16 KiB of random letters take the tokenizer about 0.1 s. */
+/** The tokenizer takes about 0.1 s for a slice of 16 KiB of random letters. */
 const SLICE_CHARACTERS = 16 * 1024
-/** Maximum texts in a slice, for conversations of many short ones. */
+/** The maximum texts in a slice, for conversations of very many short ones. */
 const SLICE_TEXTS = 1024
 
-/** The texts of the messages, a slice at a time; a long text continues in the next slice. */
+/** Yields the texts of the messages, a slice at a time; a long text continues in the next slice. */
 export function* textSlices(messagesJson: string): Generator<string[]> {
   let slice: string[] = []
   let room = SLICE_CHARACTERS
   for (const { from, to } of messageTexts(messagesJson)) {
     for (let at = from; at < to; ) {
-      // Starts the search at a known cut, so that nothing is examined twice.
+      // Text before `at` belongs to earlier slices, so nothing is examined twice.
       const end = textEnd(messagesJson, at, Math.min(at + room, to), to)
       slice.push(messagesJson.slice(at, end))
       room -= end - at
@@ -54,11 +54,11 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
 
 export interface TextSample {
   readonly jsonTexts: readonly string[]
-  /** The fraction of the whole text; 1 if there is no text. */
+  /** The fraction of the whole text that is in the sample; 1 if there is no text. */
   readonly part: number
 }
 
-/** Pieces of the texts, spread evenly. */
+/** Returns pieces of the texts, spread evenly over all of them. */
 export function textSample(messagesJson: string, pieces: number, characters: number): TextSample {
   const texts = [...messageTexts(messagesJson)]
   const total = texts.reduce((sum, { from, to }) => sum + to - from, 0)
@@ -66,8 +66,8 @@ export function textSample(messagesJson: string, pieces: number, characters: num
   let before = 0
   let next = 0
   for (const { from, to } of texts) {
-    // The last position where the text may be cut. Searching backwards from the next piece ends here, so all pieces together take
-    // one pass.
+    // The text may be cut at this position. A search back from the next piece ends here, so that all pieces together take one
+    // pass.
     let cut = from
     for (; next < total && next < before + to - from; next += total / pieces) {
       const at = textEnd(messagesJson, cut, Math.max(cut, from + Math.floor(next - before)), to)
@@ -81,12 +81,12 @@ export function textSample(messagesJson: string, pieces: number, characters: num
 }
 
 const BACKSLASH = 0x5c
-/** The length of `\u00e9`. */
+/** The length of an escape such as `\u00e9`. */
 const LONGEST_ESCAPE = 6
 
 /**
- * The first index from `at` on where the text may be cut: not inside an escape or a surrogate pair.
- * @param from an index up to `at` where it may be cut
+ * Returns the first index from `at` on where the text may be cut: not inside an escape or a surrogate pair.
+ * @param from an index, not after `at`, where it may be cut
  */
 function textEnd(json: string, from: number, at: number, to: number): number {
   if (at >= to) return to
@@ -100,7 +100,7 @@ function textEnd(json: string, from: number, at: number, to: number): number {
   return at > from && code >= 0xd800 && code <= 0xdbff ? at + 1 : at
 }
 
-/** Whether the backslash at `at` starts an escape, instead of being escaped by the previous one. */
+/** Whether the backslash at `at` starts an escape, and is not itself escaped by the previous one. */
 function beginsEscape(json: string, from: number, at: number): boolean {
   let before = 0
   while (at - 1 - before >= from && json.charCodeAt(at - 1 - before) === BACKSLASH) before++

@@ -1,32 +1,35 @@
-/** Counts the tokens of a conversation in slices, between which other accounts get the thread and the count can be stopped. */
+/**
+ * Counts the tokens of a conversation, a slice at a time, so that accounts that share the threads take turns and a count can be
+ * stopped between two slices.
+ */
 import { framingTokens } from '../job/create-body.ts'
 import type { CountedTokens } from './count-tokens.ts'
 import { textSample, textSlices } from './message-texts.ts'
 
 export interface TokenCount {
   readonly tokens: number
-  /** `at least` if counting stopped at the limit, `about` if a sample was far above it. */
+  /** `at least` if the count stopped at the limit, `about` if a sample was far above it. */
   readonly certainty: 'exact' | 'at least' | 'about'
 }
 
-/** Counts texts on a thread, and may stop at `enough`. Null if it was stopped. */
+/** Counts texts on a thread, and may stop at `enough`. Resolves with null if it was stopped. */
 export type CountTexts = (jsonTexts: readonly string[], enough: number) => Promise<CountedTokens | null>
 
 export interface Conversation {
   readonly messagesJson: string
   readonly messages: number
-  /** An upper bound of the tokens: the bytes of the texts, plus the tokens of the chat format. */
+  /** An upper bound of the conversation's tokens: the bytes of its texts, plus the tokens of the chat format. */
   readonly tokensAtMost: number
 }
 
-/** Texts with more bytes per token of the limit than this are sampled first; prose has four or five. */
+/** Texts with more bytes per token of the limit are sampled first; prose has four or five. */
 const SAMPLED_FROM = 8
 const SAMPLE_PIECES = 32
 const SAMPLE_CHARACTERS = 512
 /** A sample is trusted if it exceeds the limit by this factor. */
 const CLEARLY_OVER = 2
 
-/** The tokens of the conversation, counted until just above the limit. Null if counting was stopped. */
+/** Counts the conversation's tokens up to just above the limit. Resolves with null if it was stopped. */
 export async function countConversation(
   { messagesJson, messages, tokensAtMost }: Conversation,
   limit: number,

@@ -1,10 +1,10 @@
-/** What a finished job says to a caller of `/v1`: its text, why it ended, and what it used. */
+/** Reads the outcome of a finished job for callers of `/v1`: the text, why it ended, and the usage. */
 import { type JobRecord, usageView } from '../job/job-record.ts'
 import { failureOf, type V1Error } from './errors.ts'
 
 export interface TextAnswer {
   readonly kind: 'answer'
-  /** As JSON text of a string. */
+  /** The text as a JSON string. */
   readonly textJson: string
   readonly finish: 'stop' | 'length' | 'content_filter'
 }
@@ -13,11 +13,11 @@ export interface Tokens {
   readonly input: number
   readonly cached: number
   readonly output: number
-  /** In millionths of the currency; absent if the model has no price. */
+  /** The cost in millionths of the currency; absent if the model has no price. */
   readonly cost?: number
 }
 
-/** @param isJson whether the format of the job is JSON: its answer is the text of that JSON */
+/** @param isJson whether the job's format is JSON; the answer is then the text of that JSON */
 export function answerOf(
   record: JobRecord,
   isJson: boolean,
@@ -30,7 +30,7 @@ export function answerOf(
   }
   const { code, raw_text = '' } = JSON.parse(errorJson ?? '{}')
   if (code === 'content_policy_violation') return { kind: 'answer', textJson: '""', finish: 'content_filter' }
-  // Jobs fail if their JSON was cut; here the caller gets the text as far as it goes.
+  // A job fails if its JSON is truncated; callers of this API get the truncated text instead.
   if (wasCut) return { kind: 'answer', textJson: JSON.stringify(raw_text), finish: 'length' }
   return { kind: 'failed', error: failureOf(record) }
 }

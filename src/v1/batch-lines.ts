@@ -1,4 +1,4 @@
-/** The lines of batches in OpenAI's shape: what they ask for, and their results. */
+/** Reads the lines of batches in OpenAI's shape, and writes their results. */
 import { isUtf8 } from 'node:buffer'
 import type { LineFormat, LineResult, WantedLine, WrongLine } from '../batches/line-format.ts'
 import type { Problem } from '../batches/progress.ts'
@@ -34,7 +34,7 @@ export interface BatchLinesOptions {
 }
 
 const MAX_ID = 512
-/** What a batch has started does not expire before its result was taken. */
+/** Jobs that a batch has started do not expire before it has taken their results. */
 const NEVER = { nowMs: 0, retentionMs: 0 }
 
 export class BatchLines implements LineFormat {
@@ -130,13 +130,13 @@ function wrong(code: string, message: string, param: string | null = null): Wron
   return { code, message, param }
 }
 
-/** Any other would not be the same in a database and in a file. */
+/** Other texts would differ between the database and the file. */
 function isCustomId(text: unknown): text is string {
   if (typeof text !== 'string' || text.length === 0 || text.length > MAX_ID) return false
   return text.isWellFormed() && !text.includes('\0')
 }
 
-/** As text, because the body is JSON text already. */
+/** Builds text, because the body already is JSON text. */
 function answered(customId: string, id: string, status: number, bodyJson: string): string {
   return `{"id":"batch_req_${id}","custom_id":${JSON.stringify(customId)},"response":{"status_code":${status},"request_id":"${id}","body":${bodyJson}},"error":null}`
 }

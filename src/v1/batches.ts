@@ -1,4 +1,4 @@
-/** The routes of batches. A batch that belongs to another account does not exist for the caller. */
+/** The routes of batches. For a caller, a batch of another account does not exist. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AboutBatch, aboutOf, progressOf } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
@@ -21,13 +21,13 @@ export interface BatchRoutes {
   readonly files: Files
   readonly clock: Clock
   readonly makeBatchId: () => string
-  /** A batch was created or cancelled. */
+  /** Called when a batch was created or cancelled. */
   readonly onBatchChanged: () => void
 }
 
 const WINDOW = '24h'
 const WINDOW_MS = 86_400_000
-/** Of an account. */
+/** The limit for each account. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
 const BODY: FieldPolicy = {
@@ -149,7 +149,7 @@ function searchOf({ after, limit = '20' }: Record<string, unknown>) {
   return { limit: most, ...(afterBatchId !== null && { afterBatchId }) }
 }
 
-/** In OpenAI's shape, with times in Unix seconds. */
+/** Returns the batch in OpenAI's shape, with times in Unix seconds. */
 function viewOf(batch: StoredBatch) {
   const progress = progressOf(batch)
   const { metadata, window } = aboutOf(batch)

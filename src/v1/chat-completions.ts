@@ -45,7 +45,7 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
   )
 }
 
-/** As text, because the answer of the job is JSON text already. */
+/** Builds text, because the job's answer already is JSON text. */
 export function completionJson(record: JobRecord, model: string, { textJson, finish }: TextAnswer): string {
   const { input, cached, output } = tokensOf(record)
   const usage = {

@@ -1,4 +1,4 @@
-/** The fields of a chat completion, as the job that they ask for. */
+/** Translates the fields of a chat completion to a job. */
 
 import { FieldProblem } from '../job/field-problem.ts'
 import type { SingleCreate } from '../job/request.ts'
@@ -39,7 +39,7 @@ const FIELDS: FieldPolicy = {
   },
 }
 
-/** The job that the body of a request asks for. */
+/** Returns the job that the body requests. */
 export function chatJob(body: unknown): { readonly value: SingleCreate } {
   const fields = supportedFields(body, FIELDS)
   const { model, messages, response_format, max_completion_tokens } = fields

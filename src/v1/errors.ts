@@ -13,7 +13,7 @@ interface Details {
   /** The field that is wrong, as the caller named it. */
   readonly param?: string
   readonly code?: string
-  /** Absent to let the client decide by the status. */
+  /** If absent, the client decides by the status. */
   readonly shouldRetry?: boolean
   readonly retryAfterMs?: number
 }
@@ -28,7 +28,7 @@ export class V1Error extends HttpError {
   }
 }
 
-/** The request contains something that is wrong, or that would change the answer and is not supported. */
+/** The field is wrong, or it is not supported and would change the answer. */
 export const invalidField = (param: string, rule: string) => new FieldProblem(param, rule)
 
 export const noSuchModel = (model: string) =>
@@ -37,7 +37,7 @@ export const noSuchModel = (model: string) =>
     code: 'model_not_found',
   })
 
-/** The job continues; the client sends the request again at once, which joins it. */
+/** The job continues. The client repeats the request at once, which joins the job. */
 export const notFinished = () =>
   new V1Error(408, 'The answer is not ready yet. Send the same request again to keep waiting for it.', {
     code: 'timeout',
@@ -45,7 +45,7 @@ export const notFinished = () =>
     retryAfterMs: 0,
   })
 
-/** The job continues, but this server cannot let the request wait, or cannot send the answer now. */
+/** The job continues, but this server cannot hold the request, or cannot send the answer now. */
 export const cannotWait = () =>
   new V1Error(
     503,
@@ -60,7 +60,7 @@ export const jobVanished = () => new V1Error(404, 'The job was deleted.', { shou
 
 const STATUSES: Readonly<Partial<Record<FailureCode, number>>> = { timeout: 504, cancelled: 409 }
 
-/** The error of a failed job. Asking again would run it again, so clients must not retry. */
+/** The error of a failed job. A repeated request would run the job again, so clients must not retry. */
 export function failureOf({ errorJson }: Pick<JobRecord, 'errorJson'>): V1Error {
   const { code, message, upstream_message } = JSON.parse(errorJson ?? '{}')
   const text = upstream_message ? `${message} ${upstream_message}` : String(message)
@@ -74,7 +74,7 @@ const TYPES: Readonly<Record<number, string>> = {
   429: 'rate_limit_error',
 }
 
-/** What the clients retry by themselves although it would not help, or should retry only after some time. */
+/** Returns the error's fields. Some errors must stop clients from a retry that would not help, or delay it. */
 function detailsOf(error: HttpError): Details & { readonly status: number } {
   if (error instanceof V1Error) return { status: error.status, ...error.about }
   const { status, retryAfterS, details = '' } = error
@@ -119,7 +119,7 @@ function answerOf(error: HttpError): ErrorAnswer {
 
 export const V1_ERRORS: OtherApi = { prefix: '/v1/', headers: ['x-should-retry', 'retry-after-ms'], answerOf }
 
-/** Sends the error at once, unlike a thrown one. */
+/** Sends the error at once; a thrown error would be delayed. */
 export function sendV1Error(reply: FastifyReply, error: HttpError): FastifyReply {
   return sendErrorOf(V1_ERRORS, reply, error)
 }

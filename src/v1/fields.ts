@@ -1,7 +1,7 @@
 /**
- * Which fields a request may have. What cannot change the answer is accepted and ignored, such as `metadata`. What would change
- * it and is not supported is rejected by name. Null, and any value that changes nothing, is always accepted, because frameworks
- * send them: `stream: false`, `n: 1`, `tools: []`.
+ * Decides which fields a request may have. Fields that cannot change the answer are ignored, such as `metadata`. Unsupported
+ * fields that would change it are rejected by name. Null, and any value that changes nothing, is always accepted, because
+ * frameworks send them: `stream: false`, `n: 1`, `tools: []`.
  */
 import { FieldProblem } from '../job/field-problem.ts'
 
@@ -33,7 +33,7 @@ export const isEmpty = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && Object.keys(value).length === 0
 export const isAnything = (): boolean => true
 
-/** The supported fields of an object that are not null. @param path names the object in errors; empty for the body */
+/** Returns the supported fields of an object that are not null. @param path names the object in errors; empty for the body */
 export function supportedFields(
   value: unknown,
   { supported, ignored, neutral }: FieldPolicy,

@@ -1,4 +1,4 @@
-/** The routes of files. A file that belongs to another account does not exist for the caller. */
+/** The routes of files. For a caller, a file of another account does not exist. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Files } from '../files/files.ts'
@@ -108,7 +108,7 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
   }
   app.get<OfFile>('/v1/files/:file/content', { config: read, schema: content }, async (request, reply) => {
     const file = await found(request)
-    // A piece on its way from the database, and one on its way to the client.
+    // The download holds one piece from the database and one on its way to the client.
     await answers.reserve(request, Math.min(file.bytes, 2 * PIECE_BYTES))
     const stream = Readable.from(files.read(file), { objectMode: false, highWaterMark: PIECE_BYTES })
     return reply
@@ -118,7 +118,7 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
   })
 }
 
-/** In a scope of its own, because only this route has a body that is not JSON. */
+/** The route has a scope of its own, because no other route has a body that is not JSON. */
 function uploadRoute(app: FastifyInstance, uploads: Uploads): void {
   const uploaded = {
     ...DOCUMENTED,
@@ -145,7 +145,7 @@ function uploadRoute(app: FastifyInstance, uploads: Uploads): void {
   })
 }
 
-/** In OpenAI's shape, with times in Unix seconds. */
+/** Returns the file in OpenAI's shape, with times in Unix seconds. */
 function fileView({ id, bytes, createdAtMs, expiresAtMs, filename, purpose }: StoredFile) {
   return {
     id: PREFIX + id,
@@ -161,7 +161,7 @@ function fileView({ id, bytes, createdAtMs, expiresAtMs, filename, purpose }: St
 
 export const fileName = (id: string) => PREFIX + id
 
-/** Null for text that is not the ID of any file. */
+/** Returns null for text that cannot be a file's ID. */
 export function fileIdOf(text: string): string | null {
   return isFileId(text) ? text.slice(PREFIX.length) : null
 }

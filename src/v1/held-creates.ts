@@ -1,6 +1,6 @@
 /**
- * Creates the job of a request below `/v1`, and holds the request until the job has ended or the server must answer. A job whose
- * caller left continues.
+ * Creates the job of a request below `/v1`, and holds the request until the job has ended or the server must answer. If the
+ * caller leaves, the job continues.
  */
 import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -43,19 +43,19 @@ export interface HeldCreatesOptions {
   readonly limits: PartLimits
 }
 
-/** What a request asks for, as a job, and how its route names the fields of jobs. */
+/** The job that a request asks for, and how its route names the fields of jobs. */
 export interface JobRequest {
-  /** From `elementOf`. */
+  /** The job, from `elementOf`. */
   readonly element: CreateElement
-  /** Fields of jobs that the route calls otherwise. */
+  /** The route's own names for fields of jobs. */
   readonly fieldNames: Readonly<Record<string, string>>
-  /** Reports how the job ended; its address was checked. */
+  /** Reports how the job ended. Its URL must have been checked. */
   readonly callback?: Callback
 }
 
 export type Held =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
-  /** The answer to the request; the job may continue. */
+  /** The request gets this error; its job may continue. */
   | { readonly kind: 'error'; readonly error: V1Error }
 
 interface Created {
@@ -64,7 +64,7 @@ interface Created {
   readonly hold: Hold | null
   /** Null if nobody waits, if the server cannot wait, or if the job is an earlier one. */
   readonly pending: PendingResponse | null
-  /** The job is that of an earlier request with the same Idempotency-Key. */
+  /** True if an earlier request with the same Idempotency-Key created the job. */
   readonly repeated: boolean
 }
 
@@ -75,7 +75,7 @@ export class HeldCreates {
     this.#options = options
   }
 
-  /** The job that the body of a request asks for; a thread has read a large body. */
+  /** Returns the job that the body requests; a thread has read a large body. */
   elementOf({ body, largeBody, route }: FastifyRequest): CreateElement {
     const { translation = '' } = route.config
     const [element] = largeBody?.elements ?? elementsOfBody(translation, body, this.#options.limits)
@@ -83,7 +83,7 @@ export class HeldCreates {
     return element
   }
 
-  /** Rejects with the error of a request that creates nothing. */
+  /** Rejects with the error of a request that creates no job. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
     const waitMs = holdMs(request.headers)
@@ -100,14 +100,14 @@ export class HeldCreates {
         : pending && (await endOf(pending, reply))
       if (end?.kind !== 'vanished') return this.#heldUntil(end, hold, reply)
       if (hold) held.answered(hold)
-      // The job to join was deleted, so the request creates another.
+      // If the deleted job was one that the request joined, the loop creates another.
       if (!joined) return { kind: 'error', error: jobVanished() }
     }
   }
 
   /**
-   * Creates a job whose caller does not wait for it. A request that is sent again, because its caller got no answer, joins the job of
-   * the first one. Rejects with the error of a request that creates nothing.
+   * Creates a job whose caller does not wait for it. A request that a client repeats because it got no answer joins the job of
+   * the first one. Rejects with the error of a request that creates no job.
    */
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
@@ -125,7 +125,7 @@ export class HeldCreates {
         return record
       }
       if (hold) held.answered(hold)
-      // The job to join was deleted, so the request creates another.
+      // If the deleted job was one that the request joined, the loop creates another.
       if (!joined) throw jobVanished()
     }
   }
@@ -154,7 +154,7 @@ export class HeldCreates {
     return { jobId: job.id, hold, pending: result.pending, repeated: false }
   }
 
-  /** A request that is answered without the result of its job leaves it to the next one. */
+  /** If the request is answered without a result, the next equal request can join its job. */
   async #heldUntil(
     end: Exclude<WaitEnd, { kind: 'vanished' }> | null,
     hold: Hold | null,
@@ -190,14 +190,14 @@ export class HeldCreates {
   }
 }
 
-/** What a request joins by; null for one with a key of its own, which says what it repeats. */
+/** Returns what identifies equal requests; null for a request with an Idempotency-Key, which identifies it. */
 function equalRequest({ headers, caller, route, body, largeBody }: FastifyRequest): EqualRequest | null {
   if (headers['idempotency-key'] !== undefined) return null
   const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body))
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
-/** A caller that got no answer has left its job to the next one. */
+/** If the caller leaves without an answer, its next request can join the job. */
 function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
   raw.once('close', () => {
     if (raw.writableFinished) held.answered(hold)
@@ -219,7 +219,7 @@ function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promis
   return pending.ended
 }
 
-/** The error with the names that the route has for the fields of jobs. */
+/** Returns the error with the route's own names for fields of jobs. */
 function renamed(error: unknown, model: string, names: JobRequest['fieldNames']): unknown {
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
   const { field, rule } = error.reason

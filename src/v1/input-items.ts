@@ -10,7 +10,7 @@ import { SCHEMAS } from './response-openapi.ts'
 import { type ById, findResponse, noSuchResponse, type ResponseRoutes } from './responses.ts'
 
 const LIMIT = { most: 100, default: 20 } as const
-/** All characters of the messages: more than any body has. */
+/** A length that no body reaches, to read all characters. */
 const ALL = 2 ** 30
 
 interface Query {

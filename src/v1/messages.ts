@@ -1,11 +1,11 @@
-/** Conversations: messages whose content is a text, or text parts. */
+/** Reads conversations: messages whose content is a text or text parts. */
 
 import { FieldProblem } from '../job/field-problem.ts'
 import type { Message, Role } from '../job/job.ts'
 import { ROLES } from '../job/job.ts'
 import { type FieldPolicy, isAnything, isEmpty, isObject, supportedFields } from './fields.ts'
 
-/** What clients return of an answer that they got, or of `parse()`, changes nothing. */
+/** Clients send back messages that they got from this API or from `parse()`. Their extra fields change nothing. */
 const MESSAGE: FieldPolicy = {
   supported: ['role', 'content'],
   ignored: ['parsed'],

@@ -8,7 +8,6 @@ import { noSuchModel } from './errors.ts'
 import { DOCUMENTED, errorResponses, modelList, oneModel } from './openapi.ts'
 
 export interface ModelRoutes {
-  /** The public names. */
   readonly models: readonly string[]
   /** When this server started, in Unix seconds: models have no date of their own. */
   readonly startedAt: number

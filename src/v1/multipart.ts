@@ -1,13 +1,13 @@
-/** Reads a multipart body with one file, at the pace at which the file is stored: little of it is in memory at any time. */
+/** Reads a multipart body with one file, no faster than the file is stored, so that little of it is in memory. */
 import type { IncomingMessage } from 'node:http'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
 import type { Clock } from '../clock.ts'
 import { V1Error } from './errors.ts'
 
-/** A client must send at least this much, on average over each window in which it was waited for. */
+/** The least average pace of a client, over each window in which the server waited for it. */
 const BYTES_PER_MS = 64 * 1.024
 const WINDOW_MS = 10_000
-/** Of everything that is not the file. */
+/** Limits everything except the file. */
 const LIMITS = {
   files: 1,
   fields: 10,
@@ -25,12 +25,12 @@ export interface MultipartOptions {
 }
 
 export interface Multipart {
-  /** What is not the file. */
+  /** The fields other than the file. */
   readonly fields: ReadonlyMap<string, string>
   readonly filename: string
 }
 
-/** Rejects with a `V1Error`, or with what `onContent` rejects with. The rest of the body is then not read. */
+/** Rejects with a `V1Error`, or with the rejection of `onContent`. The rest of the body is then not read. */
 export function readMultipart(request: IncomingMessage, options: MultipartOptions): Promise<Multipart> {
   return new Promise((resolve, reject) => {
     const parser = parserOf(request)
@@ -63,7 +63,7 @@ export function readMultipart(request: IncomingMessage, options: MultipartOption
     }
     const onEnd = () => void parser.end()
     const onClose = () => {
-      // Otherwise the parser has all of it, and has yet to pass it on.
+      // If the request is complete, the parser has all of it but has not passed on everything yet.
       if (!request.complete) end(malformed('The connection closed before the whole body arrived.'))
     }
 
@@ -105,7 +105,7 @@ function parserOf({ headers }: IncomingMessage) {
   }
 }
 
-/** Calls `onSlow` if a window ends in which the client sent too little for the time in which it was waited for. */
+/** Calls `onSlow` after a window in which the client sent too little for the time in which the server waited for it. */
 function watchPace(
   request: IncomingMessage,
   clock: MultipartOptions['clock'],
@@ -146,6 +146,6 @@ function watchPace(
 
 const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
 
-/** Another attempt would be as slow. */
+/** Clients must not retry, because another attempt would be as slow. */
 const tooSlow = () =>
   new V1Error(408, 'The upload is too slow: send at least 64 KiB per second.', { shouldRetry: false })

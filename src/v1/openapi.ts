@@ -1,4 +1,7 @@
-/** The OpenAPI document of `/v1`, apart from that of Parley's own API. Bodies are read by this folder, not checked by these schemas. */
+/**
+ * The OpenAPI document of `/v1`, separate from that of Parley's own API. These schemas only document: this folder reads the
+ * bodies.
+ */
 import type { ApiDocument } from '../http/openapi/routes.ts'
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'
@@ -17,10 +20,10 @@ export const V1_DOCUMENT: ApiDocument = {
   },
 }
 
-/** What every route of this API has. */
+/** Fields of every route of this API. */
 export const DOCUMENTED = { tags: ['OpenAI'], security: [{ bearer: [] }] } as const
 
-/** Only for the document. */
+/** Turns off validation for schemas that only document. */
 export const UNCHECKED = { validatorCompiler: () => () => true } as const
 
 const text = Type.String()
@@ -46,11 +49,11 @@ const ERRORS: Readonly<Record<number, string>> = {
   403: 'The tier or a suspension forbids the request.',
   404: 'The model, the file or the path does not exist.',
   405: 'The path does not support this method.',
-  408: 'The answer is not ready. The same request, sent again, waits for the same job.',
+  408: 'The answer is not ready. If you send the request again, it waits for the same job.',
   409: 'The job was cancelled, or the Idempotency-Key was used with another body.',
   413: 'The body is too large.',
-  415: 'The body has another type than the route expects, or it is compressed.',
-  429: 'A rate was exceeded, or a quota or cap is reached (`insufficient_quota`).',
+  415: 'The body has the wrong content type, or is compressed.',
+  429: 'A rate limit, a quota or a cap is reached (quota and cap: `insufficient_quota`).',
   431: 'The request headers are too large.',
   500: 'Internal server error.',
   502: 'The job failed; `code` is that of the job.',
@@ -58,7 +61,7 @@ const ERRORS: Readonly<Record<number, string>> = {
   504: 'The job did not finish within its time limits.',
 }
 
-/** Every status but 200, which all routes share. */
+/** The error responses by status, which all routes share. */
 export const errorResponses: Readonly<Record<number, object>> = Object.fromEntries(
   Object.entries(ERRORS).map(([status, description]) => {
     return [status, { ...error, description, headers: HEADERS, responseName: `Error${status}` }]
@@ -85,7 +88,7 @@ const format = Type.Object(
 const length = Type.Optional(
   Type.Integer({
     minimum: 1,
-    description: 'Maximum tokens of the answer. One that reaches it has the `finish_reason` `length`.',
+    description: 'Maximum tokens of the answer. A longer answer is cut, with the `finish_reason` `length`.',
   }),
 )
 
@@ -169,7 +172,7 @@ export const fileContent = {
   description: 'The content.',
   content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
 }
-/** Written by hand, because the fields are parts of a multipart body, in any order. */
+/** This schema is written by hand, because the fields are parts of a multipart body, in any order. */
 export const uploadBody = {
   content: {
     'multipart/form-data': {

@@ -1,4 +1,4 @@
-/** The options of a job from the fields of a request, which have the same names except for the length of an answer. */
+/** Reads the options of a job from a request, where they have the same names except for the length of an answer. */
 import { Ajv, type ValidateFunction } from 'ajv'
 import { FieldProblem } from '../job/field-problem.ts'
 import { type JobOptions, jobOptions, OPTION_NAMES } from '../job/options.ts'
@@ -6,7 +6,7 @@ import type { Fields } from './fields.ts'
 
 let validate: ValidateFunction | undefined
 
-/** @param lengthField what the request calls `max_tokens` */
+/** @param lengthField the request's name for `max_tokens` */
 export function optionsOf(fields: Fields, lengthField: string): JobOptions {
   const given: Record<string, unknown> = {}
   for (const name of OPTION_NAMES) {

@@ -1,6 +1,6 @@
 /**
- * Reads a large body below `/v1`, as a task of the CPU pool: from its bytes to the job that it asks for, or to the first error. Small
- * bodies are read on the event loop, by the same functions.
+ * Translates a large body below `/v1` to a job, or to the first error, as a task of the CPU pool. The event loop reads small
+ * bodies with the same functions.
  */
 import { isUtf8 } from 'node:buffer'
 import { bodyFingerprint, type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
@@ -12,7 +12,7 @@ import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { chatJob } from './chat-fields.ts'
 import { responseOf } from './response-fields.ts'
 
-/** By the name in `config.translation` of a route. */
+/** Translations by their name in a route's `config.translation`. */
 const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> = {
   chat: chatJob,
   response: responseOf,
@@ -20,7 +20,7 @@ const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> 
 
 export interface TranslatedBody {
   readonly value: SingleCreate
-  /** What must be remembered of the request. */
+  /** The parts of the request that its job stores in addition. */
   readonly record?: object
 }
 
@@ -57,12 +57,12 @@ export function readV1Body({ bytes, translation, route, maxDepth, limits }: Read
   }
 }
 
-/** The job of a request, with what admission needs of it. */
+/** Returns the job of a request, with what admission needs of it. */
 export function elementsOfBody(translation: string, body: unknown, limits: PartLimits): CreateElement[] {
   const translate = TRANSLATIONS[translation]
   if (translate === undefined) throw new Error(`no translation ${translation}`)
   const { value, record } = translate(body)
-  // Only the text of the format matters, because nothing else has a limit of its own.
+  // Only the format is measured, because nothing else has a limit of its own.
   const text = JSON.stringify({ response_format: value.response_format })
   const elements = createElements({ kind: 'single', text, value }, limits)
   return record ? elements.map((element) => ({ ...element, recordJson: JSON.stringify(record) })) : elements

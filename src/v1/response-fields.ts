@@ -1,4 +1,4 @@
-/** The body of POST /v1/responses, as the job that it asks for and what must be remembered of it. */
+/** Translates the body of POST /v1/responses to a job, and to what is stored with it. */
 import { FieldProblem } from '../job/field-problem.ts'
 import type { Message, Role } from '../job/job.ts'
 import { ROLES } from '../job/job.ts'
@@ -17,14 +17,14 @@ import { textOf } from './messages.ts'
 import { optionsOf } from './options.ts'
 import { formatOf } from './response-format.ts'
 
-/** What is remembered of a request, with its job. */
+/** The parts of a request that are stored with its job. */
 export interface ResponseRecord {
   readonly route: 'responses'
   readonly background: boolean
-  /** How many characters the JSON text of the instructions has, which are then the first message; 0 without instructions. */
+  /** The length of the JSON text of the instructions, which are the first message; 0 without instructions. */
   readonly instructions: number
   readonly metadata: Readonly<Record<string, string>>
-  /** Of a format with a schema: what the job does not have. */
+  /** The fields of a JSON schema format that a job does not have. */
   readonly format?: { readonly name: string; readonly description?: string; readonly strict?: boolean }
 }
 
@@ -61,7 +61,7 @@ const BODY: FieldPolicy = {
 }
 const TEXT: FieldPolicy = { supported: ['format'], ignored: [], neutral: { verbosity: is('medium') } }
 const REASONING: FieldPolicy = { supported: ['effort'], ignored: [], neutral: {} }
-/** What clients return of an earlier output changes nothing. */
+/** Clients send back items of an earlier output. Their extra fields change nothing. */
 const ITEM: FieldPolicy = {
   supported: ['type', 'role', 'content'],
   ignored: ['id', 'status', 'phase', 'parsed'],
@@ -138,7 +138,7 @@ export function metadataOf(given: unknown): Readonly<Record<string, string>> {
   return given as Readonly<Record<string, string>>
 }
 
-/** What the caller calls its schema, which is not part of the job. */
+/** Reads the schema's name and description, which are not part of the job. */
 function namedFormat(format: unknown): Pick<ResponseRecord, 'format'> {
   if (!isObject(format) || format.type !== 'json_schema') return {}
   const { name, description, strict } = format as Fields

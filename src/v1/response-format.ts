@@ -1,4 +1,4 @@
-/** The format of an answer: `text`, `json_object`, or `json_schema` with a name and a schema. */
+/** Reads the format of an answer: `text`, `json_object`, or `json_schema` with a name and a schema. */
 
 import { FieldProblem } from '../job/field-problem.ts'
 import type { SingleCreate } from '../job/request.ts'
@@ -7,14 +7,17 @@ import { type FieldPolicy, isObject, supportedFields } from './fields.ts'
 export const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
 
 const OUTER: FieldPolicy = { supported: ['type', 'json_schema'], ignored: [], neutral: {} }
-/** Answers are checked against the schema whether `strict` asks for it or not. */
+/** Answers are always checked against the schema, with or without `strict`. */
 const INNER: FieldPolicy = {
   supported: ['type', 'schema'],
   ignored: ['name', 'description', 'strict'],
   neutral: {},
 }
 
-/** @param field as the route calls it; the schema is in `json_schema` of chat completions, and directly in other formats */
+/**
+ * @param field the route's name for the format. Chat completions have the schema in `json_schema`, other routes have it
+ * directly.
+ */
 export function formatOf(given: unknown, field: string): SingleCreate['response_format'] {
   if (given === undefined) return TEXT_FORMAT
   const isNested = isObject(given) && isObject(given.json_schema)

@@ -1,4 +1,4 @@
-/** The response object of OpenAI's API, as JSON text, from a job and what was remembered of its request. */
+/** Builds the response object of OpenAI's API, as JSON text, from a job and what was stored with it. */
 import { endingOf } from '../job/ending.ts'
 import { jobIdMs, readJobId } from '../job/job-id.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
@@ -7,10 +7,10 @@ import { formatParts, splitOptions, splitRecord } from '../job/response-format.t
 import { answerOf, tokensOf } from './answers.ts'
 import type { ResponseRecord } from './response-fields.ts'
 
-/** What the job was created from. */
+/** The parts of the stored request that the object contains. */
 export interface StoredRequest {
   readonly model: string
-  /** As the job stores it, with its record. */
+  /** The format as the job stores it, with the record of the request. */
   readonly responseFormatJson: string
   /** The JSON text of a string, or null. */
   readonly instructionsJson: string
@@ -18,15 +18,15 @@ export interface StoredRequest {
 
 export const ID_PREFIX = 'resp_'
 
-/** How the messages of a request with instructions begin. */
+/** The JSON text of messages that contain instructions begins with this. */
 export const BEFORE_INSTRUCTIONS = '[{"role":"system","content":'
 
-/** Null for text that is not the ID of any response. */
+/** Returns null for text that cannot be a response's ID. */
 export function jobIdOf(responseId: string): string | null {
   return responseId.startsWith(ID_PREFIX) ? readJobId(responseId.slice(ID_PREFIX.length)) : null
 }
 
-/** Null for a job that another route created. */
+/** Returns null for a job that another route created. */
 export function recordOf(responseFormatJson: string): ResponseRecord | null {
   const record = JSON.parse(splitRecord(responseFormatJson).recordJson ?? 'null')
   return record?.route === 'responses' ? record : null
@@ -64,7 +64,7 @@ export function responseJson(job: JobRecord, request: StoredRequest): string {
     access_programs: null,
   }
   const format = formatJson(responseFormatJson, record)
-  // Answers, instructions and schemas are JSON text already.
+  // Answers, instructions and schemas already are JSON text.
   return `${JSON.stringify(fields).slice(0, -1)},"instructions":${instructionsJson},"text":{"format":${format}},"output":[${output}]}`
 }
 
@@ -73,7 +73,7 @@ function statusOf(job: JobRecord): Status {
   return job.status === 'assigned' ? 'in_progress' : 'queued'
 }
 
-/** The item with the answer, as JSON text; empty if there is none. */
+/** Returns the item with the answer, as JSON text; empty if there is none. */
 function outcomeOf(job: JobRecord, status: Status, responseFormatJson: string) {
   const isJson = formatParts(responseFormatJson).kind !== 'text'
   const answer = status === 'completed' || status === 'incomplete' ? answerOf(job, isJson) : null
@@ -87,14 +87,14 @@ function outcomeOf(job: JobRecord, status: Status, responseFormatJson: string) {
   }
 }
 
-/** OpenAI's codes do not tell more about a model server that failed; the message does. */
+/** OpenAI's codes say no more about a model server that failed; the message does. */
 function errorOf({ errorJson }: JobRecord) {
   const { message, upstream_message } = JSON.parse(errorJson ?? '{}')
   return { code: 'server_error', message: upstream_message ? `${message} ${upstream_message}` : message }
 }
 
 function usageOf(job: JobRecord) {
-  // Absent until then.
+  // The field is absent until the job has ended.
   if (!hasEnded(job)) return undefined
   const { input, cached, output } = tokensOf(job)
   return {

@@ -1,4 +1,4 @@
-/** /v1/responses: creates responses, held or in the background, reads, cancels and deletes them. */
+/** The routes of /v1/responses: they create (held or in the background), read, cancel and delete responses. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import { LARGE_ANSWER, type LargeAnswers } from '../http/large-answers.ts'
@@ -100,7 +100,7 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
     },
   )
 
-  // What is deleted is not reported: it cannot be retrieved any longer. One that has not finished is cancelled first.
+  // A deleted response cannot be retrieved, so its end is not reported. If it has not finished, it is cancelled first.
   app.delete<ById>(
     '/v1/responses/:id',
     { config: { bearer: true }, onRequest: actions.limit.delete, ...UNCHECKED, schema: SCHEMAS.delete },
@@ -121,7 +121,7 @@ function send(reply: FastifyReply, json: string): FastifyReply {
   return reply.header('content-type', JSON_TYPE).send(json)
 }
 
-/** What the job of a new response will store. */
+/** Returns what the job of a new response will store. */
 function storedOf(element: CreateElement): StoredRequest {
   const { model, messagesJson, options, recordJson = '{}' } = element
   const responseFormatJson = withRecord(withOptions(element.responseFormatJson, options ?? {}), recordJson)
@@ -140,7 +140,7 @@ export interface FoundResponse {
   readonly messageBytes: number
 }
 
-/** The response of the path; throws if there is none, or if it belongs to another account. */
+/** Returns the response that the path names; throws if there is none, or if it belongs to another account. */
 export async function findResponse(
   request: FastifyRequest<ById>,
   { store, reader }: Pick<ResponseRoutes, 'store' | 'reader'>,
@@ -156,9 +156,9 @@ export async function findResponse(
 }
 
 /**
- * The response as JSON text. Its instructions are read from its messages, after the bytes of the job's result were counted: a
- * request counts bytes once.
- * @param job null if it was deleted meanwhile
+ * Returns the response as JSON text. Its instructions are read from its messages after the bytes of the result were counted,
+ * because a request counts bytes once.
+ * @param job null if it was deleted in the meantime
  */
 async function viewOf(
   request: FastifyRequest<ById>,
@@ -171,7 +171,7 @@ async function viewOf(
   if (record.instructions > 0) {
     const { account } = request.caller
     const messageChars = BEFORE_INSTRUCTIONS.length + record.instructions
-    // A text that is compressed is read as a whole.
+    // A compressed text must be read as a whole.
     if (messageBytes > LARGE_ANSWER && request.answerBytes === 0) await answers.reserve(request, messageBytes)
     const found = await store.readRequest({ account, jobId, expiry: reader.expiry(), messageChars })
     instructionsJson = found?.messagesStart.slice(BEFORE_INSTRUCTIONS.length) ?? 'null'

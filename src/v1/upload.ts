@@ -12,23 +12,26 @@ import type { AboutFile, StoredFile } from '../store/file-store.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type Multipart, readMultipart } from './multipart.ts'
 
-/** At the same time, on a node. */
+/** An account may have this many uploads at the same time on a node. */
 export const UPLOADS_OF_ACCOUNT = 2
-/** Each takes about 1 MiB of memory: a piece that is filled, its copy on the way to the database, and buffers of its connection. */
+/**
+ * Each upload takes about 1 MiB of memory: a piece that is filled, its copy on the way to the database, and buffers of its
+ * connection.
+ */
 export const UPLOADS_OF_NODE = 32
-/** The time for the rest of a body whose upload has failed. */
+/** After an upload has failed, the rest of its body must arrive within this time. */
 const REST_MS = 30_000
-/** What a multipart body has in addition to the file. */
+/** Bytes of a multipart body in addition to the file. */
 const ENVELOPE_BYTES = 65_536
 const MAX_FILENAME = 255
-/** In seconds, the same bounds as OpenAI's. */
+/** The same bounds as OpenAI's, in seconds. */
 const LIFETIME_S = { minimum: 3600, maximum: 2_592_000 }
 
 export interface UploadsOptions {
   readonly files: Files
   readonly bodies: Pick<RequestBodies, 'readOn'>
   readonly clock: Clock
-  /** How long a file is kept whose upload does not say. */
+  /** How long a file is stored if the upload does not say. */
   readonly retentionMs: number
 }
 
@@ -86,19 +89,19 @@ export class Uploads {
     }
   }
 
-  /** Node's own time limit of the request may have passed during the upload, and does not come again. */
+  /** Node's own time limit of the request may have passed during the upload, and applies only once. */
   #limitRest({ raw }: FastifyRequest): void {
     const cancel = this.#options.clock.after(REST_MS, () => raw.destroy())
     raw.once('close', cancel)
   }
 }
 
-/** The error that made the upload fail is the one that the caller gets. */
+/** Drops an error of the abort, because the caller gets the error that made the upload fail. */
 async function abort(writer: FileWriter): Promise<void> {
   try {
     await writer.abort()
   } catch {
-    // The database cannot write now. Retention deletes the file.
+    // The database cannot write now. Retention will delete the file.
   }
 }
 
@@ -117,7 +120,7 @@ function aboutOf({ fields, filename }: Multipart, createdAtMs: number, retention
   return { filename: filename.slice(0, MAX_FILENAME), purpose, expiresAtMs }
 }
 
-/** Null if the caller does not say. */
+/** Returns null if the upload has no lifetime. */
 function lifetimeMs(anchor: string | undefined, seconds: string | undefined): number | null {
   if (anchor === undefined && seconds === undefined) return null
   if (anchor !== 'created_at') throw invalidField('expires_after[anchor]', 'must be created_at')

@@ -26,7 +26,7 @@ const wide = job({ messages, response_format: { format: 'json' }, callback })
 const { body } = await parley.post('/api/v1/messages/batches', [wide, job()], key)
 await receiver.received(1)
 const [jobId, settledId] = body.data.job_ids
-// Adds an entry to the audit log, and suspends an account.
+// This adds an entry to the audit log, and suspends an account.
 const stopped = await parley.key('user_free', 'stopped')
 await parley.post('/admin/api/accounts/stopped/suspend', {}, stopped, {
   authorization: `Bearer ${ADMIN_TOKEN}`,
@@ -45,7 +45,7 @@ interface Look {
   readonly path: string
   readonly signedIn?: boolean
   readonly prepare: (page: Page) => Promise<unknown>
-  /** A dialog of the same form as another one. */
+  /** True if another dialog has the same form. */
   readonly onlyLong?: true
 }
 const ALL: readonly Look[] = [
@@ -161,7 +161,7 @@ test('by keyboard alone: sign in, skip to the content, open a page, open and clo
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.keyboard.press('Tab')
   assert.equal(await focused(), 'Skip to the content')
-  // Tabs past the logo, the theme switch and signing out, to the navigation.
+  // This tabs past the logo, the theme switch and signing out, to the navigation.
   await tabTo(page, 'Accounts')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Accounts and keys' }).waitFor()

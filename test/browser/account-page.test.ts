@@ -26,7 +26,7 @@ async function accountOf(name: string) {
   return accounts.find((one) => one.name === name)
 }
 
-/** Repeats the request until it returns this: nodes learn of changes within seconds. */
+/** Repeats the request until it returns this status, because nodes learn of changes within seconds. */
 async function until(status: number, ask: () => Promise<{ status: number }>): Promise<void> {
   await eventually(ask, (answer) => answer.status === status)
 }

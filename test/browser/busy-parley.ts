@@ -1,5 +1,5 @@
 /**
- * A Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some of which fail, and some failing
+ * Starts a Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some of which fail, and some failing
  * callbacks.
  */
 import { ADMIN_TOKEN, type Lifetime, type Parley, startParley } from '../parley.ts'
@@ -8,15 +8,15 @@ import { openaiOf } from '../v1/official-client.ts'
 import { submitBatch } from '../v1/submit-batch.ts'
 import { fastClock } from './fast-clock.ts'
 
-/** How many times faster than real time it runs, so that a picture of 15 minutes takes less than one. */
+/** The clock runs this many times faster than real time, so that a picture of 15 minutes takes less than one. */
 const TIMES = 20
 const ROUND_MS = 250
 
 export interface BusyParley {
   readonly parley: Parley
-  /** A job with something of everything: a repair, and a callback that failed. */
+  /** A job with a repair and a failed callback. */
   readonly job: string
-  /** A batch in the middle. */
+  /** A running batch. */
   readonly batch: string
   /** Ends the load. */
   stop(): void
@@ -85,7 +85,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   let round = 0
   const send = () => {
     round += 1
-    // A wave, with occasional bursts that have to queue.
+    // The load is a wave with occasional bursts, which must queue.
     const count = Math.round(1 + (1 + Math.sin(round / 14)) * 2 * random() + (round % 60 < 2 ? 24 : 0))
     for (let left = count; left > 0; left -= 2) {
       const jobs = Array.from({ length: Math.min(2, left) }, element)
@@ -122,7 +122,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   return { parley, job, batch, stop: () => clearInterval(timer) }
 }
 
-/** The actions of two operators, for the audit log; one of them is rejected. */
+/** Runs the actions of two operators, for the audit log; one of them is rejected. */
 async function stepIn(parley: Parley, job: string): Promise<void> {
   const steps = [
     ['alice', '/accounts/harbour-tools/caps', { max_monthly_jobs: 20_000, max_monthly_tokens: 'tier' }],
@@ -137,7 +137,7 @@ async function stepIn(parley: Parley, job: string): Promise<void> {
   }
 }
 
-/** The load is the same every time. */
+/** Returns random numbers that are the same every time. */
 function seeded(state: number): () => number {
   let seed = state
   return () => {

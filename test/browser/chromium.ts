@@ -1,5 +1,5 @@
 /**
- * A headless Chromium from the npm package `@sparticuz/chromium`: nothing needs to be downloaded or installed. It is
+ * Runs a headless Chromium from the npm package `@sparticuz/chromium`: nothing needs to be downloaded or installed. It is
  * unpacked once per version into the caches of the clone.
  */
 import { execFile } from 'node:child_process'
@@ -23,7 +23,7 @@ const ARGUMENTS = [
   '--no-pings',
 ]
 
-/** The caller closes it. */
+/** Starts a browser; the caller must close it. */
 export async function launchChromium(): Promise<Browser> {
   const home = await unpacked()
   const launch = (env: Record<string, string>) =>
@@ -42,7 +42,10 @@ export async function launchChromium(): Promise<Browser> {
   }
 }
 
-/** Several test files may unpack at the same time: each unpacks into its own folder, and the first to finish renames it. */
+/**
+ * Unpacks the browser. Test files may do so at the same time: each unpacks into its own folder, and the first to finish renames
+ * it.
+ */
 async function unpacked(): Promise<string> {
   const home = join(CLONE, `node_modules/.cache/chromium-${version()}`)
   if (existsSync(home)) return home
@@ -63,8 +66,8 @@ const INFLATE =
   "import { inflate } from '@sparticuz/chromium'; await Promise.all(process.argv.slice(1).map((file) => inflate(file)))"
 
 /**
- * The package unpacks into the temporary folder of its process. That process is not this one, in which other tests use theirs at
- * the same time.
+ * Unpacks in a separate process, because the package uses the temporary folder of its process, which other tests here use at the
+ * same time.
  */
 async function inflateInto(folder: string): Promise<void> {
   const files = ['chromium.br', 'fonts.tar.br', 'al2023.tar.br'].map((file) => join(PACKED, file))
@@ -75,8 +78,8 @@ async function inflateInto(folder: string): Promise<void> {
 }
 
 /**
- * The package's fonts come first, so that pages look the same on most machines; system fonts are used where it has none, as
- * for code.
+ * Writes the font configuration. The package's fonts come first, so that pages look the same on most machines; system fonts fill
+ * the gaps, as for code.
  */
 function fontsAt(home: string): string {
   const families = ['sans-serif', 'system-ui', 'ui-sans-serif'].map(

@@ -1,4 +1,4 @@
-/** A clock that runs a whole number of times faster than the machine's, to fit a quarter of an hour into a minute. */
+/** Runs a clock a whole number of times faster than the machine's, to fit a quarter of an hour into a minute. */
 import { type Clock, systemClock } from '../../src/clock.ts'
 
 export function fastClock(times: number): Clock {

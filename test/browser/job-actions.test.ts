@@ -52,7 +52,7 @@ test('a job that ended meanwhile is not cancelled, and the page says so and show
   const [id = ''] = await createBatch('ends meanwhile')
   await server.received(3)
   const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`, { expected: /409/ })
-  // So that the page does not know that the job has ended before it sends the request.
+  // Without events, the page does not know that the job has ended before it sends the request.
   await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
   await page.reload()
   await page.getByRole('button', { name: 'Cancel job…' }).click()

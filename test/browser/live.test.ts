@@ -96,7 +96,7 @@ onEachStore(async () => {
     const opened = page.waitForResponse(/\/admin\/api\/events$/)
     await page.goto('/dashboard')
     await page.getByText('Live', { exact: true }).waitFor()
-    // Time stands still from here on, so it does not matter how long a busy machine takes for the next lines.
+    // The clock stands still from here on, so a slow machine makes no difference.
     const openedAt = Number(await page.evaluate(() => sessionStorage.getItem('opened')))
     await page.clock.pauseAt(openedAt + 11_000)
     assert.equal(await page.getByText('Reconnecting', { exact: true }).count(), 0)

@@ -63,7 +63,7 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   await send(page)
   const alert = page.locator('.fault').filter({ hasText: 'Invalid parameters.' })
   await alert.waitFor()
-  // The server's message is the same, with a colon after the field.
+  // The server's message differs only by a colon after the field.
   const [said, foreseen] = [await alert.textContent(), await verdict.textContent()]
   assert.equal(said?.replace('Invalid parameters.', '').replace(': ', ' '), foreseen)
   await schema.fill('{ "type": "object", "x-order": 1 }')

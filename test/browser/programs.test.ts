@@ -1,4 +1,4 @@
-/** The programs that the playground shows do what the playground does: each is copied from the page and run. */
+/** Tests that the programs that the playground shows do the same as the playground: each is copied from the page and run. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import test, { after } from 'node:test'
@@ -74,7 +74,7 @@ async function written(t: Parameters<typeof visit>[0], { write }: Written): Prom
   return { page, env: { ...process.env, PARLEY_API_KEY, PYTHONIOENCODING: 'utf8' } }
 }
 
-/** The program as shown, which is what its button copies; it does not contain the API key. */
+/** Returns the program as shown, which is what its button copies; it does not contain the API key. */
 async function programIn({ page, env }: Program, language: string): Promise<string> {
   await page.getByRole('tab', { name: language }).click()
   const shown = await page.getByRole('region', { name: `the ${language} program` }).textContent()
@@ -89,7 +89,7 @@ async function run({ env }: Program, command: string, ...args: readonly string[]
   return stdout.trimEnd()
 }
 
-/** The client is not built here; its source is what would be packed. */
+/** Runs the program with the client's source, because the client is not built here. */
 async function runTypescript(program: Program): Promise<string> {
   const client = new URL('../../client/src/index.ts', import.meta.url).href
   const text = (await programIn(program, 'TypeScript')).replace("'parley-client'", JSON.stringify(client))

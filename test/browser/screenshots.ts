@@ -1,6 +1,6 @@
 /**
- * `npm run screenshots [FOLDER]`: takes pictures of every page, wide and narrow, light and dark, for a person to look at;
- * `--only a,b` takes some of them. With `--docs` it writes the few that the documents show to docs/pictures.
+ * `npm run screenshots [FOLDER]` takes pictures of every page, wide and narrow, light and dark, for people to look at; `--only
+ * a,b` takes some of them. With `--docs` it writes the few that the documents show to docs/pictures.
  */
 import { mkdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -29,7 +29,7 @@ interface Shot {
   readonly name: string
   readonly path: (busy: BusyParley) => string
   readonly signedIn?: boolean
-  /** The height of the window for docs/pictures: down to the last panel if the picture is about that panel. */
+  /** The height of the window for docs/pictures. It reaches the last panel if the picture is about that panel. */
   readonly docsHeight?: number
   readonly prepare?: (page: Page) => Promise<unknown>
 }

@@ -16,13 +16,13 @@ export interface VisitOptions {
   readonly theme?: 'light' | 'dark'
   readonly width?: number
   readonly height?: number
-  /** Signed in unless false. */
+  /** Whether the visitor is signed in; true by default. */
   readonly signedIn?: boolean
-  /** Errors that the test means to cause; others fail it. */
+  /** Matches errors that the test causes on purpose; others fail it. */
   readonly expected?: RegExp
 }
 
-/** Only ends what hangs: on a busy machine a page may take long. */
+/** The timeout is long, because it must only end what hangs on a busy machine. */
 const TIMEOUT_MS = 30_000
 
 export async function openBrowser(t: Lifetime): Promise<Browser> {
@@ -51,7 +51,7 @@ export async function visit(
   page.on('pageerror', (error) => errors.push(String(error)))
   t.after(async () => {
     await Promise.all(context.pages().map((one) => one.close()))
-    // Visitors who are not signed in get a browser without any stored state.
+    // A visitor who is not signed in gets a new browser context without any state.
     if (signedIn) idle.push(context)
     else await context.close()
     assert.deepEqual(
@@ -66,8 +66,8 @@ export async function visit(
 const contexts = new WeakMap<Browser, Map<string, BrowserContext[]>>()
 
 /**
- * Contexts whose visits have ended. A new context would load the hundred files of the page again, which takes several times
- * as long as a visit; these have them in their cache.
+ * Contexts whose visits have ended, to reuse their cache: loading the hundred files of the page again takes several times as
+ * long as a visit.
  */
 function idleContexts(browser: Browser, key: string): BrowserContext[] {
   const byKey = contexts.get(browser) ?? new Map<string, BrowserContext[]>()
@@ -92,7 +92,7 @@ async function newContext(browser: Browser, url: string, options: VisitOptions):
   return context
 }
 
-/** Runs in the page. A tab has the state that signing in creates, and nothing that an earlier visit left in its context. */
+/** Signs in, inside the page. The tab gets the state that signing in creates, and nothing of an earlier visit. */
 function signIn(token: string): void {
   if (sessionStorage.getItem('parley.test') !== null) return
   sessionStorage.setItem('parley.test', 'begun')

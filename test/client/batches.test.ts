@@ -21,7 +21,7 @@ const numbered = (index: number): BatchJob => ({
 })
 const jobs = (count: number) => Array.from({ length: count }, (_, index) => numbered(index))
 
-/** How many jobs each batch held. */
+/** Returns the number of jobs in each batch. */
 const sizes = ({ requests }: FaultyProxy) =>
   requests.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(body).length)
 
@@ -36,7 +36,7 @@ onAnyStore(() => {
       ended.map(({ result }) => result?.response_content),
       Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
     )
-    // The client asks only once what the tier allows.
+    // The client asks only once for the tier's limits.
     await client.messages.createBatch(jobs(1))
     assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 1)
   })

@@ -1,4 +1,4 @@
-/** Clients for tests: of a Parley, directly or through a network that fails. Their pauses end at once. */
+/** Creates clients of a Parley for tests, direct or through a network that fails. Their pauses end at once. */
 import type { Clock } from '../../client/src/clock.ts'
 import { Parley as Client, type ParleyOptions } from '../../client/src/index.ts'
 import { type Lifetime, type Parley, startParley } from '../parley.ts'
@@ -46,7 +46,7 @@ export interface Faulty {
   readonly clock: HurriedClock
 }
 
-/** A client of this Parley that connects through a network that fails on request. */
+/** Creates a client that connects to this Parley through a network that fails on request. */
 export async function faultyClient(
   t: Lifetime,
   parley: Parley,
@@ -58,7 +58,7 @@ export async function faultyClient(
   return { client: clientOf(proxy, key, { clock, ...options }), proxy, clock }
 }
 
-/** A Parley with the simulator, and a client of it. */
+/** Starts a Parley with the simulator, and creates a client of it. */
 export async function startWithClient(t: Lifetime, options: Parameters<typeof startParley>[1] = {}) {
   const parley = await startParley(t, options)
   return { parley, client: clientOf(parley, await parley.key()) }

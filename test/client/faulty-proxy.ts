@@ -1,9 +1,8 @@
 /**
- * A proxy between a client and the server that can fail: it passes requests on, except those for which a script names a
- * fault.
+ * A proxy between a client and the server that passes requests on, except those for which a script names a fault.
  *
- *     const proxy = await startFaultyProxy(t, parley.url)
- *     proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // then all is well
+ * const proxy = await startFaultyProxy(t, parley.url)
+ * proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // later requests succeed
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -17,9 +16,9 @@ export type Fault =
   | 'reset after'
   /** Half of the server's answer arrives. */
   | 'cut the answer'
-  /** No answer, until the test ends. */
+  /** Nobody responds until the test ends. */
   | 'silence'
-  /** An answer that did not come from the server. */
+  /** A response that did not come from the server. */
   | { readonly status: number; readonly headers?: Record<string, string>; readonly body?: string }
 
 export interface Passing {
@@ -44,7 +43,7 @@ export interface ProxyOptions {
   readonly older?: boolean
 }
 
-/** What 0.2.0 answers to `GET /api/v1/messages?ids=…`. */
+/** The response of 0.2.0 to `GET /api/v1/messages?ids=…`. */
 const NO_SUCH_ROUTE: Fault = {
   status: 404,
   headers: { 'content-type': 'application/json; charset=utf-8' },

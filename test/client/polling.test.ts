@@ -11,7 +11,7 @@ import { job } from '../parley.ts'
 import { clientOf, faultyClient } from './client.ts'
 import { type Fault, startFaultyProxy } from './faulty-proxy.ts'
 
-/** A job that the model server holds back. */
+/** Creates a job whose call the model server holds. */
 async function stalledJob(t: TestContext) {
   const stage = await startStage(t, { script: () => reply.stall() })
   const key = await stage.parley.key()
@@ -99,7 +99,7 @@ onAnyStore(() => {
     const { parley, clock } = await startStage(t, {
       settings: { tiers: { user_go: { reads_per_minute: 12 } } },
     })
-    // Time continues only while no request is in progress, as if answers took no time.
+    // Time continues only while no request is in progress, so that responses take no time.
     let inProgress = 0
     const fetched: typeof fetch = async (input, init) => {
       inProgress += 1
@@ -147,7 +147,7 @@ onAnyStore(() => {
     const { client, proxy, clock } = await faultyClient(t, parley, key, { older: true })
     await assert.rejects(client.messages.waitAll([id, 'no-such-job']), NotFoundError)
     const [requests, pauses] = [proxy.requests.length, clock.pauses.length]
-    // As many turns as several pauses and requests of the other job would take.
+    // Several pauses and requests of the other job take fewer turns than this.
     for (let turn = 0; turn < 50; turn++) await setImmediate()
     await client.me()
     assert.deepEqual([proxy.requests.length, clock.pauses.length], [requests + 1, pauses])

@@ -25,7 +25,7 @@ const ask: JobFields<TextFormat> = {
   message_cache_ttl: 180,
 }
 
-/** The response cache is off, so that the model server's count is what was paid for. */
+/** Turns the response cache off, so that every paid call reaches the model server. */
 const UNKEPT = { settings: { cache: { enabled: false } } }
 
 const passing: readonly (readonly [name: string, fault: Fault])[] = [
@@ -157,7 +157,7 @@ onAnyStore(() => {
     const { parley } = await startStage(t)
     const key = await parley.key()
     const { client, proxy } = await faultyClient(t, parley, key, { requestTimeout: 0.02, maxRetries: 1 })
-    // If pauses end at once, so do timeouts.
+    // Timeouts end as early as pauses here.
     proxy.script('silence', 'silence')
     await assert.rejects(client.me(), (error) => {
       assert.ok(error instanceof TimeoutError)

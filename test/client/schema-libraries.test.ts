@@ -1,4 +1,4 @@
-/** The client accepts the schemas of every library, in the library's own form if that has a standard interface. */
+/** Tests that the client accepts the schemas of every library, in the library's own form if it has a standard interface. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toStandardJsonSchema } from '@valibot/to-json-schema'

@@ -214,7 +214,7 @@ interface DescribedByAnInterface {
   readonly type: string
 }
 
-/** Compiled but never called: what callers must not write, and some of what they may. */
+/** This function is compiled but never called: it contains what callers must not write, and some of what they may. */
 export function compiled(client: Parley, fields: JobFields, schema: DescribedByAnInterface): unknown[] {
   return [
     // @ts-expect-error: a callback belongs to batches.

@@ -18,7 +18,7 @@ const asking = (content: string): BatchJob => ({
   messages: [{ role: 'user', content }],
 })
 
-/** Jobs whose model server answers only those that say "now", until it is released. */
+/** Creates jobs. The model server answers only those that say "now", until it is released. */
 async function startWaiting(t: TestContext, contents: readonly string[], settings = {}) {
   const stage = await startStage(t, {
     settings,

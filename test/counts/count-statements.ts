@@ -1,6 +1,6 @@
 /**
- * Loaded before everything else into each thread of the counted server (`--import`). It counts the SQL statements and
- * commits that the thread runs and the messages that it sends to other threads, and reports them when asked over a broadcast
+ * Counts the SQL statements and commits that a thread of the counted server runs, and the messages that it sends to other
+ * threads. It is loaded before everything else into each thread (`--import`), and reports the counts on request over a broadcast
  * channel.
  */
 import { subscribe } from 'node:diagnostics_channel'
@@ -8,7 +8,7 @@ import { createRequire } from 'node:module'
 import { DatabaseSync, StatementSync } from 'node:sqlite'
 import { BroadcastChannel, isMainThread, parentPort, threadId, Worker } from 'node:worker_threads'
 
-/** The name of the channel on which threads are asked for their counts. */
+/** Threads are asked for their counts on this channel. */
 export const CHANNEL = 'parley counts'
 
 export interface ThreadCounts {
@@ -17,10 +17,10 @@ export interface ThreadCounts {
   readonly messages: number
 }
 
-/** What a thread answers. */
+/** A thread's report. */
 export interface ThreadReport extends ThreadCounts {
   readonly thread: number
-  /** Statements, and requests that it answers or sends, that have begun but not ended. */
+  /** Statements, and requests that the thread answers or sends, that have begun but not ended. */
   readonly running: number
 }
 
@@ -47,7 +47,7 @@ function countSqlite(): void {
   })
 }
 
-/** A statement outside of a transaction is a commit by itself. */
+/** Counts a statement outside a transaction as a commit, too. */
 function countPostgres(): void {
   const { Client } = createRequire(import.meta.url)('pg') as typeof import('pg')
   const inTransaction = new WeakSet<object>()
@@ -90,7 +90,7 @@ if (!isMainThread) {
   channel.onmessage = () => channel.postMessage({ thread: threadId, ...counts } satisfies ThreadReport)
 }
 
-/** The counts of this thread. */
+/** Returns the counts of this thread. */
 export function ownReport(): ThreadReport {
   return { thread: threadId, ...counts }
 }

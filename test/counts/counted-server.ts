@@ -1,8 +1,8 @@
 /**
- * A server whose work is counted, in a separate process: `counting.ts` starts it, with `count-statements.ts` loaded into
- * each of its threads. Time stands still in it, so nothing happens that a request did not cause, and every write is made at
- * once. Its argument is the path of its configuration. Its parent sends it `begin` and `end`, and it answers `end` with what
- * was done in between, once all of that is done.
+ * A server in a separate process, whose work is counted: `counting.ts` starts it, with `count-statements.ts` loaded into each of
+ * its threads. Its clock stands still, so nothing happens that a request did not cause, and every write is made at once. Its
+ * argument is the path of its configuration. Its parent sends `begin` and `end`; it answers `end` with the work done in between,
+ * once all of it has ended.
  */
 import { Session } from 'node:inspector/promises'
 import { dirname, relative } from 'node:path'
@@ -10,7 +10,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { getHeapStatistics } from 'node:v8'
 import { BroadcastChannel } from 'node:worker_threads'
 import { issueKey } from '../../src/accounts/issue-key.ts'
-import { createService } from '../../src/app/service.ts'
+import { createService } from '../../src/app/create-service.ts'
 import { loadConfiguration } from '../../src/config/load.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { CHANNEL, ownReport, type ThreadReport } from './count-statements.ts'
@@ -31,7 +31,7 @@ export interface Begin {
   readonly kind: 'begin'
   /** Whether to count functions, which allocates. */
   readonly functions: boolean
-  /** Requests that stay in progress when nothing else is. */
+  /** How many requests stay in progress when everything else has ended. */
   readonly inProgress: number
 }
 
@@ -71,7 +71,7 @@ function report(fields: object, message: string): void {
   process.stderr.write(`${message} ${JSON.stringify(fields)}\n`)
 }
 
-/** Sums over all threads. */
+/** Adds up the counts of all threads. */
 class Threads {
   readonly #channel = new BroadcastChannel(CHANNEL)
   readonly #reports = new Map<number, ThreadReport>()
@@ -103,7 +103,7 @@ class Threads {
       this.#channel.postMessage('report')
       await this.#heard.promise
     }
-    // By then, what came back has been processed.
+    // By then, incoming messages have been processed.
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve))
     const all = [ownReport(), ...this.#reports.values()]
     const sum = (of: (one: ThreadReport) => number) => all.reduce((total, one) => total + of(one), 0)
@@ -129,7 +129,7 @@ let countsFunctions = false
 
 async function begin({ functions, inProgress }: Begin): Promise<void> {
   before = await threads.quiet(inProgress)
-  // Starting and stopping walk the whole heap, so they are done once for many repetitions.
+  // Starting and stopping walk the whole heap, so they happen once for many repetitions.
   if (functions && !countsFunctions) {
     await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
   } else if (!functions && countsFunctions) {

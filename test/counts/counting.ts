@@ -23,27 +23,29 @@ export interface Counts {
 }
 
 export interface Counted extends Counts {
-  /** The functions, as `FILE NAME@OFFSET`. */
+  /** The functions called, as `FILE NAME@OFFSET`. */
   readonly names: readonly string[]
-  /** The cost of each repetition: concurrent work may be written together or separately. */
+  /** The cost of each repetition. Repetitions differ, because concurrent work may be written together or separately. */
   readonly samples: readonly Omit<Counts, 'kilobytes'>[]
 }
 
-/** The time of the server, which stands still. */
+/** The server's clock stands still at this time. */
 export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
-/** Jobs until the lazily compiled parts of a path are compiled, which allocates. */
+/** This many jobs run first, because compiling code at its first use allocates. */
 const WARM_UP = 20
-/** Work that a node does once a second disturbs some repetitions, so the minimum counts. */
+/** The minimum of this many repetitions counts, because a node's work once a second disturbs some of them. */
 const COUNTED = 15
 const COUNTED_BATCHES = 8
 /** Allocation is measured over this many repetitions in a row, this many times. */
 const IN_A_ROW = 60
 const ROWS = 2
 const BATCH = 30
-/** An account may have one batch of them open. */
+/** An account may have one batch with this many open jobs. */
 const SLOTS = 32
 
-/** Code that is never optimized, and compiled completely at its first call, allocates the same on every machine. */
+/**
+ * With these flags, allocation is the same on every machine: code is never optimized, and compiled completely at its first call.
+ */
 const ALLOCATES_THE_SAME = [
   '--no-opt',
   '--no-maglev',
@@ -54,16 +56,16 @@ const ALLOCATES_THE_SAME = [
 const SERVER = fileURLToPath(new URL('./counted-server.ts', import.meta.url))
 const PRELOADED = new URL('./count-statements.ts', import.meta.url).href
 
-/** Work that is repeated this many times, each time with a different number. */
+/** An operation to repeat, each time with a different number. */
 interface Operation {
   /** Runs once before the repetitions. */
   readonly before?: (count: number) => Promise<unknown>
   readonly one: (number: number) => Promise<unknown>
   /** Runs after each repetition. It is not counted, but its allocation is. */
   readonly end?: () => Promise<unknown>
-  /** Requests that stay in progress throughout; none if absent. */
+  /** How many requests stay in progress throughout; none if absent. */
   readonly inProgress?: number
-  /** For operations of many jobs. `WARM_UP`, `COUNTED` and `IN_A_ROW` if absent. */
+  /** For operations of many jobs: replace `WARM_UP`, `COUNTED` and `IN_A_ROW`. */
   readonly warmUp?: number
   readonly counted?: number
   readonly inARow?: number
@@ -91,8 +93,8 @@ export class Counting {
   }
 
   /**
-   * Ends with `t`.
-   * @param database the address of an empty database, for the server whose folder this is
+   * Starts a server that stops with `t`.
+   * @param database returns the address of an empty database for a server with this folder
    */
   static async start(t: Lifetime, database: (folder: string) => Promise<string>): Promise<Counting> {
     const [models, receiver, folder] = await Promise.all([
@@ -104,7 +106,7 @@ export class Counting {
     const settings = {
       tiers: { user_max: { reads_per_minute: 1_000_000 } },
       jobs: { concurrency: SLOTS },
-      // As later than ten minutes after the start.
+      // The server behaves as it does ten minutes after its start.
       v1: { rejoin_seconds: 0 },
       callbacks: { allow_networks: ['127.0.0.0/8'] },
     }
@@ -130,8 +132,8 @@ export class Counting {
   }
 
   /**
-   * By name.
-   * @param countsBytes otherwise allocation is 0
+   * Counts all operations, by name.
+   * @param countsBytes if false, allocation is 0
    */
   async all(countsBytes = true): Promise<Readonly<Record<string, Counted>>> {
     const counts: Record<string, Counted> = {}
@@ -210,7 +212,7 @@ export class Counting {
         messages: least((work) => work.messages),
         functions: names,
       }),
-      // The minimum, because compiling code for the first time allocates, too.
+      // The minimum counts, because compiling code also allocates.
       kilobytes:
         rows.length === 0
           ? 0
@@ -278,7 +280,7 @@ export class Counting {
     await this.#models.received(called + BATCH)
   }
 
-  /** The job that has run longest ends, and the first queued job takes its slot. */
+  /** Ends the job that has run longest, so that the first queued job takes its slot. */
   async #drainOne(): Promise<void> {
     const called = this.#models.requests.length
     this.#models.releaseNext()
@@ -286,7 +288,7 @@ export class Counting {
   }
 
   /**
-   * The model answers after the response of the create. Otherwise it would depend on timing whether an outcome is written
+   * Lets the model answer after the response of the create. Otherwise it would depend on timing whether an outcome is written
    * together with its job.
    */
   async #answerOnceAccepted(job: unknown): Promise<void> {
@@ -309,7 +311,7 @@ export class Counting {
     return { ...jobOf(number), callback: { callback_url: this.#receiver.url } }
   }
 
-  /** @param inProgress requests that are in progress before, during and after it */
+  /** @param inProgress how many requests are in progress before, during and after it */
   async #workOf(
     functions: boolean,
     inProgress: readonly [before: number, after: number],
@@ -333,7 +335,7 @@ function withFiles(work: Omit<Work, 'allocatedBytes'>): Omit<Counts, 'kilobytes'
   return { statements, commits, messages, files, functions: functions.length }
 }
 
-/** The next message of the server; rejects if the server exits. */
+/** Resolves with the next message of the server; rejects if the server exits. */
 async function answerOf<T>(server: ChildProcess): Promise<T> {
   const ended = new AbortController()
   try {
@@ -351,7 +353,7 @@ function* count(from: number): Generator<number, never> {
   for (let number = from; ; number++) yield number
 }
 
-/** Of 1 KB. */
+/** Returns a job of 1 KB. */
 function jobOf(number: number) {
   const content = `${number} `.padEnd(1000, 'All work is counted here. ')
   return { model: 'gpt-auto', response_format: { format: 'text' }, messages: [{ role: 'user', content }] }

@@ -1,6 +1,6 @@
 /**
- * What each operation costs, in counts that are the same on every machine. A change that makes one more expensive fails
- * here; one that makes it cheaper does not, but its counts should be saved.
+ * Checks what each operation costs, in counts that are the same on every machine. It fails if an operation becomes more
+ * expensive. If one becomes cheaper, its counts should be saved.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,4 @@
-/** Compares counts with what is expected: a rise is reported as one, a fall as another. */
+/** Tests the comparison of counts with the expected ones: rises and falls are reported separately. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Counted, Counts } from './counting.ts'
@@ -6,7 +6,7 @@ import { changesOf } from './expected.ts'
 
 const OLD: Counts = { statements: 3, commits: 2, messages: 0, files: 10, functions: 40, kilobytes: 100 }
 
-/** @param samples what differs from the old counts in each repetition */
+/** @param samples the differences from the old counts in each repetition */
 function counted(kilobytes: number, ...samples: readonly Partial<Counts>[]): Record<string, Counted> {
   const { kilobytes: _, ...exact } = OLD
   const all = samples.map((sample) => ({ ...exact, ...sample }))

@@ -1,16 +1,14 @@
-/** What each operation is expected to cost: expected.json, by store and operation. */
+/** Compares counts with the expected ones in expected.json, by store and operation. */
 import { readFile, writeFile } from 'node:fs/promises'
 import type { Counted, Counts } from './counting.ts'
 
-/** By operation. */
 export type Costs = Readonly<Record<string, Counts>>
-/** By store. */
 export type Expected = Readonly<Record<string, Costs>>
 
 const FILE = new URL('./expected.json', import.meta.url)
-/** Allocated bytes vary slightly with what the runtime compiles meanwhile; everything else is exact. */
+/** Allocated bytes vary slightly with what the runtime compiles; everything else is exact. */
 const TOLERANCE = 0.15
-/** While the operation waits, a node's work in real time allocates as well: too much to compare on a slow machine. */
+/** This operation waits, and a node's work in real time allocates: too much to compare on a slow machine. */
 const WAITS = 'a job with a callback'
 const EXACT = ['statements', 'commits', 'messages', 'files', 'functions'] as const
 
@@ -24,9 +22,9 @@ export async function writeExpected(expected: Expected): Promise<void> {
 
 /** How counts differ from what is expected, each as in `a read: functions 44 -> 45`. */
 export interface Changes {
-  /** More than expected, and operations of which no count is known. */
+  /** Counts above the expected ones, and operations without an expected count. */
   readonly rises: readonly string[]
-  /** Less than expected, and operations that are not counted any more. */
+  /** Counts below the expected ones, and operations that are no longer counted. */
   readonly falls: readonly string[]
 }
 
@@ -67,7 +65,7 @@ export function changesOf(
 
 type Sample = Counted['samples'][number]
 
-/** The repetition in which the fewest counts have risen: work that a node does once a second disturbs the others. */
+/** Returns the repetition in which the fewest counts have risen, because a node's work once a second disturbs the others. */
 function leastRisen(old: Counts, { samples, ...counted }: Counted) {
   const risenIn = (sample: Sample) => EXACT.filter((count) => sample[count] > old[count])
   const [first = counted, ...others] = samples

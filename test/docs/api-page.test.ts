@@ -1,4 +1,4 @@
-/** docs/api.md, which `npm run docs` writes, is up to date with the documents that a server shows. */
+/** Checks that docs/api.md, which `npm run docs` writes, matches the documents that a server shows. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * The examples of docs/callbacks.md, run as printed: each accepts what the server signs, and nothing else. Examples that
- * need a program missing on this machine are skipped with a reason.
+ * Runs the examples of docs/callbacks.md as printed: each accepts what the server signs, and nothing else. Examples that need a
+ * program missing on this machine are skipped with a reason.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -34,7 +34,7 @@ const files = new Map(
   }),
 )
 
-/** The reason to skip a test: its program is missing. */
+/** Returns the reason to skip a test if its program is missing. */
 function missing(what: string, command: string, ...args: string[]): string | false {
   return spawnSync(command, args).status === 0 ? false : `${what} is not installed on this machine`
 }
@@ -53,7 +53,7 @@ interface Examples {
   readonly place: Installation
 }
 
-/** All files of the page in one folder, as in a reader's own project. */
+/** Writes all files of the page into one folder, as in a reader's own project. */
 async function examples(t: TestContext): Promise<Examples> {
   const folder = await temporaryFolder(t)
   for (const [name, text] of files) await writeFile(join(folder, name), text)
@@ -77,7 +77,7 @@ const withHeader = (name: string, value: string, { body, headers }: Callback): C
 })
 const nowS = () => Math.floor(Date.now() / 1000)
 
-/** Requests to a receiver that knows `secret`, and whether it may accept them. */
+/** Requests to a receiver that knows `secret`, with whether it may accept them. */
 const cases: readonly { what: string; callback: () => Callback; accepted: boolean }[] = [
   { what: 'the right one', callback: () => signedCallback(secret), accepted: true },
   { what: 'a rotation from it', callback: () => signedCallback([newer, secret]), accepted: true },

@@ -1,4 +1,4 @@
-/** Every link from one of our documents to a file or a heading has a target. */
+/** Checks that every link from one of our documents to a file or a heading has a target. */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -18,7 +18,7 @@ function documents(folder: string): readonly string[] {
 
 const withoutCode = (text: string) => text.replaceAll(/^```.*?^```$/gms, '')
 
-/** The anchors of a document, as GitHub names them: a repeated heading gets a number. */
+/** Returns the anchors of a document, as GitHub names them: a repeated heading gets a number. */
 function anchorsOf(path: string): ReadonlySet<string> {
   const seen = new Map<string, number>()
   const headings = withoutCode(readFileSync(path, 'utf8')).matchAll(/^##* (.*)$/gm)

@@ -1,6 +1,6 @@
 /**
- * The configurations of docs/model-servers.md work as printed, each with a server that behaves like the one it is for. Only
- * the host is replaced.
+ * Tests that the configurations of docs/model-servers.md work as printed, each with a server that behaves like the real one.
+ * Only the host is replaced.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -72,7 +72,7 @@ describe('the configuration works', () => {
   })
 })
 
-/** A Parley with the file of a section, or with the variables of its command. */
+/** Starts a Parley with the file of a section, or with the variables of its command. */
 async function configured(
   t: TestContext,
   heading: string,

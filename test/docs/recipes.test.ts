@@ -1,6 +1,6 @@
 /**
- * The recipes, run as printed: their files are written into a folder, and their `sh` blocks run there as one script. Blocks marked
- * `text` need what a test machine lacks, such as Docker; what they name is checked instead.
+ * Runs the recipes as printed: their files are written into a folder, and their `sh` blocks run there as one script. Blocks
+ * marked `text` need what a test machine lacks, such as Docker, so the names in them are checked instead.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -20,7 +20,7 @@ const ACCOUNT = 'guide'
 
 interface Recipe {
   readonly text: string
-  /** By the name in their first comment. */
+  /** The files by the name in their first comment. */
   readonly files: ReadonlyMap<string, string>
   readonly json: readonly string[]
   /** The `sh` blocks, to run as one script. */
@@ -98,7 +98,7 @@ const TESTED = [
   'zod',
 ]
 
-/** `batches` has its test in batch-recipe.test.ts. */
+/** batch-recipe.test.ts tests `batches`. */
 test('every recipe has at most 300 words, is in the index, and is tested', () => {
   const names = readdirSync(FOLDER).map((name) => name.replace(/\.md$/, ''))
   assert.deepEqual(names.filter((name) => name !== 'README').toSorted(), TESTED)

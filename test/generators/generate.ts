@@ -1,6 +1,6 @@
 /**
- * Generates clients from an OpenAPI document, as users do, each with its scenario in one folder that TypeScript can check
- * and Node can run: with openapi-typescript, whose types openapi-fetch uses, and with @hey-api/openapi-ts.
+ * Generates clients from an OpenAPI document, as users do: with openapi-typescript, whose types openapi-fetch uses, and with
+ * @hey-api/openapi-ts. Clients and scenarios are in one folder that TypeScript can check and Node can run.
  */
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

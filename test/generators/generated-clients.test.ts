@@ -1,6 +1,6 @@
 /**
- * Third-party tools and the OpenAPI documents: a linter finds nothing, and the clients that two generators produce compile
- * in strict mode and work.
+ * Tests the OpenAPI documents with third-party tools: a linter finds nothing, and the clients of two generators compile in
+ * strict mode and work.
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'

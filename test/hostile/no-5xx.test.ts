@@ -1,4 +1,7 @@
-/** Hostile input never causes a 5xx, and every error has the same shape: random values and mutated bytes on every route. */
+/**
+ * Tests that hostile input never causes a 5xx, and that every error has the same shape: random values and mutated bytes on every
+ * route.
+ */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
@@ -74,7 +77,7 @@ const value: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   ),
 })).value
 
-/** A valid job with one of its parts replaced by anything. */
+/** A valid job in which anything may replace one part. */
 const spoilt = fc.tuple(fc.nat(12), name, value).map(([part, field, anything]) => {
   const good = { ...job(), messages: [{ role: 'user', content: 'x' }] }
   const spoiltParts: Record<string, unknown>[] = [
@@ -221,7 +224,7 @@ onEachStore(() => {
       const headers = { 'x-api-key': key, ...(text !== null && { 'content-type': 'application/json' }) }
       const answer = await parley.request(address, { method, headers, body: text })
       assertOneShape(answer, `${method} ${address} ${text}`)
-      // Whatever the request, the answer contains nothing of another account except IDs that the request contained.
+      // Whatever the request, the response contains nothing of another account except IDs from the request.
       assert.ok(!answer.text.includes('gpt-5"'), answer.text)
     })
     const theirs = await parley.get(`/api/v1/messages/${known[1]}`, await parley.key('user_pro'))
@@ -303,7 +306,7 @@ onEachStore(() => {
   })
 })
 
-/** Lone surrogates cannot be encoded. */
+/** Encodes text that may contain lone surrogates, which cannot be encoded. */
 function encodeURIComponentSafely(text: string): string {
   return encodeURIComponent(text.toWellFormed())
 }

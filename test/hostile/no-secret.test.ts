@@ -1,4 +1,7 @@
-/** No secret leaks: canaries in prompts, answers, keys, headers and payloads do not appear in any log, error or metric. */
+/**
+ * Tests that no secret leaks: canaries in prompts, answers, keys, headers and payloads must not appear in any log, error or
+ * metric.
+ */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
@@ -9,11 +12,11 @@ import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
 const ROUNDS = LONG ? 150 : 3
-/** Most of a round is spent waiting for the pauses between calls. */
+/** Rounds run together, because most of a round waits for the pauses between calls. */
 const ROUNDS_AT_ONCE = LONG ? 10 : ROUNDS
-/** After ten wrong tokens within a minute the admin API answers further ones from the address with 429. */
+/** Stays below ten wrong tokens within a minute, after which the admin API answers the address with 429. */
 const WRONG_TOKENS = 8
-/** Each round makes about 20 of them. */
+/** Each round makes about 20 canaries. */
 const LEAST_CANARIES = LONG ? 1000 : 20
 
 onEachStore(() => {
@@ -33,7 +36,7 @@ onEachStore(() => {
       () => reply.text(canary('answer')),
       () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
       () => reply.status(500, { body: { error: { message: `Authorization: Bearer ${upstreamKey}` } } }),
-      // A server that echoes everything that it was sent.
+      // This server echoes everything that it was sent.
       () => reply.status(400, { body: { detail: `x-gateway: Basic ${header}, /v1/chat?sig=${parameter}` } }),
       () => reply.status(502, { body: `bad config {"inner":"${header}"} in ${parameter}` }),
       () => reply.status(400, { body: { error: { message: `bad ${bodyKey}`, code: bodyKey } } }),
@@ -130,7 +133,7 @@ onEachStore(() => {
     }
     assert.ok(parley.log.length > ROUNDS * 7)
     for (const [place, text] of Object.entries(places)) {
-      // Not even its beginning, which a parser's excerpt would show.
+      // Not even the beginning of a canary may appear, as in a parser's excerpt.
       const found = [...canaries, 'CANARY'].filter((one) => text.includes(one))
       assert.deepEqual(found, [], `in the ${place}`)
     }

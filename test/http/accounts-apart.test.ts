@@ -1,6 +1,6 @@
 /**
- * An account learns nothing about another's jobs, whatever their state: requests with their IDs are answered as those
- * with unknown IDs are.
+ * Tests that an account learns nothing about another's jobs, whatever their state: a request with their IDs gets the same
+ * response as one with unknown IDs.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -53,7 +53,7 @@ async function accountsWithJobs({ parley, models }: Stage): Promise<Account[]> {
   return accounts
 }
 
-/** Everything in an answer that might distinguish one reason from another. */
+/** Returns everything in a response that might distinguish one reason from another. */
 function traits({ status, text, headers }: Answer) {
   return { status, text, headers: [...headers].filter(([name]) => !CHANGING.includes(name)) }
 }
@@ -68,7 +68,7 @@ const REQUESTS: readonly ((parley: Parley, id: string, key: string) => Promise<A
 
 const byKey = (method: string, key: string) => ({ method, headers: { 'x-api-key': key } })
 
-/** Asks for the jobs of all other accounts in every way; returns how many requests that took. */
+/** Asks in every way for the jobs of all other accounts; returns how many requests that took. */
 async function askForOthers(parley: Parley, accounts: readonly Account[], { key }: Account): Promise<number> {
   const others = accounts.filter((other) => other.key !== key)
   for (const send of REQUESTS) {
@@ -86,7 +86,7 @@ async function askForOthers(parley: Parley, accounts: readonly Account[], { key 
   return others.length
 }
 
-/** What each account reads about its own jobs, one by one and in its list, which contains no other jobs. */
+/** Returns what each account reads about its own jobs, one by one and in its list, which contains no other jobs. */
 async function ownStates(parley: Parley, accounts: readonly Account[]): Promise<unknown[]> {
   return Promise.all(
     accounts.map(async ({ key, jobId }) => {

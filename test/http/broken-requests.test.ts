@@ -36,7 +36,7 @@ onAnyStore(async () => {
     else assert.match(refusal.details ?? '', details)
   }
 
-  /** The log line of a response. */
+  /** Returns the log line of a response. */
   function lineOf(answer: Answer) {
     const id = answer.headers.get('x-request-id')
     return parley.log.find(({ message, request_id }) => message === 'request completed' && request_id === id)
@@ -89,7 +89,7 @@ onAnyStore(async () => {
     // A path that two routes share allows the methods of both.
     const batches = (await parley.request(BATCHES, { method: 'PUT' })).headers.get('allow') ?? ''
     for (const method of ['GET', 'POST']) assert.ok(batches.split(', ').includes(method), batches)
-    // Path segments that no identifier has.
+    // No identifier has these path segments.
     for (const path of [
       `${MESSAGES}/`,
       `${MESSAGES}/x/y`,
@@ -200,7 +200,7 @@ onAnyStore(async () => {
       const fits = await small.post(path, filled(bytes, wrap), own)
       assert.ok([200, 202].includes(fits.status), fits.text)
     }
-    // The same without a declared length.
+    // This is the same request without a declared length.
     const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
     const chunk = `${(1501).toString(16)}\r\n${' '.repeat(1501)}\r\n`
     refused(await talk(small, `${head}transfer-encoding: chunked\r\n\r\n${chunk}`), 413)
@@ -240,7 +240,7 @@ onAnyStore(async () => {
       assert.equal(details, 'Send the body uncompressed, without Content-Encoding.')
     }
     completed(await post(MESSAGES, body, { ...json, 'content-encoding': 'Identity' }))
-    // Its body is never sent.
+    // The body is never sent.
     const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
     refused(
       await talk(parley, `${head}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: 100\r\n\r\n`),

@@ -12,7 +12,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = `${MESSAGES}/batches`
 const LOOK_MS = 1000
 const MONTH_MS = 31 * 86_400_000
-/** Input costs nothing, so that the estimates of these jobs are round. */
+/** Input costs nothing, so that the estimates for these jobs are round numbers. */
 const settings = (cap: number) => ({
   currency: 'EUR',
   models: {
@@ -26,7 +26,7 @@ const settings = (cap: number) => ({
   },
 })
 let seed = 0
-/** Reserves 10 * `tokens` millionths. */
+/** Creates a job that reserves 10 * `tokens` millionths. */
 const ask = (tokens: number, over = {}) =>
   job({ model: 'priced', options: { max_tokens: tokens, seed: ++seed }, ...over })
 const answering = (tokens: number): Reply =>
@@ -37,7 +37,7 @@ const answering = (tokens: number): Reply =>
     },
   })
 
-/** Advances the clock until the answer is as wanted. */
+/** Advances the clock until the response matches. */
 async function until(
   t: { signal: AbortSignal },
   { clock }: Stage,
@@ -85,7 +85,7 @@ onEachStore(() => {
     const shown = granted(await parley.get(`/admin/api/jobs/${second}`, undefined, admin), 200)
     assert.equal(shown.waiting_for_budget, true)
     assert.equal(granted(await parley.get('/api/v1/me', key), 200).reserved_cost, 9000)
-    // Neither a job that could never start, nor one that costs nothing, waits.
+    // A job that could never start does not wait, nor does one that costs nothing.
     refused(await parley.post(MESSAGES, ask(1001), key), 403)
     const [free] = enqueued(await parley.post(BATCHES, [job({ model: 'free' })], key), 1)
     await models.received(2)
@@ -201,7 +201,7 @@ onEachStore(() => {
   })
 })
 
-/** The answer to a request that waits for its job, however often the clock must move. */
+/** Resolves with the response to a request that waits for its job, and moves the clock as often as needed. */
 async function answerOf({ clock }: Stage, answer: Promise<Answer>): Promise<Answer> {
   await clock.timerSet((ms) => ms === 30_000)
   clock.advance(30_000)

@@ -46,7 +46,7 @@ onEachStore(() => {
     assert.equal(isHit(second), true)
     assert.equal(completed(second), 'answer 0')
     assert.notEqual(second.body.data.job_id, first.body.data.job_id)
-    // In later reads it is a completed job like any other.
+    // Later reads show a completed job like any other.
     assert.equal((await parley.get(`${MESSAGES}/${second.body.data.job_id}`, key)).text, second.text)
     assert.equal(models.requests.length, 1)
   })

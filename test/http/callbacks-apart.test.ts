@@ -9,7 +9,7 @@ import { enqueued } from './expect.ts'
 const timeout = 60_000
 const BATCHES = '/api/v1/messages/batches'
 const BATCH = 30
-/** More than all callbacks that a node has in flight at once. */
+/** These batches have more callbacks than a node sends at once. */
 const BATCHES_OF_ONE_RECEIVER = 10
 const ROUNDS = 3
 

@@ -7,13 +7,14 @@ import { type Reply, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { NO_CAPS } from '../store-contract/fixtures.ts'
+import { eventually } from '../support/eventually.ts'
 import { completed, enqueued, granted, refused } from './expect.ts'
 import { startStage, UNLIMITED_READS } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = `${MESSAGES}/batches`
 const FRESH_MS = 2000
-/** Input costs nothing, so that the estimates of these jobs are round. */
+/** Input costs nothing, so that the estimates for these jobs are round numbers. */
 const settings = (cap: number) => ({
   currency: 'EUR',
   models: {
@@ -22,7 +23,7 @@ const settings = (cap: number) => ({
   },
   tiers: { ...UNLIMITED_READS, user_go: { ...UNLIMITED_READS.user_go, max_monthly_cost: cap } },
 })
-/** Reserves 10 * `tokens` millionths. */
+/** Each job reserves 10 * `tokens` millionths. */
 let seed = 0
 const ask = (tokens: number) => job({ model: 'priced', options: { max_tokens: tokens, seed: ++seed } })
 const answering = (tokens: number): Reply =>
@@ -54,7 +55,7 @@ onEachStore(() => {
     await models.received(4)
     models.script = () => answering(40)
     models.release()
-    // Each ends with 400 of its reservation.
+    // Each of these jobs ends with a cost of 400.
     for (const id of [...first, ...last]) completed(await parley.ended(id ?? '', key))
     completed(await parley.post(MESSAGES, ask(840), key))
   })
@@ -90,13 +91,12 @@ onEachStore(() => {
     await database.query(
       `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'options')`,
     )
-    const until = async (status: number) => {
-      for (;;) {
-        const answer = await parley.post(`${MESSAGES}?include=usage`, ask(1), key)
-        if (answer.status === status) return answer
-        t.signal.throwIfAborted()
-      }
-    }
+    const until = (status: number) =>
+      eventually(
+        () => parley.post(`${MESSAGES}?include=usage`, ask(1), key),
+        (answer) => answer.status === status,
+        { signal: t.signal },
+      )
     const { usage } = granted(await until(200), 200)
     assert.equal('cost' in usage, false)
     const warnings = parley.log.filter(({ message }) =>
@@ -142,13 +142,13 @@ onEachStore(() => {
     const answers = (await Promise.all(callers)).flat()
     const accepted = answers.filter(({ status }) => status === 200)
     assert.equal(answers.filter(({ status }) => status === 403).length, 1000 - accepted.length)
-    // At least as many as fit if each costs all that it may.
+    // Even if each job cost as much as it may, this many would fit.
     assert.ok(accepted.length >= 71, `${accepted.length}`)
     const me = granted(await parley.get('/api/v1/me', key), 200)
     assert.equal(me.usage.cost, paid)
     assert.ok(paid <= 5000)
     assert.equal(me.reserved_cost, 0)
-    // Then no room is left but what a job does not fit into.
+    // Now there is only room that is too small for a job.
     while ((await parley.post(MESSAGES, ask(7), key)).status === 200);
     assert.ok(paid > 5000 - 70 && paid <= 5000, `${paid}`)
   })

@@ -23,7 +23,7 @@ const PRICES = {
     free: { targets: [{ upstream: 'openai', model: 'free' }] },
   },
 }
-/** Of one answer by the first target: (30 - 20) * 2 + 20 * 0.5 + 4 * 10. */
+/** The cost of one answer by the first target: (30 - 20) * 2 + 20 * 0.5 + 4 * 10. */
 const ONE = 70
 const answering = (content = 'Amur'): Reply =>
   reply.status(200, {

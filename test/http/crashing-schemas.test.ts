@@ -25,7 +25,7 @@ onEachStore(() => {
     const upstreams = { openai: upstream, fallback: { ...upstream, base_url: fallback.baseUrl } }
     const stage = await startStage(t, { settings: { upstreams, models: { 'gpt-5-mini': { targets } } } })
     const { parley, models, clock } = stage
-    /** The contents of the jobs during whose calls a server crashed. */
+    /** Contents of the jobs whose calls crashed a server. */
     const crashed: string[] = []
     for (const server of [models, fallback]) {
       server.script = ({ body }) => {

@@ -1,4 +1,4 @@
-/** A second connection to the database of a running Parley on either store: to see what is stored, and to disturb it. */
+/** Opens a second connection to the database of a running Parley on either store, to see what is stored and to disturb it. */
 import { setImmediate } from 'node:timers/promises'
 import { isPostgres } from '../../src/store/open.ts'
 import type { Lifetime, Parley } from '../parley.ts'
@@ -10,19 +10,17 @@ export interface Database {
   jobIds(): Promise<string[]>
   /** The stored callback of each job, oldest job first; null for a job without one. */
   callbacks(): Promise<unknown[]>
-  /** The callbacks that are owed, and those that were. */
+  /** Returns the callbacks that are owed, and those that have ended. */
   owed(): Promise<Owed[]>
-  /** The metadata stored with each answer, as JSON text. */
+  /** Returns the metadata stored with each answer, as JSON text. */
   outcomes(): Promise<StoredOutcome[]>
-  /** All jobs vanish, including running ones, as if the database had been restored from a backup. */
+  /** Deletes all jobs, including running ones, as if the database had been restored from a backup. */
   deleteJobs(): Promise<void>
   /** Changes every job to what an older version may have stored. */
   setCacheTtl(seconds: number): Promise<void>
-  /**
-   * Until the returned function is called, outcomes whose content contains the text are rejected; with an empty text, all.
-   */
+  /** Rejects outcomes whose content contains the text (all if it is empty), until the returned function is called. */
   rejectOutcomes(holding: string): Promise<() => Promise<void>>
-  /** Until the returned function is called, jobs cannot be stored. Attempts wait meanwhile. */
+  /** Blocks the storage of jobs until the returned function is called. Attempts wait. */
   holdWrites(): Promise<() => Promise<void>>
 }
 
@@ -31,7 +29,7 @@ export interface Owed {
   readonly account: string
 }
 
-/** The usage of a job that has ended, and what was sent and received. */
+/** The usage of an ended job, and what was sent and received. */
 export interface StoredOutcome {
   readonly usage: string
   readonly receipt: string

@@ -21,7 +21,7 @@ function tooLate(answer: Answer): void {
   assert.deepEqual(failed(answer), { code: 'deadline_exceeded', message })
 }
 
-/** Fails if the job has ended a second before its deadline, or has not when it comes. */
+/** Fails if the job ends a second before its deadline, or does not end at it. */
 async function endsAtDeadline({ parley, clock }: Stage, key: string, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { deadline } = granted(await admin.get(`/jobs/${id}`), 200)

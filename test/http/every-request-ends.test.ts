@@ -22,7 +22,7 @@ import { UNLIMITED_READS } from './stage.ts'
 const LONG = Boolean(process.env.PARLEY_LONG)
 const REQUESTS = LONG ? 20_000 : 200
 const AT_ONCE = 20
-/** The call, and one repair of a JSON answer. */
+/** A job makes one call, and one repair of a JSON answer. */
 const MOST_CALLS = 2
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
@@ -60,7 +60,7 @@ onEachStore(() => {
     })
     await fc.assert(property, { numRuns: Math.ceil(REQUESTS / AT_ONCE), seed, endOnFailure: true })
 
-    // Jobs that were only accepted must end, too.
+    // Jobs that were only accepted must also end.
     const open = async () => {
       const { waiting, assigned } = await parley.store.depth()
       return waiting + assigned
@@ -100,7 +100,7 @@ async function start(t: TestContext) {
   return { parley, key: await parley.key(), counted, receiver, seed }
 }
 
-/** Answers with text or JSON, and with token counts in any spelling; some JSON answers break their schema. */
+/** Answers with text or JSON, and with token counts in any spelling; some JSON answers violate their schema. */
 function countingScript(
   counted: { calls: number; inputTokens: number; outputTokens: number; mostForOneJob: number },
   seed: number,
@@ -143,10 +143,10 @@ async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
   return { single: schemaOf(MESSAGES), batch: schemaOf(BATCHES).items }
 }
 
-/** Some well-formed ones are rejected, such as circular references. */
+/** Excludes well-formed schemas that are rejected, such as circular references. */
 const answerSchema = wellFormed.filter((schema) => readSchema(schema).ok)
 
-/** Fixes what the document cannot express: model names, a user message, where a schema belongs, addresses. */
+/** Completes what the document cannot express: model names, a user message, where a schema belongs, addresses. */
 function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbitrary<CreateRequest> {
   const elementOf = (schema: Answer['body']) =>
     fc
@@ -176,7 +176,7 @@ function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbit
   })
 }
 
-/** Cut from the text, because parsing would lose the spelling of the numbers. */
+/** Cuts payloads from the text, because parsing would lose the spelling of the numbers. */
 function payloadsIn(text: string, elements: readonly Element[]): string[] {
   const withCallback = elements.filter(({ callback }) => callback !== undefined).length
   const found = text.split('"callback_payload":').slice(1)
@@ -184,7 +184,7 @@ function payloadsIn(text: string, elements: readonly Element[]): string[] {
   return [...spelled, ...Array.from({ length: withCallback - spelled.length }, () => '{}')]
 }
 
-/** The end of the object that the text begins with. */
+/** Returns the end of the object with which the text begins. */
 function endOfObject(text: string): number {
   let depth = 0
   for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}]/gs)) {
@@ -202,7 +202,10 @@ function accepted(answer: Answer, jobs: number, text: string): string[] {
   return many
 }
 
-/** Every payload arrived at least once, with each number as spelled. Neither their order nor that of keys is guaranteed. */
+/**
+ * Asserts that every payload arrived at least once, with each number as spelled. Neither their order nor that of keys is
+ * guaranteed.
+ */
 function assertDelivered(received: readonly ReceivedRequest[], payloads: readonly string[]): void {
   const numbersOf = (payload: string) => numbersIn(payload).toSorted().join(' ')
   const arrived = received.map(({ body }) => numbersOf(body.slice(body.indexOf('"callback_payload":'))))

@@ -1,4 +1,4 @@
-/** What every response must look like (SPEC §2.6 and §7). */
+/** Asserts what every response must look like (SPEC §2.6 and §7). */
 import assert from 'node:assert/strict'
 import type { Answer } from '../parley.ts'
 

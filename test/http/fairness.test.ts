@@ -11,7 +11,7 @@ const BATCHES = '/api/v1/messages/batches'
 const saying = (content: string) => job({ messages: [{ role: 'user', content }] })
 const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
 
-/** A script that answers the requests one by one, in order, each on demand. */
+/** Returns a script that answers the requests in order, each on demand. */
 function oneByOne(): { script: Script; answerNext: () => boolean } {
   const held: (() => void)[] = []
   return {

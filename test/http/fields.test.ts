@@ -18,7 +18,7 @@ onAnyStore(async () => {
   const MODELS = 'gpt-5, gpt-5.2, gpt-5-mini, gpt-auto'
   const KNOWN_ROLES = 'system, developer, assistant, user'
 
-  /** Rejected by both creates with the same message: the changes to a valid job, the field, and the rule. */
+  /** Both creates reject these with the same message: the changes to a valid job, the field, and the rule. */
   const REFUSED: readonly [name: string, over: object, field: string, rule: string | RegExp][] = [
     ['2.1 model is required', without('model'), 'model', 'is required'],
     ['2.1 model is a string', { model: 5 }, 'model', 'must be a string'],
@@ -204,7 +204,7 @@ onAnyStore(async () => {
     }
   })
 
-  /** Accepted by both creates. */
+  /** Both creates accept these. */
   const ACCEPTED: readonly [name: string, over: object][] = [
     ...['gpt-auto', 'gpt-5', 'gpt-5.2', 'gpt-5-mini'].map((model): [string, object] => [
       `2.1 ${model}`,

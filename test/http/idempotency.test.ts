@@ -21,7 +21,7 @@ onEachStore(() => {
     const key = await parley.key()
     const ids = enqueued(await parley.post(BATCHES, [job(), job()], key, ORDER), 2)
     assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], key, ORDER), 2), ids)
-    // Another key of the same account is the same caller.
+    // All keys of an account are the same caller.
     assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], await parley.key(), ORDER), 2), ids)
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 2)
   })

@@ -11,7 +11,7 @@ import { startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BYTES = 90_000
 
-/** Of about so many bytes as JSON. */
+/** Fills a job to about this many bytes of JSON. */
 const filled = (unit: string) =>
   unit.repeat(Math.floor(BYTES / (Buffer.byteLength(JSON.stringify(unit)) - 2)))
 
@@ -25,7 +25,7 @@ const KINDS: readonly [name: string, unit: string, reader: 'event loop' | 'threa
   ['quoted JSON', '{"a":"\\"b\\""},', 'thread'],
 ]
 
-/** The tasks that read a body, from now on. */
+/** Counts the tasks that read a body, from now on. */
 function countReads(t: TestContext): () => number {
   let reads = 0
   const { run } = CpuPool.prototype

@@ -30,14 +30,14 @@ function head(path: string, key: string, fields: readonly string[], method = 'PO
 
 const ofLength = (bytes: number) => ['content-type: application/json', `content-length: ${bytes}`]
 
-/** Resolves once the bytes held of the share match this. */
+/** Resolves when the held bytes of the share match this. */
 async function holds(parley: Parley, share: string, bytes: RegExp): Promise<void> {
   const line = new RegExp(`^parley_memory_bytes\\{share="${share}",state="held"\\} (\\d+)$`, 'm')
   const held = async () => line.exec((await parley.get('/metrics')).text)?.[1] ?? ''
   await eventually(held, (now) => bytes.test(now), { withinMs: 20_000 })
 }
 
-/** Resolves once nothing is held: however a request ended, its bytes are free again. */
+/** Resolves when nothing is held: however a request ended, its bytes are free again. */
 async function nothingHeld(parley: Parley): Promise<void> {
   const held = async () => {
     const { text } = await parley.get('/metrics')

@@ -9,7 +9,7 @@ import { onEachStore } from '../on-each-store.ts'
 import type { LogLine, Parley } from '../parley.ts'
 import { startStage } from './stage.ts'
 
-/** Only the database knows these. */
+/** These metrics come from the database. */
 const OF_THE_DATABASE = [
   'parley_queue_jobs',
   'parley_queue_oldest_age_seconds',

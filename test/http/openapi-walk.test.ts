@@ -1,6 +1,6 @@
 /**
- * A walk of the OpenAPI documents: every route gets valid and invalid requests made from its schemas and examples, and every
- * answer must be one that the document promises. At the end, every promised status has been seen.
+ * Walks the OpenAPI documents: every route gets valid and invalid requests made from its schemas and examples, and every
+ * response must be one that the document promises. At the end, every promised status has been seen.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -23,7 +23,7 @@ const VARIATIONS = 3
 const WRONG_TOKENS = 10
 /** The default of `limits.unknown_keys_per_minute`. */
 const UNKNOWN_KEYS = 60
-/** More than any route accepts here, and little enough to be sent before the rejection arrives. */
+/** Longer than any route accepts here, and short enough to be sent before the rejection arrives. */
 const LONG_BODY = 'x'.repeat(1_100_000)
 
 /** What the walk does not provoke, and why. */
@@ -35,10 +35,10 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /healthz 503': 'only while the server has all its connections: src/http/connection-limits.test.ts',
   'GET /metrics 503': 'the same',
 }
-/** Sent before the route is known, so it is the same for all routes: broken-requests.test.ts. */
+/** This status is sent before the route is known, so broken-requests.test.ts tests it for all routes. */
 const REQUEST_TIMEOUT = ' 408'
 
-/** Released without parameters, and ignores any: some callers add one to bypass caches. */
+/** This route was released without parameters, and ignores any: some callers add one to bypass caches. */
 const TAKES_ANY_QUERY = 'GET /api/v1/messages/{jobId}'
 
 onEachStore(async () => {
@@ -54,7 +54,7 @@ onEachStore(async () => {
     assert.ok(found, path)
     return found
   }
-  /** Examples as sent here: their callbacks go to this machine. */
+  /** Returns the examples, with callbacks that go to this machine. */
   const examplesFor = ({ body }: Route): unknown[] =>
     (body?.examples ?? []).map((example) =>
       JSON.parse(JSON.stringify(example).replaceAll(/https:\/\/app\.example\.com\/[\w/]*/g, receiver.url)),
@@ -330,7 +330,7 @@ onEachStore(async () => {
           if (!route.responses[status] || NOT_PROVOKED[`${route.name} ${status}`]) continue
           const [body] = examplesFor(route)
           const byKey = route.path === '/api/v1/me' && { 'x-api-key': unseen[status] }
-          // Health checks report that something is wrong, whatever the reason.
+          // A health check may report a problem, whatever its reason.
           await expectOf(route, [status, ...(route.path === '/readyz' ? [503] : [])], {
             about: 'a broken store',
             body,

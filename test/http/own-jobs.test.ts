@@ -19,7 +19,7 @@ const remove = (parley: Parley, id: string, key: string, query = ''): Promise<An
   parley.request(`${MESSAGES}/${id}${query}`, { method: 'DELETE', headers: { 'x-api-key': key } })
 const read = (parley: Parley, id: string, key: string) => parley.get(`${MESSAGES}/${id}`, key)
 
-/** A job whose call the model server does not answer. */
+/** Creates a job whose call the model server does not answer. */
 async function runningJob(
   { parley, models }: Stage,
   key: string,
@@ -126,7 +126,7 @@ onEachStore(() => {
     failed(await cancel(parley, id, key))
     const { usage } = granted(await parley.get('/api/v1/me', key), 200)
     assert.deepEqual([usage.jobs, usage.failed_jobs, usage.calls, usage.output_tokens], [1, 1, 1, 0])
-    // Tokens, not bytes, which are the upper bound that creates are checked against.
+    // These are tokens. Creates are checked against bytes, an upper bound.
     assert.ok(usage.input_tokens >= 120 && usage.input_tokens < 140, `${usage.input_tokens}`)
     stage.clock.advance(60_000)
     const rejected = await parley.post(BATCHES, [job()], key)

@@ -49,7 +49,7 @@ function unreachableSeconds(parley: Parley): Promise<number> {
   return metric(parley, `parley_upstream_unavailable_seconds{${labels}}`)
 }
 
-/** What operators see of a waiting job. */
+/** Asserts what operators see of a waiting job. */
 async function assertShown(parley: Parley, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { waiting_for_upstream: waiting } = granted(await admin.get(`/jobs/${id}`), 200)

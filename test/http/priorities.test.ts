@@ -12,7 +12,7 @@ import { enqueued, granted, invalid, refused } from './expect.ts'
 import { startStage, stopAtOnce } from './stage.ts'
 
 const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true }
-/** Those of them that wait at the model server when another job is created. */
+/** This many low jobs already wait at the model server when another job is created. */
 const ON_THEIR_WAY = 2
 
 const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
@@ -24,7 +24,7 @@ const jobs = (count: number, priority?: Priority) =>
     withContent(`${priority ?? 'normal'} ${made++}`, priority === undefined ? {} : { priority }),
   )
 
-/** Each call waits until it is released, so that what is created meanwhile is queued. */
+/** Holds each call until it is released, so that jobs created in the meantime are queued. */
 function stall(models: ModelServerForTests): void {
   models.script = (request) => (isModelList(request) ? undefined : reply.stall())
 }
@@ -44,7 +44,7 @@ async function untilCalled(
   return called(models)
 }
 
-/** Until this many jobs wait for their turn at the model server. */
+/** Resolves when this many jobs wait for their turn at the model server. */
 async function callsWait(t: { signal: AbortSignal }, parley: Parley, count: number): Promise<void> {
   const line = new RegExp(`^parley_upstream_calls\\{[^}]*state="waiting"\\} ${count}$`, 'm')
   while (!line.test((await parley.get('/metrics')).text)) t.signal.throwIfAborted()
@@ -63,7 +63,7 @@ onEachStore(() => {
     await busy(first.parley, first.models, key)
     await createBatches(first, key, jobs(10_000, 'low'))
     await createBatches(first, key, jobs(1, 'high'))
-    // A low one, and the high one. Until it waits there, a low one could still overtake it.
+    // These are a low job and the high one. Until the high one waits there, a low one could still overtake it.
     await callsWait(t, first.parley, 2)
     const order = await untilCalled(t, first.parley, first.models, 2)
     assert.equal(order[1]?.split(' ')[0], 'high')
@@ -87,7 +87,7 @@ onEachStore(() => {
       await createBatches({ parley }, other, jobs(5, priority))
     }
     const order = (await untilCalled(t, parley, models, 31)).map((content) => content.split(' ')[0])
-    // One of each lower priority was on its way already, or had waited for nineteen others.
+    // One job of each lower priority was already in transit, or had waited for nineteen others.
     const wrong = order.slice(1, 11).filter((priority) => priority !== 'high').length
     assert.ok(wrong <= ON_THEIR_WAY, String(order))
     assert.ok(

@@ -1,4 +1,4 @@
-/** The selectors and grouping labels of a PromQL expression. Handles what the rules and the dashboard here use. */
+/** Reads the selectors and grouping labels of a PromQL expression. Handles only what the rules and the dashboard use. */
 
 export interface Selector {
   readonly metric: string
@@ -54,7 +54,10 @@ export function samplesIn(scrape: string): Sample[] {
   })
 }
 
-/** As in Prometheus, an absent label equals an empty one, and regular expressions match the whole value. */
+/**
+ * Whether the selector selects the sample. As in Prometheus, an absent label equals an empty one, and regular expressions match
+ * the whole value.
+ */
 export function selects({ metric, matchers }: Selector, sample: Sample): boolean {
   return (
     sample.metric === metric &&

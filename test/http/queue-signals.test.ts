@@ -29,7 +29,7 @@ onEachStore(() => {
     await createJobs(parley, key, 30)
     clock.advance(5_000)
     let state = await stateOf(parley)
-    // One more than the slots is on its way to the model server.
+    // One more job than the slots is in transit to the model server.
     while (state.waiting === 0 || state.queued + state.waiting !== 30) {
       t.signal.throwIfAborted()
       state = await stateOf(parley)
@@ -62,7 +62,7 @@ onEachStore(() => {
       await parley.post('/api/v1/messages/batches', bodies, key)
     }
     let state = await stateOf(parley)
-    // One of them is on its way from the queue to the model server at first.
+    // At first, one of them is in transit from the queue to the model server.
     while (state.queued + state.waiting !== 10) {
       t.signal.throwIfAborted()
       state = await stateOf(parley)

@@ -21,18 +21,20 @@ import { granted } from './expect.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
 const MINUTE_MS = 60_000
-const STEP_MS = 500
+const STEP_MS = 1000
+/** For long waits in which little happens. */
+const LONG_STEP_MS = 5000
 /** For what is in transit; a job between two tries is as well. */
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
-/** How long the provider takes for an answer. */
+/** The provider takes this long for an answer. */
 const CALL_MS = 1_500
 const LIMITS = { requests: 100, tokens: 60_000 }
 
 interface Scene {
   readonly clock: FakeClock
-  /** How many requests the model server answers at the moment. */
+  /** Returns how many requests the model server is answering. */
   readonly answering: () => number
   readonly models: ModelServerForTests
   readonly provider: ProviderRate
@@ -68,10 +70,10 @@ function rated(
 interface Options {
   readonly kind?: Enforced
   readonly nodes?: number
-  /** Whether time passes by itself. */
+  /** Whether the clock runs by itself. */
   readonly isReal?: boolean
   readonly upstream?: Readonly<Record<string, unknown>>
-  /** Of an upstream `other` at the same address. */
+  /** Settings of an upstream `other` at the same address. */
   readonly otherUpstream?: Readonly<Record<string, unknown>>
   readonly settings?: Readonly<Record<string, unknown>>
   readonly limits?: typeof LIMITS
@@ -97,7 +99,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
   const settings = { tiers: UNLIMITED_READS, upstreams, ...options.settings }
   const nodes: Parley[] = []
   for (let n = 0; n < (options.nodes ?? 1); n++) {
-    // Runs before the node stops, which waits until running jobs have ended or are released.
+    // This runs before the node stops, which waits until running jobs have ended or are released.
     t.after(() => void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS)))
     nodes.push(await startParley(t, { upstream: models.baseUrl, clock: time, folder, settings }))
   }
@@ -110,10 +112,10 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
  * Advances time; between steps, what is in transit arrives: each job that runs either waits for the rate or has its request at the
  * model server.
  */
-async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number): Promise<void> {
-  for (let passed = 0; passed < ms; passed += STEP_MS) {
+async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs = STEP_MS): Promise<void> {
+  for (let passed = 0; passed < ms; passed += stepMs) {
     t.signal.throwIfAborted()
-    scene.clock.advance(STEP_MS)
+    scene.clock.advance(stepMs)
     for (let n = 0; n < 3; n++) await Promise.all(scene.nodes.map((node) => node.get('/readyz')))
     for (let n = 0; n < MOST_ROUND_TRIPS && (await inTransit(scene)) > 0; n++) t.signal.throwIfAborted()
   }
@@ -131,13 +133,13 @@ async function inTransit({ nodes, answering }: Scene): Promise<number> {
   return sending.reduce((total, one) => total + one, 0) - answering()
 }
 
-/** From 200 to 2,000 tokens, in an order that looks random. */
+/** Returns sizes from 200 to 2,000 tokens, in an order that looks random. */
 const sizes = (count: number) => Array.from({ length: count }, (_, n) => 200 + ((n * 7919) % 1801))
 let made = 0
 const jobsOf = (tokens: readonly number[], over = {}) =>
   tokens.map((one) => withContent(`${one} tokens, ${made++}`, over))
 
-/** How many calls the model server answered or rejected for contents that begin like this. */
+/** Returns how many calls for such contents the model server answered or rejected. */
 const callsOf = ({ models }: Scene, content: RegExp) =>
   models.completions().filter(({ body }) => content.test(String(body.messages.at(-1)?.content))).length
 
@@ -222,7 +224,7 @@ onEachStore(() => {
     assert.equal((await shown(parley, done, key)).status, 'completed')
     assert.equal((await shown(parley, late, key)).error.code, 'deadline_exceeded')
     assert.equal((await shown(parley, cancelled, key)).error.code, 'cancelled')
-    await pass(t, scene, MINUTE_MS)
+    await pass(t, scene, MINUTE_MS, LONG_STEP_MS)
     assert.equal(scene.models.completions().length, 2)
   })
 
@@ -257,13 +259,13 @@ onEachStore(() => {
     const key = await parley.key()
     await createBatches(scene, key, jobsOf([1000]))
     await pass(t, scene, 3_000)
-    // Another program uses nearly all that is left.
+    // Another program uses nearly all of the rest.
     assert.ok(provider.take(56_000, scene.clock.steadyMs()))
     await createBatches(scene, key, jobsOf([1000, ...Array.from({ length: 20 }, () => 1000)]))
     await pass(t, scene, 50_000)
-    // Those that were on their way before the server said how little is left.
+    // These calls were in transit before the server reported how little is left.
     assert.ok(provider.rejectedAtMs.length <= 10, String(provider.rejectedAtMs))
-    await pass(t, scene, 2 * MINUTE_MS)
+    await pass(t, scene, 2 * MINUTE_MS, LONG_STEP_MS)
     assert.equal(callsOf(scene, /1000/) - provider.rejectedAtMs.length, 22)
   })
 
@@ -282,7 +284,7 @@ onEachStore(() => {
     await pass(t, scene, 30_000)
     assert.equal((await shown(parley, first, key)).status, 'completed')
     assert.equal(scene.models.completions().length, 1)
-    await pass(t, scene, 4 * MINUTE_MS)
+    await pass(t, scene, 4 * MINUTE_MS, LONG_STEP_MS)
     assert.equal((await shown(parley, second, key)).status, 'completed')
     const { error } = await shown(parley, third, key)
     assert.equal(error.code, 'model_error')
@@ -319,7 +321,7 @@ onEachStore(() => {
     const startMs = systemClock.steadyMs()
     await createBatches(scene, await parley.key(), jobsOf(sizes(180)))
     await wait(systemClock, 2 * MINUTE_MS)
-    // Sent in bursts, so a single minute may have a tenth more or less than the next.
+    // Calls are sent in bursts, so consecutive minutes may differ by a tenth.
     const used = provider.accepted.tokens / (2 * LIMITS.tokens)
     t.diagnostic(`used ${used} of two minutes`)
     assert.ok(used >= 0.95 && used <= 1.1, String(used))

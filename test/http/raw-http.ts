@@ -1,4 +1,4 @@
-/** Raw HTTP over a socket, for requests that no client would send, or not in one piece. */
+/** Sends raw HTTP over a socket, for requests that no client would send, or that must be sent in pieces. */
 import { connect } from 'node:net'
 import type { Answer, Parley } from '../parley.ts'
 
@@ -51,7 +51,7 @@ export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Arra
   return readAnswer(await line.closed)
 }
 
-/** The last response received, which must be complete. */
+/** Reads the last response, which must be complete. */
 export function readAnswer(came: string): Answer {
   const text = came.slice(came.lastIndexOf('\r\n\r\n') + 4)
   const head = came.slice(came.lastIndexOf('HTTP/1.1 '), came.lastIndexOf('\r\n\r\n'))

@@ -13,7 +13,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const MIB = 1024 * 1024
 
-/** Jobs that their model server answers only on demand. */
+/** Creates jobs that their model server answers only on demand. */
 async function openJobs({ parley, models }: Stage, key: string, count: number): Promise<string[]> {
   models.script = () => reply.stall()
   const calls = models.requests.length

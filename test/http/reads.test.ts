@@ -174,7 +174,7 @@ onEachStore(() => {
     }
   })
 
-  /** Everything in an answer that might distinguish one reason from another. */
+  /** Returns everything in a response that might distinguish one reason from another. */
   function traits({ status, text, headers }: Answer) {
     return [status, text, headers.get('content-type'), headers.get('content-length')]
   }

@@ -1,6 +1,6 @@
 /**
- * Responses are byte for byte those that version 0.3.0 gave (SPEC §2 to §8), for requests without any newer field. IDs, times and
- * keys are replaced by their kinds. `RECORD_RESPONSES=FILE` writes the file; it was recorded on a clone of 0.3.0.
+ * Checks that responses to requests without newer fields are byte for byte those of version 0.3.0 (SPEC §2 to §8). IDs, times
+ * and keys are replaced by their kinds. `RECORD_RESPONSES=FILE` writes the file; it was recorded on a clone of 0.3.0.
  */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -21,7 +21,7 @@ type Call = readonly [name: string, method: string, path: string, body?: unknown
 const user = (content: string) => [{ role: 'user', content }]
 const json = { format: 'json', schema: SCHEMA }
 
-/** In their order; `ID` is the job that the call before it created, and `LAST` the last one of a batch. */
+/** The calls in order. `ID` is the job that the previous call created, and `LAST` the last one of a batch. */
 const CALLS: readonly Call[] = [
   ['a single create', 'POST', MESSAGES, job()],
   ['its read', 'GET', `${MESSAGES}/ID`],
@@ -112,7 +112,7 @@ onEachStore(() => {
     }
     for (const headers of [{}, { 'x-api-key': 'wrong' }]) {
       const { status, text } = await parley.request(`${MESSAGES}/${NOBODY}`, { headers })
-      // Since then, one more sentence tells what is wrong with the key.
+      // Newer versions add a sentence about what is wrong with the key.
       const body = text.replace(/ The (request has no API key|API key does not exist)\./, '')
       responses[`${Object.values(headers)[0] ?? 'no'} key`] = { status, body }
     }

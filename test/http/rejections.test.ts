@@ -19,7 +19,7 @@ const start = (t: TestContext) =>
 
 const invalid = (parley: Parley, key: string) => parley.post(MESSAGES, {}, key)
 
-/** The number that is answered at once. */
+/** Sends as many requests as are answered at once. */
 async function spendBurst(send: () => Promise<Answer>, status: number): Promise<void> {
   for (let sent = 0; sent < PER_SECOND; sent++) refused(await send(), status)
 }

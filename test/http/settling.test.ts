@@ -16,7 +16,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const LEASE_MS = 30_000
 const LOOK_MS = 500
-/** A job that never ends fails its test instead of blocking the run. */
+/** With a timeout, a job that never ends fails its test instead of blocking the run. */
 const LIMITED = { timeout: 60_000 }
 
 const TTLS = ['300.0001', '300.49999999999994', '1.8000001e2', '3e2', '35999999e-4', '180.0000000000000001']
@@ -148,7 +148,7 @@ onEachStore(() => {
       const jobs = contents.map((content) => job({ callback, messages: [{ role: 'user', content }] }))
       const ids = enqueued(await parley.post(BATCHES, jobs, key), jobs.length)
       await models.received(jobs.length)
-      // Sent together, so that they are settled in one group.
+      // The answers are sent together, so that they are settled in one group.
       models.release()
       for (const [index, content] of contents.entries()) {
         const read = await parley.ended(ids[index] ?? '', key)
@@ -198,7 +198,7 @@ onEachStore(() => {
       while (logged(parley, 'error', id).length < 2) await parley.get(`${MESSAGES}/${id}`, key)
       for (let beats = 0; beats < 30; beats++) {
         clock.advance(LEASE_MS / 9)
-        // A write after those of this heartbeat.
+        // This write comes after those of the heartbeat.
         await parley.get('/readyz')
       }
       assert.equal(models.requests.length, 1)
@@ -211,7 +211,7 @@ onEachStore(() => {
   )
 })
 
-/** Text, because a number would be formatted by JavaScript. */
+/** Returns text, because JavaScript would format a number. */
 function bodyWith(ttl: string, content: string): string {
   return JSON.stringify(job({ message_cache_ttl: 'TTL', messages: [{ role: 'user', content }] })).replace(
     '"TTL"',

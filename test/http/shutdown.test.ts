@@ -11,10 +11,10 @@ import { type Stage, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const LISTEN_MS = 5000
-/** In which open connections are still served after the listener has closed. */
+/** For this long, open connections are still served after the listener has closed. */
 const LAST_REQUESTS_MS = 500
 
-/** Whether a new connection is. */
+/** Whether the server accepts a new connection. */
 async function isAccepted(url: string): Promise<boolean> {
   const { port, hostname } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -28,7 +28,7 @@ async function isAccepted(url: string): Promise<boolean> {
 
 onEachStore(() => {
   test('for shutdown.listen_seconds, /readyz responds with 503 while requests are accepted and jobs run', async (t) => {
-    // Before the stop of the stage: if the test fails on the way, its server must still stop.
+    // This hook runs before that of the stage: if the test fails early, its server must still stop.
     let stage: Stage | undefined
     t.after(() => stage?.clock.advance(LISTEN_MS + LAST_REQUESTS_MS))
     const settings = { shutdown: { listen_seconds: LISTEN_MS / 1000 } }
@@ -43,7 +43,7 @@ onEachStore(() => {
     assert.equal((await parley.get('/healthz')).status, 200)
     const single = await parley.post(MESSAGES, job(), key)
     assert.deepEqual([single.status, single.body.data.status], [200, 'completed'], single.text)
-    // A proxy that must open a new connection for each request loses those that the listener does not accept any more.
+    // If the listener closed now, a proxy that opens a new connection for each request would lose requests.
     assert.equal(single.headers.get('connection'), 'keep-alive')
     const batch = await parley.post(
       `${MESSAGES}/batches`,
@@ -53,7 +53,7 @@ onEachStore(() => {
     const read = await parley.get(`${MESSAGES}/${batch.body.data.job_ids[0]}?wait=10`, key)
     assert.equal(read.body.data.status, 'completed')
 
-    // Then nobody listens any more, but requests on open connections are still answered as before, each as the last one.
+    // Now nobody listens, but requests on open connections are still answered, each as the last one.
     models.script = () => reply.stall()
     const waiting = parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'stalls' }] }), key)
     await models.received(3)
@@ -69,7 +69,7 @@ onEachStore(() => {
     while (await isAccepted(parley.url)) {}
     assert.deepEqual(await healthOn(open), [200, 'close'])
 
-    // The drain begins afterwards: a response that waits gets its 202.
+    // Then the drain begins: a pending request gets its 202.
     clock.advance(LAST_REQUESTS_MS)
     assert.equal((await waiting).status, 202)
     models.release()

@@ -1,8 +1,8 @@
 /**
- * What most HTTP tests stand on: a Parley, the model server that it asks, and time that the test moves.
+ * Starts what most HTTP tests need: a Parley, its model server, and a clock that the test moves.
  *
- *     const { parley, models, clock } = await startStage(t)
- *     models.script = () => reply.stall()
+ * const { parley, models, clock } = await startStage(t)
+ * models.script = () => reply.stall()
  */
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, type Script, startModelServer } from '../model-server.ts'
@@ -24,7 +24,7 @@ export interface StageOptions {
 
 const DRAIN_MS = 20_000
 
-/** Time stands still, so reads are not limited unless the test sets a limit: polling would reach it. */
+/** The clock stands still, so polling would reach the read limit; reads are unlimited unless the test sets one. */
 const UNLIMITED = { reads_per_minute: 1_000_000 }
 export const UNLIMITED_READS = {
   user_free: UNLIMITED,
@@ -33,12 +33,12 @@ export const UNLIMITED_READS = {
   user_max: UNLIMITED,
 }
 
-/** Everything ends with the test, or with the file if `t` is the `after` of node:test. */
+/** Starts a stage that ends with the test, or with the file if `t` is the `after` of node:test. */
 export async function startStage(t: Lifetime, options: StageOptions = {}): Promise<Stage> {
   const models = options.after?.models ?? (await startModelServer())
   if (options.script) models.script = options.script
   const clock = options.after?.clock ?? new FakeClock()
-  // Runs before Parley's own stop, which waits for running jobs.
+  // This hook runs before Parley's own, which waits for running jobs.
   t.after(() => {
     models.script = () => undefined
     models.release()
@@ -51,7 +51,7 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
     findsConcurrency: options.findsConcurrency ?? false,
     ...(options.after && { folder: options.after.parley.folder }),
   })
-  // Runs after Parley's stop, or if it did not start, so that no listening server keeps the process alive.
+  // This hook runs after Parley's, even if Parley did not start, so that no listening server keeps the process alive.
   const parley = await starting.finally(() => t.after(() => models.close()))
   return { parley, models, clock }
 }

@@ -1,4 +1,4 @@
-/** SPEC §8: what each tier may do. (The batch sizes are in batches.test.ts, the reads in reads.test.ts.) */
+/** Tests the limits of each tier (SPEC §8). Batch sizes are in batches.test.ts, reads in reads.test.ts. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
@@ -16,7 +16,7 @@ const MODELS = ['gpt-5', 'gpt-5.2', 'gpt-5-mini', 'gpt-auto']
 const FREE_MODELS = ['gpt-auto', 'gpt-5-mini']
 
 const saying = (content: string, over = {}) => job({ ...over, messages: [{ role: 'user', content }] })
-/** Includes what the chat format adds for one message. */
+/** Counts tokens, including those that the chat format adds for one message. */
 const tokensOf = (content: string) => countTokens(content) + 6
 
 onEachStore(() => {
@@ -116,7 +116,7 @@ onEachStore(() => {
   test('8 gpt-auto picks by input tokens: up to 2000 gpt-5-mini, beyond gpt-5', async (t) => {
     const { parley, models } = await startStage(t)
     const key = await parley.key('user_go')
-    // Messages of 153 tokens each, framing included, and one that fills the rest; 3 more tokens start the answer.
+    // The messages have 153 tokens each with framing, and the last one fills the rest; 3 more tokens start the answer.
     const message = (words: number) => ({ role: 'user', content: `a${' hello'.repeat(words)}` })
     const longest = [...Array(12).fill(message(149)), message(157)]
     const longer = [...Array(12).fill(message(149)), message(158)]

@@ -74,7 +74,7 @@ onEachStore(() => {
     }
     await parley.store.revokeKey(key_id, clock.nowMs())
     clock.advance(2000)
-    // Sent by the key's owner, not as a guess.
+    // The owner of the key sends this, so it is not a guess.
     refused(await parley.get(ME, revoked), 401)
     refused(await parley.get(ME, 'malformed'), 401)
     refused(await parley.get(ME), 401)

@@ -66,7 +66,7 @@ onEachStore(() => {
       granted(await parley.post(`${MESSAGES}?include=usage`, ask(over), key), 200).usage
     const cut = { options: { max_tokens: 4 } }
     assert.deepEqual(await usageOf(cut), { ...USED, finish_reason: 'length' })
-    // A cut answer is not cached: nobody could tell that it was cut.
+    // A truncated answer is not cached, because later callers could not know that it was truncated.
     assert.deepEqual(await usageOf(cut), { ...USED, finish_reason: 'length' })
     models.script = () => answering()
     await usageOf({})

@@ -12,11 +12,11 @@ import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from './stage
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 
-/** A job whose model server answers only on demand. */
+/** Creates a job that its model server answers only on demand. */
 async function runningJob({ parley, models }: Stage, key: string): Promise<string> {
   models.script = () => reply.stall()
   const calls = models.requests.length
-  // Different from other jobs, so that it gets no cached response.
+  // The message is unique, so that the job gets no cached response.
   const messages = [{ role: 'user', content: randomUUID() }]
   const [id = ''] = enqueued(await parley.post(BATCHES, [job({ messages })], key), 1)
   await models.received(calls + 1)
@@ -24,8 +24,8 @@ async function runningJob({ parley, models }: Stage, key: string): Promise<strin
 }
 
 /**
- * A read that has started to wait, as the number of pending responses shows. Wrapped in an object, because a promise would
- * be awaited.
+ * Starts a read, and resolves when the number of pending responses shows that it waits. The result is wrapped in an object,
+ * because a promise would be awaited.
  */
 async function waitingRead(
   t: TestContext,
@@ -39,7 +39,7 @@ async function waitingRead(
   return { answer }
 }
 
-/** Advances the time of a wait, and resolves with its response. */
+/** Advances time, and resolves with the response of a wait. */
 async function afterTime({ clock }: Stage, ms: number, { answer }: { readonly answer: Promise<Answer> }) {
   clock.advance(ms - 1)
   assert.ok(clock.pending().includes(1), 'the wait ended early')

@@ -1,6 +1,6 @@
 /**
- * Alerts, dashboard and documents refer only to existing metrics: each of their selectors matches something on a server on
- * which most kinds of events have happened.
+ * Checks that alerts, dashboard and documents refer only to existing metrics: each of their selectors matches something on a
+ * server on which most kinds of events have happened.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -21,14 +21,14 @@ import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-/** Added by Prometheus itself. */
+/** Prometheus adds these labels itself. */
 const ADDED_LABELS = ['job', 'instance']
 const ADDED_METRICS = ['up']
-/** Reported by the runtime on Linux only. */
+/** The runtime reports these on Linux only. */
 const ON_LINUX = /^process_(open|max)_fds$/
-/** Reported for the disk of a SQLite file. */
+/** These describe the disk of a SQLite file. */
 const ON_SQLITE = /^parley_disk_/
-/** Only upstreams with a rate have it; rates.test.ts reads it. */
+/** Only upstreams with a rate have this metric; rates.test.ts reads it. */
 const WITH_A_RATE = /^parley_upstream_rate_waiting$/
 
 const alerts = expressionsOfAlerts(file('deploy/prometheus-alerts.yml'))
@@ -85,7 +85,7 @@ onEachStore(async () => {
     assert.deepEqual(here.sort(), [...families].sort())
   })
 
-  /** The metrics of a server on which each kind of event that the files refer to has happened. */
+  /** Returns the metrics of a server on which each kind of event in the files has happened. */
   async function seen(): Promise<readonly Sample[]> {
     const { parley } = stage
     const key = await parley.key()
@@ -93,7 +93,7 @@ onEachStore(async () => {
       parley.post(MESSAGES, job({ messages: [{ role: 'user', content }], ...over }), key)
     completed(await create('Hello'))
     completed(await create('Hello'))
-    // Read by a CPU pool thread.
+    // A CPU pool thread reads this body.
     completed(await create(' word'.repeat(20_000)))
     for (const status of [401, 429, 503]) completed(await create(`STATUS ${status}`))
     failed(await create('STATUS 400'))
@@ -114,14 +114,14 @@ onEachStore(async () => {
     collectGarbage()
     for (;;) {
       const { text } = await parley.get('/metrics')
-      // Reported once the texts are counted.
+      // The metric appears once the texts are counted.
       const isComplete =
         /^parley_context_shifts_total/m.test(text) && text.includes('nodejs_gc_duration_seconds_sum')
       if (isComplete) return samplesIn(text)
     }
   }
 
-  /** One is delivered, and one fails permanently. */
+  /** Delivers one callback, and lets another fail permanently. */
   async function callbacksEnd(key: string): Promise<void> {
     const receiver = await startReceiver()
     after(() => receiver.close())

@@ -1,4 +1,4 @@
-/** Schemas as libraries generate them: nearly all are accepted, and the rejected ones are listed. */
+/** Tests schemas that libraries generate: nearly all are accepted, and the rejected ones are listed. */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -9,7 +9,7 @@ import { checkSchema } from '../../src/dashboard/page/playground/schema-check.ts
 import { LIBRARIES, LOOKS_AROUND } from './emitted/all.ts'
 import { PYDANTIC } from './emitted/pydantic.ts'
 
-/** What the tests of Zod expect of `z.toJSONSchema`: the package contains them (MIT, Colin McDonnell). */
+/** Returns the results that the tests of Zod expect of `z.toJSONSchema`; the package contains them (MIT, Colin McDonnell). */
 function zodSnapshots(): Map<string, unknown> {
   const folder = join(dirname(fileURLToPath(import.meta.resolve('zod/package.json'))), 'src/v4/classic/tests')
   const found = new Map<string, unknown>()
@@ -24,7 +24,7 @@ function zodSnapshots(): Map<string, unknown> {
   return found
 }
 
-/** Null for anything that is not JSON, such as a snapshot of something else. */
+/** Returns null for anything that is not JSON, such as a snapshot of something else. */
 function parsed(json: string): Readonly<Record<string, unknown>> | null {
   try {
     const { '~standard': _, ...schema } = JSON.parse(json)
@@ -34,7 +34,7 @@ function parsed(json: string): Readonly<Record<string, unknown>> | null {
   }
 }
 
-/** Not a fragment whose definitions are elsewhere, nor the result of a parse. */
+/** Whether this is a whole schema: not a fragment whose definitions are elsewhere, nor the result of a parse. */
 function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boolean {
   const isSchema = ['$schema', 'type', '$ref', 'anyOf', 'oneOf', 'allOf', 'not', 'enum'].some(
     (key) => key in schema,
@@ -44,13 +44,13 @@ function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boole
   return isSchema && !pointsAway
 }
 
-/** Rules that reject some of the schemas. */
+/** These rules reject some of the schemas. */
 const KNOWN = [
-  // A registry of several schemas, one of which refers to another document.
+  // A registry of several schemas refers to another document.
   /must refer to a part of this schema/,
-  // A custom pattern with a look-ahead.
+  // A custom pattern has a look-ahead.
   /has a lookahead or lookbehind/,
-  // A custom override for a type that JSON does not have.
+  // A custom override defines a type that JSON does not have.
   /^must be one of null, boolean/,
 ]
 

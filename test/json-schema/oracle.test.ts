@@ -1,4 +1,4 @@
-/** Generated schemas and answers, judged here and by another implementation of JSON Schema: both must agree. */
+/** Judges generated schemas and answers here and with another implementation of JSON Schema: both must agree. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { registerSchema, unregisterSchema, validate } from '@hyperjump/json-schema/draft-2020-12'
@@ -81,7 +81,7 @@ const DRAFTS: readonly Draft[] = [
   { uri: 'http://json-schema.org/draft-07/schema#', definitions: 'definitions', more: ONLY_07 },
 ]
 
-/** Several keywords, each with any value that it may have, so most schemas combine keywords as no person would. */
+/** Combines several keywords with any values, so most schemas are unlike those of people. */
 function schemasOf({ uri, definitions, more }: Draft): fc.Arbitrary<Record<string, unknown>> {
   const { schema, object } = fc.letrec<{ schema: unknown; object: Record<string, unknown> }>((tie) => ({
     schema: fc.oneof(

@@ -1,18 +1,18 @@
 /**
- * The groups of the official test suite whose schema is rejected, by reason. The test fails if a group no longer belongs on
- * the list.
+ * Lists the groups of the official test suite whose schema is rejected, by reason. The test fails if a group no longer belongs
+ * on the list.
  */
 
 /** A reason to reject a schema, and the rule's message. */
 export const REASONS = {
-  /** A root that is not an object: what it describes is not a structured answer. */
+  /** The root is not an object, so it does not describe a structured answer. */
   booleanRoot: /^must be an object$/,
   /** Nothing is fetched, not even the schema of a draft. */
   remoteRef: /^must refer to a part of this schema/,
-  /** It would change the target of each `$ref` below it. */
+  /** A nested `$id` would change the target of each `$ref` below it. */
   nestedId: /^is only supported at the root/,
   dynamicRef: /^is not supported; use \$ref/,
-  /** They depend on which branches of the other keywords an answer takes. */
+  /** These keywords depend on which branches of others an answer takes. */
   unevaluated: /^is not supported; put the properties or items/,
 } as const
 

@@ -1,4 +1,4 @@
-/** The few features of Kustomize that deploy/kubernetes uses, so that its manifests can be tested without kubectl. */
+/** Implements the few features of Kustomize that deploy/kubernetes uses, to test its manifests without kubectl. */
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse, parseAllDocuments } from 'yaml'
@@ -36,7 +36,7 @@ const FIELDS = new Set([
   ],
 ])
 
-/** What `kubectl kustomize FOLDER` prints, without the hash at the end of the names of ConfigMaps. */
+/** Returns what `kubectl kustomize FOLDER` prints, without the hash in the names of ConfigMaps. */
 export function render(folder: string, before: readonly Manifest[] = []): Manifest[] {
   const given = parse(readFileSync(join(folder, 'kustomization.yaml'), 'utf8')) as Kustomization
   const unknown = Object.keys(given).filter((field) => !FIELDS.has(field))
@@ -76,7 +76,7 @@ function resource(path: string): Manifest[] {
   })
 }
 
-/** The lists that a patch merges by a key of their items. It replaces all others. */
+/** A patch merges these lists by a key of their items, and replaces all others. */
 const KEYS: Readonly<Record<string, string>> = {
   containers: 'name',
   env: 'name',

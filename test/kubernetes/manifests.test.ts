@@ -1,6 +1,6 @@
 /**
- * The manifests in deploy/kubernetes: each is valid by the published schemas, without fields that these do not know, and agrees with
- * the program, the image and the alert rules. They are not applied to a cluster.
+ * Tests the manifests in deploy/kubernetes: each is valid by the published schemas, has no fields unknown to them, and agrees
+ * with the program, the image and the alert rules. They are not applied to a cluster.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -20,7 +20,7 @@ const read = (name: string) => readFileSync(join(CLONE, name), 'utf8')
 const FOLDER = join(CLONE, 'deploy/kubernetes')
 const { version } = JSON.parse(read('package.json')) as { version: string }
 
-/** A copy in which the components of each overlay are no longer comments. */
+/** A copy in which the optional components of each overlay are enabled. */
 const complete = mkdtempSync(join(tmpdir(), 'parley-kubernetes-'))
 after(() => rmSync(complete, { recursive: true, force: true }))
 cpSync(FOLDER, complete, { recursive: true })
@@ -67,7 +67,7 @@ const MODELS: Readonly<Record<string, string>> = {
   'monitoring.coreos.com': '@kubernetes-models/prometheus-operator',
 }
 
-/** @throws with what is wrong, and @returns the paths of fields that the schema does not know */
+/** @throws with what is wrong; @returns the paths of fields that the schema does not know */
 async function validate(manifest: Manifest): Promise<string[]> {
   const [group = ''] = manifest.apiVersion.split('/')
   const path = `${MODELS[group] ?? 'kubernetes-models'}/${manifest.apiVersion}/${manifest.kind}`
@@ -83,7 +83,7 @@ async function validate(manifest: Manifest): Promise<string[]> {
   return [...unread]
 }
 
-/** The compiled schemas allow unknown fields, but never read them. */
+/** Records which fields the compiled schemas read: they allow unknown fields, but never read them. */
 function watched(value: unknown, path: string, unread: Set<string>): unknown {
   if (typeof value !== 'object' || value === null) return value
   const target: Record<string, unknown> | unknown[] = Array.isArray(value) ? [] : {}
@@ -137,7 +137,7 @@ test('kubectl renders the same', { skip: hasKubectl ? false : 'kubectl is not th
   }
 })
 
-/** Kustomize orders resources, and what it merges into lists, in its own way. */
+/** Sorts resources and lists, which Kustomize orders in its own way. */
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) {
     return value.map(sorted).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1))

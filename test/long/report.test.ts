@@ -1,4 +1,4 @@
-/** The report of the long run, produced by the real runner on test files created here. */
+/** Tests the report of the long run, with the real runner on test files created here. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -13,13 +13,13 @@ const RUN = fileURLToPath(new URL('./run.ts', import.meta.url))
 interface Run {
   readonly code: number
   readonly terminal: string
-  /** Its lines. */
+  /** The lines of the report. */
   readonly report: readonly string[]
 }
 
 /**
- * The environment without the variables that tell a runner that it runs inside another one, or a test that this is a long
- * run.
+ * Returns the environment without the variables that tell a runner that it runs inside another one, or a test that this is a
+ * long run.
  */
 function environment(): NodeJS.ProcessEnv {
   const { NODE_TEST_CONTEXT: _context, PARLEY_LONG: _long, ...others } = process.env

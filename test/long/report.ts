@@ -1,9 +1,9 @@
 /**
- * A reporter for `node --test` that writes what the tests measured, in Markdown: each test that says figures
- * (`t.diagnostic`), that failed, or that says why it was skipped, with its result and how long it took, by file; the
- * machine before, the totals after.
+ * A reporter for `node --test` that writes what the tests measured, in Markdown. By file, it lists each test that reports
+ * figures (`t.diagnostic`), that failed, or that gives a reason for being skipped, with its result and duration; before them the
+ * machine, after them the totals.
  *
- *     node --test --test-reporter=./test/long/report.ts --test-reporter-destination=test-report.md …
+ * node --test --test-reporter=./test/long/report.ts --test-reporter-destination=test-report.md …
  */
 import { arch, availableParallelism, cpus, platform, release, totalmem } from 'node:os'
 import { relative } from 'node:path'
@@ -15,9 +15,9 @@ interface Test {
   readonly name: string
   readonly result: Result
   readonly ms: number
-  /** What went wrong, in its first line. */
+  /** The first line of the error. */
   readonly error: string | null
-  /** Or the reason why it was skipped. */
+  /** The figures, or the reason why the test was skipped. */
   readonly figures: string[]
 }
 
@@ -38,7 +38,7 @@ export default async function* report(events: AsyncIterable<TestEvent>): AsyncGe
 export async function* reportOn(machine: Machine, events: AsyncIterable<TestEvent>): AsyncGenerator<string> {
   yield headOf(machine)
   const files = new Map<string, Test[]>()
-  /** Also identified by the place in the code that reported the figures: the last one reported there. */
+  /** The last test that was reported for each place in the code. Figures from the same place belong to it. */
   const last = new Map<string, Test>()
   let totals = ''
   for await (const { type, data } of events) {
@@ -71,7 +71,7 @@ function headOf({ date, cpu, cores, memoryBytes, node, system }: Machine): strin
 `
 }
 
-/** Nothing if no test has anything to report. */
+/** Returns nothing if no test has anything to report. */
 function sectionOf(file: string, tests: readonly Test[]): string {
   const telling = tests.filter(({ figures, result }) => figures.length > 0 || result === 'FAILED')
   if (telling.length === 0) return ''
@@ -134,7 +134,7 @@ function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`
 }
 
-/** Text that stays within its table cell. */
+/** Escapes text for a table cell. */
 function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ')
 }

@@ -1,14 +1,14 @@
 /**
- * `npm run test:long`: every test in its long form, and a report of what was measured.
+ * `npm run test:long` runs every test in its long form, and writes a report of what was measured.
  *
- *     npm run test:long
- *     npm run test:long -- --report /tmp/kills.md test/process/kills.test.ts
+ * npm run test:long
+ * npm run test:long -- --report /tmp/kills.md test/process/kills.test.ts
  */
 import { spawn } from 'node:child_process'
 import { parseArgs } from 'node:util'
 import { CLONE, TESTS } from '../support/test-files.ts'
 
-/** The timeout of a file as well as of a test; tests that need a different one set it. */
+/** The timeout of a file and of a test; tests that need a different one set it. */
 const TIMEOUT_MS = 2 * 3600_000
 
 const { values, positionals } = parseArgs({

@@ -1,4 +1,4 @@
-/** Draws mutants: the same seed draws the same ones from the same sources, and a smaller count draws the first of them. */
+/** Draws mutants: from the same sources, the same seed draws the same ones, and a smaller count draws the first of them. */
 import { createHash } from 'node:crypto'
 import { globSync, readFileSync } from 'node:fs'
 import { join, sep } from 'node:path'
@@ -6,9 +6,9 @@ import { SeededRandom } from '../simulation/random.ts'
 import { type Edit, editsOf } from './operators.ts'
 
 export interface Mutant {
-  /** Changes with the source, so that a report never mistakes a mutant of an earlier source for this one. */
+  /** The ID changes with the source, so that a report never mistakes a mutant of an earlier source for this one. */
   readonly id: string
-  /** Relative to the root. */
+  /** The path relative to the root. */
   readonly file: string
   readonly line: number
   readonly operator: string
@@ -25,10 +25,10 @@ export interface Choice {
   readonly folders: readonly string[]
 }
 
-/** Lines around a change that its diff shows. */
+/** A diff shows this many lines around a change. */
 const CONTEXT = 2
 
-/** Each place of the sources is as likely as any other, however many edits it has. No mutant is drawn twice. */
+/** Draws each place of the sources with equal probability, regardless of its number of edits. No mutant is drawn twice. */
 export function choose(root: string, { count, seed, folders }: Choice): readonly Mutant[] {
   const random = new SeededRandom(seed)
   const places = folders.flatMap((folder) => sourcesIn(root, folder)).flatMap((file) => placesIn(root, file))

@@ -1,4 +1,7 @@
-/** `npm run mutants`: makes random mistakes in copies of the sources, and counts how many the tests find. See docs/internals/simulation.md. */
+/**
+ * `npm run mutants` makes random mistakes in copies of the sources, and counts how many the tests find. See
+ * docs/internals/simulation.md.
+ */
 import { parseArgs } from 'node:util'
 import { INSTALLATION, installation } from '../postgres/installation.ts'
 import { CLONE } from '../support/test-files.ts'
@@ -22,15 +25,15 @@ const { values } = parseArgs({
   options: {
     count: { type: 'string', default: '300' },
     seed: { type: 'string' },
-    /** Such as `queue` or `client`; several are possible. */
+    /** A folder such as `queue` or `client`; can be repeated. */
     folder: { type: 'string', multiple: true },
-    /** Mutants that run at the same time. */
+    /** The number of mutants that run at the same time. */
     jobs: { type: 'string', default: '1' },
-    /** Where results are added. Mutants that it contains do not run again. */
+    /** The file to which results are added. Mutants in it do not run again. */
     report: { type: 'string' },
-    /** A mutant whose tests report nothing for so long counts as found. */
+    /** A mutant whose tests report nothing for this long counts as found. */
     'idle-seconds': { type: 'string', default: '120' },
-    /** Starts no more mutants after this. */
+    /** After this time, no more mutants start. */
     minutes: { type: 'string' },
     /** Prints the diffs and runs nothing. */
     list: { type: 'boolean', default: false },

@@ -1,4 +1,4 @@
-/** The tool that makes random mistakes: its operators on small sources, and whole runs on a project of two files. */
+/** Tests the tool that makes random mistakes: its operators on small sources, and whole runs on a project of two files. */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -13,7 +13,7 @@ import { SERVICE, TestPlan } from './test-plan.ts'
 import { TreeCopy } from './tree-copy.ts'
 import { tryMutant } from './try-mutant.ts'
 
-/** What an operator makes of a source: the whole text of each mutant. */
+/** Returns what an operator makes of a source: the whole text of each mutant. */
 function made(operator: string, text: string, hasSql = false): readonly string[] {
   return editsOf(text, hasSql)
     .filter((edit) => edit.operator === operator)
@@ -103,7 +103,7 @@ test('far below and far above', () => {
 `
 const FILE = 'src/queue/is-small.ts'
 
-/** A project with a source and its test, which does not test the limit itself. */
+/** Creates a project with a source and its test, which does not test the limit itself. */
 function makeProject(t: TestContext): string {
   const root = mkdtempSync(join(tmpdir(), 'parley-mutants-test-'))
   t.after(() => rmSync(root, { recursive: true, force: true }))

@@ -1,6 +1,6 @@
 /**
- * The mistakes that a programmer makes: each operator turns a place of a source into edits, of which each is a mutant. They do
- * not know types, so some mutants do not compile; the run counts those as invalid.
+ * The mistakes that programmers make: each operator turns a place of a source into edits, each of which is a mutant. Operators
+ * do not know types, so some mutants do not compile; the run counts those as invalid.
  */
 import { sqlEdits } from './sql-operators.ts'
 import { nodeIn, nodesIn, parse, type SyntaxNode, visit } from './syntax.ts'
@@ -9,16 +9,16 @@ export interface Edit {
   readonly operator: string
   readonly start: number
   readonly end: number
-  /** What replaces the text from `start` to `end`. */
+  /** The text that replaces the source from `start` to `end`. */
   readonly by: string
 }
 
-/** What an operator reads. `textOf` is the text of a node. */
+/** What an operator gets. `textOf` returns the text of a node. */
 interface Place {
   readonly node: SyntaxNode
   readonly around: readonly SyntaxNode[]
   readonly textOf: (node: SyntaxNode) => string
-  /** The fields that the file reads of the object with this text. */
+  /** Returns the fields that the file reads of the object with this text. */
   readonly fieldsOf: (object: string) => readonly string[]
 }
 
@@ -40,7 +40,7 @@ const CONDITIONAL = [
   'ForStatement',
   'DoWhileStatement',
 ]
-/** Larger numbers are sizes and times, where one more makes no difference that a test should see. */
+/** Larger numbers are sizes and times, where a test should not notice a difference of one. */
 const LARGEST_INDEX = 10
 const SWAPPED = [
   'Identifier',
@@ -153,7 +153,7 @@ const OPERATORS: Readonly<Record<string, Operator>> = {
 }
 
 /**
- * Every edit of the source, in the order of its text. The same text always has the same edits.
+ * Returns every edit of the source, in the order of its text. The same text always has the same edits.
  * @param hasSql whether its strings are SQL
  */
 export function editsOf(text: string, hasSql: boolean): readonly Edit[] {
@@ -176,7 +176,7 @@ function isNot(node: SyntaxNode): boolean {
   return node.type === 'UnaryExpression' && node.operator === '!'
 }
 
-/** The whole of a node replaced by one of its parts. */
+/** Replaces the whole of a node by one of its parts. */
 function replaced(
   node: SyntaxNode,
   part: SyntaxNode | undefined,
@@ -196,7 +196,7 @@ function withOperator(
   return [[node, node.type === 'LogicalExpression' ? `(${changed})` : changed]]
 }
 
-/** Each two neighbors that could have the same type. An edit covers both and what is between them. */
+/** Swaps neighbors that could have the same type. An edit covers both and what is between them. */
 function swappedPairs(nodes: readonly SyntaxNode[], textOf: Place['textOf']): ReturnType<Operator> {
   return nodes.flatMap((first, at) => {
     const second = nodes[at + 1]
@@ -223,7 +223,7 @@ function swappedFields(fields: readonly SyntaxNode[], textOf: Place['textOf']): 
   })
 }
 
-/** The fields that are read of each object, by its text, in alphabetical order; not the methods that are called. */
+/** Returns the fields that are read of each object, by its text, in alphabetical order; without methods that are called. */
 function readFields(tree: SyntaxNode, textOf: Place['textOf']): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, Set<string>>()
   visit(tree, (node, around) => {

@@ -1,6 +1,6 @@
 /**
- * Runs test files in one process, in the copy of the tree, and ends it with its children at the first failure, or when it
- * reports nothing for too long.
+ * Runs test files in one process in the copy of the tree. At the first failure, or when nothing is reported for too long, it
+ * ends the process with its children.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -15,21 +15,21 @@ export interface TestRun {
   readonly environment: Readonly<Record<string, string>>
   /** The longest time without a result of a test. */
   readonly idleMs: number
-  /** Otherwise all tests run. */
+  /** If false, all tests run. */
   readonly untilFailure: boolean
 }
 
 export interface TestResult {
-  /** `file > test` of the first failure, or what else went wrong; `null` if everything passed. */
+  /** `file > test` of the first failure, or another error; null if everything passed. */
   readonly failure: string | null
-  /** Files of which every test passed. */
+  /** Files whose tests all passed. */
   readonly passed: readonly string[]
 }
 
 const RUN_FILES = new URL('../support/run-files.ts', import.meta.url).href
 /**
- * Tests about the text of the sources, or about a bug that is still there: any change could break them, and not because it is
- * a mistake.
+ * Matches tests about the text of the sources, or about a bug that still exists: any change could break them, even one that is
+ * no mistake.
  */
 const NOT_ABOUT_MISTAKES = '/still (has its one place|breaks a rule)/'
 const OPTIONS = ['--test-reporter=tap']
@@ -75,7 +75,7 @@ export async function runTests(copy: TreeCopy, run: TestRun): Promise<TestResult
   const [code, signal] = await exited
   running.delete(child)
   if (code !== 0) failure ??= `${file} > the process ended with ${signal ?? code}`
-  // A test may have left processes.
+  // A test may have left processes behind.
   endGroup(child)
   copy.renewTemporary()
   return { failure, passed }
@@ -100,13 +100,13 @@ export async function compiles(copy: TreeCopy): Promise<boolean> {
   return code === 0
 }
 
-/** As the leader of its own process group, so that its children end with it. */
+/** Starts Node as the leader of its own process group, so that its children end with it. */
 function startNode(
   copy: TreeCopy,
   args: readonly string[],
   environment: TestRun['environment'],
 ): ChildProcess {
-  // Inside of a test, a variable of the runner would change the form of the results.
+  // The runner's own variable would change the form of the results inside a test.
   const { NODE_TEST_CONTEXT: _, PARLEY_LONG: _long, PARLEY_TEST_TIMES: _times, ...inherited } = process.env
   const child = spawn(process.execPath, args, {
     cwd: copy.root,
@@ -127,6 +127,6 @@ function endGroup({ pid }: ChildProcess): void {
   try {
     if (pid !== undefined) process.kill(-pid, 'SIGKILL')
   } catch {
-    // The group has ended.
+    // The group has already ended.
   }
 }

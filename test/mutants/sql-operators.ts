@@ -1,8 +1,8 @@
-/** The same mistakes in SQL, which stands in strings and templates: each pattern is replaced wherever it is found. */
+/** Makes the same mistakes in SQL inside strings and templates: each pattern is replaced wherever it occurs. */
 import type { Edit } from './operators.ts'
 import { nodesIn, type SyntaxNode } from './syntax.ts'
 
-/** A string without any of these, such as a message, is not SQL. */
+/** A string that matches none of these, such as a message, is not SQL. */
 const SQL =
   /\b(select|insert into|update \w+|delete from|from \w+|where|order by|limit|returning|values|is null|is not null|and \w+[. ]|\w+ = \$\d)\b/
 

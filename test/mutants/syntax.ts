@@ -40,7 +40,7 @@ export function nodesIn(node: SyntaxNode, field: string): readonly SyntaxNode[] 
 /** Wrappers of expressions. Every other node whose name begins like these is a type. */
 const EXPRESSIONS = ['TSAsExpression', 'TSNonNullExpression', 'TSSatisfiesExpression']
 
-/** Calls back for each node that runs: not for types, imports and re-exports. The nodes around it come with the innermost first. */
+/** Visits each node that runs: no types, imports and re-exports. Its ancestors are passed, the innermost first. */
 export function visit(
   node: SyntaxNode,
   onNode: (node: SyntaxNode, around: readonly SyntaxNode[]) => void,

@@ -1,4 +1,4 @@
-/** Which tests can find a mistake in a file, in the order in which to run them: only those that load the file. */
+/** Decides which tests can find a mistake in a file, and in which order to run them: only those that load the file. */
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, posix, sep } from 'node:path'
 import { SOURCE_FOLDERS } from '../support/test-files.ts'
@@ -10,7 +10,7 @@ export interface Stage {
 }
 
 const CONTRACT = /^src\/store\/(sqlite\/sqlite|postgres\/postgres)-store\.test\.ts$/
-/** These take minutes, and none of them is about one file. */
+/** These tests take minutes, and none of them is about one file. */
 const SLOW = /^test\/(browser|counts|generators|hostile|long|nodes|process|upgrade)\//
 const SIMULATION = 'test/simulation/simulation.test.ts'
 /** These use most of the service, over HTTP, in about a minute. */
@@ -40,7 +40,7 @@ export const SERVICE: readonly string[] = [
   'test/client/polling.test.ts',
   'test/client/retries.test.ts',
 ]
-/** A static or dynamic import, or the address of a thread's module. Types are not loaded. */
+/** Matches a static or dynamic import, or the URL of a thread's module. Types are not loaded. */
 const IMPORT = /^(?:import|export) type .*|(?:from|import|URL)\(?\s*['"](\.[^'"]+|parley-json-schema)['"]/gm
 const SCHEMAS = 'json-schema/src/index.ts'
 
@@ -59,7 +59,7 @@ export class TestPlan {
     this.#tests = files.filter((file) => file.endsWith('.test.ts')).toSorted()
   }
 
-  /** Stages without a test that loads the file are left out. */
+  /** Returns the stages, without those in which no test loads the file. */
   stagesFor(file: string): readonly Stage[] {
     const loading = this.#tests.filter((test) => this.#reaches(test).has(file))
     const isLater = (test: string) => CONTRACT.test(test) || test === SIMULATION || SERVICE.includes(test)
@@ -76,7 +76,7 @@ export class TestPlan {
     return stages.filter(({ files }) => files.length > 0)
   }
 
-  /** The files that a test loads, itself included. */
+  /** Returns the files that a test loads, including itself. */
   #reaches(test: string): ReadonlySet<string> {
     const reached = new Set([test])
     for (const file of reached) for (const target of this.#imports.get(file) ?? []) reached.add(target)

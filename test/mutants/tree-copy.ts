@@ -1,6 +1,6 @@
 /**
- * A copy of the tree in which one file can be replaced. Its files are hard links, and its packages are links to those of the
- * original, except for workspaces: a link to the original of a workspace would load the source without the mistake.
+ * Copies the tree so that one file can be replaced. Its files are hard links. Its packages link to those of the original, except
+ * for workspaces, where a link would load the source without the mistake.
  */
 import {
   chmodSync,
@@ -19,12 +19,12 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** Not part of what tests read; packages are linked separately. */
+/** Tests do not read these; packages are linked separately. */
 const LEFT_OUT = ['node_modules', '.git', 'dist', 'coverage', 'data']
 
 export class TreeCopy {
   readonly root: string
-  /** For the temporary files of tests, which a killed test does not remove. Another folder after each run. */
+  /** The folder for the tests' temporary files, which a killed test does not remove. Each run has its own. */
   temporary: string
   readonly #original: string
   readonly #folder: string
@@ -33,7 +33,7 @@ export class TreeCopy {
   constructor(original: string) {
     this.#original = original
     this.#folder = mkdtempSync(join(tmpdir(), 'parley-mutants-'))
-    // Postgres runs as another user if the tests run as root, and must reach its files below.
+    // If the tests run as root, Postgres runs as another user, and must reach its files below.
     chmodSync(this.#folder, 0o711)
     this.root = join(this.#folder, 'tree')
     linkFolder(original, this.root)
@@ -52,7 +52,7 @@ export class TreeCopy {
     link(join(this.#original, file), join(this.root, file))
   }
 
-  /** Processes that were killed may still write to the earlier folder, so it is not used again. */
+  /** Killed processes may still write to the earlier folder, so it is not used again. */
   renewTemporary(): void {
     const earlier = this.temporary
     this.temporary = this.#makeTemporary()
@@ -72,7 +72,7 @@ export class TreeCopy {
   }
 }
 
-/** A Postgres whose tests were killed is stopped by its watcher, and writes until then. */
+/** If tests are killed, their watcher stops Postgres, which writes until then. */
 const STOPS_WITHIN_MS = 10_000
 
 function removeFolder(folder: string): void {
@@ -111,7 +111,7 @@ function linkPackages(from: string, to: string): void {
   mkdirSync(to)
   for (const entry of readdirSync(packages, { withFileTypes: true })) {
     const source = join(packages, entry.name)
-    // Caches depend on the sources. The link of a workspace is relative, so the same link leads to the copy.
+    // Caches depend on the sources. A workspace's link is relative, so the same link leads to the copy.
     if (entry.name === '.cache') continue
     symlinkSync(entry.isSymbolicLink() ? readlinkSync(source) : source, join(to, entry.name))
   }

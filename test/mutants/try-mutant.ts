@@ -7,9 +7,9 @@ import type { TreeCopy } from './tree-copy.ts'
 export interface Outcome {
   /** A mutant that does not compile is invalid: nobody could commit it. */
   readonly result: 'found' | 'survived' | 'invalid'
-  /** The stages that ran, and how many files each. */
+  /** The stages that ran, with the number of files in each. */
   readonly ran: readonly string[]
-  /** The stage and the test that found it. */
+  /** The stage that found the mutant. */
   readonly stage?: Stage['name']
   readonly by?: string
   readonly seconds: number
@@ -20,7 +20,7 @@ export interface TryOptions {
   readonly copy: TreeCopy
   readonly idleMs: number
   readonly environment: Readonly<Record<string, string>>
-  /** Files that pass without a mutant, and files that fail and are therefore not used. Shared by all copies. */
+  /** Whether each file passes without a mutant; others are not used. All copies share this. */
   readonly known: Map<string, boolean>
   readonly print: (text: string) => void
 }
@@ -51,12 +51,15 @@ export async function tryMutant(mutant: Mutant, options: TryOptions): Promise<Ou
   }
 }
 
-/** The store that services of a test use. Tests of a store itself use theirs anyway. */
+/** Returns the store that a test's services use. Tests of a store use their own in any case. */
 function storeOf(file: string): string {
   return file.includes('/postgres/') ? 'postgres' : 'sqlite'
 }
 
-/** Runs files that have not run before on the unchanged sources, because a file that fails anyway would find every mutant. */
+/**
+ * Runs files that have not run before on the unchanged sources, because a file that fails without a mutant would find every
+ * mutant.
+ */
 async function usableFiles(
   files: readonly string[],
   environment: Readonly<Record<string, string>>,

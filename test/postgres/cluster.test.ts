@@ -70,7 +70,7 @@ test('the server does not run as root', {
   assert.notEqual(statSync(`/proc/${cluster.pid}`).uid, 0)
 })
 
-/** A process that starts a cluster, prints its folder, and keeps running. */
+/** A script that starts a cluster, prints its folder, and keeps running. */
 const HOLD = `
   import { startCluster } from '${new URL('cluster.ts', import.meta.url)}'
   const cluster = await startCluster()

@@ -21,13 +21,13 @@ import { home } from './home.ts'
 import { ENVIRONMENT, type Installation, installation, runAs } from './installation.ts'
 
 export interface ClusterOptions {
-  /** Added to SETTINGS, or overriding them. */
+  /** Settings that are added to SETTINGS, or override them. */
   readonly settings?: Readonly<Record<string, string | number>>
-  /** A free port by default. */
+  /** Defaults to a free port. */
   readonly port?: number
 }
 
-/** How Postgres stops: an orderly shutdown that ends all sessions, or at once, as in a crash. */
+/** How Postgres stops: in order, which ends all sessions, or immediately, as in a crash. */
 export type Stop = 'fast' | 'immediate'
 
 const SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const
@@ -55,7 +55,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     } catch (error) {
       const portTaken = cluster.log().includes('could not bind')
       await cluster.stop()
-      // Another process took the port; there are more.
+      // Another process took the port; try another one.
       if (portTaken && options.port === undefined && attempt < 5) continue
       throw error
     }
@@ -98,7 +98,7 @@ export class Cluster {
     return `postgres://postgres@127.0.0.1:${this.port}/${database}`
   }
 
-  /** The server's own processes; its sessions have other ones. */
+  /** The ID of the server process; its sessions have other processes. */
   get pid(): number {
     if (this.#server?.pid === undefined) throw new Error('the cluster does not run')
     return this.#server.pid
@@ -113,12 +113,12 @@ export class Cluster {
       ...this.#installation.account,
       cwd: this.folder,
       env: ENVIRONMENT,
-      // Outside of the tests' process group: the watcher handles interrupts at the keyboard.
+      // The server is outside the tests' process group, because the watcher handles interrupts at the keyboard.
       detached: true,
       stdio: ['ignore', 'ignore', log],
     })
     closeSync(log)
-    // Only a call that waits for it keeps this process alive.
+    // The server does not keep this process alive; a call that waits for it does.
     server.unref()
     const { pid } = server
     if (pid === undefined) {
@@ -144,7 +144,7 @@ export class Cluster {
     await exited
   }
 
-  /** On the same port, with the same data. */
+  /** Restarts on the same port, with the same data. */
   async restart(how: Stop): Promise<void> {
     await this.stopNow(how)
     await this.start()
@@ -156,7 +156,7 @@ export class Cluster {
     await rm(this.folder, { recursive: true, force: true })
   }
 
-  /** The server's log since its first start. */
+  /** Returns the server's log since its first start. */
   log(): string {
     return readFileSync(this.#log, 'utf8')
   }
@@ -178,7 +178,7 @@ export class Cluster {
     }
   }
 
-  /** Another Postgres that has taken our port must not be mistaken for ours. */
+  /** Checks that the server is ours: another Postgres may have taken its port. */
   async #answers(): Promise<boolean> {
     const client = new Client(this.url())
     // Errors after the connection was established are reported twice.
@@ -196,8 +196,8 @@ export class Cluster {
 }
 
 /**
- * Below the range from which systems assign ports to outgoing connections: while a cluster is restarted, such a connection
- * could take its port, and one to that very port could even connect to itself.
+ * Returns a port below the range from which systems assign ports to outgoing connections. While a cluster restarts, such a
+ * connection could take its port, and one to that very port could even connect to itself.
  */
 export async function freePort(): Promise<number> {
   for (;;) {
@@ -208,7 +208,7 @@ export async function freePort(): Promise<number> {
       await once(server, 'listening')
       return port
     } catch {
-      // Already in use.
+      // The port is already in use.
     } finally {
       server.close()
     }

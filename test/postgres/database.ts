@@ -1,6 +1,6 @@
 /**
- * A fresh, empty place in Postgres for one test: in the database that TEST_DATABASE_URL names, else in the cluster of the
- * run, else, for a file that is run by itself, in a cluster that lasts as long as this process.
+ * Creates a fresh, empty place in Postgres for one test: in the database that TEST_DATABASE_URL names, else in the cluster of
+ * the run, else, for a file that runs by itself, in a cluster that lasts as long as this process.
  *
  * ```ts
  * const url = await freshDatabase(t)       // quick: a schema of its own
@@ -16,8 +16,8 @@ import { startCluster } from './cluster.ts'
 export const CLUSTER = 'PARLEY_TEST_POSTGRES'
 
 /**
- * A separate schema, which every connection with this URL uses. Notifications and advisory locks are shared by the database,
- * so those of other tests are visible here.
+ * Creates a separate schema, which every connection with this URL uses. The database shares notifications and advisory locks, so
+ * those of other tests are visible.
  */
 export async function freshDatabase(t: Lifetime): Promise<string> {
   const schema = uniqueName()
@@ -26,17 +26,17 @@ export async function freshDatabase(t: Lifetime): Promise<string> {
   return urlOfSchema(schema)
 }
 
-/** Connections with this URL use that schema. */
+/** Returns a URL whose connections use the schema. */
 export async function urlOfSchema(schema: string): Promise<string> {
   const url = new URL(await sharedUrl())
   const options = [url.searchParams.get('options'), `-c search_path=${schema}`].filter(Boolean).join(' ')
   url.searchParams.delete('options')
-  // Not with searchParams, which would write a space as a plus: not every client decodes that as a space.
+  // `searchParams` would write a space as a plus, which not every client decodes as a space.
   url.search += `${url.search ? '&' : '?'}options=${encodeURIComponent(options)}`
   return url.href
 }
 
-/** A separate database. Connections still open when the test ends are closed. */
+/** Creates a separate database. Connections that are open at the end of the test are closed. */
 export async function freshRealDatabase(t: Lifetime): Promise<string> {
   const database = uniqueName()
   await administer(`create database ${database} template template0 encoding 'UTF8' locale 'C'`)
@@ -90,8 +90,9 @@ async function connect(): Promise<Pool> {
 }
 
 /**
- * Hooks run in the order of their registration, and whatever uses the database is registered after it. A hook registered by
- * another hook of a test runs last. A file's would run at once, so the end of the process is awaited instead.
+ * Runs `end` after all other hooks. Hooks run in the order of their registration, and whatever uses the database is registered
+ * later; a hook that another hook of a test registers runs last. That of a file would run at once, so the end of the process is
+ * awaited instead.
  */
 export function afterAllElse(t: Lifetime, end: () => Promise<unknown>): void {
   if (t.after === after) process.once('beforeExit', () => void end())

@@ -20,7 +20,7 @@ async function testWith(t: TestContext, ...statements: string[]): Promise<unknow
 }
 
 const ACCOUNT = `insert into accounts (name, tier, secret) values ('acme', 'user_max', '')`
-/** In today's partition, and in the default one. */
+/** Inserts jobs into today's partition, and into the default one. */
 const JOBS = `insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format)
   select id, 'acme', 'user_max', 'gpt-5', 0, 0, 0, '', ''
   from unnest(array[uuidv7(), '00000000-0000-7000-8000-000000000000']) as id`

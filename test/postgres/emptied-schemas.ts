@@ -1,7 +1,7 @@
 /**
- * A schema with the tables of this version and nothing in them, for a test that starts a Parley. To make the tables and to drop
- * them again costs more than what most tests do there, so the next test of the process gets the same schema, emptied. A
- * schema whose tables a test has changed is dropped.
+ * Provides a schema with this version's empty tables for a test that starts a Parley. Creating and dropping the tables costs
+ * more than most tests do with them, so the next test of the process gets the same schema, emptied. A schema whose tables a test
+ * has changed is dropped.
  *
  * ```ts
  * const url = await emptyTables(t)
@@ -12,13 +12,13 @@ import type { Lifetime } from '../parley.ts'
 import { administer, afterAllElse, uniqueName, urlOfSchema } from './database.ts'
 
 interface Schema {
-  /** The days of its partitions, since 1970. */
+  /** The day whose partitions exist, counted from 1970. */
   readonly day: number
   readonly name: string
   readonly url: string
   /** A digest of everything that ALTER, CREATE and DROP change. */
   readonly form: string
-  /** Deletes every row. */
+  /** The statement that deletes every row. */
   readonly empty: string
 }
 
@@ -28,7 +28,7 @@ const RETENTION_MS = 7 * DAY_MS
 const idle: Schema[] = []
 
 /**
- * Shares notifications and advisory locks with other tests, as every schema does.
+ * Shares notifications and advisory locks with other tests, like every schema.
  * @param nowMs the test's time: the tables have the partitions of that day
  */
 export async function emptyTables(t: Lifetime, nowMs = Date.now()): Promise<string> {
@@ -90,7 +90,7 @@ const TABLES = `
   select relname as table from pg_class
   where relnamespace = $1::regnamespace and relkind = 'r' and relname not in ('schema_version', 'probe')`
 
-/** A catalog row has a new xmin after each write. */
+/** The digest uses xmin, because each write gives a catalog row a new one. */
 const FORM = `
   select md5(string_agg(part, ' ' order by part)) as form from (
     select 'class', oid::text, xmin from pg_class where relnamespace = $1::regnamespace

@@ -1,8 +1,8 @@
 /**
- * One Postgres for a whole run of the tests, and one cache of compiled modules, named to their processes by the
- * environment.
+ * Starts one Postgres for a whole run of the tests, and one cache of compiled modules. The environment names them to the
+ * processes.
  *
- *     node --test --test-global-setup=test/postgres/global-setup.ts …
+ * node --test --test-global-setup=test/postgres/global-setup.ts …
  *
  * With TEST_DATABASE_URL set, the tests use that database instead.
  */

@@ -1,7 +1,7 @@
 /**
- * The folder of this process's clusters, with a watcher: a small shell that holds the other end of a pipe. However this
- * process ends, the pipe closes, and the watcher ends the remaining servers and removes the folder. So nothing here needs a
- * hook at the end of the process, and a killed run leaves nothing behind.
+ * Provides the folder of this process's clusters, with a watcher: a small shell that holds the other end of a pipe. However this
+ * process ends, the pipe closes, and the watcher ends the remaining servers and removes the folder. So nothing here needs a hook
+ * at the end of the process, and a killed run leaves nothing behind.
  */
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -33,7 +33,7 @@ export class Home {
     this.folder = mkdtempSync(join(temporaryPlace(), 'parley-postgres-'))
     // The servers may run as another user, who needs access to them.
     chmodSync(this.folder, 0o755)
-    // Detached, so that killing the process group of the tests does not kill the watcher before its work.
+    // The watcher is detached, so that killing the process group of the tests does not kill it before its work.
     const options = { detached: true, stdio: ['pipe', 'ignore', 'ignore'] satisfies StdioOptions, cwd: '/' }
     this.#watcher = spawn('/bin/sh', ['-c', WATCH, 'watcher', this.folder], options)
     this.#watcher.unref()
@@ -53,7 +53,7 @@ export class Home {
     this.#tell()
   }
 
-  /** Ends running servers and removes the folder now instead of at the end of the process. */
+  /** Ends running servers and removes the folder before the end of the process. */
   async remove(): Promise<void> {
     if (this.#watcher.exitCode !== null || this.#watcher.signalCode !== null) return
     this.#watcher.ref()
@@ -78,7 +78,7 @@ export async function removeHome(): Promise<void> {
   ours = undefined
 }
 
-/** Root starts servers as another user, who may lack access to root's temporary folder. */
+/** Returns a folder for servers, which root starts as another user, who may lack access to root's temporary folder. */
 function temporaryPlace(): string {
   const place = tmpdir()
   return process.getuid?.() === 0 && !openToAll(place) ? '/tmp' : place

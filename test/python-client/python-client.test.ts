@@ -1,4 +1,4 @@
-/** The Python client against a running server, by the machine's own Python; skipped if there is none. */
+/** Tests the Python client with a running server and the machine's own Python; skipped if there is none. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -15,7 +15,7 @@ import { CLONE, type Installation, installation } from '../process/server-proces
 
 const timeout = 120_000
 const CLIENT = join(CLONE, 'clients/python')
-// Debian's own, which is at least as old as others that the PATH may name.
+// Debian's own Python is at least as old as others on the PATH.
 const PYTHON = ['/usr/bin/python3', 'python3'].find(
   (name) => spawnSync(name, ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']).status === 0,
 )
@@ -34,7 +34,7 @@ async function run(
   return program.stdout
 }
 
-/** Of each three requests, responds to the first with 503 and hides the response to the second. */
+/** Starts a proxy. Of each three requests, it responds to the first with 503 and hides the response to the second. */
 async function faultyProxy(t: TestContext, target: string): Promise<{ url: string; statuses: number[] }> {
   const statuses: number[] = []
   let requests = 0

@@ -16,7 +16,7 @@ export function quietly(over: Partial<WriteOptions> = {}): WriteOptions {
   return { force: false, signal: new AbortController().signal, onProgress: () => {}, ...over }
 }
 
-/** All rows, by table. */
+/** Returns all rows, by table. */
 export function contentsOf(file: string): Readonly<Record<string, unknown[]>> {
   const db = new DatabaseSync(file, { readOnly: true })
   try {

@@ -17,12 +17,12 @@ export const IDLE_LIMITS = { total: 64, perOrigin: 8 }
 export interface PosterSetup {
   readonly receiver: Receiver
   readonly poster: Poster
-  /** How many connections the poster has open. Unlike the receiver's count, this one is never late. */
+  /** Returns how many connections the poster has open. Unlike the receiver's count, it is never late. */
   openSockets(): number
   post(request?: Partial<PostRequest>): ReturnType<Poster['post']>
 }
 
-/** Both end with the test. */
+/** Starts a receiver and a poster, which stop when the test ends. */
 export async function startPoster(
   t: TestContext,
   options: Partial<PosterOptions> = {},

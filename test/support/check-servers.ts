@@ -1,4 +1,4 @@
-/** What `parley check` finds out about a model server with given settings, without a process. */
+/** Runs the checks of `parley check` on a model server with given settings, without a process. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { modelServerFindings } from '../../src/cli/check/check.ts'
@@ -12,14 +12,14 @@ export interface Checked {
   readonly findings: readonly Finding[]
   /** The exit code of the command, as far as it depends on model servers. */
   readonly code: 0 | 1
-  /** What is wrong, and what to change, one line each. */
+  /** The problems and what to change, one line each. */
   readonly wrong: string
-  /** What works, but not well or not reliably. */
+  /** What works, but neither well nor reliably. */
   readonly notes: string
 }
 
 export interface CheckOptions {
-  /** In addition to the model `tiny` and a placeholder key. */
+  /** Settings in addition to the model `tiny` and a placeholder key. */
   readonly upstream: Readonly<Record<string, unknown>>
   readonly model?: string
   readonly env?: Environment

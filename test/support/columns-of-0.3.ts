@@ -1,4 +1,4 @@
-/** The columns of new jobs that versions up to 0.3 store in Postgres. */
+/** The columns of new jobs that versions up to 0.3 write to Postgres. */
 import type { Job } from '../../src/job/job.ts'
 import { asItIs } from '../../src/store/compressed-text.ts'
 import { NEW_JOB_NAMES, newJobColumns } from '../../src/store/postgres/columns.ts'

@@ -13,15 +13,14 @@ import { readFileSync } from 'node:fs'
 export type Executed = ReadonlyMap<string, number>
 
 export interface Difference {
-  /** A test that was executed several times less often is listed as often as it is missing. */
+  /** A test that ran fewer times is listed once for each missing run. */
   readonly gone: readonly string[]
   readonly added: readonly string[]
 }
 
 /**
- * A suite can name the store of its tests. Tests in no such suite run on SQLite or on no store. So the suite of this name
- * is left out of the names: a test that moves into it, or out of it, stays the same test. So are the suites that
- * run-files.ts makes of files.
+ * These suites are left out of the names. Tests without a store's suite run on SQLite or on no store, so a test that moves into
+ * or out of the suite of SQLite stays the same test. run-files.ts makes suites of files.
  */
 const LEFT_OUT = /^on SQLite$|\.test\.[mt]s$/
 const SEPARATOR = ' > '
@@ -32,7 +31,7 @@ const TAG =
 const NAME = /\sname="([^"]*)"/
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
 
-/** What a report of `--test-reporter=junit` lists. */
+/** Returns the tests in a report of `--test-reporter=junit`. */
 export function executedIn(report: string): Executed {
   const executed = new Map<string, number>()
   const suites: string[] = []

@@ -1,7 +1,6 @@
 /**
- * The cache of compiled modules that all processes of the tests share. Without it each would strip the types of the same
- * sources and compile them: 1.5 CPU seconds for a process that starts Parley. It stays for later runs; Node replaces entries
- * of changed files.
+ * The cache of compiled modules that all processes of the tests share. Without it, each process would strip and compile the same
+ * sources: 1.5 CPU seconds for one that starts Parley. It stays for later runs; Node replaces entries of changed files.
  */
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +8,9 @@ import { CLONE } from './test-files.ts'
 
 const FOLDER = join(CLONE, 'node_modules/.cache/tests')
 
-/** A folder for each day, because modules in temporary folders would fill a single one. Removes those of other days. */
+/**
+ * Returns a folder for today, and removes those of other days, because modules in temporary folders would fill a permanent one.
+ */
 export function compileCache(): string {
   const today = new Date().toISOString().slice(0, 10)
   const folder = join(FOLDER, today)

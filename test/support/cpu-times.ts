@@ -1,10 +1,10 @@
 /**
- * What each test file costs: seconds in all, and CPU seconds of its own process, of Postgres, of the browser and of other
- * processes that it started. A line of JSON for each file, if PARLEY_TEST_TIMES names the file to append them to:
+ * Measures what each test file costs: the seconds it takes, and CPU seconds of its own process, of Postgres, of the browser and
+ * of other processes that it started. If PARLEY_TEST_TIMES names a file, a line of JSON for each test file is appended to it:
  *
- *     PARLEY_TEST_TIMES=times.jsonl npm run test:unit
+ * PARLEY_TEST_TIMES=times.jsonl npm run test:unit
  *
- * Each process of the run then starts its own Postgres, to tell whose work it does. Only on Linux.
+ * Each process of the run then starts its own Postgres, so that its work can be attributed. Works only on Linux.
  */
 import { appendFileSync, readdirSync, readFileSync } from 'node:fs'
 
@@ -18,13 +18,13 @@ interface Running {
   readonly parent: number
   readonly name: string
   readonly own: number
-  /** Of the processes that it started and that have ended. */
+  /** The time of child processes that have ended. */
   readonly ended: number
 }
 
 const TICKS = 100
 
-/** Call it before the file; call what it returns after it. */
+/** Call this before the file, and the returned function after it. */
 export function startTimes(): (file: string) => void {
   if (!TIMES) return () => {}
   const startMs = performance.now()

@@ -15,7 +15,7 @@ import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../rece
 import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
 import { ALLOW_LOOPBACK, IDLE_LIMITS } from './callback-poster.ts'
 
-/** The time after which a stopping dispatcher cuts off the attempts in progress. */
+/** A stopping dispatcher aborts the attempts in progress after this time. */
 const STOP_GRACE_MS = 5000
 export const STALL: ReceiverReply = { kind: 'stall' }
 
@@ -25,10 +25,10 @@ export interface StartOptions {
   readonly pausesS?: readonly number[]
   readonly maxBodyBytes?: number
   readonly timeoutMs?: number
-  /** Keyed by host: each of 127.0.0.1, 127.0.0.2 and so on is a different receiver. */
+  /** Chooses the reply of a host: each of 127.0.0.1, 127.0.0.2 and so on is a different receiver. */
   readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
   readonly wrap?: (store: Store) => Store
-  /** For behavior that depends on short timers. */
+  /** Uses the real clock, for behavior that depends on short timers. */
   readonly realTime?: boolean
 }
 
@@ -80,7 +80,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   })
   for (const account of ['acme', 'other']) await makeAccount(store, account)
 
-  /** Stores a settled job that owes a callback to the receiver with this number. */
+  /** Stores a settled job that owes a callback to this host. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content = 'Hello back'): Promise<string> {
     const url = `http://127.0.0.${host}:${receiver.port}/hook`
     const nowMs = clock.nowMs() - agoMs
@@ -115,7 +115,7 @@ export class Ended {
   }
 }
 
-/** The store with one method replaced. */
+/** Returns the store with one method replaced. */
 export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferCallbacks'>(
   store: Store,
   name: Name,
@@ -130,7 +130,7 @@ export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferC
   })
 }
 
-/** The store, with a method that is unavailable as long as `refuses` returns true. */
+/** Returns the store with a method that is unavailable as long as `refuses` returns true. */
 export function refusing(
   store: Store,
   name: 'loadCallback' | 'recordCallback',

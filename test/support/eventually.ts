@@ -1,18 +1,18 @@
 /**
- * Polls until the result is the one that the test waits for, if another process produces it without a signal.
+ * Polls until the result is right, for results that another process produces without a signal.
  *
  * ```ts
  * const reply = await eventually(() => caller.read(id), isFinal)
  * ```
  *
- * It pauses between two polls: a loop without a pause takes a core from the process that it waits for.
+ * It pauses between two polls, because a loop without a pause would take a core from that process.
  */
 import { setTimeout } from 'node:timers/promises'
 
 const REST_MS = 20
 
 export interface EventuallyOptions {
-  /** Stops the polling, as a test's signal does when its time is up. */
+  /** Stops the polling, for example when the test's time is up. */
   readonly signal?: AbortSignal
   /** The time within which the result must be right. */
   readonly withinMs?: number

@@ -1,6 +1,6 @@
 /**
- * A node of version 0.1 on Postgres that keeps writing while newer nodes start: its statements, word for word and prepared
- * by name, on a schema that newer nodes may have migrated. Newer nodes must keep every statement here working.
+ * A node of version 0.1 on Postgres that keeps writing while newer nodes start. Its statements are word for word those of 0.1,
+ * prepared by name, on a schema that newer nodes may have migrated. Newer nodes must keep every statement here working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -28,7 +28,7 @@ export class FirstVersionNode {
     return new FirstVersionNode(client, name)
   }
 
-  /** Jobs that this node runs itself. */
+  /** Accepts jobs that this node runs itself. */
   async accept(jobs: readonly Job[]): Promise<void> {
     const origins = jobs.map(() => null)
     await this.#run('accept held', ACCEPT_HELD, [...columnsOf03(jobs), origins, jobs[0]?.createdAtMs])

@@ -1,8 +1,8 @@
 /**
- * Measures what the things that `byte-budget.ts` estimates take in memory, and prints it as JSON: by name, the memory as a
- * multiple of the text. A process of its own, because everything else that runs in a process would be measured with it.
+ * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: by name, as a multiple of the text. It needs a
+ * process of its own, because it would measure everything else in the process, too.
  *
- *     node --expose-gc test/support/job-byte-factors.ts
+ * node --expose-gc test/support/job-byte-factors.ts
  */
 import assert from 'node:assert/strict'
 
@@ -18,7 +18,7 @@ function usedBytes(): number {
   return heapUsed + external
 }
 
-/** The memory kept by what `make` returns, as a multiple of the text. */
+/** Returns the memory of what `make` returns, as a multiple of the text. */
 function factorOf(make: () => unknown): number {
   const before = usedBytes()
   const made = make()
@@ -42,7 +42,7 @@ function call() {
 function response() {
   const resultJson = RESULT.toString('utf8')
   const text = `{"success":true,"data":{"result":${resultJson}}}`
-  // Copies the parts of the text into one, as sending does.
+  // This copies the parts of the text into one, as sending does.
   Buffer.byteLength(text)
   return { resultJson, text }
 }

@@ -1,10 +1,10 @@
-/** The long form of a test, which `npm run test:long` selects with PARLEY_LONG=1. */
+/** Selects the long form of tests, with PARLEY_LONG=1 from `npm run test:long`. */
 
 export const LONG = Boolean(process.env.PARLEY_LONG)
 
 /**
- * A suffix for the name of each run of a test: one run without a suffix in the short form, `count` in the long one. Each run
- * is a test with its own seed and figures, so an interrupted long form shows how far it got.
+ * Returns a suffix for the name of each run of a test: an empty one in the short form, `count` of them in the long form. Each
+ * run is a test with its own seed and figures, so an interrupted long form shows how far it got.
  */
 export function runsOf(count: number): readonly string[] {
   if (!LONG) return ['']

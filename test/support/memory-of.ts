@@ -1,7 +1,7 @@
-/** How much memory a process uses. */
+/** Measures how much memory a process uses. */
 import { existsSync, readFileSync } from 'node:fs'
 
-/** The resident memory of the process now, in MiB. */
+/** Returns the resident memory of the process, in MiB. */
 export function residentMiB(pid: number): number {
   return numberOf(pid, 'VmRSS') / 1024
 }

@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 
-/** The timeout of a file, and of each of its tests. Generous, because it only has to end what hangs on a busy machine. */
+/** The timeout of a file, and of each of its tests. It is long, because it must only end what hangs on a busy machine. */
 const FILE_MS = 300_000
 
 async function nextFile(): Promise<string | null> {

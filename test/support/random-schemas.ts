@@ -1,12 +1,12 @@
 /** Random well-formed JSON schemas and random JSON values, with dangerous property names among them. */
 import fc from 'fast-check'
 
-/** Names that are dangerous in a language with prototypes, beside ordinary ones. */
+/** Dangerous names in a language with prototypes, and ordinary ones. */
 const NAMES = ['a', 'b', 'name', 'a b', '', 'é', '__proto__', 'constructor', 'toString', 'hasOwnProperty']
 
 const name = fc.constantFrom(...NAMES)
 
-/** Keyword values are made by `Object.fromEntries`, so that `__proto__` becomes a key like any other. */
+/** `Object.fromEntries` makes the objects, so that `__proto__` becomes a key like any other. */
 function object<T>(entries: fc.Arbitrary<[string, T][]>): fc.Arbitrary<Record<string, T>> {
   return entries.map((pairs) => Object.fromEntries(pairs))
 }
@@ -71,7 +71,7 @@ const number = fc.record(
   { requiredKeys: ['type'] },
 )
 
-/** Schemas that `readSchema` accepts; most accept something, some contradict themselves. */
+/** Schemas that `readSchema` accepts. Most accept some value, and some contradict themselves. */
 export const wellFormed: fc.Arbitrary<Record<string, unknown>> = fc
   .letrec((tie) => ({
     node: fc.oneof(

@@ -15,7 +15,7 @@ export const never = new Stop()
 const TIER = 'user_max'
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
-/** Timers of the router's pauses, excluding call timeouts. */
+/** Matches timers of the router's pauses, as opposed to call timeouts. */
 export const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
 
 export interface RouterSetup {
@@ -33,15 +33,15 @@ interface SetupOptions {
   readonly tiers?: readonly RoutedTier[]
   readonly random?: () => number
   readonly maxConcurrency?: number
-  /** Whether the limit of concurrent calls starts at the maximum and may fall, instead of never changing. */
+  /** If true, the limit of concurrent calls starts at the maximum and may fall; otherwise it never changes. */
   readonly findsConcurrency?: boolean
   readonly onFailedCall?: (call: FailedCall) => void
   readonly isPatient?: boolean
-  /** Settings per upstream, merged over the defaults. */
+  /** Settings for each upstream, which override the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 
-/** Model `one` has a target at a; `two` has one at a and then one at b. */
+/** Starts a router. Model `one` has a target at a; `two` has one at a and then one at b. */
 export async function startRouter(t: TestContext, options: SetupOptions = {}): Promise<RouterSetup> {
   const clock = new FakeClock()
   const events: CallEvent[] = []

@@ -1,6 +1,6 @@
 /**
- * A node of version 0.2 on Postgres that keeps writing while newer nodes start: its statements, word for word and prepared
- * by name, on a schema that newer nodes may have migrated. Newer nodes must keep every statement here working.
+ * A node of version 0.2 on Postgres that keeps writing while newer nodes start. Its statements are word for word those of 0.2,
+ * prepared by name, on a schema that newer nodes may have migrated. Newer nodes must keep every statement here working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -64,7 +64,7 @@ export class SecondVersionNode {
     return Number(row?.cancelled) > 0
   }
 
-  /** Drops what was created in a period, as when all of it has expired. */
+  /** Drops what was created in a period, as if all of it had expired. */
   async dropPartitions(fromS: number, toS: number): Promise<void> {
     await this.#client.query(`drop table jobs_${fromS}_${toS}, outcomes_${fromS}_${toS}`)
   }
@@ -78,7 +78,7 @@ export class SecondVersionNode {
   }
 }
 
-/** In the order of version 0.2. */
+/** Returns the columns in the order of version 0.2. */
 function settlementColumnsOf2(settlements: readonly Settlement[]): unknown[] {
   const columns = settlementColumns(settlements, settlements.map(contentOf).map(asItIs))
   const [error, , , content] = columns.slice(-4)

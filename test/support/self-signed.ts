@@ -6,7 +6,7 @@ export interface Certificate {
   readonly cert: string
 }
 
-/** DER: a tag, a length and the contents. */
+/** Encodes in DER: a tag, a length and the contents. */
 function der(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(contents)
   const length =
@@ -22,7 +22,7 @@ const sequence = (...contents: readonly Uint8Array[]) => der(0x30, ...contents)
 const oid = (hex: string) => der(0x06, Buffer.from(hex, 'hex'))
 const ECDSA_WITH_SHA256 = sequence(oid('2a8648ce3d040302'))
 
-/** A self-signed certificate of version 3 for names and IPv4 addresses, valid from 2000 to 2049. */
+/** Creates a self-signed certificate of version 3 for names and IPv4 addresses, valid from 2000 to 2049. */
 export function selfSigned(names: readonly string[], addresses: readonly string[]): Certificate {
   const { privateKey, publicKey }: { privateKey: KeyObject; publicKey: KeyObject } = generateKeyPairSync(
     'ec',
@@ -30,7 +30,7 @@ export function selfSigned(names: readonly string[], addresses: readonly string[
       namedCurve: 'P-256',
     },
   )
-  // Each certificate has its own name, or OpenSSL takes one for the issuer of another.
+  // Each certificate has its own name, or OpenSSL would take one for the issuer of another.
   const name = sequence(der(0x31, sequence(oid('550403'), der(0x0c, Buffer.from(randomUUID())))))
   const time = (text: string) => der(0x17, Buffer.from(text))
   const alternatives = sequence(

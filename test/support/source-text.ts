@@ -7,13 +7,13 @@ export interface SourceText {
   readonly prose: readonly { readonly line: number; readonly text: string }[]
 }
 
-/** A regular expression counts as code; the sources contain none with misleading quotes or comment marks. */
+/** Regular expressions count as code; none in the sources contains misleading quotes or comment marks. */
 export function splitSource(source: string): SourceText {
   const prose: { line: number; text: string }[] = []
   let code = ''
   let at = 0
   let line = 1
-  /** Open braces: `true` for that of an expression in a template. */
+  /** Open braces; `true` for that of an expression in a template. */
   const braces: boolean[] = []
   const take = (end: number, isProse: boolean) => {
     const text = source.slice(at, end)
@@ -22,7 +22,7 @@ export function splitSource(source: string): SourceText {
     line += text.split('\n').length - 1
     at = end
   }
-  /** To the end of a template, or to its next expression. */
+  /** Takes the text up to the end of a template, or to its next expression. */
   const takeTemplate = () => {
     const found = /(?:[^`\\$]|\\.|\$(?!\{))*(?:`|\$\{|$)/sy
     found.lastIndex = at
@@ -55,14 +55,14 @@ function endOf(source: string, mark: string, from: number): number {
   return found === -1 ? source.length : found
 }
 
-/** The next character that can begin a comment, a string or a brace. */
+/** Returns the next character that can begin a comment, a string or a brace. */
 function nextToken(source: string, from: number): number {
   const token = /[/'"`{}]/g
   token.lastIndex = from + 1
   return token.exec(source)?.index ?? source.length
 }
 
-/** The words of every identifier in code: those of `claimNextJob` are `claim next job`. */
+/** Returns the words of every identifier in code: those of `claimNextJob` are `claim next job`. */
 export function identifiersIn(code: string): readonly { readonly name: string; readonly words: string }[] {
   return [...new Set(code.match(/[A-Za-z_$][\w$]*/g) ?? [])].map((name) => ({
     name,

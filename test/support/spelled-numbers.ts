@@ -1,14 +1,11 @@
-/**
- * Other spellings of the numbers in a JSON text, with the same value: as a fraction, with an exponent, or as a negative
- * zero.
- */
+/** Spells the numbers in a JSON text in other ways with the same value: as a fraction, with an exponent, or as a negative zero. */
 import fc from 'fast-check'
 
 interface Spelling {
   readonly form: 'as it is' | 'exponent' | 'point' | 'leading zero'
-  /** Where to put the decimal point, as far as there are digits. */
+  /** The position of the decimal point, if there are enough digits. */
   readonly at: number
-  /** Zeros that do not change the value. */
+  /** The number of zeros to add without changing the value. */
   readonly zeros: number
   readonly e: 'e' | 'E' | 'e+' | 'E+'
 }
@@ -31,7 +28,7 @@ export const spellings: fc.Arbitrary<(json: string) => string> = fc
     }
   })
 
-/** The numbers of a JSON text, as spelled. */
+/** Returns the numbers of a JSON text, as spelled. */
 export function numbersIn(json: string): readonly string[] {
   const found: string[] = []
   replaceNumbers(json, (number) => {
@@ -55,7 +52,7 @@ function spelled(number: string, { form, at, zeros, e }: Spelling): string {
   const exponent = Number(power) - fraction.length
   const padding = '0'.repeat(zeros)
   const scaled = (by: number) => (by < 0 ? `${e[0]}${by}` : `${e}${by}`)
-  // Zero has any sign and any exponent.
+  // Zero may have any sign and any exponent.
   const signed = digits === '0' && zeros > 1 ? '-' : sign
   switch (form) {
     case 'as it is':

@@ -1,4 +1,4 @@
-/** A worker and an enqueuer on a SQLite store, whose executions the test ends. */
+/** Starts a worker and an enqueuer on a SQLite store; the test ends the executions. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -43,7 +43,7 @@ export function completed(contentJson: string): ExecutionResult {
 
 const WAIT = { route: '', earlierJson: earlierRunsJson(NO_RUNS), sinceMs: 0, waitedMs: 0 }
 
-/** A list of which a number of entries can be awaited. */
+/** A list that lets tests await a number of entries. */
 class Seen<T> {
   readonly all: T[] = []
   #waiting: { count: number; resolve: () => void }[] = []

@@ -1,4 +1,4 @@
-/** Test files by their paths relative to the clone, and their direct and indirect imports. */
+/** Finds test files by their paths relative to the clone, and their direct and indirect imports. */
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -19,9 +19,9 @@ export function testFiles(patterns = TESTS): string[] {
 }
 
 /**
- * Whether the file, or one that it imports, matches.
+ * Whether the file, or a file that it imports, matches.
  * @param isMeant gets a path relative to the clone
- * @param seen collects the files that were visited before
+ * @param seen collects the visited files
  */
 export function reaches(file: string, isMeant: (file: string) => boolean, seen = new Set<string>()): boolean {
   if (isMeant(file)) return true

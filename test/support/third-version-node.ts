@@ -1,6 +1,7 @@
 /**
- * A node of version 0.3 on Postgres that accepts creates with idempotency keys while newer nodes do the same: its statements, word
- * for word and prepared by name, each create in a transaction of its own. Newer nodes must keep every statement here working.
+ * A node of version 0.3 on Postgres that accepts creates with idempotency keys while newer nodes do the same. Its statements are
+ * word for word those of 0.3, prepared by name, each create in its own transaction. Newer nodes must keep every statement here
+ * working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -11,10 +12,10 @@ export class ThirdVersionNode {
   readonly #pool: pg.Pool
   readonly #name: string
 
-  /** On a schema that newer nodes have migrated. */
+  /** Connects to a schema that newer nodes have migrated. */
   constructor(url: string, name: string, connections: number) {
     this.#pool = new pg.Pool({ connectionString: url, max: connections })
-    // The pool has ended before its connections are closed, and the database that is dropped then ends them.
+    // When the database is dropped, it ends connections that the pool has not closed yet.
     this.#pool.on('error', () => {})
     this.#name = name
   }

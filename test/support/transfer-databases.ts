@@ -16,7 +16,7 @@ const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
 
 let made: Promise<{ file: string; population: Population }> | null = null
 
-/** Shared by all files that run in the process. */
+/** Creates the file that all test files of the process share. */
 async function make(): Promise<{ file: string; population: Population }> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-copy-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -29,7 +29,7 @@ export async function firstJob(source: Awaited<ReturnType<typeof openTransferSou
   throw new Error('there is no job')
 }
 
-/** A copy for this test of a file that is created only once. */
+/** Returns a copy, for this test, of a file that is created only once. */
 export async function populated(t: TestContext): Promise<{ file: string; population: Population }> {
   t.diagnostic(`PARLEY_TEST_SEED=${SEED}`)
   made ??= make()
@@ -103,7 +103,7 @@ export function change(path: string, sql: string): void {
   db.close()
 }
 
-/** The turn of a job in a copy, in SQL: one that a node held is at the head of its route. */
+/** SQL for the turn of a job in a copy: a job that a node held is at the head of its route. */
 export const TURN = `case when j.node is null then j.turn else coalesce(
   (select min(q.turn) from jobs q where q.turn is not null and q.route = j.route), 0) end`
 
@@ -112,7 +112,7 @@ export function expected({ nowMs, retentionMs }: Population) {
   return { nowMs, retentionMs }
 }
 
-/** The file's contents by job ID, without what is specific to a file or to a node. */
+/** Returns the file's contents by job ID, without what is specific to a file or to a node. */
 export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
   const { nowMs, retentionMs } = only
   const live = `(j.settled_at_ms is null or c.due_at_ms is not null
@@ -139,7 +139,7 @@ export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Recor
     idempotency: all(path, `select * from idempotency where until_ms > ${nowMs} order by account, key`),
     usage: all(path, 'select * from usage order by account, month, model'),
     files: all(path, 'select * from files order by id'),
-    // The node that runs one is not at the other database.
+    // The other database does not know the node that runs a batch.
     batches: all(path, 'select * from batches order by id').map((row) => ({ ...row, node: null })),
     batchLines: all(path, 'select * from batch_lines order by batch_id, line'),
     filePieces: all(path, 'select file_id, piece, hex(content) from file_pieces order by file_id, piece'),

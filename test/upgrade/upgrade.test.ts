@@ -1,7 +1,7 @@
 /**
- * Starts this program on a database of the first release, in the state in which its server was killed: everything can be
- * read, queued and running jobs run, a callback that was owed is delivered, and ended jobs count as usage. The databases were
- * created by that release and are never edited.
+ * Starts this program on a database of the first release, in the state in which its server was killed: everything can be read,
+ * queued and running jobs run, an owed callback is delivered, and ended jobs count as usage. That release created the databases,
+ * which are never edited.
  */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
@@ -26,7 +26,7 @@ const ENDED = {
   delivered: '01a1feff-f6d9-7000-822a-d02463342de3',
   undelivered: '01a1feff-f6d9-7001-9b5c-21d2352adbaf',
 }
-/** Two that the server held, and two queued ones. */
+/** Two of these jobs were running, and two were queued. */
 const OPEN = {
   '01a1feff-f737-7000-8733-94a352dc4180': 'held: stalls 1',
   '01a1feff-f737-7001-96aa-cf4d0fccb8f8': 'held: stalls 2',
@@ -36,12 +36,12 @@ const OPEN = {
 /** A hundred years in seconds, so that the jobs of the first release can still be read. */
 const RETENTION = 3_155_760_000
 
-/** Where the first release sent its callbacks. */
+/** The first release sent its callbacks to this address. */
 const OLD_RECEIVER = 'http://127.0.0.1:34535'
 
 /**
- * The statements that create the database, with a callback that became due a moment ago and whose receiver is `receiver`: with
- * its own times it would be owed too long one day, and this test would depend on the date.
+ * Returns the statements that create the database. Its callback became due a moment ago and goes to `receiver`: with its own
+ * times it would one day be owed for too long, and this test would depend on the date.
  */
 async function statements(store: string, receiver: string): Promise<string> {
   const file = await readFile(new URL(`./first-schema.${store}.sql`, import.meta.url), 'utf8')

@@ -1,4 +1,4 @@
-/** Below /v1, another account's response, file or batch is answered as one that does not exist, on every route. */
+/** Tests that below /v1, on every route, another account's response, file or batch gets the same error as a missing one. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -12,7 +12,7 @@ import { openaiOf } from './official-client.ts'
 const CHANGING = ['date', 'x-request-id', 'ratelimit-remaining', 'ratelimit-reset']
 const CHAT = '/v1/chat/completions'
 
-/** Everything in an answer that might distinguish one reason from another. */
+/** Returns everything in a response that might distinguish one reason from another. */
 function traits({ status, text, headers }: Answer, id: string) {
   const others = [...headers].filter(([name]) => !CHANGING.includes(name))
   return { status, text: text.replaceAll(id, 'ID'), headers: others }

@@ -16,12 +16,12 @@ import { openaiOf } from './official-client.ts'
 
 const ADMIN = { authorization: `Bearer ${ADMIN_TOKEN}` }
 const A_DAY_MS = 86_400_000
-/** A call may take longer than a batch has. */
+/** A call may take longer than a batch. */
 const UNHURRIED = {
   jobs: { run_timeout_seconds: 100_000 },
   upstreams: { openai: { call_timeout_seconds: 100_000, api_key_env: null } },
 }
-/** How many lines run at the same time. */
+/** This many lines run at the same time. */
 const RUNNING = 1000
 const CHAT = '/v1/chat/completions'
 type Batch = OpenAI.Batch
@@ -337,7 +337,7 @@ onEachStore(() => {
   test('a batch whose input file is deleted before all of it was read fails, with the answers that are there', async (t) => {
     const { openai, models } = await start(t)
     models.script = () => reply.stall()
-    // More than run at a time, and several pieces of a file.
+    // These are more lines than run at a time, and several pieces of a file.
     const lines = Array.from({ length: RUNNING + 500 }, (_, n) => chatLine(`${n}`, 'x'.repeat(1000)))
     const created = await submit(openai, lines)
     await models.received(1)
@@ -392,9 +392,11 @@ onEachStore(() => {
       "insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '1 hour')",
     )
     const file = await openai.files.create({ file: await toFile(Buffer.from('{}'), 'in'), purpose: 'batch' })
+    // The client would wait as long as Retry-After says.
+    const options = { maxRetries: 0 }
     const create = () =>
       openai.batches
-        .create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' })
+        .create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' }, options)
         .catch((error) => error)
     const refused = await eventually(create, (answer) => answer instanceof Error, { signal: t.signal })
     assert.equal(refused.status, 503)

@@ -20,9 +20,12 @@ const OPTIONS = [
   'nodenext',
 ]
 
-/** As literals, so that an unknown field is an error, too. One call for many bodies: the compiler takes a second or more. */
+/**
+ * Checks bodies as literals, so that an unknown field is also an error. Pass many bodies in one call, because the compiler takes
+ * a second or more.
+ */
 export function assertTypes(bodies: readonly TypedBody[]): void {
-  // Below the clone, where the compiler finds the packages.
+  // The folder is below the clone, where the compiler finds the packages.
   const folder = mkdtempSync(join(root, 'node_modules/.cache-types-'))
   try {
     const lines = bodies.map(([type, body], at) => `export const b${at}: ${type} = ${JSON.stringify(body)}`)

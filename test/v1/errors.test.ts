@@ -160,7 +160,7 @@ onEachStore(() => {
     models.release()
     await open
     await parley.store.suspend('user_go', clock.nowMs())
-    // A key is looked up every two seconds.
+    // A key is looked up at most every two seconds.
     clock.advance(2000)
     await thrown(go.chat.completions.create(HELLO), OpenAI.PermissionDeniedError)
   })

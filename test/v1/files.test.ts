@@ -22,7 +22,7 @@ import { openaiOf } from './official-client.ts'
 
 const LINES = Buffer.from('{"custom_id":"a"}\n')
 
-/** A multipart body as a browser sends it. */
+/** Returns a multipart body as a browser sends it. */
 function multipart(parts: Readonly<Record<string, string>>, content: Uint8Array = LINES, boundary = 'xyz') {
   const fields = Object.entries(parts).map(
     ([name, value]) => `--${boundary}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
@@ -41,7 +41,7 @@ async function send(
   return parley.request('/v1/files', { method: 'POST', headers, body: new Uint8Array(body) })
 }
 
-/** Nothing of the account is stored, not even something that retention would delete later. */
+/** Asserts that nothing of the account is stored, not even something that retention would delete later. */
 async function assertNothingStored(parley: Parley, account: string): Promise<void> {
   assert.equal((await parley.store.quotaUse(account)).storedBytes, 0)
   const file = { id: '01890a5d-ac96-7000-8000-000000000000', account, createdAtMs: 0 }
@@ -142,7 +142,7 @@ onEachStore(() => {
   })
 
   test('a file over the limit, of a length that is not declared, gets 413 and leaves nothing behind', async (t) => {
-    // In the long form 201 MB, with the limit that every tier has.
+    // The long form uploads 201 MB, with the limit that every tier has.
     const settings = LONG ? {} : { tiers: { user_max: { max_file_bytes: 2_000_000 } } }
     const parley = await startParley(t, { settings })
     const piece = randomBytes(1_000_000)
@@ -185,7 +185,7 @@ onEachStore(() => {
 
   test('an upload for which the database has no space left gets 503, and leaves nothing behind', async (t) => {
     const parley = await startParley(t)
-    // For SQLite, test/process/disk-full.test.ts has a file system that is full.
+    // For SQLite, test/process/disk-full.test.ts fills a file system.
     if (!isPostgres(parley.database)) return
     const database = new Client(parley.database)
     await database.connect()
@@ -223,7 +223,7 @@ onEachStore(() => {
     const answers = Promise.all(sockets.map(answerOn)).finally(() => {
       isAnswered = true
     })
-    // They were fast enough at first, and send nothing now. The server may still be storing what they have sent.
+    // The client was fast enough at first, and sends nothing now. The server may still be storing what it has sent.
     while (!isAnswered) {
       clock.advance(10_000)
       for (let call = 0; call < 5; call++) await parley.store.ping()
@@ -238,7 +238,7 @@ onEachStore(() => {
 
   test('an upload may take longer than other requests', async (t) => {
     const settings = { limits: { header_timeout_seconds: 1, request_timeout_seconds: 1 } }
-    // Time stands still for the pace of the upload, but not for Node.
+    // The injected clock, which measures the upload's pace, stands still; Node's does not.
     const parley = await startParley(t, { clock: new FakeClock(), settings })
     const key = await parley.key()
     const upload = await begunUpload(parley, key, 0)
@@ -268,7 +268,7 @@ onEachStore(() => {
       send(parley, await parley.key('user_max', account), multipart({ purpose: 'batch' }))
     const [mine, others] = [await upload('acme'), await upload('other')]
     const { store } = parley
-    // There are no other nodes that a deletion must wait for.
+    // A deletion need not wait for other nodes here.
     const clock = new FakeClock()
     clock.after = (_ms, work) => {
       work()
@@ -298,7 +298,10 @@ onEachStore(() => {
 const HEAD = '--xyz\r\ncontent-disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n'
 const REST = '\r\n--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n'
 
-/** An upload of a MiB that has sent its file, most of which is stored. @param moreBytes what it promises to send in addition */
+/**
+ * Starts an upload of a MiB, and sends its file, most of which is then stored. @param moreBytes how many further bytes it
+ * promises
+ */
 async function begunUpload(parley: Parley, key: string, moreBytes = 2_000_000) {
   const before = (await parley.store.quotaUse('user_max')).storedBytes
   const socket = connectTo(parley)

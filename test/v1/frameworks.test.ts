@@ -1,4 +1,4 @@
-/** The Vercel AI SDK and LangChain, without streaming, with nothing but the address and a key. */
+/** Tests the Vercel AI SDK and LangChain, without streaming, configured only with the address and a key. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
@@ -10,7 +10,7 @@ import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { openaiOf } from './official-client.ts'
 
-// The AI SDK prints a warning where a model takes no schema.
+// The AI SDK prints a warning if a model supports no schema.
 globalThis.AI_SDK_LOG_WARNINGS = false
 after(() => {
   globalThis.AI_SDK_LOG_WARNINGS = undefined

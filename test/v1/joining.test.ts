@@ -1,4 +1,4 @@
-/** A request below /v1 that is sent again joins the job of the earlier one; parallel equal requests do not. */
+/** Tests that a repeated request below /v1 joins the job of the earlier one, and that parallel equal requests do not. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
@@ -13,18 +13,21 @@ const SAMPLE = {
   messages: [{ role: 'user' as const, content: 'Hello' }],
   temperature: 1,
 }
-/** The client sends the timeout of a request, but not one of its own for all requests. The server answers five seconds earlier. */
+/**
+ * The client sends the timeout of a request to the server, which answers five seconds earlier. Its timeout for all requests is
+ * not sent.
+ */
 const CLIENT_MS = 27_000
 const HELD_MS = 22_000
 const RETRY = { headers: { 'x-stainless-retry-count': '1' }, maxRetries: 0 }
 
-/** Stalls, then answers each call with another text. */
+/** Stalls, then answers each call with a different text. */
 const numbered: NonNullable<Parameters<typeof startStage>[1]>['script'] = (_request, index) =>
   reply.stall(reply.text(`answer ${index}`))
 
 const textOf = ({ choices }: OpenAI.ChatCompletion) => choices[0]?.message.content
 
-/** A request whose caller hangs up once its call has arrived. */
+/** Sends a request whose caller hangs up once its call has arrived. */
 async function abandoned(openai: OpenAI, { models }: Stage, calls: number): Promise<void> {
   const hangUp = new AbortController()
   const asked = openai.chat.completions.create(SAMPLE, { signal: hangUp.signal })
@@ -79,7 +82,7 @@ onEachStore(() => {
     await pendingResponsesAre(t, parley, 0)
     const joined = openai.chat.completions.create(SAMPLE)
     await pendingResponsesAre(t, parley, 1)
-    // Its caller is connected, so another equal request is wanted.
+    // Its caller is still connected, so an equal request gets its own job.
     const parallel = openai.chat.completions.create(SAMPLE)
     await models.received(2)
     models.release()
@@ -179,7 +182,7 @@ onEachStore(() => {
     const retried = [1, 2].map(() => openaiOfOther.chat.completions.create(SAMPLE, RETRY))
     await pendingResponsesAre(t, other.parley, 2)
     models.release()
-    // Notifications may be lost; the poll of a second makes up for them.
+    // Notifications may be lost; the poll each second finds what they reported.
     const poll = setInterval(() => stage.clock.advance(1000), 20)
     t.after(() => clearInterval(poll))
     const texts = (await Promise.all(retried)).map(textOf)

@@ -1,4 +1,4 @@
-/** OpenAI's own client, with nothing but the address and a key, as callers use it. */
+/** Creates OpenAI's own client, configured only with the address and a key, as callers use it. */
 import OpenAI, { type ClientOptions } from 'openai'
 import type { Parley } from '../parley.ts'
 

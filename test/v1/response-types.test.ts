@@ -1,4 +1,4 @@
-/** Recorded bodies of /v1/responses have the types that OpenAI's own client promises. */
+/** Checks that recorded bodies of /v1/responses have the types that OpenAI's own client promises. */
 import test from 'node:test'
 import { startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
@@ -6,7 +6,7 @@ import { onAnyStore } from '../on-each-store.ts'
 import type { Answer } from '../parley.ts'
 import { assertTypes, type TypedBody } from './body-types.ts'
 
-/** The client adds `output_text`. */
+/** Omits `output_text`, which the client adds. */
 const RESPONSE = "Omit<OpenAI.Responses.Response, 'output_text'>"
 const LIST =
   '{ object: "list"; data: OpenAI.Responses.ResponseItem[]; first_id: string; last_id: string; has_more: boolean }'

@@ -23,7 +23,7 @@ async function start(t: TestContext, settings: Readonly<Record<string, unknown>>
   t.after(() => models.close())
   const key = await parley.key('user_max', ACCOUNT)
   const url = `${receiver.url}/events?token=x`
-  // Before the first request with the key, because what is known of a key may be two seconds old.
+  // This comes before the first request with the key, because what a node knows of a key may be two seconds old.
   await parley.store.setWebhook(ACCOUNT, url)
   const webhookSecret = (await parley.store.secrets(ACCOUNT))?.current ?? ''
   return { receiver, models, parley, key, url, openai: openaiOf(parley, key, { webhookSecret }) }

@@ -1,6 +1,6 @@
-/** A set of code points, which one character of a match must be in: `a`, `.`, `[a-z]`, `\d`, `\p{L}`. */
+/** A set of code points that a character of a match must be in: `a`, `.`, `[a-z]`, `\d`, `\p{L}`. */
 
-/** Sorted pairs of first and last code point that neither overlap nor touch, and Unicode properties. */
+/** Sorted pairs of first and last code points that neither overlap nor touch, and Unicode properties. */
 export interface CharSet {
   readonly ranges: readonly number[]
   readonly properties: readonly UnicodeProperty[]
@@ -24,8 +24,8 @@ export const WHITE_SPACE: readonly number[] = [
 export const LINE_TERMINATORS: readonly number[] = [0x0a, 0x0a, 0x0d, 0x0d, 0x2028, 0x2029]
 
 /**
- * The Unicode properties a pattern may name. A fixed list, because each is a native expression for one character
- * that is compiled on first use: callers must not be able to make hundreds of them.
+ * The Unicode properties that a pattern may name. The list is fixed, because each property is a native expression, compiled on
+ * first use, and callers must not create hundreds of them.
  */
 export const PROPERTY_NAMES: readonly string[] = [
   ...['L', 'Lu', 'Ll', 'Lt', 'Lm', 'Lo', 'M', 'Mn', 'Mc', 'N', 'Nd', 'Nl', 'No', 'P', 'S', 'Sc', 'Sm'],
@@ -45,7 +45,7 @@ function hasProperty(codePoint: number, name: string): boolean {
   return test.test(String.fromCodePoint(codePoint))
 }
 
-/** The cost of one `contains`, in instruction visits of the matcher. */
+/** Returns the cost of one `contains`, in instruction visits of the matcher. */
 export function costOf(set: CharSet): number {
   return 1 + set.properties.length * 5
 }
@@ -58,7 +58,7 @@ export function charSet(ranges: readonly number[], negated = false): CharSet {
   return { ranges, properties: [], negated }
 }
 
-/** The ranges, sorted and merged, so that `contains` can use binary search. */
+/** Sorts and merges the ranges, so that `contains` can use binary search. */
 export function mergeRanges(ranges: readonly number[]): number[] {
   const pairs: [number, number][] = []
   for (let at = 0; at + 1 < ranges.length; at += 2) pairs.push([ranges[at] ?? 0, ranges[at + 1] ?? 0])
@@ -72,7 +72,7 @@ export function mergeRanges(ranges: readonly number[]): number[] {
   return out
 }
 
-/** Everything that is not in `ranges`, which must be sorted and merged. */
+/** Returns everything that is not in `ranges`, which must be sorted and merged. */
 export function complement(ranges: readonly number[]): number[] {
   const out: number[] = []
   let from = 0

@@ -1,4 +1,4 @@
-/** Compiles the tree of a `pattern` to a program for the matcher: instructions as in Thompson's construction. */
+/** Compiles the tree of a `pattern` to a program for the matcher, by Thompson's construction. */
 import { type CharSet, costOf } from './char-set.ts'
 import type { Assertion, PatternTree } from './read-pattern.ts'
 
@@ -10,25 +10,25 @@ export type Instruction =
   | { readonly op: 'jump'; next: number }
   | { readonly op: 'match' }
 
-/** Its buffers are reused by each match, which is safe because a match never awaits anything. */
+/** Each match reuses the buffers, which is safe because a match never awaits anything. */
 export interface PatternProgram {
   readonly code: readonly Instruction[]
-  /** Whether a match can begin at the start of the text only. */
+  /** Whether a match can begin only at the start of the text. */
   readonly isAnchored: boolean
-  /** The code again, packed for speed: each instruction's operation and its two operands. */
+  /** The same code, packed for speed: the operation and the two operands of each instruction. */
   readonly ops: Uint8Array
   readonly first: Int32Array
   readonly second: Int32Array
-  /** Per instruction, the generation that last visited it. */
+  /** The generation that last visited each instruction. */
   readonly visited: Uint32Array
   generation: number
-  /** Instructions that wait for a character, those to continue at after one, and those still to be visited. */
+  /** Instructions that wait for a character, those that follow it, and those still to be visited. */
   readonly threads: Int32Array
   readonly resumed: Int32Array
   readonly pending: Int32Array
 }
 
-/** Values of `ops`. RANGE is a set of one range, which most are: its operands are the range itself. */
+/** Values of `ops`. RANGE is a set of a single range, the most frequent case: its operands are the range itself. */
 export const RANGE = 0
 export const SET = 1
 export const SPLIT = 2

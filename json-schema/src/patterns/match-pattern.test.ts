@@ -38,7 +38,7 @@ const TEXTS = [
   '1',
 ]
 
-/** Each with the texts above, and those of its own, must do as the engine of JavaScript does in unicode mode. */
+/** With the texts above and its own texts, each pattern must match exactly as in JavaScript's unicode mode. */
 const AS_NATIVE: [pattern: string, ...texts: string[]][] = [
   [''],
   ['a'],
@@ -233,7 +233,7 @@ test('a program may be used repeatedly, even after its generations wrap around',
   const read = readPattern('^ab+$')
   assert.ok(read.ok)
   const program = compilePattern(read.tree)
-  // The marks of the first generation must be gone when the numbers begin again.
+  // The marks of the first generation must be gone when the numbers start again.
   for (const generation of [0, 0xffffffff]) {
     program.generation = generation
     assert.ok(matchesPattern(program, 'abb', new StepBudget(100)))

@@ -1,20 +1,20 @@
 /**
- * Matches text against a `pattern` in linear time: all ways to match advance together, one code point at a time (Thompson's
- * simulation), so a pattern of m instructions takes at most m visits a character, and each is counted. docs/internals/decisions.md
- * explains why no library is used.
+ * Matches text against a `pattern` in linear time: all possible matches advance together, one code point at a time (Thompson's
+ * simulation). A pattern of m instructions takes at most m visits per character, and each is counted.
+ * docs/internals/decisions.md explains why no library is used.
  */
 import type { StepBudget } from '../limits.ts'
 import { contains } from './char-set.ts'
 import { JUMP, MATCH, type PatternProgram, RANGE, SET, SPLIT } from './compile-pattern.ts'
 import type { Assertion } from './read-pattern.ts'
 
-/** Visits to an instruction per step of the budget. */
+/** One step of the budget pays for this many visits to an instruction. */
 const VISITS_PER_STEP = 6
 
 /** Stands for the character before the start and after the end of the text. */
 const NO_CHARACTER = -1
 
-/** Whether the pattern matches anywhere in the text, as JSON Schema asks. Throws `StepBudgetExceeded`. */
+/** Whether the pattern matches anywhere in the text, as JSON Schema requires. Throws `StepBudgetExceeded`. */
 export function matchesPattern(program: PatternProgram, text: string, budget: StepBudget): boolean {
   let resumed = 0
   let before = NO_CHARACTER

@@ -1,6 +1,6 @@
 /**
- * Reads a `pattern` (ECMA-262, as specified by JSON Schema) into a tree, rejecting what no linear-time matcher can take
- * (back-references, look-around) and what dialects disagree about.
+ * Reads a `pattern` (ECMA-262, as JSON Schema specifies) into a tree. It rejects what no linear-time matcher supports
+ * (back-references, look-around), and what dialects treat differently.
  */
 
 import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH, MAX_PATTERN_SIZE } from '../limits.ts'
@@ -18,7 +18,7 @@ import {
   WORD_CHARACTERS,
 } from './char-set.ts'
 
-/** Lazy and greedy repetitions are the same here: only whether there is a match matters, not which part matches. */
+/** Lazy and greedy repetitions are the same here: only whether there is a match matters, not which part of the text matches. */
 export type PatternTree =
   | { readonly kind: 'set'; readonly set: CharSet }
   | { readonly kind: 'assertion'; readonly assertion: Assertion }
@@ -26,17 +26,17 @@ export type PatternTree =
   | { readonly kind: 'alternation'; readonly options: readonly PatternTree[] }
   | { readonly kind: 'repeat'; readonly part: PatternTree; readonly min: number; readonly max: number }
 
-/** `^`, `$`, `\b`, `\B`. */
+/** The assertions `^`, `$`, `\b` and `\B`. */
 export type Assertion = 'start' | 'end' | 'word-boundary' | 'no-word-boundary'
 
-/** Why a pattern is rejected; caught by `readPattern`. */
+/** Carries the reason why a pattern is rejected; `readPattern` catches it. */
 export class PatternRejected extends Error {}
 
 /** The text of a pattern, and how far it has been read. */
 interface PatternCursor {
   readonly text: string
   at: number
-  /** Groups that are open at this point. */
+  /** The number of groups that are open here. */
   depth: number
 }
 
@@ -67,7 +67,7 @@ export function readPattern(text: string): ReadPatternResult {
   }
 }
 
-/** An empty sequence counts 1 too; otherwise `(){1000000000}` would count as small and never finish compiling. */
+/** An empty sequence counts as 1; otherwise `(){1000000000}` would have no size and never finish compiling. */
 function sizeOf(tree: PatternTree): number {
   switch (tree.kind) {
     case 'set':
@@ -194,7 +194,7 @@ function readBounds(cursor: PatternCursor): [number, number] | null {
   }
   if (char !== '{') return null
   const counted = /^\{(\d*)(,?)(\d*)\}/.exec(cursor.text.slice(cursor.at, cursor.at + 40))
-  // As in browsers, a brace that opens no count matches itself.
+  // As in browsers, a brace that begins no count matches itself.
   if (counted === null || counted[0] === '{}' || counted[0] === '{,}') return null
   if (counted[1] === '')
     throw new PatternRejected(`has "${counted[0]}"; write the lower bound too, as in {0,3}`)
@@ -243,7 +243,7 @@ function readMember(cursor: PatternCursor): Escape {
   if (codePoint === 0x5c) {
     const read = readEscape(cursor)
     if (read.kind !== 'assertion') return read
-    // Inside a class `\b` is the backspace, and `\B` is nothing.
+    // Inside a class `\b` is the backspace, and `\B` has no meaning.
     if (read.assertion === 'word-boundary') return { kind: 'char', codePoint: 8 }
     throw new PatternRejected('has "\\B" inside a class')
   }
@@ -275,7 +275,7 @@ const SIMPLE: ReadonlyMap<string, Escape> = new Map<string, Escape>([
   ['B', { kind: 'assertion', assertion: 'no-word-boundary' }],
 ])
 
-/** `cursor.at` is at the backslash, and afterwards behind the escape. Throws `PatternRejected`. */
+/** `cursor.at` is at the backslash, and behind the escape afterwards. Throws `PatternRejected`. */
 function readEscape(cursor: PatternCursor): Escape {
   const rest = cursor.text.slice(cursor.at + 1, cursor.at + 40)
   const codePoint = rest.codePointAt(0)
@@ -301,7 +301,9 @@ function readEscape(cursor: PatternCursor): Escape {
   return { kind: 'char', codePoint }
 }
 
-/** `\0`, `\x41`, `\u0041`, `\u{1F600}`, a pair of surrogates, `\cA`: the code point and the length of the text. */
+/**
+ * Reads `\0`, `\x41`, `\u0041`, `\u{1F600}`, a pair of surrogates, or `\cA`: returns the code point and the length of the text.
+ */
 function readCoded(rest: string): { codePoint: number; length: number } | null {
   const pair = /^u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})/.exec(rest)
   if (pair !== null) {

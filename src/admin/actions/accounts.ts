@@ -104,7 +104,7 @@ const getSecret = adminAction({
     options: { rotate: ['--rotate', 'create a new secret; the old one remains valid for 24 hours'] },
     examples: ['parley accounts secret acme', 'parley accounts secret acme --rotate'],
   },
-  // The secret and nothing else, so that scripts can use the output.
+  // The secret is the only output, so that scripts can use it.
   print: ({ secret }, { account }) => ({ json: { account, secret }, text: secret }),
 })
 
@@ -143,7 +143,7 @@ const setWebhook = adminAction({
   },
   command: {
     name: 'accounts webhook',
-    description: 'set where events of an account are sent',
+    description: 'set the address for events of an account',
     arguments: { ...NAME, url: ['[url]', 'the address that receives events'] },
     options: { clear: ['--clear', 'send no events'] },
     help: "\nEvents report how background responses and batches ended. They are signed with the account's secret.",
@@ -167,7 +167,7 @@ type CheckedUrl =
   | { readonly ok: false; readonly rule: string }
 
 /**
- * Checks what no setting can allow. The settings of the server decide when an event is sent; a command may not know them.
+ * Rejects URLs that no setting can allow. The server's settings decide when an event is sent; a command may not know them.
  * @param given undefined for the option --clear
  */
 function webhookUrl(given: string | null | undefined): CheckedUrl {
@@ -191,7 +191,7 @@ const suspend = adminAction({
     const cancelled = cancel ? await suspendAndCancel(store, clock, account) : null
     const exists = cancel ? cancelled !== null : await store.suspend(account, clock.nowMs())
     if (!exists) return noSuchAccount(account)
-    // An account that was suspended before keeps its earlier time.
+    // An account that was already suspended keeps its earlier time.
     const found = await findAccount(store, account, clock.nowMs())
     return { suspendedAt: wholeSeconds(found?.suspendedAtMs ?? null), cancelled }
   },
@@ -258,7 +258,7 @@ const resume = adminAction({
   }),
 })
 
-/** Its command is `parley jobs cancel --account`. */
+/** The command is `parley jobs cancel --account`. */
 export const cancelAccountJobs = adminAction({
   what: 'cancel the jobs of an account',
   about: 'account',
@@ -381,7 +381,7 @@ Quotas: ${capText(own.max_open_jobs, 'open jobs')}, ${capText(own.max_stored_byt
   }),
 })
 
-/** Accounts without a cap of their own need not know about money. */
+/** Leaves out the cost cap if there is none, because many operators do not use costs. */
 function costCapText({ max_monthly_cost: cap }: Caps): string {
   if (cap === undefined) return ''
   return typeof cap === 'number' ? `, a cost of ${amountText(microsOf(cap))}` : `, ${capText(cap, 'cost')}`
@@ -437,7 +437,7 @@ const deleteAccount = adminAction({
     options: { yes: ['--yes', 'do not ask for confirmation'], scrub: NO_SCRUB },
     help: `
 Queued and running jobs are cancelled first. Without --yes the command asks you to type the account's name.
-The sums of its usage stay for invoices, under a name that the command prints.
+Its usage totals are kept for invoices, under a name that the command prints.
 ${SCRUB_HELP}`,
     examples: ['parley accounts delete acme', 'parley accounts delete acme --yes --no-scrub'],
     confirms: true,

@@ -7,7 +7,9 @@ import { refusals } from '../refusals.ts'
 /** Callbacks replayed in one transaction. It is small so that other writes do not wait for long. */
 const CALLBACKS_PER_STEP = 500
 
-/** Replays the callbacks that have failed by now, so one that fails again meanwhile is not replayed twice. */
+/**
+ * Replays the callbacks that had failed before the action started, so that one that fails again during it is not replayed twice.
+ */
 const replayFailed = adminAction({
   what: 'replay failed callbacks',
   about: null,
@@ -68,7 +70,7 @@ const replay = adminAction({
   },
   command: {
     name: 'callbacks replay',
-    description: 'send a callback again now, with the full number of attempts',
+    description: 'send a callback again now, with all attempts',
     arguments: { jobId: ['[job-id]', 'the ID of its job; the callback may be in any state'] },
     options: {
       allFailed: ['--all-failed', 'replay all callbacks that failed permanently'],

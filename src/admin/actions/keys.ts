@@ -82,7 +82,7 @@ const createKey = adminAction({
     options: {
       account: ['--account <name>', 'the account that the key belongs to'],
       tier: ['--tier <tier>', 'tier of a new account', DEFAULT_TIERS],
-      label: ['--label <text>', 'what you call the key, for lists'],
+      label: ['--label <text>', 'a name for the key, shown in lists'],
       expires_days: ['--expires <days>', 'days until the key expires (default: never)'],
     },
     required: ['account'],
@@ -91,7 +91,7 @@ const createKey = adminAction({
       'PARLEY_API_KEY=$(parley keys create --account ci --tier user_go --expires 30)',
     ],
   },
-  // The key and nothing else, so that scripts can use the output.
+  // The key is the only output, so that scripts can use it.
   print: ({ key, tier }, { account }) => ({ json: { account, tier, key }, text: key }),
 })
 
@@ -192,7 +192,7 @@ const rotateOldKey = adminAction({
     },
     examples: ['parley keys rotate key_019a…', 'parley keys rotate key_019a… --grace 1'],
   },
-  // The key and nothing else, so that scripts can use the output.
+  // The key is the only output, so that scripts can use it.
   print: (rotated) => ({ json: rotated, text: rotated.key }),
 })
 

@@ -1,4 +1,4 @@
-/** Admin actions that rerun finished jobs: one, or those that a search finds. */
+/** Admin actions that rerun finished jobs: a single job, or the jobs that a search finds. */
 import { isJobId, JOB_ID } from '../../job/job-id.ts'
 import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
@@ -8,7 +8,7 @@ import { type FoundReruns, type RerunSearch, rerunFound, rerunJobs } from '../re
 
 const MOST = 10_000
 const DEFAULT_LIMIT = 1000
-/** A year that nobody will need, so that a time in milliseconds is an error. */
+/** The last second of the year 2286. A time in milliseconds is later, so it is an error. */
 const LAST_TIME = 9_999_999_999
 
 const howFields = {
@@ -173,24 +173,24 @@ const rerunFoundJobs = adminAction({
   },
   command: {
     name: 'jobs rerun',
-    description: 'on the database: create new jobs with the requests of finished ones',
+    description: 'on the database: run finished jobs again, as new jobs',
     arguments: { jobId: ['[job-id]', 'the job to rerun'] },
     options: {
       account: ['--account <name>', 'rerun the failed jobs of this account'],
       error_code: ['--error-code <code>', 'rerun jobs that failed with this code, such as model_error'],
       model: ['--model <name>', 'rerun the failed jobs of this model'],
-      status: ['--status <status>', 'rerun jobs that ended like this: failed (default) or completed'],
+      status: ['--status <status>', 'rerun jobs with this status (default: failed)'],
       from: ['--from <time>', 'rerun jobs that were created at this Unix time or later'],
       to: ['--to <time>', 'only jobs that were created before this Unix time'],
       before: ['--before <job-id>', 'only jobs before this one'],
       limit: ['--limit <count>', `rerun at most this many (default: ${DEFAULT_LIMIT})`],
       with_callback: ['--with-callback', 'also send the callbacks of the original jobs'],
-      again: ['--again', 'also rerun jobs that were rerun before, and reruns'],
+      again: ['--again', 'also rerun reruns, and jobs that were rerun before'],
     },
     help: `
 A rerun is a new job with the same request. ${PAYS.replace(': ', ':\n')}
-A running server makes it within about two seconds. A filter skips reruns, and jobs that were rerun before, so the command can
-be repeated. With --again, it finds both: to rerun only what failed again, pass the time of the first command as --from.`,
+A running server creates it within about two seconds. Filters skip reruns, and jobs that were rerun before, so you can repeat
+the command. --again includes both: to rerun only what failed again, pass the time of the first command as --from.`,
     examples: [
       'parley jobs rerun 019a5d3e-…',
       'parley jobs rerun --account acme --error-code model_error --from $(date -d yesterday +%s)',

@@ -225,8 +225,8 @@ function changeOf(before: RunHeader, now: RunHeader): string | null {
 }
 
 /**
- * Two processes cannot work on one run. The lock is an exclusive SQLite transaction on a small file, because Node has no flock; the
- * operating system releases that of a killed process. Returns a function that unlocks.
+ * Locks the run, because two processes cannot work on it. The lock is an exclusive SQLite transaction on a small file: Node has
+ * no flock, and the operating system releases the lock of a killed process. Returns a function that unlocks.
  */
 function lockRun(path: string): () => void {
   const file = `${path}.lock`

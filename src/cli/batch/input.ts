@@ -1,4 +1,6 @@
-/** Reads the whole input of a run, and validates it with the server's own rules and the caller's limits, before anything is sent. */
+/**
+ * Reads the whole input of a run, and validates it with the server's own rules and the caller's limits before anything is sent.
+ */
 
 import { createHash } from 'node:crypto'
 import { Ajv, type ValidateFunction } from 'ajv'
@@ -31,7 +33,7 @@ interface InputRules extends Reading {
   readonly me: Me
   /** OpenAI's output format identifies a line by its custom_id only. */
   readonly needsCustomId: boolean
-  /** A line that was already sent was valid then, so it is not validated again: the tier may have changed since. */
+  /** Whether the line was already sent. It was valid then, and is not validated again, because the tier may have changed since. */
   readonly wasSent: (index: number) => boolean
 }
 
@@ -74,7 +76,7 @@ function customIdProblem(
   return `custom_id: line ${other} has the same custom_id`
 }
 
-/** Reads a job from an input line: a job creation object, or a line of an OpenAI batch file. */
+/** The fields of an input line: a job creation object, or a line of an OpenAI batch file. */
 type Fields = Readonly<Record<string, unknown>>
 
 interface Reading {
@@ -93,7 +95,7 @@ type ReadLine =
     }
   | { readonly ok: false; readonly customId: string | undefined; readonly problem: string }
 
-/** The job is not validated yet. */
+/** Reads a line without validating its job. */
 function readLine({ bytes }: Line, reading: Reading): ReadLine {
   let value: unknown
   try {
@@ -115,7 +117,7 @@ function readLine({ bytes }: Line, reading: Reading): ReadLine {
   return { ok: true, customId, openAi, job: jobOf(fields, reading) }
 }
 
-/** Reads a valid line for sending, with every digit of its numbers. */
+/** Reads a valid line for sending, and keeps every digit of its numbers. */
 function readExactly({ bytes }: Line, reading: Reading): BatchJob {
   return jobOf(parseExactly(bytes.toString('utf8')) as Fields, reading) as BatchJob
 }
@@ -130,7 +132,7 @@ function jobOf(fields: Fields, { models, drop }: Reading): unknown {
 const LINE_END = 0x0a
 
 interface Line {
-  /** Its position among the lines that are not empty, from 0. */
+  /** The position among the lines that are not empty, from 0. */
   readonly index: number
   /** Its line number in the file, from 1. */
   readonly number: number
@@ -154,10 +156,10 @@ function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)
 }
 
-/** The brackets of the JSON array around the job. */
+/** The size of the brackets of the JSON array around the job. */
 const BRACKETS = 2
 
-/** With the options of the HTTP server, which are the default ones. */
+/** The options are the default ones, as in the HTTP server. */
 const hasShape = new Ajv().compile<BatchElement>(batchElement)
 
 /** Validates jobs with the server's own rules and the limits of the caller's tier. */
@@ -206,7 +208,7 @@ function ruleProblem(job: BatchElement): string | null {
   return job.callback ? callbackProblem(job.callback) : null
 }
 
-/** The checks that need no server. Only the server knows which networks and ports it allows. */
+/** Checks what needs no server. Only the server knows which networks and ports it allows. */
 function callbackProblem({ callback_url, callback_headers }: NonNullable<BatchElement['callback']>) {
   const url = URL.canParse(callback_url) ? new URL(callback_url) : null
   if (!/^https?:$/.test(url?.protocol ?? '')) {

@@ -17,7 +17,7 @@ import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../command-error.ts'
 import type { Row, RowStatus } from './row.ts'
 
-/** A run can only be resumed if all of these are the same. */
+/** A run can only be resumed with the same values of all these fields. */
 export interface RunHeader {
   readonly url: string
   readonly account: string
@@ -120,7 +120,7 @@ export class Journal {
     return [...this.#unknownOutcomes.values()]
   }
 
-  /** How many lines ended with each status. */
+  /** The number of lines with each status. */
   get counts(): Readonly<Record<RowStatus, number>> {
     return this.#counts
   }
@@ -161,7 +161,7 @@ export class Journal {
     this.#add({ sent: jobs, job_ids: jobIds })
   }
 
-  /** The server rejected the batch: it created none of these jobs. */
+  /** Records that the server rejected the batch and created none of these jobs. */
   refused(jobs: readonly number[]): void {
     this.#add({ refused: jobs })
   }
@@ -205,7 +205,7 @@ export class Journal {
   #apply(record: JournalRecord, text: string, offset: number): void {
     if ('sending' in record) {
       const first = record.sending[0] ?? -1
-      // If it was sent before, the server may have had it since the first time.
+      // If the batch was sent before, the server may have had it since the first time.
       const atS = Math.min(record.at, this.#unknownOutcomes.get(first)?.atS ?? record.at)
       this.#unknownOutcomes.set(first, { jobs: record.sending, atS })
     } else if ('sent' in record) {
@@ -239,7 +239,7 @@ function firstOf(text: string, path: string): FirstRecord {
     const first = JSON.parse(text) as FirstRecord
     if (first.parley_batch === 1) return first
   } catch {
-    // Not JSON: handled like JSON of another kind.
+    // A line that is not JSON is handled like JSON of another kind.
   }
   throw new CommandError(
     `${path} is not a journal of this version of parley batch. Resume with the version that wrote it, or pass --restart to start over.`,

@@ -1,4 +1,4 @@
-/** OpenAI's batch files: converts their lines to jobs, and results to the lines of their output files. */
+/** Converts lines of OpenAI's batch files to jobs, and results to lines of OpenAI's output files. */
 import type { BatchJob, Message, Options, ResponseFormat } from '../../../client/src/index.ts'
 import { jobOptions } from '../../job/options.ts'
 import type { Row } from './row.ts'
@@ -84,7 +84,7 @@ function formatProblem(format: unknown): string | null {
   return 'body.response_format.json_schema.schema: must be an object'
 }
 
-/** Converts a line that `openAiProblem` accepts, except for its options: those that it must not have are invalid in the job too. */
+/** Converts a line that `openAiProblem` accepts. Its options are not checked: the job's validation rejects the wrong ones. */
 export function openAiJob({ body }: Fields, drop: readonly string[]): BatchJob {
   const { model, messages, response_format, metadata } = body as Fields
   const options = optionsOf(body as Fields, drop)
@@ -112,7 +112,7 @@ function formatOf(format: Fields | null | undefined): ResponseFormat {
   return { format: 'json', schema: described ? { ...schema, description } : schema }
 }
 
-/** A line of OpenAI's output file. It has no `usage`, because a job's result does not contain token counts. */
+/** Builds a line of OpenAI's output file. It has no `usage`, because a job's result does not contain token counts. */
 export function openAiRow({ custom_id, job_id, result, error }: Row, job: OpenAiContext): object {
   const id = `batch_req_${job_id ?? `line_${job.line}`}`
   if (result === null) {

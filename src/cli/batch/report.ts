@@ -12,7 +12,7 @@ const MIN_COLUMNS_FOR_BAR = 90
 
 export interface RunProgress {
   readonly ended: number
-  /** How many of these did not complete. */
+  /** How many of the finished jobs did not complete. */
   readonly failed: number
 }
 
@@ -35,7 +35,7 @@ function bar(total: number, start: RunProgress): Report {
     fps: BAR_PER_SECOND,
     barsize: 24,
     clearOnComplete: true,
-    // A hidden cursor would stay hidden if the command is killed.
+    // If the command were killed, a hidden cursor would stay hidden.
     hideCursor: false,
     gracefulExit: false,
   })
@@ -66,7 +66,7 @@ function failedText({ failed }: RunProgress): string {
   return failed === 0 ? '' : ` (${failed} not completed)`
 }
 
-/** Estimates rate and remaining time from what this process has seen. */
+/** Estimates the rate and the remaining time from what this process has observed. */
 class Pace {
   readonly #total: number
   readonly #from: number
@@ -88,7 +88,7 @@ class Pace {
   }
 }
 
-/** In the two largest units: `45 s`, `3 min 5 s`, `2 h 10 min`. */
+/** Formats seconds in the two largest units: `45 s`, `3 min 5 s`, `2 h 10 min`. */
 function duration(seconds: number): string {
   const whole = Math.ceil(seconds)
   if (whole < 60) return `${whole} s`

@@ -8,7 +8,6 @@ import type { Journal } from './journal.ts'
 import { type OpenAiContext, openAiRow } from './openai.ts'
 import { type Format, invalidRow, type Row } from './row.ts'
 
-/** Rows per write. */
 const ROWS_PER_WRITE = 500
 const HOW_TO_RETRY = 'The results are not lost: run the same command again.'
 
@@ -51,7 +50,7 @@ async function writeInChunks(
 
 function writeOut(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    // Without a listener an error would crash the process. The callback of the write handles it.
+    // Without a listener, an error would crash the process. The callback of the write handles it.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
     process.stdout.write(text, (error) => {
       if (error)

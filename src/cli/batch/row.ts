@@ -1,4 +1,4 @@
-/** A line of the results, which is the outcome of a line of the input, and the formats of results. */
+/** The lines of the results, each with the outcome of an input line, and the formats of results. */
 import type { EndedJob, JobError } from '../../../client/src/index.ts'
 
 /** `invalid`: the line was not sent, or the server rejected it; `expired`: the server no longer has the job. */
@@ -43,6 +43,6 @@ function identify({ number, customId }: InputLine): { readonly line: number; rea
   return { line: number, ...(customId !== undefined && { custom_id: customId }) }
 }
 
-/** Parley's, or that of OpenAI's batch output files. */
+/** The formats of results: Parley's own, and that of OpenAI's batch output files. */
 export const FORMATS = ['parley', 'openai'] as const
 export type Format = (typeof FORMATS)[number]

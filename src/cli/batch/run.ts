@@ -14,7 +14,7 @@ import { CommandError } from '../command-error.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 
-/** With pauses of up to eight seconds, this tolerates as long an outage as a wait does. */
+/** With pauses of up to eight seconds, a request survives the same outage as a wait. */
 const RETRIES = 60
 /** The longest time that a server remembers an idempotency key. */
 const KEY_LIFETIME_S = 86_400
@@ -100,7 +100,7 @@ export class BatchRun {
     }
   }
 
-  /** As many jobs as the tier allows in one batch and as fit into the size limit of a request. */
+  /** Returns as many jobs as the tier allows in one batch and as fit into the size limit of a request. */
   #nextBatch(): readonly InputJob[] {
     const { journal, jobs, concurrency } = this.#parts
     const most = Math.min(this.#limits.max_batch_jobs, concurrency)
@@ -151,7 +151,7 @@ export class BatchRun {
   ): Promise<void> {
     const { parley, journal, skipInvalid, onChange } = this.#parts
     if (error instanceof PermissionError) {
-      // The tier may have changed.
+      // The tier may have changed since the limits were read.
       this.#limits = (await parley.me({ signal })).limits
       if (batch.length > this.#limits.max_batch_jobs) return
       throw error
@@ -178,7 +178,7 @@ export class BatchRun {
     this.#changes.notify()
   }
 
-  /** The job IDs as they become known, until all jobs have been sent. */
+  /** Yields the job IDs as they become known, until all jobs have been sent. */
   async *#jobIds(signal: AbortSignal): AsyncGenerator<string, void, undefined> {
     for (let next = 0; ; next++) {
       while (next === this.#queue.length) {
@@ -227,7 +227,7 @@ export class BatchRun {
     })
   }
 
-  /** A batch whose outcome is unknown can be sent again safely while the server remembers its idempotency key. */
+  /** Throws if a batch with an unknown outcome cannot be sent again safely, because the server has dropped its idempotency key. */
   #assertRemembered(jobs: readonly number[], atS: number): void {
     const { me, sendAgain } = this.#parts
     const rememberedS = Math.min(KEY_LIFETIME_S, me.retention_seconds)
@@ -239,7 +239,7 @@ export class BatchRun {
   }
 }
 
-/** Wakes everything that waits for a change. Each waiter then checks its own condition. */
+/** Wakes everything that waits for a change. Each then checks its own condition. */
 class ChangeNotifier {
   #next = Promise.withResolvers<void>()
 

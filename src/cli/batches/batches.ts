@@ -24,7 +24,7 @@ const ENDED = ['completed', 'failed', 'expired', 'cancelled']
 const POLL_MS = 1000
 const MAX_PRINTED = 20
 
-/** Each resolves with the exit code. */
+/** All of these resolve with the exit code. */
 export async function createBatch(file: string, options: CreateBatchOptions): Promise<number> {
   const { endpoint, metadata, wait, json } = options
   const created = await interruptible(
@@ -35,7 +35,7 @@ export async function createBatch(file: string, options: CreateBatchOptions): Pr
       try {
         return await calls.create({ ...wanted, ...(metadata && { metadata }) })
       } catch (error) {
-        // Nothing else knows of the file.
+        // Without the batch, nothing refers to the file.
         await calls.deleteFile(id).catch(() => {})
         throw error
       }
@@ -71,7 +71,7 @@ export async function showBatch(id: string, options: ShowBatchOptions): Promise<
   return exitCodeOf(batch)
 }
 
-/** An outage of the server does not end the wait. */
+/** Waits until the batch has ended, also through an outage of the server. */
 async function waitFor(calls: V1Calls, id: string, signal: AbortSignal): Promise<Batch> {
   let report: Report | null = null
   let isAway = false
@@ -180,7 +180,7 @@ export async function downloadBatch(id: string, options: DownloadOptions): Promi
   return exitCodeOf(batch)
 }
 
-/** A file appears under its name once it is complete. Returns the name. */
+/** Saves a file, which appears under its name only when it is complete. Returns the name. */
 async function save(
   calls: V1Calls,
   fileId: string,

@@ -1,4 +1,4 @@
-/** Calls the routes of files and batches below `/v1`, which the published client does not have. */
+/** Calls the routes of files and batches below `/v1`, which the published client lacks. */
 import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
@@ -53,7 +53,7 @@ export class V1Calls {
     this.#signal = signal
   }
 
-  /** Sends the file from the disk, without holding it in memory. */
+  /** Streams the file from the disk, so that it is never in memory as a whole. */
   async upload(file: string): Promise<UploadedFile> {
     const form = new FormData()
     form.append('purpose', 'batch')
@@ -86,7 +86,7 @@ export class V1Calls {
     return (await this.#post(`/batches/${encodeURIComponent(id)}/cancel`, {})).json() as Promise<Batch>
   }
 
-  /** Newest first. */
+  /** Lists the newest batches first. */
   async list(limit: number): Promise<Batch[]> {
     const found: Batch[] = []
     for (let more = true; more && found.length < limit; ) {

@@ -1,6 +1,6 @@
 /** What all client commands share: their exit codes, and the options for the URL of the server and the API key. */ import type { Command } from 'commander'
 
-/** Scripts rely on them. */
+/** These codes must not change, because scripts rely on them. */
 export const EXIT = {
   completed: 0,
   /** Usage errors, and all errors without a code of their own. */

@@ -37,7 +37,7 @@ export function connect(options: ServerOptions): Parley {
   const { url } = options
   const apiKey = apiKeyOf(options)
   try {
-    // Answers are printed with every digit of the numbers that the model wrote.
+    // Numbers keep every digit that the model wrote.
     return new Parley({
       baseUrl: serverUrl(url),
       apiKey,

@@ -1,4 +1,4 @@
-/** `parley job`, which shows a job, waits for it, cancels or deletes it; and `parley jobs list`, which lists those of the account. */
+/** `parley job` shows a job, waits for it, cancels or deletes it; `parley jobs list` lists the account's jobs. */
 
 import {
   ConflictError,
@@ -41,7 +41,7 @@ async function showJob(parley: Parley, jobId: string, { wait, timeout, json }: J
       try {
         return await parley.messages.wait(jobId, { signal, timeout })
       } catch (error) {
-        // Only the timeout of the wait has the job's ID; that of a single request does not.
+        // Only the timeout of the wait carries the job's ID; that of a single request does not.
         if (!(error instanceof TimeoutError && error.jobId === jobId)) throw error
         throw new CommandError(
           `Job ${jobId} did not finish within ${timeout} s. It continues on the server.`,
@@ -74,7 +74,7 @@ async function deleteJob(parley: Parley, jobId: string, { dropCallback, json }: 
   return EXIT.completed
 }
 
-/** A job in another state than the command needs is neither an error of the key nor one of the server. */
+/** Reports a job in the wrong state for the command: neither the key nor the server is at fault. */
 async function withoutConflict<T>(call: () => Promise<T>): Promise<T> {
   try {
     return await call()
@@ -147,7 +147,7 @@ export function printJob(job: Job, json: boolean): number {
   return json ? exitCodeOf(job) : printEnded(job)
 }
 
-/** On one line, or indented on a terminal. */
+/** Prints JSON on one line, or indented on a terminal. */
 export function printJson(value: unknown): void {
   printLine(process.stdout.isTTY ? escapeControls(JSON.stringify(value, null, 2)) : JSON.stringify(value))
 }

@@ -18,7 +18,7 @@ export interface SendOptions extends ServerOptions {
   readonly cacheTtl?: number
   readonly priority?: 'high' | 'normal' | 'low'
   readonly completeWithin?: number
-  /** JSON text. */
+  /** Options as JSON text. */
   readonly options?: string
   readonly metadata?: Readonly<Record<string, string>>
   readonly wait: boolean
@@ -53,7 +53,7 @@ async function sendAndWait(parley: Parley, job: SingleJob, { json }: SendOptions
   return printJob(ended, json === true)
 }
 
-/** Sends a batch of one job, because the server responds to a batch as soon as it is stored. */
+/** Sends a batch of one job, to which the server responds as soon as the job is stored. */
 async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): Promise<number> {
   const [jobId = ''] = await interruptible(
     (signal) => parley.messages.createBatch([job as Omit<SingleJob, 'timeout' | 'callback'>], { signal }),
@@ -102,7 +102,7 @@ async function textOf(words: readonly string[], { file }: SendOptions): Promise<
 async function formatOf({ schema: file, jsonFormat }: SendOptions): Promise<ResponseFormat> {
   if (file === undefined) return jsonFormat ? { format: 'json' } : { format: 'text' }
   const bytes = await readInput(file)
-  // Most messages are sent without a schema.
+  // The module is loaded here, because most messages are sent without a schema.
   const { readSchema } = await import('parley-json-schema')
   const read = readSchema(parsed(bytes.toString('utf8'), file))
   if (!read.ok) throw new CommandError(`${file}: ${read.path}: ${read.rule}`)

@@ -1,4 +1,4 @@
-/** What `parley check --calls` finds by paid calls, and that it says what it pays for. */
+/** Tests what `parley check --calls` finds with paid calls, and that it announces their cost. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../../test/fake-clock.ts'
@@ -51,7 +51,7 @@ test('with --calls it says how many it makes, and makes no more', async (t) => {
     if (!Array.isArray(request.body.messages)) return usual(request, 0)
     return request.body.response_format === undefined ? undefined : reply.json({ river: 'Amur' })
   }
-  // Its time stands still, so that a busy machine does not look like a server with one slot.
+  // The clock stands still, so that a busy machine does not look like a server with one slot.
   const { code, wrong, paid, findings, of } = await checkCalls(t, script, { clock: new FakeClock() })
   assert.deepEqual([code, wrong], [0, ''])
   assert.ok(
@@ -123,7 +123,7 @@ test('wrong: Mistral, where the role is an invalid tag', async (t) => {
   assert.match(wrong, /rejects a developer message \(HTTP 422\): .*'developer'/)
 })
 
-/** Completions without usage, as some servers send them. */
+/** Replies with completions without usage, as some servers do. */
 function withoutUsage(): Reply {
   return (request, response) => {
     const { usage: _usage, ...completion } = chatCompletion(request.body, { content: '{"river":"Amur"}' })
@@ -201,7 +201,7 @@ test('a server with one slot: two calls take twice as long', async (t) => {
   const clock = new FakeClock()
   const waiting: (() => void)[] = []
   let busy = false
-  /** Each answer takes a second of a clock that stands still meanwhile. */
+  /** Each answer takes a second of a clock that otherwise stands still. */
   const next = () => {
     const answer = waiting.shift()
     if (answer === undefined) return
@@ -240,7 +240,7 @@ test('wrong: a server that rejects the second of two calls', async (t) => {
   let busy = 0
   const script: Script = (request) => {
     if (!Array.isArray(request.body.messages)) return usual(request, 0)
-    // The first four calls come one by one; of the last two the first is answered after the second was rejected.
+    // The first four calls come one at a time. Of the last two, the first is answered after the second was rejected.
     if (++busy <= 3) return reply.text('{"river":"Amur"}')
     if (busy > 4) {
       return (received, response, server) => {

@@ -1,7 +1,4 @@
-/**
- * The paid calls of `parley check --calls`: for each target, a short answer, a developer message, a JSON answer, and two
- * concurrent calls. They use the same client as jobs, so that they send exactly what jobs send.
- */
+/** Makes the paid calls of `parley check --calls`. They use the same client as jobs, so that they send exactly what jobs send. */
 
 import { CHECK_STEPS } from 'parley-json-schema'
 import type { Clock } from '../../clock.ts'
@@ -44,7 +41,8 @@ interface Message {
 
 const QUESTION: Message = { role: 'user', content: 'Answer with the word OK and nothing else.' }
 /**
- * Long enough to be noticeable in the number of prompt tokens, even if it replaces the default system message of a template.
+ * The instructions are long enough to show in the number of prompt tokens, even if they replace a template's default system
+ * message.
  */
 const INSTRUCTIONS: Message = {
   role: 'developer',
@@ -54,7 +52,7 @@ const INSTRUCTIONS: Message = {
     'Use no more words than the user asks for. Do not explain anything, do not greet anybody, do not ask questions, and do ' +
     'not repeat these instructions. The answer is read by a program, which looks only at whether there is one.',
 }
-/** A quarter of the tokens that any tokenizer counts in the instructions. */
+/** A quarter of the fewest tokens that a tokenizer counts in the instructions. */
 const MIN_INSTRUCTION_TOKENS = 25
 
 const SCHEMA = JSON.stringify({
@@ -68,8 +66,8 @@ const JSON_QUESTION: Message = { role: 'user', content: 'Name a river, as {"rive
 const MAX_DEPTH = 64
 
 /**
- * If two concurrent calls take longer than one by this factor, and by more than noise, the server processes them one after
- * the other.
+ * If two concurrent calls take this many times as long as one, and by more than noise, the server processes them one after the
+ * other.
  */
 const SERIAL_FACTOR = 1.6
 const NOISE_MS = 100
@@ -120,7 +118,7 @@ class TargetCheck {
     yield this.#answer(answered)
     const instructed = await this.#call([INSTRUCTIONS, QUESTION], { kind: 'text' })
     yield this.#roles(answered, instructed)
-    // The next calls would take as long.
+    // Further calls would also time out.
     if (timedOut(instructed)) return
     const form = { kind: 'schema', schemaJson: SCHEMA, ...schemaFacts(SCHEMA) } as const
     const asJson = await this.#call([JSON_QUESTION], form)
@@ -128,7 +126,7 @@ class TargetCheck {
     if (!timedOut(asJson)) yield await this.#twoAtOnce(answered)
   }
 
-  /** Sends a conversation like that of a job: again in another format if the server rejects the first. */
+  /** Sends a conversation as a job does: in another format if the server rejects the first. */
   async #call(messages: readonly Message[], form: AnswerForm): Promise<Called> {
     const prompt = { messagesJson: JSON.stringify(messages), account: 'parley check', form }
     const { model } = this.#target

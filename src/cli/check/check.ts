@@ -12,7 +12,7 @@ import { type CheckedUpstream, checkUpstream, usedUpstreams } from './upstream.t
 export interface CheckOptions {
   readonly json?: true
   readonly config?: string
-  /** Makes paid calls. */
+  /** True to make paid calls. */
   readonly calls?: true
 }
 
@@ -53,7 +53,7 @@ async function allFindings(
   return all
 }
 
-/** A tier without models rejects every job. The default of user_free becomes such a tier if the file defines other models. */
+/** Finds tiers without models, which reject every job. The default of user_free becomes one if the file defines other models. */
 function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   return Object.entries(tiers).flatMap(([name, { models }]): Finding[] =>
     models.length > 0
@@ -70,7 +70,7 @@ function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   )
 }
 
-/** How long Kubernetes, and the unit and the compose file in this package, wait before they send SIGKILL. */
+/** Kubernetes, and the unit and compose files in this package, wait this long before they send SIGKILL. */
 const GRACE_SECONDS = 30
 /** After the drain, clients read their last responses, and the database closes. */
 const CLOSING_SECONDS = 3
@@ -107,13 +107,13 @@ async function databaseFindings(url: string): Promise<Finding[]> {
 export interface ModelServerCheck {
   readonly configuration: Configuration
   readonly env: Environment
-  /** Whether to make paid calls, which is announced before the first. */
+  /** Whether to make paid calls. They are announced before the first. */
   readonly calls: boolean
   readonly clock: Clock
   readonly timeoutMs?: number
 }
 
-/** Findings about the model servers, in the order in which they are shown. */
+/** Yields the findings about the model servers in the order in which they are shown. */
 export async function* modelServerFindings(check: ModelServerCheck): AsyncGenerator<readonly Finding[]> {
   const { configuration, env, calls, clock, timeoutMs } = check
   if (configuration.simulated) {
@@ -135,7 +135,7 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   }
   const says = `makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')}`
   yield [{ ok: true, about, says }]
-  // One after the other, so that they do not wait for each other in a server that both share.
+  // One target at a time, because a shared server could make their calls wait for each other.
   for (const target of targets) {
     for await (const finding of callTarget(target, clock)) yield [finding]
   }

@@ -4,7 +4,7 @@ import { printable } from '../printable.ts'
 
 export interface Finding {
   readonly ok: boolean
-  /** It works, but could be better, or could not be verified. */
+  /** True if it works but could be better, or could not be verified. */
   readonly warns?: boolean
   /** `configuration`, `database`, `models`, `calls`, `upstream NAME` or `target UPSTREAM/MODEL`. */
   readonly about: string

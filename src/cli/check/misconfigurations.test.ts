@@ -1,4 +1,4 @@
-/** What a wrong configuration does to a real server, and what `parley check` then advises without a paid call. */
+/** Tests what `parley check` advises, without a paid call, about configurations that fail on a real server. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
@@ -27,11 +27,11 @@ async function started(t: TestContext, script?: Script): Promise<ModelServerForT
 interface Case {
   readonly name: string
   readonly script: Script
-  /** After the host, instead of `/v1`. */
+  /** The URL's path, instead of `/v1`. */
   readonly path?: string
   readonly upstream?: CheckOptions['upstream']
   readonly model?: string
-  /** The one thing that is wrong; absent if nothing is. */
+  /** Matches the only problem; absent if there is none. */
   readonly wrong?: RegExp
   readonly notes?: RegExp
 }

@@ -1,6 +1,6 @@
 /**
- * One request of `parley check` to a model server, with its time limits, what its response means, and the diagnosis of a port
- * that does not respond. Nothing in a response is trusted.
+ * Sends one request of `parley check` to a model server, interprets its response, and diagnoses a port that does not respond.
+ * Nothing in a response is trusted.
  * Nothing here is billed: no completion request here can succeed.
  */
 
@@ -48,7 +48,7 @@ export interface ProbeOptions {
   readonly body?: unknown
   /** Ends the request early, as a failure. */
   readonly signal?: AbortSignal
-  /** Does not check certificates, and sends neither key nor headers: only finds out which protocol the port speaks. */
+  /** True to send neither key nor headers and to accept any certificate, to find out which protocol the port speaks. */
   readonly anonymous?: true
 }
 
@@ -94,7 +94,7 @@ export async function probe(url: URL, options: ProbeOptions): Promise<Probed> {
   }
 }
 
-/** Whether a TLS handshake succeeds there, with any certificate. */
+/** Whether a TLS handshake succeeds at this port, with any certificate. */
 export function speaksTls({ hostname, port, protocol }: URL, timeoutMs: number): Promise<boolean> {
   return new Promise((resolve) => {
     const host = hostname.replace(/^\[|\]$/g, '')
@@ -148,7 +148,9 @@ function failureOf(error: unknown): Failure {
   return { kind: 'failed', fault: connectionFault(code), code }
 }
 
-/** The body of a completion request that is invalid on purpose. Its messages are not an array, so nothing can be billed. */
+/**
+ * Returns the body of a completion request that is invalid on purpose: its messages are not an array, so nothing can be billed.
+ */
 export function invalidRequest(model: string): object {
   return { model, messages: 'This request of `parley check` is invalid on purpose.', max_tokens: 0 }
 }
@@ -166,7 +168,7 @@ export type Verdict =
   /** The response is not from a completion endpoint. */
   | 'foreign'
 
-/** What the response to an invalid completion request means. */
+/** Interprets the response to an invalid completion request. */
 export function verdictOf({ status, text, json }: Response): Verdict {
   if (status === 401 || status === 403 || isKeyError(status, text)) return 'key rejected'
   if (status === 402 || (status === 429 && /insufficient_quota/.test(text))) return 'no credit'
@@ -188,7 +190,7 @@ export function namesMistake({ json }: Response): boolean {
   return /\bmessages\b/i.test(wordsOf(json))
 }
 
-/** The identifiers in a list of models; null if it is not one. */
+/** A list of models. */
 export interface ModelList {
   readonly ids: readonly string[]
   /** False if there are more pages. */
@@ -213,7 +215,7 @@ export function lists({ ids }: ModelList, model: string): boolean {
   return names.some((name) => ids.includes(name))
 }
 
-/** The server's own words for an error, masked; null if it sent none. */
+/** Returns the server's own words for an error, masked; null if it sent none. */
 export function messageOf({ status, text }: Response, mask: Mask): string | null {
   const reply = readFailure(status, text, null, mask)
   if (reply.kind === 'answer' || /^The model server responded with \d+\.$/.test(reply.message)) return null
@@ -237,7 +239,7 @@ function isModelError(status: number, words: string): boolean {
   )
 }
 
-/** The parts of an error that explain the problem, without the parts of the request that the server repeats. */
+/** Returns the parts of an error that explain it, without the parts of the request that the server repeats. */
 function wordsOf(json: unknown): string {
   if (Array.isArray(json)) return wordsOf(json[0])
   if (!isObject(json)) return ''

@@ -8,7 +8,7 @@ export interface Diagnosis {
   readonly fix: string
 }
 
-/** The names under which an operator finds the settings of an upstream. */
+/** Names of an upstream's settings, for messages to the operator. */
 export interface SettingNames {
   readonly baseUrl: string
   readonly caFile: string
@@ -32,7 +32,7 @@ export async function diagnose(
   return ofFailure(url, failure, names)
 }
 
-/** Null unless the port speaks http instead of https, or the reverse. */
+/** Returns null unless the port speaks http instead of https, or the reverse. */
 export async function schemeDiagnosis(
   url: URL,
   options: ProbeOptions,
@@ -49,7 +49,7 @@ export async function schemeDiagnosis(
   plain.protocol = 'http:'
   plain.port = url.port || '443'
   const [hasTls, answered] = await Promise.all([
-    // A certificate that is not trusted proves that it speaks TLS.
+    // An untrusted certificate proves that the port speaks TLS.
     speaksTls(url, options.timeoutMs),
     probe(plain, { ...options, anonymous: true }),
   ])

@@ -1,7 +1,7 @@
 /**
  * Checks one upstream without cost: whether it can be reached, serves this API at this path, accepts the key, and has the
- * models. Requests: `GET /models`, a completion request that is invalid on purpose for each model in question, and lists of
- * models at other paths if this one has none.
+ * models. It sends `GET /models`, a completion request that is invalid on purpose for each model, and requests for lists of
+ * models at other paths if this path has none.
  */
 import type { Configuration } from '../../config/load.ts'
 import { OPENAI } from '../../config/merge.ts'
@@ -33,14 +33,14 @@ export interface CheckedUpstream {
   readonly name: string
   readonly settings: UpstreamSettings
   readonly access: UpstreamAccess
-  /** The models of the targets there, each with the setting that names it. */
+  /** The models of the upstream's targets, each with the setting that names it. */
   readonly models: ReadonlyMap<string, string>
   readonly names: SettingNames
   /** Time limit for a connection, for the start of a response, and for pauses within it. */
   readonly timeoutMs: number
 }
 
-/** Whether the server responds to `GET /models`, and if not, why. */
+/** Returns whether the server responds to `GET /models`, and if not, why. */
 export async function reach(
   { settings, access, names, timeoutMs }: CheckedUpstream,
   agent: ProbeOptions['agent'],
@@ -51,7 +51,7 @@ export async function reach(
   const listed = await probe(url, options)
   if (signal?.aborted) return { listed, trouble: null }
   if (listed.kind === 'failed') return { listed, trouble: await diagnose(url, listed, options, names) }
-  // A proxy's response to plain HTTP on its TLS port.
+  // A proxy responds with this to plain HTTP on its TLS port.
   const isScheme = listed.status === 400 && url.protocol === 'http:'
   return { listed, trouble: isScheme ? await schemeDiagnosis(url, options, names) : null }
 }
@@ -89,7 +89,7 @@ class UpstreamCheck {
   constructor(upstream: CheckedUpstream, listed: Response) {
     this.#upstream = upstream
     this.#listed = listed
-    // Azure OpenAI lists the models of a region, and is asked for deployments.
+    // Azure OpenAI lists the models of a region, but requests name deployments.
     const isAzure = /\.azure\.com$/.test(new URL(upstream.settings.base_url).hostname)
     this.#list = isAzure ? null : modelListOf(listed)
     this.#mask = maskFor(upstream.access.secrets)
@@ -110,11 +110,11 @@ class UpstreamCheck {
     const verdict = verdictOf(completed)
     const stop = await this.#stopAt(verdict, completed)
     if (stop !== null) return [stop]
-    // Portkey's gateway has no list of models and answers 500, as llama.cpp does to messages that are not an array.
+    // Portkey's gateway has no list of models and responds with 500, like llama.cpp to messages that are not an array.
     if (this.#listed.status >= 500 && completed.status >= 500 && !namesMistake(completed)) {
       return [this.#failing(this.#listed, 'GET /models')]
     }
-    // Its message may explain what is missing, for example a header of a gateway.
+    // The message may explain what is missing, for example a gateway's header.
     if (this.#listed.status === 400) return [this.#listRejected()]
     return [
       this.#reachable(completed),
@@ -123,7 +123,7 @@ class UpstreamCheck {
     ]
   }
 
-  /** The finding that ends the check of this upstream, because nothing else can be checked after it. */
+  /** Returns the finding that ends the check of this upstream, because nothing else can be checked after it. */
   async #stopAt(verdict: Verdict, completed: Response): Promise<Finding | null> {
     switch (verdict) {
       case 'key rejected':
@@ -239,7 +239,7 @@ class UpstreamCheck {
     return this.#wrong('reachable', says, fix)
   }
 
-  /** The URL on the same server, without its query, that returns a list of models. */
+  /** Returns a base URL on the same server, without a query, that has a list of models. */
   async #betterBase(): Promise<string | null> {
     const { settings, access, timeoutMs } = this.#upstream
     const { origin, pathname } = new URL(settings.base_url)
@@ -273,7 +273,7 @@ class UpstreamCheck {
     return completed.kind === 'failed' ? 'failing' : verdictOf(completed)
   }
 
-  /** A list may have pages or omit models, so the server is asked for the model itself. */
+  /** A list may have pages or omit models, so this asks the server for the model itself. */
   async #hasModel(list: ModelList, model: string): Promise<boolean> {
     if (lists(list, model)) return true
     const { settings, access, timeoutMs } = this.#upstream
@@ -332,7 +332,7 @@ function someOf(ids: readonly string[]): string {
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ')
 }
 
-/** The upstreams that models use, with the names of the settings that an operator would change. */
+/** Returns the upstreams that models use, with the names of the settings that an operator would change. */
 export function usedUpstreams(
   { settings, access }: Configuration,
   env: Environment,

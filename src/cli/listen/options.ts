@@ -1,4 +1,4 @@
-/** The options of `parley listen`. */
+/** Defines the options of `parley listen`. */
 import { type Command, InvalidArgumentError, type Option } from 'commander'
 import { numberFrom } from '../number-option.ts'
 import type { ListenOptions } from './listen.ts'

@@ -6,11 +6,11 @@ import { parseExactly } from '../../json-text/read-json.ts'
 import { isDeeperThan } from '../../json-text/scan-json.ts'
 import type { Verdict, Verifier } from './verify.ts'
 
-/** A callback contains at most an answer of 16 MiB and a payload that fit in a batch request. */
+/** A callback contains at most an answer of 16 MiB and a payload that fits in a batch request. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024
 /** No callback is nested more deeply, and printing very deep JSON would overflow the stack. */
 const MAX_DEPTH = 1000
-/** The number of webhook-ids that are remembered to detect duplicates. */
+/** This many webhook-ids are remembered to detect duplicates. */
 const MAX_REMEMBERED_IDS = 100_000
 const REQUEST_MS = 60_000
 
@@ -122,7 +122,7 @@ function reject(response: ServerResponse, { status, why }: Rejection): void {
 class SeenIds {
   readonly #counts = new Map<string, number>()
 
-  /** Returns how often it was received before, and counts this delivery. */
+  /** Counts this delivery, and returns how often it was received before. */
   count(id: string): number {
     const before = this.#counts.get(id) ?? 0
     this.#counts.delete(id)
@@ -133,7 +133,6 @@ class SeenIds {
   }
 }
 
-/** A callback that was received. */
 export interface Delivery {
   readonly receivedAtMs: number
   /** The path and query of the request. */
@@ -143,7 +142,7 @@ export interface Delivery {
   readonly body: Buffer
   /** Earlier deliveries with the same webhook-id. */
   readonly earlier: number
-  /** The status of our response. */
+  /** The status with which `parley listen` responded. */
   readonly responseStatus: number
 }
 
@@ -196,14 +195,14 @@ export function deliveryText(delivery: Delivery): string {
 
 const NEITHER = 'not a Parley callback: job_id or status is missing'
 
-/** Null for what is not an event. */
+/** Returns null for something that is not an event. */
 function eventText({ object, type, data }: Readonly<Record<string, unknown>>): string | null {
   const id = typeof data === 'object' && data !== null && 'id' in data ? data.id : null
   if (object !== 'event' || typeof type !== 'string' || typeof id !== 'string') return null
   return `${shown(type)}: ${shown(id)}`
 }
 
-/** The local time of day. */
+/** Formats the local time of day. */
 export function timeOf(atMs: number): string {
   const at = new Date(atMs)
   return [at.getHours(), at.getMinutes(), at.getSeconds()]

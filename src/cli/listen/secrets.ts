@@ -1,6 +1,6 @@
 /**
- * The source of the secret that verifies callbacks: given by the user, or looked up in the database. A lookup changes
- * nothing: it does not create a database or migrate its schema.
+ * Finds the secret that verifies callbacks: given by the user, or looked up in the database. A lookup changes nothing: it
+ * neither creates a database nor migrates its schema.
  */
 import { existsSync } from 'node:fs'
 import { secretsInForce } from '../../callbacks/callback-request.ts'

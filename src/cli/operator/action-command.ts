@@ -1,10 +1,10 @@
-/** The options of the commands that perform admin actions, from the declarations of the actions. */
+/** Adds the commands that perform admin actions, from the declarations of the actions. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import type { AnyAction, Described } from '../../admin/action.ts'
 import { numberFrom } from '../number-option.ts'
 import { config, type DefaultOptions, examples } from './shared-options.ts'
 
-/** @param parent the command that the first word of its name names; the program if it has one word */
+/** @param parent the command named by the first word of the action's command; the program if it has one word */
 export function addActionCommand(parent: Command, action: AnyAction): void {
   if (!action.command) return
   const { name, description, arguments: args = {}, options = {}, required, help } = action.command
@@ -40,7 +40,7 @@ interface FieldSchema {
   readonly maximum?: number
 }
 
-/** Undefined for a field of another action that the command can perform, and for one of the command itself. */
+/** Returns undefined for a field of another action that the command can perform, and for one of the command itself. */
 function schemaOf({ fields }: AnyAction, field: string): FieldSchema | undefined {
   return (fields.properties as Readonly<Record<string, FieldSchema>>)[field]
 }
@@ -75,7 +75,7 @@ function readCap(text: string): number | 'none' | 'tier' {
   return cap
 }
 
-/** The same for an amount of money. */
+/** Reads a cap as an amount of money, `none` or `tier`. */
 function readAmountCap(text: string): number | 'none' | 'tier' {
   if (text === 'none' || text === 'tier') return text
   if (!/^\d+(\.\d{1,6})?$/.test(text))

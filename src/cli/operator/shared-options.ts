@@ -24,10 +24,10 @@ export function monthOption(text: string): string {
   return text
 }
 
-/** What `parley usage` can sum by. */
+/** The keys by which `parley usage` can sum. */
 export const USAGE_KEYS = ['month', 'account', 'model'] as const
 
-/** Each is one of `USAGE_KEYS`, or `metadata.` and a key of the metadata of jobs. */
+/** Reads a list of keys. Each is one of `USAGE_KEYS`, or `metadata.` and a key of the metadata of jobs. */
 export function usageKeysOption(text: string): string[] {
   return text.split(',').map((part) => {
     const key = part.trim()

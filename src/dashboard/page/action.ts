@@ -33,16 +33,16 @@ export function useAction(work: () => Promise<string>, onEnd: (isDone: boolean) 
 
 export interface ConfirmedActionProps
   extends Pick<ConfirmProps, 'title' | 'children' | 'action' | 'back' | 'danger'> {
-  /** On the button that opens the dialog. */
+  /** The label of the button that opens the dialog. */
   readonly label: string
-  /** Its label for assistive technology, if the same label occurs several times. */
+  /** The button's label for assistive technology, if other buttons have the same label. */
   readonly name?: string
   /** As for `useAction`. */
   readonly work: () => Promise<string>
   readonly onEnd: (isDone: boolean) => void
 }
 
-/** A button that runs an action after the operator confirmed it in a dialog, which explains it. */
+/** A button that opens a dialog, and runs an action when the operator confirms it. */
 export function ConfirmedAction({ label, name, work, onEnd, ...dialog }: ConfirmedActionProps) {
   const [asking, setAsking] = useState(false)
   const { busy, run } = useAction(work, (isDone) => {

@@ -45,7 +45,7 @@ export async function admin<T>(path: string, options: RequestOptions = {}): Prom
   }
 }
 
-/** The content of an admin route that sends a file. */
+/** Returns the content of an admin route that sends a file. */
 export async function download(path: string): Promise<Blob> {
   const response = await send(`/admin/api${path}`, { headers: credentials() })
   if (!response.ok) throw await errorOf(response)

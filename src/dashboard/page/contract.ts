@@ -33,7 +33,7 @@ export interface JobError {
   readonly raw_text?: string
 }
 
-/** What was sent to models, and what they returned. */
+/** The calls of a job: what was sent to models, and what they returned. */
 export interface Receipt {
   readonly form: 'text' | 'json' | 'schema'
   readonly strict?: boolean

@@ -22,7 +22,7 @@ const KEPT_SECONDS = 15 * 60
 const LONGEST_PAUSE_MS = 15_000
 /** The stream sends something at least every two seconds. After this much silence the connection counts as broken. */
 const SILENCE_MS = 12_000
-/** How often figures are refreshed that only the overview contains. */
+/** Figures that only the overview contains are refreshed at this interval. */
 const OVERVIEW_EVERY_MS = 10_000
 
 const NOTHING: Live = { connection: 'connecting', overview: null, points: [], clockOffsetSeconds: 0 }
@@ -44,7 +44,7 @@ export function useLive(): Live {
 /** The server's current time in Unix seconds, independent of the browser's clock. */
 export const serverNow = (): number => Date.now() / 1000 + live.clockOffsetSeconds
 
-/** @returns a function that stops it */
+/** @returns a function that stops the updates */
 export function beginLive(): () => void {
   const onVisibility = () => {
     if (document.hidden) stop()
@@ -146,7 +146,7 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 
 /** Parses server-sent events from a byte stream. The browser's EventSource cannot be used, because it cannot send a token. */
 interface ServerEvent {
-  /** Empty for a comment, which only keeps the connection alive. */
+  /** The name of the event; empty for a comment, which only keeps the connection alive. */
   readonly name: string
   readonly data: string
 }

@@ -11,14 +11,14 @@ export interface Resource<T> {
   readonly reload: () => void
 }
 
-/** @param path below `/admin/api`; null loads nothing. When it changes, the data of the old path is dropped. */
+/** @param path below `/admin/api`; null loads nothing. When it changes, the old path's data is dropped. */
 export function useResource<T>(path: string | null): Resource<T> {
   return useLoaded<T>(path, (signal) => admin<T>(path ?? '', { signal }))
 }
 
 /**
- * @param of names what is loaded; null loads nothing. When it changes, the data of before is dropped.
- * @param extent when only this changes, the data of before stays available while `load` runs again
+ * @param of names what is loaded; null loads nothing. When it changes, the old data is dropped.
+ * @param extent when only this changes, the old data stays available while `load` runs again
  */
 export function useLoaded<T>(
   of: string | null,
@@ -77,7 +77,7 @@ export function useReloadOnChange(reload: () => void, active: boolean, everyMs =
   }, [points, active, everyMs, reload])
 }
 
-/** Calls `reload` with each metric sample, while something that the samples do not show may change. */
+/** Calls `reload` with each metric sample, for changes that the samples do not show. */
 export function useReloadWhile(reload: () => void, active: boolean): void {
   const { points } = useLive()
   const isFirst = useRef(true)

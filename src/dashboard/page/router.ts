@@ -12,7 +12,7 @@ export interface Place {
 const listeners = new Set<() => void>()
 let hasMoved = false
 
-/** Whether the current page was reached by a link of the dashboard instead of loading it: then its heading gets the focus. */
+/** Whether a link of the dashboard led to the current page, instead of a page load: then its heading gets the focus. */
 export const hasNavigated = (): boolean => hasMoved
 
 export function address(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {

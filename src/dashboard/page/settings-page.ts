@@ -1,4 +1,4 @@
-/** The page of the effective settings. They can only be changed in the configuration file and the environment. */
+/** The page of the effective settings, which can only be changed in the configuration file and the environment. */
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-button.ts'
@@ -63,7 +63,7 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** For example `upstream: openai, model: gpt-5`. */
+/** Formats an object on one line, for example `upstream: openai, model: gpt-5`. */
 function lineOf(value: unknown): string {
   if (!isObject(value)) return textOf(value)
   const parts = Object.entries(value).map(([name, inner]) => `${name}: ${textOf(inner)}`)

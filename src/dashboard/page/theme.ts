@@ -23,7 +23,7 @@ export function beginTheme(): void {
   apply()
 }
 
-/** For charts, which are painted on a canvas and must be redrawn with other colours. */
+/** Charts need this, because they are painted on a canvas and must be redrawn with other colours. */
 export function onThemeChange(listener: () => void): () => void {
   listeners.add(listener)
   return () => void listeners.delete(listener)

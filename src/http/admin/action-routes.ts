@@ -1,4 +1,4 @@
-/** The routes of admin actions, from their declarations. */
+/** Creates the routes of admin actions from the declarations of the actions. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
 import {
@@ -178,7 +178,7 @@ function schemaOf(
   }
 }
 
-/** Null if the action has none. */
+/** Returns null if the action has no fields. */
 function fieldsOf({ fields }: AnyAction): (JsonObject & { readonly properties: JsonObject }) | null {
   const { properties } = fields
   return isObject(properties) && Object.keys(properties).length > 0 ? { ...fields, properties } : null
@@ -196,7 +196,7 @@ function flagsIn(fields: JsonObject | null, query: unknown): JsonObject {
   return Object.fromEntries(names.map((name) => [name, given[name] !== 'false']))
 }
 
-/** The subject that the path names, by its field. */
+/** Maps the field that names the subject to its value in the path. */
 function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<Record<string, string>> {
   if (about === null) return {}
   const { field, read, unknown } = SUBJECTS[about]

@@ -10,39 +10,38 @@ import { noSuchJob, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { ERRORS, type ErrorResponses, errorResponses, RETRY_AFTER } from '../openapi/schemas.ts'
 
 export interface AdminOptions {
-  /** Null if the admin API is disabled: every request is rejected. */
+  /** Null disables the admin API: every request is rejected. */
   readonly token: string | null
   readonly store: OperatorStore
-  /** Of all costs; undefined if none is configured. */
+  /** All costs are in this currency; undefined if none is configured. */
   readonly currency: string | undefined
   readonly clock: Clock
   readonly expiry: () => Expiry
-  /** The names of the configured tiers. */
   readonly tiers: () => readonly string[]
   readonly samples: MetricFeed
   readonly auditLog: AuditLog
   /**
-   * Resolves when this node has stopped its own runs of the jobs that were cancelled before the call, and ended the waits for
-   * this one.
+   * Stops this node's runs of the jobs that were cancelled before the call, and ends the waits for `jobId`. Resolves when that
+   * is done.
    */
   readonly onCancelled: (jobId?: string) => Promise<void>
-  /** Makes the reruns that are requested. */
+  /** Creates the reruns that operators have requested. */
   readonly makeReruns: () => Promise<void>
   readonly overview: () => Promise<CurrentState>
-  /** Why the jobs of a route wait for a model server; undefined if, as far as this node knows, they do not have to wait. */
+  /** Returns why the jobs of a route wait for a model server; undefined if this node knows no reason. */
   readonly waitingRoute: (route: string) => WaitingRoute | undefined
   /** JSON text without secrets. */
   readonly settingsJson: string
   /** Called for each change, and for each read of job contents or of a secret, so that the server can log it. */
   readonly onAction: (event: AdminEvent) => void
-  /** Called when the client of an event stream did not read it and was disconnected. */
+  /** Called when a client was disconnected because it did not read its event stream. */
   readonly onSlowClient: (requestId: string) => void
 }
 
 /** An admin action for the server's log. */
 export interface AdminEvent {
   readonly what: string
-  /** Without job contents and secrets. */
+  /** Never contains job contents or secrets. */
   readonly details: Readonly<Record<string, unknown>>
   readonly requestId: string
   readonly from: string

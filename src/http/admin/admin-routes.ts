@@ -31,11 +31,11 @@ const BASE = '/admin/api'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** On the routes of the admin API, who calls. */
+    /** The caller of a request to the admin API. */
     admin: AdminCaller
   }
   interface FastifyContextConfig {
-    /** Changes something, or shows what a read-only admin token may not see. */
+    /** True if the route changes something, or shows what a read-only admin token may not see. */
     adminAction?: true
   }
 }
@@ -54,7 +54,8 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       scope.addHook('onRequest', async (request, reply) => {
         reply.header('cache-control', 'no-store')
         const [, given] = /^bearer ([^ ]+)$/i.exec(request.headers.authorization ?? '') ?? []
-        // First, because wrong tokens from an address that others share must not lock out who has a right one.
+        // The token is checked before the limit, because wrong tokens from a shared address must not lock out callers with a
+        // right one.
         const address = addressOf(request)
         const waitMs = failures.waitMs(address)
         const caller = given === undefined ? null : await tokens.callerOf(given, waitMs === 0)
@@ -94,5 +95,5 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
   )
 }
 
-/** Wrong tokens that an address may send in a minute. */
+/** An address may send this many wrong tokens in a minute. */
 const MAX_FAILURES = 10

@@ -25,7 +25,7 @@ export function overviewRoute(app: FastifyInstance, { overview: read, samples }:
   })
 }
 
-/** The settings cannot be changed here. */
+/** Shows the settings, which cannot be changed here. */
 export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminOptions): void {
   readRoute(app, '/settings', {
     operationId: 'getSettings',

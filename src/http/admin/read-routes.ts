@@ -77,7 +77,7 @@ interface ReadRequest<Params, Query> {
   readonly query: Static<Query>
   /** Whether the admin token is read-only. */
   readonly readOnly: boolean
-  /** For the server's log. */
+  /** Sets the job ID in the server's log line. */
   readonly setJobId: (jobId: string) => void
 }
 
@@ -104,7 +104,7 @@ export function readRoute<Params extends Schema, Query extends Schema>(
   )
 }
 
-/** The query of a list. */
+/** Builds the query schema of a list. */
 const filter = <P extends Readonly<Record<string, Schema>>>(fields: P) =>
   Type.Object({ ...fields, limit }, strict)
 

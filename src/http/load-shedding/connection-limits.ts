@@ -1,7 +1,7 @@
 /**
- * Limits open connections, in total and per address, before a header is read: a connection costs memory before its request
- * shows whose it is. Addresses behind a trusted proxy are not known at that point, so proxies are exempt from the limit per
- * address, and so are loopback and Unix sockets.
+ * Limits open connections, in total and per address, before a header is read, because a connection already costs memory. Behind
+ * a trusted proxy, the clients' addresses are unknown at that point, so the limit per address exempts proxies, loopback and Unix
+ * sockets.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -9,7 +9,7 @@ import { Counts } from '../../sharing/counts.ts'
 import { JSON_TYPE } from '../envelope.ts'
 import { addressesIn, networkOf, networksOf } from '../network-of.ts'
 
-/** Named after the setting in `limits`. */
+/** The name of the setting in `limits`. */
 export type ConnectionLimit = 'connections' | 'connections_per_address'
 
 export interface ConnectionLimitsOptions {
@@ -41,7 +41,7 @@ export class ConnectionLimits {
     return this.#total
   }
 
-  /** Runs before the server's own listeners, which only see accepted connections. */
+  /** The guard runs before the server's own listeners, which only see accepted connections. */
   guard(server: Server): void {
     const listeners = server.listeners('connection')
     server.removeAllListeners('connection')

@@ -10,10 +10,10 @@ import type { HttpError } from '../errors.ts'
 import '../request-context.ts'
 import { memoryFull, overMemoryPart } from './unavailable.ts'
 
-/** How long a request may wait for bytes that other accounts use. */
+/** A request waits at most this long for bytes that other accounts use. */
 const MAX_WAIT_MS = 10_000
 
-/** `decision` is the reason: the account exceeded its part, or others used everything for too long. */
+/** `decision` is the reason: the account exceeded its part, or other accounts used all memory for too long. */
 export type OnMemoryRejected = (share: ShareName, decision: ByteDecision, account: string) => void
 
 export interface MemoryShareOptions {
@@ -42,7 +42,7 @@ export class MemoryShare {
     return decision === 'full' ? this.#wait(account, bytes) : this.#rejected(account, decision)
   }
 
-  /** The same for work in progress: it also waits while its account exceeds its part. */
+  /** Like `reserve`, but for work in progress, which also waits while its account exceeds its part. */
   reserveOrWait(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     return this.share.tryReserve(account, bytes) === 'granted' ? null : this.#wait(account, bytes)
   }

@@ -27,7 +27,8 @@ export class RequestCpu {
   }
 
   /**
-   * Rejects with an `HttpError` if the pool is full, the time is over or the client is gone, and with `TaskFailed`.
+   * Rejects with an `HttpError` if the pool is full, the time is over or the client is gone, and with `TaskFailed` if a task
+   * fails.
    * @param work resolves with null if one of its tasks did
    */
   async use<Result>(

@@ -21,7 +21,7 @@ export const unavailable = () =>
     1,
   )
 
-/** Only for an account that uses its full part of the memory. */
+/** Sent only to an account that uses its full part of the memory. */
 export const overMemoryPart = (share: string) =>
   new HttpError(
     503,
@@ -30,7 +30,7 @@ export const overMemoryPart = (share: string) =>
     MEMORY_RETRY_S,
   )
 
-/** Several accounts together use all of it. */
+/** Sent when several accounts together use all of it. */
 export const memoryFull = (share: string) =>
   new HttpError(
     503,

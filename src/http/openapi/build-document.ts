@@ -18,7 +18,7 @@ declare module 'fastify' {
     summary?: string
     description?: string
     tags?: readonly string[]
-    /** The security schemes of the route; empty if it needs no key. */
+    /** The security schemes of the route; empty if it needs no authentication. */
     security?: readonly Readonly<Record<string, readonly string[]>>[]
   }
 }
@@ -31,7 +31,9 @@ export interface DeclaredOperation {
   readonly schema: FastifySchema
 }
 
-/** Collects every route that is declared after this. The returned function lists them as the last hook left them. */
+/**
+ * Collects every route that is declared after this call. The returned function lists them with all changes that hooks have made.
+ */
 export function declaredOperations(app: FastifyInstance): () => DeclaredOperation[] {
   const routes: RouteOptions[] = []
   app.addHook('onRoute', (route: RouteOptions) => void routes.push(route))
@@ -52,7 +54,7 @@ export interface DocumentOptions {
   readonly tags: readonly { readonly name: string; readonly description: string }[]
   readonly securitySchemes: JsonObject
   readonly operations: readonly DeclaredOperation[]
-  /** By name, with schemas in the form that routes use. */
+  /** Webhooks by name, with schemas in the form that routes use. */
   readonly webhooks?: Readonly<Record<string, DeclaredOperation>>
 }
 
@@ -119,7 +121,7 @@ function parametersOf(place: string, given: unknown, components: Components): Js
       in: place,
       required: place === 'path' || required.includes(name),
       ...(schema.description !== undefined && { description: schema.description }),
-      // Clients generated from this separate values by commas; the routes also accept a repeated parameter.
+      // Generated clients separate values by commas; the routes also accept a repeated parameter.
       ...(schema.type === 'array' && { style: 'form', explode: false }),
       ...(schema.type === 'object' && { style: 'deepObject', explode: true }),
       schema: withoutDescription(schema),

@@ -1,13 +1,13 @@
 /**
- * The named components of an OpenAPI document. A schema with a `title` becomes a component of that name, and a reference
- * wherever it is used, so that generated clients have one type for it.
+ * Collects the named components of an OpenAPI document. A schema with a `title` becomes a component and is referenced wherever
+ * it is used, so that generated clients have one type for it.
  */
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /** Keywords whose value is a schema, a list of schemas, or schemas by name. */
 const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
-/** How the schema library writes an object with arbitrary names. Generators only support `additionalProperties`. */
+/** TypeBox writes an object with arbitrary names with this pattern. Generators only support `additionalProperties`. */
 const ANY_NAME = '^.*$'
 
 export class Components {
@@ -63,7 +63,7 @@ export class Components {
   }
 }
 
-/** The default in words, because openapi-typescript makes a field with a `default` required. */
+/** States the default in words, because openapi-typescript makes a field with a `default` required. */
 function withoutDefault({ default: byDefault, ...schema }: JsonObject): Record<string, unknown> {
   if (byDefault === undefined) return schema
   const description = typeof schema.description === 'string' ? `${schema.description} ` : ''

@@ -1,6 +1,6 @@
 /**
- * The page that shows the OpenAPI documents, with its script and its content security policy, built from the package that
- * renders it. Runs on a thread of its own, so that no request waits for it; see routes.ts.
+ * Builds the page that shows the OpenAPI documents, with its script and its content security policy. It runs on a thread of its
+ * own, so that no request waits for it; see routes.ts.
  */
 
 import { createHash } from 'node:crypto'
@@ -9,7 +9,6 @@ import fastify, { type FastifyInstance } from 'fastify'
 import { createStaticFile, type StaticFile } from '../static-file.ts'
 
 export const PREFIX = '/docs'
-/** The page and its script. */
 export const PAGE = `${PREFIX}/`
 export const SCRIPT = `${PREFIX}/js/scalar.js`
 
@@ -19,7 +18,7 @@ export interface DocsPage {
   readonly script: StaticFile
 }
 
-/** The package serves its files from its own server, which does not listen. */
+/** The package can only serve its files from a Fastify server, so they are read from one that does not listen. */
 async function makeDocsPage(): Promise<DocsPage> {
   const server = await renderer()
   const [page, script] = await Promise.all([server.inject(PAGE), server.inject(SCRIPT)])
@@ -49,7 +48,7 @@ async function renderer(): Promise<FastifyInstance> {
       persistAuth: false,
       pageTitle: 'Parley: API reference',
       authentication: { preferredSecurityScheme: 'apiKey' },
-      // These would send data to its maker's own services.
+      // These features would send data to the maker's services.
       agent: { disabled: true },
       mcp: { disabled: true },
       showDeveloperTools: 'never',
@@ -58,7 +57,7 @@ async function renderer(): Promise<FastifyInstance> {
   return page
 }
 
-/** The page contains an inline script, which is allowed by its hash, and creates its styles at run time. */
+/** The page contains an inline script, which the policy allows by its hash, and creates its styles at run time. */
 function policyFor(html: string): string {
   const inline = [...html.matchAll(/<script(?![^>]*\bsrc=)[^>]*>([\s\S]*?)<\/script>/g)]
   const hashes = inline.map(
@@ -77,5 +76,5 @@ function policyFor(html: string): string {
   ].join('; ')
 }
 
-// The main thread, which imports the paths, has no port.
+// The main thread also imports this file, for the paths, and has no port.
 parentPort?.postMessage(await makeDocsPage())

@@ -37,7 +37,6 @@ const withCallback: BatchElement = {
   },
 }
 
-/** Request bodies. */
 export const exampleBodies = {
   singles: [text, { ...json, timeout: 60 }],
   batches: [[text, withCallback]],
@@ -69,7 +68,6 @@ const assigned = success('The job is being processed.', {
   error: null,
 })
 
-/** Bodies of callbacks. */
 export const exampleCallbacks = [
   { ...completed.data, callback_payload: { order: 7 } },
   { ...failed.data, callback_payload: {} },
@@ -85,7 +83,6 @@ const summary = {
   callback: 'delivered',
 }
 
-/** Response bodies. */
 export const exampleResponses = {
   ended: [completed, failed],
   read: [completed, failed, assigned],

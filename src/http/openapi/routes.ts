@@ -1,8 +1,8 @@
 /**
- * The OpenAPI documents, generated from the routes themselves, and GET /docs, a page that shows them. `/openapi.json` is
- * for callers, `/admin/api/openapi.json` for operators, and another API has its own. They are public, because they contain nothing that is not in the
- * source code. A thread builds the page at the first request: the package that renders it contains megabytes of script, and loading
- * it would block the event loop for more than 100 ms.
+ * Serves the OpenAPI documents, generated from the routes themselves, and GET /docs, a page that shows them. `/openapi.json` is
+ * for callers, `/admin/api/openapi.json` for operators, and another API has its own. They are public, because they contain
+ * nothing that is not in the source code. A thread builds the page at the first request: loading the package that renders it,
+ * megabytes of script, would block the event loop for more than 100 ms.
  */
 import { Worker } from 'node:worker_threads'
 import type { FastifyInstance } from 'fastify'
@@ -51,7 +51,7 @@ const OPERATORS_DOCUMENT = {
   title: 'Parley: admin API',
   description: `For operators of Parley: the admin API, which the dashboard uses, and the routes for monitoring. The API for callers is described at \`${DOCUMENTS.callers}\`.`,
   tags: [
-    { name: 'Admin', description: 'Inspect and control the service. One token grants access to all of it.' },
+    { name: 'Admin', description: 'Inspect and control the service, with an admin token.' },
     { name: 'Operations', description: 'Health and metrics.' },
   ],
   securitySchemes: {
@@ -59,7 +59,7 @@ const OPERATORS_DOCUMENT = {
   },
 }
 
-/** The document of an API with routes below a prefix of its own. */
+/** The document of an API whose routes share a prefix. */
 export interface ApiDocument extends Omit<DocumentOptions, 'version' | 'operations'> {
   readonly path: string
   readonly prefix: string
@@ -129,7 +129,7 @@ function makeInThread(): Promise<DocsPage> {
   })
 }
 
-/** Buffers become plain arrays of bytes between threads. */
+/** Threads receive buffers as plain arrays of bytes. */
 function withBuffers({ body, gzipped, ...file }: StaticFile): StaticFile {
   return { ...file, body: bufferOf(body), gzipped: gzipped && bufferOf(gzipped) }
 }

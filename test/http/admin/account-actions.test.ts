@@ -11,7 +11,7 @@ import { adminOf, BASE } from './admin.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const KNOWN_MS = 5000
-/** How long a deletion waits for every node to apply the suspension. */
+/** A deletion waits this long for every node to apply the suspension. */
 const DELETION_WAITS_MS = 3000
 
 async function start(t: { after(end: () => unknown): void }, options: StageOptions = {}) {
@@ -20,7 +20,7 @@ async function start(t: { after(end: () => unknown): void }, options: StageOptio
   return { ...stage, admin: await adminOf(stage.parley), key }
 }
 
-/** Advances the time that the work waits for. */
+/** Advances time until the work is done. */
 async function passing<T>({ clock }: Pick<Stage, 'clock'>, work: Promise<T>): Promise<T> {
   let isDone = false
   const done = work.finally(() => {
@@ -153,7 +153,7 @@ onEachStore(() => {
     completed(await parley.ended(theirs, other))
   })
 
-  // Many HTTP libraries send a content type with every request.
+  // Many HTTP libraries send a content type with every request, even without a body.
   test('a content type without a body is accepted where every field is optional', async (t) => {
     const { parley } = await start(t)
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }

@@ -1,8 +1,8 @@
 /**
- * The admin API as the dashboard calls it. Every answer is checked against the OpenAPI document.
+ * Calls the admin API like the dashboard. Every response is checked against the OpenAPI document.
  *
- *     const admin = await adminOf(parley)
- *     const data = granted(await admin.get('/overview'), 200)
+ * const admin = await adminOf(parley)
+ * const data = granted(await admin.get('/overview'), 200)
  */
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'
@@ -24,7 +24,7 @@ interface Response {
 
 export interface AdminRoute {
   readonly method: string
-  /** Such as `/admin/api/jobs/{jobId}`. */
+  /** A path such as `/admin/api/jobs/{jobId}`. */
   readonly path: string
   readonly responses: Readonly<Record<string, Response>>
   readonly body: boolean
@@ -78,7 +78,7 @@ function documented(routes: readonly AdminRoute[], method: string, path: string,
     const alike = own.every((part, at) => part === parts[at] || (part.startsWith('{') && parts[at] !== ''))
     return route.method === method && own.length === parts.length && alike
   }
-  // The path that matches most literally.
+  // The path with the fewest parameters applies.
   const [route] = routes.filter(fits).sort((a, b) => a.path.split('{').length - b.path.split('{').length)
   assert.ok(route, `${method} ${path} is not documented`)
   const schema = route.responses[answer.status]?.content?.['application/json']?.schema

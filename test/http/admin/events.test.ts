@@ -18,7 +18,7 @@ const GREETING = ': points follow\n\n'
 
 interface Listener {
   readonly response: IncomingMessage
-  /** Everything received so far. */
+  /** Returns everything received so far. */
   text(): string
   /** Resolves with everything received once there are this many events. */
   events(count: number): Promise<string>

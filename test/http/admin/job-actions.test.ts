@@ -119,8 +119,7 @@ onEachStore(() => {
   })
 })
 
-/** The names of the store methods called from now on. Time stands still, so polls are not among them. */
-/** Nodes on Postgres poll the queue every second of real time, whatever the test's clock shows. */
+/** Nodes on Postgres poll the queue every second of real time, whatever the test's clock shows, so these calls do not count. */
 const POLLS = ['claim', 'queued', 'queuedSuspects', 'accountsOverBudget']
 
 function recordOperations(store: Parley['store']): readonly string[] {

@@ -9,6 +9,7 @@ import { reply, type Script } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
 import { type Answer, job } from '../../parley.ts'
 import { startReceiver } from '../../receiver.ts'
+import { eventually } from '../../support/eventually.ts'
 import { enqueued, granted, invalid, refused } from '../expect.ts'
 import { type StageOptions, startStage } from '../stage.ts'
 import { adminOf } from './admin.ts'
@@ -192,7 +193,7 @@ onEachStore(() => {
     )
     assert.deepEqual(without(first), { ...DONE, jobs: 2, next: ids[3] })
     for (const [, id] of pairsOf(first)) await parley.ended(id, key)
-    // Those that failed again are the newest now, and are not rerun instead of the others.
+    // The failed reruns are the newest jobs now, but are not rerun instead of the others.
     const second = granted(await rerun({ account: 'acme', limit: 2 }), 200)
     assert.deepEqual(
       pairsOf(second)
@@ -260,7 +261,7 @@ onEachStore(() => {
     const third = granted(await rerun({ account: 'acme' }), 200)
     const of = [first, second, third].flatMap(pairsOf).map(([of]) => of)
     assert.deepEqual(of.sort(), ids)
-    // None of them took the place of a caller's job.
+    // None of the reruns took the place of a caller's job.
     assert.equal((await parley.post(BATCHES, [job()], key)).status, 429)
     const { usage } = granted(await admin.get('/usage?account=acme'), 200)
     assert.equal(usage[0].jobs, 4)
@@ -304,7 +305,7 @@ onEachStore(() => {
     assert.deepEqual(granted(answer, 200), { job_id: null, rerun_of: id })
     const again = refused(await admin.post(`/jobs/${id}/rerun`), 409)
     assert.match(again.details ?? '', /A rerun of it is requested/)
-    // Until here, no node links the job.
+    // Until this line, no node links the job.
     parley.store.endRerun = endRerun
     await until(
       async () => JSON.stringify(await linksOf(id)) === JSON.stringify([null, accepted.slice(0, 1)]),
@@ -323,11 +324,17 @@ onEachStore(() => {
       `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
     )
     // A node looks at the others every second.
-    while (parley.store.isKnownToAll('uncached')) await parley.get('/readyz')
+    const untilKnown = (known: boolean) =>
+      eventually(
+        () => parley.store.isKnownToAll('uncached'),
+        (isKnown) => isKnown === known,
+        { signal: t.signal },
+      )
+    await untilKnown(false)
     const { details } = refused(await admin.post(`/jobs/${id}/rerun`), 409)
     assert.equal(details, 'A node of an earlier version is still running.')
     await database.query(`delete from nodes where node = 'earlier'`)
-    while (!parley.store.isKnownToAll('uncached')) await parley.get('/readyz')
+    await untilKnown(true)
     granted(await admin.post(`/jobs/${id}/rerun`), 200)
   })
 })

@@ -11,7 +11,7 @@ import { adminOf } from './admin.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = `${MESSAGES}/batches`
-/** A job appears so long after its creation. */
+/** A job appears this long after its creation. */
 const VISIBLE_MS = 60_001
 const settings = {
   currency: 'EUR',

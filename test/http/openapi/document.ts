@@ -1,4 +1,4 @@
-/** The OpenAPI documents as a list of promises, and a check of responses against them. */
+/** Reads the OpenAPI documents as a list of promises, and checks responses against them. */
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'
 import type { Answer, Parley } from '../../parley.ts'
@@ -19,14 +19,14 @@ export interface Parameter {
 }
 
 export interface Route {
-  /** Such as `POST /admin/api/keys/{keyId}/revoke`. */
+  /** A name such as `POST /admin/api/keys/{keyId}/revoke`. */
   readonly name: string
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
   readonly wants: 'apiKey' | 'adminToken' | null
   readonly parameters: readonly Parameter[]
   readonly body: { readonly schema: Schema; readonly required: boolean; readonly examples: unknown[] } | null
-  /** By status. */
+  /** The responses by status. */
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>
 }
 

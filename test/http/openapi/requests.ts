@@ -1,4 +1,4 @@
-/** Values made from the schemas of the document: those that satisfy them, and those that do not. */
+/** Makes values from the schemas of the document: valid and invalid ones. */
 import fc from 'fast-check'
 import type { Answer } from '../../parley.ts'
 
@@ -39,7 +39,7 @@ interface Place {
   readonly path: string
   readonly schema: Schema
   readonly value: unknown
-  /** The whole example with another value in this place. */
+  /** Returns the whole example with another value in this place. */
   readonly put: (value: unknown) => unknown
 }
 
@@ -115,7 +115,7 @@ function validObject({
   )
   if (!additionalProperties) return named
   const value = additionalProperties === true ? fc.jsonValue({ maxDepth: 2 }) : valid(additionalProperties)
-  // Without names that a JSON text cannot set on an object created here.
+  // A JSON text cannot set this name on an object created here.
   const name = fc.string({ maxLength: 10 }).filter((text) => text !== '__proto__')
   const more = fc.dictionary(name, value, { maxKeys: 3, noNullPrototype: true })
   return fc.tuple(more, named).map(([some, own]) => ({ ...some, ...(own as object) }))

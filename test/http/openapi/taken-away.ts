@@ -1,4 +1,4 @@
-/** Routes that delete or end something, which is created for each of their requests. */
+/** Tests routes that delete or end something, which is created for each of their requests. */
 import { reply } from '../../model-server.ts'
 import { job } from '../../parley.ts'
 import { openaiOf } from '../../v1/official-client.ts'
@@ -8,7 +8,7 @@ import type { Stage } from '../stage.ts'
 import type { Route } from './document.ts'
 import type { Sent, Walker } from './walker.ts'
 
-/** How long an account's deletion waits for every node to apply the suspension. */
+/** An account's deletion waits this long for every node to apply the suspension. */
 const DELETION_WAITS_MS = 3000
 
 export function takenAway(
@@ -18,7 +18,7 @@ export function takenAway(
 ) {
   let made = 0
 
-  /** A job whose call stalls. */
+  /** Creates a job whose call stalls. */
   async function openJob(): Promise<string> {
     const { script } = models
     models.script = () => reply.stall()
@@ -30,7 +30,7 @@ export function takenAway(
       [job({ messages: [{ role: 'user', content }] })],
       key,
     )
-    // Jobs created before may be called meanwhile, and do not count.
+    // Jobs created earlier may be called in the meantime, and do not count.
     const isCalled = () => models.requests.some(({ text }) => text.includes(content))
     while (!isCalled()) await models.received(++asked)
     models.script = script
@@ -65,7 +65,7 @@ export function takenAway(
     'DELETE /admin/api/accounts/{name}': async () => ({ name: await newAccount() }),
   }
 
-  /** Like `expectOf`, on something that exists and can be deleted, and with the time that this takes. */
+  /** Like `expectOf`, on something that can be deleted, and with the time that this takes. */
   async function done(route: Route, statuses: readonly number[], sent: Sent): Promise<void> {
     const parameters = await makers[route.name]?.()
     let isDone = false

@@ -1,4 +1,4 @@
-/** The Parley that is walked, with data for every path, and the routes that it serves. */
+/** Starts the Parley that is walked, with data for every path, and lists the routes that it serves. */
 import { subscribe } from 'node:diagnostics_channel'
 import type { FastifyInstance } from 'fastify'
 import { reply } from '../../model-server.ts'
@@ -55,7 +55,7 @@ async function failedCallback(parley: Parley, key: string, receiver: Receiver): 
   for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
 }
 
-/** With an output file and an error file. */
+/** Creates a batch with an output file and an error file. */
 async function endedBatch({ parley, models, clock }: Stage, key: string): Promise<string> {
   const openai = openaiOf(parley, key)
   models.script = ({ text }) => (text.includes('bad') ? reply.status(400) : undefined)

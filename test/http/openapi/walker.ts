@@ -63,7 +63,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
     assert.ok(statuses.includes(answer.status), `${route.name}, ${about}: ${answer.status} ${answer.text}`)
   }
 
-  /** The same, and checks that the status is one of these. */
+  /** Sends the request, and checks that the status is one of these. */
   async function expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer> {
     const answer = await send(route, sent)
     const description = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
@@ -74,7 +74,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
   return { seen, expectOf, took }
 }
 
-/** Of an endless stream, the beginning. */
+/** Returns the text; of an endless stream, its beginning. */
 async function textOf(response: Response): Promise<string> {
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
   const reader = response.body?.getReader()

@@ -1,4 +1,4 @@
-/** The monthly caps and the quotas of an account: those of its tier, its own numbers, or none. Shows what it uses as well. */
+/** Shows and edits the monthly caps and the quotas of an account (its tier's, its own numbers, or none), with its usage. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../action.ts'
@@ -39,7 +39,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
   const { name, tier } = account
   const settings = useResource<EffectiveSettings>('/settings')
   const [drafts, setDrafts] = useState(() => eachCap((cap) => draftOf(account[cap] ?? 'tier')))
-  // Without a currency, nothing is counted in money.
+  // Without a currency there are no costs.
   const names = NAMES.filter((cap) => cap !== 'max_monthly_cost' || settings.data?.settings.currency)
   const [submitted, setSubmitted] = useState(false)
   const save = useAction(async () => {
@@ -110,7 +110,7 @@ function CurrentUsage({ account }: { readonly account: Account }) {
   } Now: ${counted(open_jobs, 'open job')} and ${counted(stored_bytes, 'stored byte')}.</p>`
 }
 
-/** According to the settings of the node that served the page. */
+/** Returns the tier's cap as text, from the settings of the node that served the page. */
 function tierCap(data: EffectiveSettings | null, tier: string, cap: CapName): string | null {
   const tiers = data?.settings.tiers as
     | Readonly<Record<string, Partial<Record<CapName, number | null>>>>

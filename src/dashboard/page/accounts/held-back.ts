@@ -1,4 +1,7 @@
-/** Why the node that served the page holds an account back, in words. Other nodes decide for themselves and show it on their own pages. */
+/**
+ * Explains why the node that served the page delays an account. Other nodes decide for themselves and show it on their own
+ * pages.
+ */
 import type { HeldBack } from '../contract.ts'
 
 const REASONS: Readonly<Record<HeldBack['reason'], string>> = {

@@ -1,4 +1,4 @@
-/** The page of one batch: its progress, what is wrong with it, the lines that run, and its results. */
+/** The page of one batch: its progress, its problems, the lines that run, and its results. */
 import { html } from 'htm/preact'
 import { ConfirmedAction } from '../action.ts'
 import { admin } from '../api.ts'
@@ -66,7 +66,7 @@ function Details({ batch }: { readonly batch: BatchDetails }) {
         ${output_file && html`<${ResultFile} batchId=${batch.batch_id} which="output" file=${output_file} />`}
         ${error_file && html`<${ResultFile} batchId=${batch.batch_id} which="error" file=${error_file} />`}
       </div>`
-          : html`<p class="muted">${batch.ended_at === null ? 'There are files when the batch has ended.' : 'There are no files, or they were deleted.'}</p>`
+          : html`<p class="muted">${batch.ended_at === null ? 'The files appear when the batch has ended.' : 'There are no files, or they were deleted.'}</p>`
       }
     <//>
     ${problems.length > 0 && html`<${Problems} problems=${problems} />`}

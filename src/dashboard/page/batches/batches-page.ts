@@ -1,4 +1,4 @@
-/** The page of all batches: how far each is, and those that have not ended. */
+/** The page of all batches, or of those that have not ended, with their progress. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import type { BatchList, BatchSummary } from '../contract.ts'

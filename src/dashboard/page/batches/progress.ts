@@ -1,4 +1,4 @@
-/** How many lines of a batch have ended, as a bar. */
+/** Shows as a bar how many lines of a batch have ended. */
 import { html } from 'htm/preact'
 import type { BatchSummary } from '../contract.ts'
 

@@ -1,4 +1,4 @@
-/** Downloads a file of results. The browser gets it with the admin token, and then saves it. */
+/** Downloads a result file. The page requests it with the admin token, then lets the browser save it. */
 import { html } from 'htm/preact'
 import { useAction } from '../action.ts'
 import { download } from '../api.ts'

@@ -1,4 +1,4 @@
-/** Admin actions on jobs: cancel one, or rerun or delete it after it has finished; rerun those of a search. */
+/** Admin actions on jobs: cancel one, rerun or delete a finished one, and rerun all that a search finds. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { ConfirmedAction } from '../action.ts'
@@ -59,9 +59,9 @@ export function RerunJob({ job, onChange }: JobActionProps) {
 }
 
 interface RerunJobsProps {
-  /** Those of the page; an empty one matches all jobs. */
+  /** The filters of the page; an empty one matches all jobs. */
   readonly filters: { readonly account: string; readonly model: string; readonly status: string }
-  /** Unix seconds; null for any time. */
+  /** The start of the time range in Unix seconds; null for any time. */
   readonly from: number | null
   readonly onChange: () => void
 }

@@ -149,7 +149,7 @@ function whenOf({ at }: TimelineEntry, previous: number | null) {
   return html`${moment}<span>+${duration((at - previous) * 1000)}</span>`
 }
 
-/** Derived from the text of the detail, for example `failed: model_error` or `attempt 2: 503, 12 ms`. */
+/** The tone depends on the text of the detail, for example `failed: model_error` or `attempt 2: 503, 12 ms`. */
 function toneOf({ what, detail }: TimelineEntry): string {
   const words = detail ?? ''
   if (what === 'settled') return words.startsWith('completed') ? 'is-good' : 'is-bad'

@@ -20,7 +20,7 @@ export function JobsPage() {
   const { query } = usePlace()
   const filters = filtersIn(query)
   const before = query.get('before') ?? ''
-  // Computed once per filter: a start that moves with the clock would reload the list at every rendering.
+  // The start is computed once per filter: if it moved with the clock, the list would reload at every rendering.
   const since = useMemo(() => sinceOf(filters.time), [filters.time])
   const asked = new URLSearchParams({ limit: PAGE_SIZE })
   for (const name of ['account', 'status', 'model'] as const)
@@ -109,7 +109,7 @@ interface JobFilters {
   readonly account: string
   readonly status: string
   readonly model: string
-  /** As `customer=acme team=a`. */
+  /** Metadata as `customer=acme team=a`. */
   readonly metadata: string
   /** One of TIMES; empty for any. */
   readonly time: string
@@ -129,7 +129,7 @@ function filtersIn(query: URLSearchParams): JobFilters {
   }
 }
 
-/** Spaces separate pairs; what has no `=` belongs to the value before it. */
+/** Spaces separate pairs; text without `=` belongs to the value before it. */
 function pairsIn(text: string): (readonly [key: string, value: string])[] {
   const pairs: [string, string][] = []
   for (const word of text.split(' ')) {

@@ -52,7 +52,7 @@ export function percentilesOf(buckets: Buckets, read: (point: MetricSample) => P
   ]
 }
 
-/** Every name that occurs, in alphabetical order. */
+/** Returns every name that occurs, in alphabetical order. */
 export function namesOf(points: readonly MetricSample[], read: (point: MetricSample) => object): string[] {
   return [...new Set(points.flatMap((point) => Object.keys(read(point))))].sort()
 }

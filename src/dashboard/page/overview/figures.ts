@@ -85,9 +85,9 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     },
     { name: 'Tokens', value: count(tokens), note: 'in the last minute' },
     {
-      name: 'Callbacks owed',
+      name: 'Pending callbacks',
       value: count(owed),
-      // The database is read less often than this node counts, so `late` may be of callbacks that are delivered by now.
+      // The database is read less often than this node counts, so `late` may describe callbacks that have been delivered.
       note: late === 0 || owed === 0 ? 'none overdue' : `up to ${duration(late * 1000)} overdue`,
       href: address(['callbacks'], { state: 'owed' }),
     },
@@ -101,7 +101,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
   ]
 }
 
-/** Jobs whose node crashed wait for their turn even if slots are free, so the reader must know of them. */
+/** Mentions jobs whose node crashed, because they wait for their turn even if slots are free. */
 function queueNote(waiting: number, oldestSeconds: number, { queued }: Overview['jobs']['suspects']): string {
   if (queued > 0) return `${count(queued)} run in small groups: their node crashed`
   return waiting === 0 ? 'the queue is empty' : `oldest: ${duration(oldestSeconds * 1000)}`

@@ -1,4 +1,4 @@
-/** The start page: the state of the server now, and during the last minutes. */
+/** The start page: the state of the server now and during the last minutes. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { reasonText } from '../accounts/held-back.ts'
@@ -56,7 +56,7 @@ export function OverviewPage() {
     <${Upstreams} upstreams=${overview.upstreams} points=${shown} simulated=${overview.simulated} />`
 }
 
-/** No open jobs and no callbacks: the database is empty or idle, and the metric samples show which. */
+/** Whether there are no open jobs and no callbacks: the database is empty or idle, and the metric samples show which. */
 function isFirstRun({ jobs, callbacks }: Overview): boolean {
   return jobs.waiting + jobs.assigned + callbacks.owed + callbacks.failed === 0
 }
@@ -71,7 +71,7 @@ function AboutNode({ overview }: { readonly overview: Overview }) {
   </p>`
 }
 
-/** The accounts that this node holds back, with the reason; nothing while it holds none back. */
+/** The accounts that this node delays, with the reasons; renders nothing if there are none. */
 function HeldBack({ accounts }: { readonly accounts: readonly HeldBackAccount[] }) {
   if (accounts.length === 0) return null
   return html`<${Panel} title="Accounts held back on this node" wide>

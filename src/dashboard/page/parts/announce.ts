@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks'
 interface Announcement {
   readonly text: string
   readonly isError: boolean
-  /** False if the page shows it already, so that only screen readers need it. */
+  /** False if the page already shows the result, so that only screen readers need it. */
   readonly isShown: boolean
   readonly number: number
 }
@@ -19,7 +19,7 @@ export function announce(text: string, isError = false, isShown = true): void {
   show({ text, isError, isShown, number: announcements })
 }
 
-/** Rendered once and never removed: screen readers often ignore a live region that is added together with its text. */
+/** Rendered once and never removed, because screen readers often ignore a live region that is added together with its text. */
 export function Announcements() {
   const [current, setCurrent] = useState<Announcement | null>(null)
   show = setCurrent

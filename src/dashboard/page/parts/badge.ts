@@ -1,4 +1,4 @@
-/** A state as a coloured word. The word alone carries the meaning. */
+/** Shows a state as a coloured word. The word alone carries the meaning. */
 import { html } from 'htm/preact'
 
 const TONES: Readonly<Record<string, string>> = {

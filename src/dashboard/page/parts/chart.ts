@@ -22,7 +22,7 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
   latest.current = { times, series }
 
   useEffect(() => onThemeChange(() => setThemeChanges((count) => count + 1)), [])
-  // Recreated when the series or the colours change, but not for new values.
+  // The plot is recreated when the series or the colours change, but not for new values.
   useEffect(() => {
     const element = box.current
     if (!element || asTable) return
@@ -70,7 +70,7 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
   </figure>`
 }
 
-/** The value under the pointer, otherwise the latest value. */
+/** Returns the value under the pointer, otherwise the latest value. */
 function valueAt(values: Series['values'], index: number | null, format: (value: number) => string): string {
   const value = index === null ? values.findLast((one) => one !== null) : values[index]
   return value === null || value === undefined ? '–' : format(value)

@@ -26,7 +26,7 @@ export function createPlot({ element, times, series, kind, format, onHover }: Pl
     {
       width: element.clientWidth,
       height: element.clientHeight,
-      // Leaves room on the right for half of the last time label.
+      // The padding leaves room on the right for half of the last time label.
       padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },

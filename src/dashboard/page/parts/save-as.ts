@@ -1,4 +1,4 @@
-/** Lets the browser save something that this page has in memory. */
+/** Lets the browser save data that this page has in memory. */
 export function saveAs(content: Blob, name: string): void {
   const url = URL.createObjectURL(content)
   const link = document.createElement('a')

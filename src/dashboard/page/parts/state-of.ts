@@ -1,4 +1,4 @@
-/** Shown instead of a resource that is loading or could not be loaded. */
+/** Explains that a resource is loading or could not be loaded. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import type { Resource } from '../resource.ts'

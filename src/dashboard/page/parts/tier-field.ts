@@ -12,7 +12,7 @@ export interface TierFieldProps {
   readonly onChange: (tier: string) => void
 }
 
-/** The settings of a server do not change, and a page may have many of these fields. */
+/** The tiers are loaded once: a server's settings do not change, and a page may have many of these fields. */
 let loading: Promise<readonly string[]> | null = null
 
 export function TierField({ value, ...field }: TierFieldProps) {
@@ -22,7 +22,7 @@ export function TierField({ value, ...field }: TierFieldProps) {
   return html`<${Select} ...${field} value=${value} options=${options} />`
 }
 
-/** None if they cannot be loaded; the next field tries again. */
+/** Resolves with no tiers if they cannot be loaded; the next field tries again. */
 function configuredTiers(): Promise<readonly string[]> {
   loading ??= admin<EffectiveSettings>('/settings').then(
     ({ settings }) => Object.keys(settings.tiers as object),

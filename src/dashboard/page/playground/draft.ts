@@ -1,4 +1,4 @@
-/** The request being edited in the playground. It is stored in the tab's session storage. */
+/** The request that is edited in the playground, stored in the tab's session storage. */
 import type { Message, Role } from '../contract.ts'
 
 export interface DraftMessage extends Message {
@@ -13,9 +13,9 @@ export interface Draft {
   /** JSON text as typed; empty for any JSON value. */
   readonly schema: string
   readonly mode: 'single' | 'batch'
-  /** In a batch without variants: how many copies of the job are sent. */
+  /** The number of copies of the job in a batch without variants. */
   readonly copies: number
-  /** In a batch: one line per job, which replaces INPUT. */
+  /** The variants of a batch: each line is a job, in which it replaces INPUT. */
   readonly variants: string
   readonly callbackUrl: string
 }
@@ -65,7 +65,7 @@ export function storeDraft(draft: Draft): void {
   sessionStorage.setItem(STORED, JSON.stringify(draft))
 }
 
-/** The job creation object. A schema that is not valid JSON is left out; the editor shows an error. */
+/** Builds the job creation object. It leaves out a schema that is not valid JSON, for which the editor shows an error. */
 export function jobOf(draft: Draft, input: string | null = null): JobBody {
   const { model, messages, format, schema } = draft
   const parsed = format === 'json' && schema.trim() !== '' ? parsedOr(schema) : undefined

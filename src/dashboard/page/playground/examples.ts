@@ -4,7 +4,7 @@ import { type Draft, firstDraft, message } from './draft.ts'
 export interface Example {
   readonly name: string
   readonly draft: Partial<Draft>
-  /** Works only with the built-in simulator. */
+  /** True if the example works only with the built-in simulator. */
   readonly simulated?: true
 }
 

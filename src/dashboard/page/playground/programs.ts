@@ -1,4 +1,4 @@
-/** Generates programs that send the same request. They read the API key from the environment. */
+/** Generates programs that send the playground's request. They read the API key from the environment. */
 import { batchOf, type Draft, type JobBody, jobOf } from './draft.ts'
 
 export const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const
@@ -20,7 +20,7 @@ export function programFor(language: Language, draft: Draft, origin: string): st
   }
 }
 
-/** Prints answers as JSON: the default formats of the languages abbreviate nested values, or are not JSON. */
+/** Prints answers as JSON, because the languages' default formats abbreviate nested values or are not JSON. */
 const inTypescript = (value: string, isJson: boolean) => (isJson ? `JSON.stringify(${value})` : value)
 const inPython = (value: string, isJson: boolean) =>
   isJson ? `json.dumps(${value}, ensure_ascii=False)` : value

@@ -156,7 +156,7 @@ async function follow(run: Run): Promise<void> {
     const path = `/api/v1/messages?ids=${ids.join()}&wait=${waitS}&wait_for=any`
     const { data, headers } = await callWithKey<ReadJobs>(path, key, { signal })
     const [missing] = data.not_found
-    // Reading it separately returns the error.
+    // The read of this one job returns the error.
     if (missing !== undefined) await run.read(missing)
     for (const job of data.jobs) {
       run.update(
@@ -176,7 +176,7 @@ export async function cancelOpen({ jobs }: Watching, key: string): Promise<void>
   await Promise.all(
     open.map((jobId) =>
       callWithKey(`/api/v1/messages/${jobId}/cancel`, key, { method: 'POST' }).catch((error: unknown) => {
-        // It has finished meanwhile, which the watch shows.
+        // The job has finished in the meantime, which the watch shows.
         if (apiError(error).status !== 409) throw error
       }),
     ),
@@ -208,7 +208,7 @@ async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<
         if (signal.aborted) return
         if (data.status === 'pending' || data.status === 'assigned')
           run.update(0, { jobId, status: data.status })
-        // The next status comes with the response.
+        // The next status arrives with the response.
         if (data.status !== 'pending') return
       }
       await pause(MIN_PAUSE_MS, signal)

@@ -14,7 +14,7 @@ export interface UsageRead {
   readonly rows: readonly UsageRow[] | null
   /** Where the next step continues; null if everything is loaded. */
   readonly next: string | null
-  /** Of the costs; null if none is configured. */
+  /** The currency of costs; null if none is configured. */
   readonly currency: string | null
   readonly error: ApiError | null
   readonly reload: () => void
@@ -23,10 +23,9 @@ export interface UsageRead {
 
 /** Rows per request: the server's maximum. */
 const PAGE_SIZE = 200
-/** Rows per step. */
 const STEP_ROWS = 1000
 
-/** When the filters change, the data of the old filters is dropped. A reload keeps the data until it has finished. */
+/** Reads usage. When the filters change, the old filters' data is dropped. A reload keeps the data until it has finished. */
 export function useUsage(filters: UsageFilters): UsageRead {
   const of = `${filters.account}\n${filters.month}`
   const [most, setMost] = useState({ of, rows: STEP_ROWS })

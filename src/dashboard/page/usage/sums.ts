@@ -18,7 +18,7 @@ export interface Group<T> {
   readonly sums: UsageSums
 }
 
-/** Groups keep the order in which their names first occur. */
+/** Groups rows by name, in the order in which the names first occur. */
 export function groupsBy(rows: readonly UsageRow[], nameOf: (row: UsageRow) => string): Group<UsageRow>[] {
   const groups = Map.groupBy(rows, nameOf)
   return [...groups].map(([name, of]) => ({ name, rows: of, sums: sumOf(of) }))

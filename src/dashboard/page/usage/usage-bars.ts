@@ -5,7 +5,7 @@ import type { UsageRow, UsageSums } from '../contract.ts'
 import { exact } from '../format.ts'
 import { type Group, groupsBy, monthName, sumOf } from './sums.ts'
 
-/** What to show. Each bar has two parts. */
+/** What the bars show. Each bar has two parts. */
 interface Measure {
   readonly name: string
   readonly parts: readonly {
@@ -32,7 +32,7 @@ const JOBS: Measure = {
 const MEASURES = { tokens: TOKENS, jobs: JOBS } as const
 const GROUPINGS = { account: (row: UsageRow) => row.account, model: (row: UsageRow) => row.model } as const
 
-/** The number of bars. The smallest groups share the last one. */
+/** There are at most this many bars. The smallest groups share the last one. */
 const MAX_BARS = 10
 
 export function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
@@ -74,7 +74,7 @@ function lengthOf({ parts }: Measure, sums: UsageSums): number {
   return parts.reduce((total, { of }) => total + of(sums), 0)
 }
 
-/** Longest first. */
+/** Returns the longest bars first. */
 function longest(
   groups: readonly Group<UsageRow>[],
   measure: Measure,
