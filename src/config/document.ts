@@ -1,4 +1,4 @@
-/** Documents generated from the table of settings: a page for people, and a JSON Schema for editors. */
+/** Generates documents from the table of settings: a page for people, and a JSON Schema for editors. */
 import { DEFAULTS, settingsSchema } from './settings.ts'
 
 interface Node {
@@ -111,13 +111,13 @@ Your own server behind a gateway, with a private certificate, and no OpenAI mode
 Headers and secret query parameters and body fields appear as \`***\` in the admin API and the dashboard, and never in logs or errors.
 `
 
-/** docs/settings.md */
+/** Returns the text of docs/settings.md. */
 export function settingsPage(): string {
   const rows = rowsOf(settingsSchema as unknown as Node, '', [DEFAULTS])
   return INTRODUCTION + rows.map((row) => `| ${row.join(' | ')} |\n`).join('') + EXAMPLE
 }
 
-/** parley.schema.json */
+/** Returns the text of parley.schema.json. */
 export function settingsJsonSchema(): string {
   const schema = {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -144,7 +144,7 @@ function withRemovals({ models, upstreams, ...others }: typeof settingsSchema.pr
 
 type Row = readonly [setting: string, meaning: string, values: string]
 
-/** @param defaults of the entries that a name stands for: those of all tiers, and those of one model and upstream */
+/** @param defaults the default entries that the placeholder for a name stands for: all tiers, one model, one upstream */
 function rowsOf(node: Node, path: string, defaults: readonly unknown[]): Row[] {
   const inner = node.properties ?? {}
   const named = Object.values(node.patternProperties ?? {})[0]

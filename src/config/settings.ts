@@ -17,7 +17,7 @@ const host = Type.String({
 
 const slots = (description: string) => Type.Integer({ minimum: 1, description })
 
-/** A token of RFC 9110. */
+/** A header name: a token of RFC 9110. */
 const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
 const amount = (description: string) => Type.Number({ minimum: 0, maximum: 1_000_000, description })
@@ -251,7 +251,7 @@ const tier = Type.Object(
   },
 )
 
-/** Names of tiers of the operator's own. */
+/** Names of custom tiers. */
 const TIER_NAME = '^(?!user_(?:free|go|pro|max)$)[a-z][a-z0-9_-]{0,31}$'
 
 const ownTier = Type.Object(

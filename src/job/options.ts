@@ -1,4 +1,4 @@
-/** The options of a job: how the model writes its answer. All of them may be absent; then nothing is sent for them. */
+/** The options of a job, which control how the model writes its answer. Absent options are not sent. */
 import { type Static, Type } from '../typed-schema.ts'
 
 const MAX_STOP = { items: 4, length: 256 } as const
@@ -67,7 +67,7 @@ export type JobOptions = Static<typeof jobOptions>
 /** In the order in which they are stored. */
 export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
 
-/** The option of the job that the message of a model server names first; null if it names none. */
+/** The option of the job that a model server's message names first; null if none. */
 export function namedOption(optionsJson: string, message: string): string | null {
   const words = message.match(/\w+/g)?.map((word) => (word === 'max_completion_tokens' ? 'max_tokens' : word))
   const options: JobOptions = JSON.parse(optionsJson)

@@ -116,7 +116,7 @@ const common = {
   ),
 }
 
-/** The body of a single create. */
+/** The body of a request that creates one job. */
 export const singleCreate = Type.Object(
   {
     ...common,
@@ -141,7 +141,7 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields of the other kind of create. The error explains where they belong. */
+/** Fields that belong to the other way of creating jobs. The error explains where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

@@ -10,10 +10,7 @@ import type { PendingResponses } from './pending-responses.ts'
 
 /** Twice per second, because an execution must end within a second. */
 const POLL_MS = 500
-/**
- * While this node has nothing to cancel, it polls together with others, because each separate poll would wake the process and its
- * database.
- */
+/** While this node has nothing to cancel, its polls coincide with others, because each wakes the process and its database. */
 const IDLE_POLL_MS = 1000
 
 export interface CancellationOptions {

@@ -26,7 +26,7 @@ const ABSENT_LEASES = 10
 
 /** The part of the worker that holds jobs. */
 export interface JobHolder {
-  /** The claims that the worker believes to hold. */
+  /** The claims that this node holds, as far as the worker knows. */
   claims(): readonly Claim[]
   holds(claim: Claim): boolean
   /** Stops the execution of a job that this node no longer holds. */
@@ -52,10 +52,7 @@ export interface NodeLeaseOptions {
   readonly node: string
   readonly clock: Clock
   readonly leaseMs: number
-  /**
-   * Takes the lease and renews it from then on. Rejects if the lease cannot be taken. Not called if no other node shares the
-   * database.
-   */
+  /** Takes the lease and keeps renewing it. Rejects if it cannot take it. Not called if no other node shares the database. */
   readonly startHeartbeat: (onExpired: () => void) => Promise<Heartbeat>
   readonly events: NodeLeaseEvents
 }

@@ -148,10 +148,7 @@ export class Quotas {
     return entry.lookUp
   }
 
-  /**
-   * Waits for acceptances in progress first: the sums may or may not include them, and counting a job twice could cause a
-   * rejection.
-   */
+  /** Waits for acceptances in progress, which the sums may or may not include: counting a job twice could cause a rejection. */
   async #read(account: string, entry: Entry): Promise<void> {
     const { store, clock } = this.#options
     if (entry.reservedJobs > 0) {

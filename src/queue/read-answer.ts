@@ -1,7 +1,4 @@
-/**
- * Reads models' answers and callers' schemas: small ones here, and those that would block the event loop too long on the CPU
- * pool.
- */
+/** Reads models' answers and callers' schemas: small ones here, and those that would block the event loop on the CPU pool. */
 
 import { checkSteps, FIRST_CHECK_STEPS } from 'parley-json-schema'
 import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'

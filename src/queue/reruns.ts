@@ -14,7 +14,7 @@ import type { JobToRerun, OpenRerun, RerunEnd, RerunStore } from '../store/rerun
 import { backgroundOwner } from './background-owner.ts'
 import type { Acceptance, AdmissionError, JobCreator } from './job-creator.ts'
 
-/** Polls seldom, because operators can wait and each poll costs an idle server something. */
+/** Polls seldom, because operators can wait and each poll wakes an idle server. */
 const POLL_MS = 2000
 /** A command requests its next step soon after the previous one was done. */
 const NEXT_STEP_MS = 500

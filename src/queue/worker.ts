@@ -193,7 +193,7 @@ export class Worker {
     return this.#scheduler.heldBack()
   }
 
-  /** The claims that this node believes to hold. */
+  /** The claims that this node holds, as far as it knows. */
   claims(): Claim[] {
     return [...this.#held.values().map(({ job }) => claimOf(job)), ...this.#unsettleable.values()]
   }

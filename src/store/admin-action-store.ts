@@ -69,7 +69,7 @@ export interface CancelledOutcome {
 /** The stored outcome of a job that an operator cancelled. */
 export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
-/** Adds `cost` to the usage of a cancelled job whose model has a price: 0 unless earlier calls already have a cost. */
+/** Adds `cost: 0` to usage without a cost, because a job whose model has a price always stores one. */
 export function pricedUsageJson(usageJson: string): string {
   return JSON.stringify({ cost: 0, ...JSON.parse(usageJson) })
 }

@@ -10,7 +10,7 @@ import { ZstdContext } from './zstd-context.ts'
 /** Larger than any text that is accepted: a stored text that claims more is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
-/** Most texts then come in one piece. */
+/** Large enough that most compressed texts come in one piece. */
 const LEAST_CHUNK = 16_384
 let context: ZstdContext | undefined
 

@@ -1,4 +1,4 @@
-/** Implements the searches of the contract with scans. */
+/** Implements searches by repeated scans of the database, for both stores. */
 import { searchCallbacksByChunk } from './callback-records.ts'
 import type { CallbackFilter, CallbackScan, CallbackSummary } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'

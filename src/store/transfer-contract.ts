@@ -44,7 +44,7 @@ type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: strin
 type Columns = Readonly<Record<string, Column>>
 
 interface KindOfRow {
-  /** The name in messages. */
+  /** What messages to people call these rows. */
   readonly title: string
   /** The table to select from and the key, unless a source defines others. */
   readonly table: string

@@ -28,7 +28,7 @@ export interface WalkEnd {
   readonly isPinned: boolean
 }
 
-/** When a route is next walked from the front. The walk is complete when it reaches the place that was current before it. */
+/** When a route is next walked from the front. That walk ends at the place where the previous walk had stopped. */
 interface Whole {
   dueMs: number
   /** The place that the walk must reach; null if no walk from the front is in progress. */

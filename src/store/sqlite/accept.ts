@@ -78,7 +78,7 @@ export const acceptOperations = {
   ),
 }
 
-/** Repeated requests and jobs that a cached response completes add no cost. */
+/** Checks the cost cap. Repeated requests and jobs that a cached response completes cost nothing. */
 function checkCost(
   file: ServedFile,
   nowMs: number,
