@@ -60,7 +60,7 @@ const JOB_ERRORS: Readonly<Record<string, string>> = {
   content_policy_violation: 'The model or its server refused the content',
   model_error:
     'The model server rejected the job, or was unavailable for longer than `jobs.patience_seconds`',
-  validation_error: 'The answer is not JSON or violates the schema, also after one repair',
+  validation_error: 'The answer is not JSON or violates the schema, even after one repair',
   answer_not_checked: 'Checking the answer against the schema took too many steps; simplify the schema',
   cancelled: 'Its caller or an operator cancelled it',
   internal_error: 'The job crashed its process three times, or the database rejected its outcome',
@@ -75,7 +75,7 @@ const STATUSES: Readonly<Record<string, string>> = {
   408: 'the request arrived too slowly',
   409: 'the state of the job does not allow it',
   413: 'the body is too large',
-  415: 'the body is not declared as `application/json`, or is compressed',
+  415: 'the `content-type` is not `application/json`, or the body is compressed',
   429: 'a rate limit is reached; wait for `Retry-After`',
   431: 'the headers are too large',
   500: 'a bug in Parley',
@@ -84,10 +84,11 @@ const STATUSES: Readonly<Record<string, string>> = {
 
 const V1_STATUSES: Readonly<Record<string, string>> = {
   ...STATUSES,
+  400: 'a field is wrong or not supported; `param` names it',
   404: 'the model, the file, the batch or the response does not exist',
   408: 'the answer is not ready, or an upload is too slow',
   409: 'the job was cancelled, or the `Idempotency-Key` was used with another body',
-  429: 'a rate limit, a quota or a cap (`insufficient_quota`)',
+  429: 'a rate limit is reached; or a quota or cap (`insufficient_quota`)',
   502: 'the job failed; `code` is that of the job',
   504: 'the job ran out of time',
 }
@@ -98,12 +99,11 @@ export function apiPage(native: ApiDocument, v1: ApiDocument): string {
   if (unexplained.length > 0)
     throw new Error(`scripts/api-page.ts does not explain ${unexplained.join(', ')}`)
   const fields = (name: string, without: readonly string[] = []) =>
-    fieldTable(native.components.schemas[name] ?? {}, without)
+    fieldTable(native.components.schemas[name] ?? {}, without, native)
   return `# API reference
 
-This page is generated from the schemas that check requests. A running server shows the same at \`/docs\`, with examples to try, and as OpenAPI 3.1
-at \`/openapi.json\` and \`/v1/openapi.json\`. [Limits](limits.md) has every limit with its default. Fields with a * are
-required.
+This page is generated from the schemas that check requests. A running server has the same reference at \`/docs\`, with examples to try, and as
+OpenAPI 3.1 at \`/openapi.json\` and \`/v1/openapi.json\`. [Limits](limits.md) lists every limit. Fields with a * are required.
 
 ## 1. Jobs
 
@@ -131,7 +131,7 @@ ${fields('Callback')}
 
 ### 2.5 A job that you read
 
-${fields('CompletedJob', ['result', 'error', 'status'])}
+${fields('PendingJob', ['result', 'error', 'status'])}
 | \`status\` * | text | see [states](#3-states) |
 | \`result\` * | object or null | \`{ response_content }\` when completed: a string for the format \`text\`, any JSON value for \`json\` |
 | \`error\` * | object or null | when failed: see [error](#job-errors) |
@@ -152,15 +152,15 @@ ${fields('Options')}
 ## 3. States
 
 \`\`\`text
-           a node takes the job            the answer is stored
+           a node starts the job           the answer is stored
  pending ────────────────────────▶ assigned ────────────────────▶ completed
-    ▲ │                             │    │
-    │ │                             │    └── error, time limit, cancelled ──▶ failed
-    │ └── cancelled, deadline ──────┼───────────────────────────────────────▶ failed
-    └── the node stops or crashes ──┘
+      │                                  │
+      │                                  └── error, time limit, cancelled ──▶ failed
+      └── cancelled, deadline ──────────────────────────────────────────────▶ failed
 \`\`\`
 
-A job goes back to \`pending\` as well while its model server is unavailable. \`completed\` and \`failed\` are final. A job stays readable for \`jobs.retention_seconds\` after it ended.
+If the node stops or crashes, or no model server is available, the job goes back to the queue but stays \`assigned\`. \`completed\` and \`failed\` are final. You can
+read a finished job for \`jobs.retention_seconds\`.
 
 ## 4. Routes
 
@@ -203,17 +203,17 @@ ${routeRows(v1)}
 
 ### 8.1 Fields of a chat completion
 
-${fieldTable(v1.components.schemas.ChatCompletionRequest ?? {}, SHARED)}
+${fieldTable(v1.components.schemas.ChatCompletionRequest ?? {}, SHARED, v1)}
 
 ### 8.2 Fields of a response
 
-${fieldTable(v1.components.schemas.CreateResponseRequest ?? {}, SHARED)}
+${fieldTable(v1.components.schemas.CreateResponseRequest ?? {}, SHARED, v1)}
 
 \`temperature\`, \`top_p\`, \`max_tokens\`, \`stop\`, \`seed\`, the penalties and \`reasoning_effort\` mean what they mean in [options](#27-options).
 
 ### 8.3 Fields of a batch
 
-${fieldTable(v1.components.schemas.CreateBatchRequest ?? {}, [])}
+${fieldTable(v1.components.schemas.CreateBatchRequest ?? {}, [], v1)}
 
 ### 8.4 Errors
 
@@ -239,12 +239,18 @@ const SHARED = [
 
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ')
 
-function fieldTable({ properties = {}, required = [] }: Schema, without: readonly string[]): string {
+function fieldTable(
+  { properties = {}, required = [] }: Schema,
+  without: readonly string[],
+  { components }: ApiDocument,
+): string {
+  const meaningOf = ({ description, $ref }: Schema) =>
+    description ?? components.schemas[$ref?.replace(/.*\//, '') ?? '']?.description ?? ''
   const rows = Object.entries(properties)
     .filter(([name]) => !without.includes(name))
     .map(([name, schema]) => {
       const needed = required.includes(name) ? ' *' : ''
-      return `| \`${name}\`${needed} | ${typeOf(schema)} | ${cell(schema.description ?? '')} |`
+      return `| \`${name}\`${needed} | ${typeOf(schema)} | ${cell(meaningOf(schema))} |`
     })
   return ['| field | type | meaning |', '|---|---|---|', ...rows].join('\n')
 }
@@ -256,7 +262,7 @@ const SECTIONS: Readonly<Record<string, string>> = {
   Options: '[options](#27-options)',
   JobUsage: '[usage](#25-a-job-that-you-read)',
   JobErrorCode: '[code](#job-errors)',
-  Metadata: 'object: up to 16 texts of 512 characters, keys of 64',
+  Metadata: 'object of strings',
   Role: '`system`, `developer`, `assistant`, `user`',
 }
 const linkTo = (name: string) => SECTIONS[name] ?? 'object'
@@ -266,13 +272,16 @@ function typeOf(schema: Schema): string {
   const { $ref, type = 'any value', items, minimum, maximum, maxLength, maxItems } = schema
   if ($ref !== undefined) return linkTo($ref.replace(/.*\//, ''))
   const choices = schema.anyOf ?? schema.oneOf
-  if (choices !== undefined) return [...new Set(choices.map(typeOf))].join(' or ')
+  if (choices !== undefined) {
+    const [first = '', ...others] = new Set(choices.map(typeOf))
+    return [first, ...others.map((one) => one.replace(`of ${first}`, 'of these'))].join(' or ')
+  }
   if (schema.enum !== undefined) return schema.enum.map((value) => `\`${value}\``).join(', ')
   if (items !== undefined)
-    return `array of ${typeOf(items)}${maxItems === undefined ? '' : `, up to ${maxItems}`}`
+    return `array of ${typeOf(items)}${maxItems === undefined ? '' : ` (up to ${maxItems})`}`
   const isRange = minimum !== undefined && maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER
   if (isRange) return `${type}, ${minimum} to ${maximum}`
-  return maxLength === undefined ? type : `${type}, up to ${maxLength} characters`
+  return maxLength === undefined ? type : `${type} (up to ${maxLength} characters)`
 }
 
 function routeSection({ paths }: ApiDocument, number: string, method: string, path: string): string {
@@ -292,7 +301,7 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
     `### ${number} ${method.toUpperCase()} ${path}`,
     `${summary}. ${description ?? ''}`.trim(),
     ...table,
-    `Statuses: ${statuses.join(', ')}, and those of [every route](#7-errors).`,
+    `Statuses: ${statuses.join(', ')} and [common ones](#7-errors).`,
   ].join('\n\n')
 }
 

@@ -15,6 +15,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { join } from 'node:path'
 import { describe } from 'node:test'
 import type { Lifetime } from './parley.ts'
+import { makeEmptyFile } from './support/empty-file.ts'
 import { LONG } from './support/long-form.ts'
 
 interface StoreForTests {
@@ -26,7 +27,11 @@ interface StoreForTests {
 
 const SQLITE: StoreForTests = {
   name: 'SQLite',
-  databaseUrl: async (_t, folder) => `sqlite:${join(folder, 'parley.db')}`,
+  databaseUrl: async (_t, folder) => {
+    const file = join(folder, 'parley.db')
+    makeEmptyFile(file)
+    return `sqlite:${file}`
+  },
 }
 
 /** The schema of each folder. */

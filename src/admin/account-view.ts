@@ -196,7 +196,9 @@ export type UsageRow = Static<typeof usageRow>
 
 export const usageList = Type.Object({
   usage: Type.Array(usageRow, { description: 'Newest month first, then by account and model.' }),
-  currency: Type.Optional(Type.String({ description: 'That of all costs; absent if none is configured.' })),
+  currency: Type.Optional(
+    Type.String({ description: 'The currency of all costs; absent if none is configured.' }),
+  ),
   more,
   next: next('after'),
 })

@@ -27,7 +27,9 @@ const batchFields = {
     { description: '`total` is 0 until they were checked.' },
   ),
   lines_per_second: orNull(
-    Type.Number({ description: 'Since they began to run; null before the first has ended.' }),
+    Type.Number({
+      description: 'The rate since the lines began to run; null before the first has finished.',
+    }),
   ),
   estimated_end: unixTimeOrNull('When it will end at this rate; null unless lines are running'),
   waiting: orNull(Type.Object(problem, { description: 'Why no further lines start for now.' })),
@@ -40,7 +42,7 @@ const batchFields = {
         Type.Integer({ description: 'In millionths of the currency; absent if no model has a price.' }),
       ),
     },
-    { description: 'Of the lines that have ended.' },
+    { description: 'The usage of the finished lines.' },
   ),
 }
 const batchSummary = Type.Object(batchFields)
@@ -58,7 +60,7 @@ export type BatchFile = Static<typeof batchFile>
 
 export const batchDetails = Type.Object({
   ...batchFields,
-  metadata: Type.Record(text, { description: 'What its account noted about it.' }),
+  metadata: Type.Record(text, { description: 'The labels that its account gave it.' }),
   problems: Type.Array(
     Type.Object({ ...problem, line: orNull(count), param: textOrNull('The wrong field.') }),
     {
@@ -70,7 +72,7 @@ export const batchDetails = Type.Object({
       total: count,
       first: Type.Array(Type.Object({ line: count, custom_id: text, job_id: text })),
     },
-    { description: 'Lines whose jobs have not ended, and the first of them.' },
+    { description: 'The number of lines with unfinished jobs, and the first of them.' },
   ),
   input_file: orNull(batchFile),
   output_file: orNull(batchFile),

@@ -123,7 +123,7 @@ export const jobDetails = Type.Object({
     ),
   ),
   waiting_for_budget: Type.Boolean({
-    description: 'Whether the job is queued until the cap in money of its account has room for it.',
+    description: 'Whether the job is queued until the money cap of its account has room for it.',
   }),
   callback: orNull(callbackDetails),
   batch: orNull(
@@ -142,7 +142,7 @@ export const jobContent = Type.Object({
   error: Type.Unknown(),
   receipt: Type.Unknown({
     description:
-      'What was sent to the model server, and what it returned. Each entry of `calls` has the `target`, the result, the `roles` (`native`, `developer_as_system`, `merged_system` or `no_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), the `instruction` that was added, if any, what it `cost` in millionths of the currency if the target has a price, `finish_reason` (`length`) if the answer was cut off at a length limit, and `other_format` (`roles`, `json_mode` or `both`) if the server had rejected the previous call and the same conversation was sent in another format. If the connection broke during the call, `broke` has the number of calls `in_progress` at that model, whether this `counts` against the job, and the fingerprint of its `schema`; a job with two such calls is repeated alone and without its schema, and may fail at the third. `calls_lost` means that a node crashed during the job, so there may have been more calls. Calls made by earlier versions lack `roles` and `json_mode`.',
+      'What was sent to the model server, and what it returned. Each entry of `calls` has the `target`, the result, the `roles` (`native`, `developer_as_system`, `merged_system` or `no_system`), the `json_mode` if JSON was requested (`json_schema_strict`, `json_schema`, `json_object`, `instruction` or `simulated`), the `instruction` that was added, if any, what it `cost` in millionths of the currency if the target has a price, `finish_reason` (`length`) if the answer was cut off at a length limit, and `other_format` (`roles`, `json_mode` or `both`) if the server had rejected the previous call and the same conversation was sent in another format. If the connection broke during the call, `broke` has the number of calls `in_progress` at that model, whether this `counts` against the job, and the fingerprint of its `schema`; a job with two such calls is repeated alone and without its schema, and may fail at the third. `calls_lost` means that a node crashed during the job, so calls may be missing. Calls of earlier versions lack `roles` and `json_mode`.',
   }),
 })
 

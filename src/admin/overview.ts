@@ -58,7 +58,7 @@ export const overview = Type.Object({
     Type.Object({
       connections: count,
       busy: Type.Number({
-        description: 'The part of the time in which its event loop was busy lately, from 0 to 1.',
+        description: 'How busy its event loop was lately, from 0 to 1.',
       }),
     }),
     { description: 'Deprecated. Always one entry: the main thread of this node, which serves HTTP.' },
@@ -73,7 +73,7 @@ export const overview = Type.Object({
       { queued: count, running: count },
       {
         description:
-          'Jobs that were running when a node crashed. They run in small groups that grow, so that one that crashes the process is found.',
+          'Jobs that were running when a node crashed. They run in small groups, so that Parley finds the one that crashes the process.',
       },
     ),
   }),
@@ -92,8 +92,7 @@ export const overview = Type.Object({
       }),
     }),
     {
-      description:
-        'Accounts whose queued jobs are held back on this node while jobs of other accounts start.',
+      description: 'Accounts whose jobs wait on this node because they use all that one account can have.',
     },
   ),
   upstreams: Type.Array(
@@ -117,15 +116,15 @@ export const overview = Type.Object({
         }),
         {
           description:
-            'What the chat templates of its models have been seen to reject (with `roles` set to `auto`). Such conversations are sent as `no_system`.',
+            'What the chat templates of its models have rejected (with `roles` set to `auto`). Such conversations are sent as `no_system`.',
         },
       ),
       unavailable: Type.Array(Type.Object({ model: Type.String(), ...upstreamTrouble }), {
-        description: 'Models that jobs wait for, because calls of this node to them fail.',
+        description: 'Models that jobs wait for because calls from this node fail.',
       }),
       limited_accounts: Type.Integer({
         description:
-          'How many accounts wait for one of its models, or may call it only a few times at once, because calls for their jobs fail. Calls for the jobs of other accounts succeed.',
+          'How many accounts wait for one of its models, or can make only a few concurrent calls, because only their calls fail.',
       }),
     }),
   ),

@@ -5,9 +5,9 @@ import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
 
 const shownToken = {
   id: Type.String(),
-  name: Type.String({ description: 'Of the operator or the program that has it; the audit log shows it.' }),
+  name: Type.String({ description: 'The operator or program that uses the token; the audit log shows it.' }),
   read_only: Type.Boolean({
-    description: 'Whether it can only read, and no contents of jobs, secrets or keys.',
+    description: 'Whether the token allows only reading, without contents of jobs, secrets and keys.',
   }),
   expires_at: unixTimeOrNull('When it expires'),
 }

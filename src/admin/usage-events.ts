@@ -16,7 +16,7 @@ const MAX_UNFINISHED = 256
 const SETTLED_IDS_MS = 60_000
 
 const usageEvent = Type.Object({
-  job_id: Type.String({ description: 'Identifies the event, too: a job has one.' }),
+  job_id: Type.String({ description: 'Also the ID of the event: each job has one.' }),
   account: Type.String(),
   model: Type.String({ description: 'The public model name that the caller requested.' }),
   target: textOrNull('What answered, as `upstream/model`; null if nothing did, or for a cached response.'),
@@ -37,7 +37,9 @@ export type UsageEvent = Static<typeof usageEvent>
 
 export const usageEventList = Type.Object({
   events: Type.Array(usageEvent),
-  currency: Type.Optional(Type.String({ description: 'That of all costs; absent if none is configured.' })),
+  currency: Type.Optional(
+    Type.String({ description: 'The currency of all costs; absent if none is configured.' }),
+  ),
   more: Type.Boolean({ description: 'Whether there are more events now.' }),
   next: Type.String({
     description: 'Pass this value as `after` to get the events after these, now or later.',

@@ -15,7 +15,7 @@ import { MAX_OPEN_BATCHES } from '../v1/batches.ts'
 import { METADATA } from '../v1/response-fields.ts'
 import { UPLOADS_OF_ACCOUNT, UPLOADS_OF_NODE } from '../v1/upload.ts'
 
-const METADATA_LIMIT = `${METADATA.pairs} texts of ${METADATA.valueLength} characters, names of ${METADATA.keyLength}`
+const METADATA_LIMIT = `${METADATA.pairs} pairs, keys of ${METADATA.keyLength} characters, values of ${METADATA.valueLength}`
 
 export interface Limit {
   readonly name: string
@@ -31,10 +31,10 @@ export interface Limit {
 /** Whom a limit counts for, in the order in which a request meets them. */
 export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
   'A connection': [
-    { name: 'time for the headers', setting: 'limits.header_timeout_seconds', beyond: '408, closed' },
-    { name: 'time for the request', setting: 'limits.request_timeout_seconds', beyond: '408, closed' },
+    { name: 'seconds to send the headers', setting: 'limits.header_timeout_seconds', beyond: '408, closed' },
+    { name: 'seconds to send the request', setting: 'limits.request_timeout_seconds', beyond: '408, closed' },
     {
-      name: 'time without reading a response',
+      name: 'seconds without reading the response',
       setting: 'limits.stalled_write_seconds',
       beyond: 'closed',
       metric: 'parley_connections_stalled_total',
@@ -71,11 +71,11 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     { name: 'body of a request for one job, bytes', setting: 'limits.body_bytes', beyond: '413' },
     { name: 'body of a batch, bytes', setting: 'limits.batch_body_bytes', beyond: '413' },
     { name: 'uploaded file, bytes', setting: 'tiers.NAME.max_file_bytes', beyond: '413' },
-    { name: 'pace of an upload', fixed: '64 KiB per second, over 10 s', beyond: '408' },
-    { name: 'nesting of JSON', setting: 'limits.json_depth', beyond: '400' },
+    { name: 'slowest upload', fixed: '64 KiB/s over 10 s', beyond: '408' },
+    { name: 'nesting depth of JSON', setting: 'limits.json_depth', beyond: '400' },
     { name: 'jobs in a batch', setting: 'tiers.NAME.max_batch_jobs', beyond: '403' },
     { name: 'jobs read by one request', fixed: String(MAX_IDS), beyond: '400' },
-    { name: 'time that a request waits', fixed: '120 s', beyond: '202, or the current state' },
+    { name: 'seconds that a request waits', fixed: '120', beyond: '202, or the current state' },
   ],
   'A job': [
     { name: 'schema, bytes', setting: 'limits.schema_bytes', beyond: '400' },
@@ -85,21 +85,29 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       fixed: `${MAX_HEADERS}, ${MAX_HEADERS_BYTES} bytes`,
       beyond: '400',
     },
-    { name: 'metadata of a response below `/v1`', fixed: METADATA_LIMIT, beyond: '400' },
-    { name: 'complete_within, seconds', fixed: `${COMPLETE_WITHIN_S.most}`, beyond: '400' },
+    { name: 'metadata', fixed: METADATA_LIMIT, beyond: '400' },
+    { name: '`complete_within`, seconds', fixed: `${COMPLETE_WITHIN_S.most}`, beyond: '400' },
     { name: 'input tokens', setting: 'tiers.NAME.max_input_tokens', beyond: '403' },
     { name: 'output tokens', setting: 'tiers.NAME.max_output_tokens', beyond: '403' },
-    { name: 'time of one run', setting: 'jobs.run_timeout_seconds', beyond: 'fails with `timeout`' },
-    { name: 'wait for model servers', setting: 'jobs.patience_seconds', beyond: 'fails with `model_error`' },
+    { name: 'seconds of one execution', setting: 'jobs.run_timeout_seconds', beyond: 'fails with `timeout`' },
     {
-      name: 'crashes of nodes that ran it',
+      name: 'seconds of waiting for model servers',
+      setting: 'jobs.patience_seconds',
+      beyond: 'fails with `model_error`',
+    },
+    {
+      name: 'crashes of nodes that run it',
       setting: 'jobs.max_attempts',
       beyond: 'fails with `internal_error`',
     },
-    { name: 'time after its end', setting: 'jobs.retention_seconds', beyond: 'expires: 404' },
-    { name: 'time of an idempotency key', setting: 'limits.idempotency_seconds', beyond: 'forgotten' },
+    { name: 'seconds until a finished job expires', setting: 'jobs.retention_seconds', beyond: '404' },
     {
-      name: 'time in which an equal request to `/v1` can join an abandoned job',
+      name: 'seconds until an `Idempotency-Key` expires',
+      setting: 'limits.idempotency_seconds',
+      beyond: 'creates another job',
+    },
+    {
+      name: 'seconds in which a repeated `/v1` request joins an abandoned job',
       setting: 'v1.rejoin_seconds',
       beyond: 'creates another job',
     },
@@ -127,15 +135,15 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     { name: 'open batches', fixed: String(MAX_OPEN_BATCHES), beyond: '429' },
     { name: 'lines of a batch', setting: 'tiers.NAME.max_batch_lines', beyond: 'the batch fails' },
-    { name: 'time in which a batch runs', fixed: '24 h', beyond: 'its other lines are errors' },
+    { name: 'time for a batch to run', fixed: '24 h', beyond: 'unfinished lines become errors' },
     { name: 'files', setting: 'tiers.NAME.max_files', beyond: '429' },
-    { name: 'uploads at the same time, on each node', fixed: String(UPLOADS_OF_ACCOUNT), beyond: '429' },
+    { name: 'concurrent uploads, on each node', fixed: String(UPLOADS_OF_ACCOUNT), beyond: '429' },
     {
-      name: 'time of a file, and of a batch after its end',
+      name: 'seconds until a file, or a finished batch, expires',
       setting: 'v1.file_retention_seconds',
-      beyond: 'expires: 404',
+      beyond: '404',
     },
-    { name: 'lists at the same time', fixed: '2', beyond: '429' },
+    { name: 'concurrent lists, on each node', fixed: '2', beyond: '429' },
     {
       name: 'requests on the CPU threads',
       fixed: 'a quarter of `cpu.max_requests`',
@@ -144,13 +152,13 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     {
       name: 'memory',
-      fixed: 'half of what others leave of each share',
+      fixed: 'half of what others are not using, in each share',
       beyond: '503',
       metric: 'parley_memory_rejections_total',
     },
     {
       name: 'slots of a node',
-      fixed: 'all but a sixteenth',
+      fixed: '15 of every 16',
       beyond: 'waits',
       metric: 'parley_accounts_held_back',
     },
@@ -163,7 +171,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_connections_rejected_total',
     },
     {
-      name: 'memory for texts, bytes',
+      name: 'memory for requests, jobs and responses, bytes',
       setting: 'limits.memory_bytes',
       beyond: 'waits 10 s, then 503',
       metric: 'parley_memory_rejections_total',
@@ -181,7 +189,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: '503',
       metric: 'parley_database_rejections_total',
     },
-    { name: 'time of a statement', setting: 'postgres.statement_timeout_seconds', beyond: '503' },
+    { name: 'seconds of a database statement', setting: 'postgres.statement_timeout_seconds', beyond: '503' },
     {
       name: 'requests that wait for jobs',
       setting: 'sync.max_waiters',
@@ -190,13 +198,13 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     { name: 'running jobs', setting: 'jobs.concurrency', beyond: 'waits', metric: 'parley_jobs_running' },
     {
-      name: 'lines of batches that run',
+      name: 'running lines of batches',
       fixed: OPEN_LINES.toLocaleString('en'),
       beyond: 'waits',
       metric: 'parley_batch_lines_running',
     },
-    { name: 'uploads of files', fixed: String(UPLOADS_OF_NODE), beyond: '503' },
-    { name: 'event streams of operators', fixed: String(MAX_LISTENERS), beyond: '503' },
+    { name: 'concurrent uploads', fixed: String(UPLOADS_OF_NODE), beyond: '503' },
+    { name: 'event streams of the admin API', fixed: String(MAX_LISTENERS), beyond: '503' },
     {
       name: 'rows that one search scans',
       fixed: MAX_SCANNED.toLocaleString('en'),
@@ -205,7 +213,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
   ],
   'A model server': [
     {
-      name: 'calls at the same time',
+      name: 'concurrent calls',
       setting: 'upstreams.NAME.max_concurrency',
       beyond: 'waits',
       metric: 'parley_upstream_calls',
@@ -223,41 +231,41 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_upstream_rate_waiting',
     },
     {
-      name: 'time of a call',
+      name: 'seconds of a call',
       setting: 'upstreams.NAME.call_timeout_seconds',
       beyond: 'retried, then the next target',
     },
-    { name: 'response, bytes', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'fails with `model_error`' },
+    { name: 'response', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'fails with `model_error`' },
   ],
   Callbacks: [
     {
-      name: 'first attempts at the same time',
+      name: 'concurrent first attempts',
       setting: 'callbacks.concurrency',
       beyond: 'waits',
       metric: 'parley_callbacks_late_seconds',
     },
     {
-      name: 'retries at the same time',
+      name: 'concurrent retries',
       setting: 'callbacks.retry_concurrency',
       beyond: 'waits',
       metric: 'parley_callbacks_late_seconds',
     },
     {
-      name: 'attempts to one origin at the same time',
+      name: 'concurrent attempts to one origin',
       setting: 'callbacks.concurrency_per_origin',
       beyond: 'waits',
     },
     { name: 'bodies in memory, bytes', setting: 'callbacks.in_flight_bytes', beyond: 'waits' },
-    { name: 'time of an attempt', setting: 'callbacks.timeout_seconds', beyond: 'counts as failed' },
+    { name: 'seconds of an attempt', setting: 'callbacks.timeout_seconds', beyond: 'counts as failed' },
     {
-      name: 'delays before the attempts',
+      name: 'attempts, with the seconds before each',
       setting: 'callbacks.retry_seconds',
       beyond: 'fails permanently',
       metric: 'parley_callbacks_failed',
     },
     {
       name: 'response of a receiver',
-      fixed: `${RECEIVER_BYTES / 1024} KiB read`,
+      fixed: `${RECEIVER_BYTES / 1024} KiB`,
       beyond: 'the rest is ignored',
     },
   ],
@@ -269,16 +277,16 @@ function mebibytes(bytes: number): string {
 
 const INTRODUCTION = `# Limits
 
-What a server limits, for whom, and what happens beyond it. A caller gets each status with a message that names the limit, and 429 and 503 with
-Retry-After. [Settings](settings.md) describes the settings, and [monitoring](monitoring.md) the metrics. Limits of tiers are those of
-\`user_free\` here; \`null\` means that there is no limit unless you set one.
+Every limit of a server, and what happens beyond it. Each rejection names the limit in its message; 429 and 503 also carry Retry-After.
+[Settings](settings.md) describes the settings, and [monitoring](monitoring.md) the metrics (in brackets). Limits of tiers are those of \`user_free\`. \`null\`: no
+limit, or one that the server derives from its memory.
 `
 
 /** Returns the text of docs/limits.md. */
 export function limitsPage(): string {
   const sections = Object.entries(LIMITS).map(
     ([owner, limits]) =>
-      `\n## ${owner}\n\n| limit | setting | default | beyond it | metric |\n|---|---|---|---|---|\n${limits.map(row).join('')}`,
+      `\n## ${owner}\n\n| limit | setting | default | beyond it |\n|---|---|---|---|\n${limits.map(row).join('')}`,
   )
   return INTRODUCTION + sections.join('')
 }
@@ -286,7 +294,8 @@ export function limitsPage(): string {
 function row({ name, setting, fixed, beyond, metric }: Limit): string {
   const place = setting === undefined ? 'fixed' : `\`${setting}\``
   const value = setting === undefined ? fixed : `\`${JSON.stringify(defaultOf(setting))}\``
-  return `| ${name} | ${place} | ${value} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
+  const end = metric === undefined ? beyond : `${beyond} (\`${metric}\`)`
+  return `| ${name} | ${place} | ${value} | ${end} |\n`
 }
 
 /** @throws if the setting does not exist */

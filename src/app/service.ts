@@ -1,13 +1,10 @@
 /** Creates all parts from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { dirname, resolve } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
 import { NO_BATCHES } from '../batches/progress.ts'
-import { type Clock, systemClock, wholeMs } from '../clock.ts'
-import { DEFAULT_DATABASE } from '../config/database-url.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { CpuPool } from '../cpu-pool/cpu-pool.ts'
@@ -17,16 +14,14 @@ import { singleFlight } from '../lookup-cache.ts'
 import { currentPrices } from '../queue/current-prices.ts'
 import { Reruns } from '../queue/reruns.ts'
 import { routeSignals } from '../queue/route-signals.ts'
-import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf, type Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { MetricSamples } from '../telemetry/metric-samples.ts'
-import { Metrics } from '../telemetry/metrics.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import { busyMeter } from '../telemetry/runtime-metrics.ts'
 import { activeTraceparent } from '../telemetry/trace-context.ts'
-import { isTracing, tracedStore } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createBatchRunner } from './batches.ts'
@@ -65,50 +60,18 @@ export interface Service {
   stop(): Promise<void>
 }
 
-/** Rejects with the problem that the operator must fix, and then leaves nothing open. */
-export async function createService(options: ServiceOptions): Promise<Service> {
-  const { configuration, clock = systemClock, log, onFatal } = options
-  const { settings } = configuration
-  const metrics = new Metrics()
-  options.otlp?.watch(metrics)
-  const node = randomBytes(8).toString('hex')
-  const newFolder = missingFolder(settings)
-  const store = await openStore(settings.database, {
-    node,
-    connections: settings.postgres.connections,
-    prepare: settings.postgres.prepared_statements,
-    statementMs: wholeMs(settings.postgres.statement_timeout_seconds),
-    maxQueued: settings.limits.queued_writes,
-    retentionMs: wholeMs(settings.jobs.retention_seconds),
-    nowMs: () => clock.nowMs(),
-    onCommit: metrics.committed,
-    onNote: (message) => log.warn({}, message),
-    onFatal,
-  })
-  if (newFolder !== null) {
-    log.warn(
-      { folder: newFolder },
-      'created the folder of the database, which is new; if you expected one with data, check DATABASE_URL',
-    )
-  }
-  try {
-    const traced = isTracing() ? tracedStore(store) : store
-    return await connect({ ...options, clock, metrics, node, store: traced })
-  } catch (error) {
-    await store.close()
-    throw error
-  }
-}
-
-interface OpenedParts extends ServiceOptions {
+export interface OpenedParts extends ServiceOptions {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly node: string
   readonly store: Store
+  /** Of the database; null if it is not a file. */
+  readonly file: string | null
 }
 
-async function connect(parts: OpenedParts): Promise<Service> {
-  const { configuration, role = 'all', log, clock, metrics, node, store, onFatal } = parts
+/** Rejects with the problem that the operator must fix; the store stays open. */
+export async function connect(parts: OpenedParts): Promise<Service> {
+  const { configuration, role = 'all', log, clock, metrics, node, store, file, onFatal } = parts
   const { settings, simulated } = configuration
   const pool = createCpuPool(settings, clock, metrics)
   // The weights of accounts decide how they share the threads. At most two answers of an upstream are read at once.
@@ -150,7 +113,6 @@ async function connect(parts: OpenedParts): Promise<Service> {
   }
   const connections = createConnectionLimits(settings, metrics, log)
   warnOfThreads(settings, log)
-  const file = databaseFile(settings)
   const gauges: Gauges = {
     ready,
     depth: () => store.depth(),
@@ -299,21 +261,7 @@ function warnOfThreads({ threads }: Settings, log: Log): void {
   )
 }
 
-/** Returns the full path of the folder that the database needs; null if it exists or is the default folder. */
-function missingFolder(settings: Settings): string | null {
-  const file = databaseFile(settings)
-  if (file === null) return null
-  const folder = dirname(resolve(file))
-  const isDefault = folder === dirname(resolve(sqlitePath(DEFAULT_DATABASE)))
-  return isDefault || existsSync(folder) ? null : folder
-}
-
-/** Returns null if the database is not a file. */
-function databaseFile({ database }: Settings): string | null {
-  return isPostgres(database) ? null : sqlitePath(database)
-}
-
-/** Even one core gets two threads, so that one long task never delays all others. */
+/** Two even on one core, so that one long task never keeps all others waiting. */
 const FEWEST_THREADS = 2
 /** More threads would rarely be used, and each may take `cpu.thread_heap_mb`. */
 const MOST_THREADS = 8

@@ -1,18 +1,27 @@
 /**
- * Runs a batch that this node owns, step by step. Each step is stored as a whole; if that fails, or another node has changed the
- * batch, the run is dropped and another one continues from what is stored. Everything that a step does before it is stored can
- * be repeated: keys prevent a second job for a line, and results are read again.
+ * Runs a batch that this node owns, step by step. While a step is stored, the next one gathers, so the steps grow until the
+ * database keeps up. Each step is stored as a whole; if that fails, or someone else has changed the batch, the run is thrown
+ * away and another one continues from what is stored. All that a step does before it is stored can be repeated: lines get their
+ * jobs by keys, and results are read again.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'
-import { sumOfCosts } from '../job/amount.ts'
 import type { CreateElement } from '../job/create-body.ts'
 import { callbackText } from '../job/job.ts'
-import type { BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
+import type { JobOwner } from '../queue/job-creator.ts'
+import {
+  type BatchEnd,
+  type BatchLine,
+  type BatchStatus,
+  ENDED_STATUSES,
+  type StoredBatch,
+} from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
-import type { LineFormat, LineResult } from './line-format.ts'
+import type { LineFormat } from './line-format.ts'
 import { InputGone, LineReader } from './line-reader.ts'
-import { keyOfLine, type LineStarts } from './line-starts.ts'
+import type { LineStarts } from './line-starts.ts'
 import { aboutOf, type BatchAdvance, type Problem, type Progress, progressOf } from './progress.ts'
+import { EXPIRED, Step } from './step.ts'
 import { Validation } from './validation.ts'
 
 export type BatchesStore = Pick<
@@ -45,18 +54,20 @@ export interface BatchRunOptions {
   readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
-/** The number of lines that one step validates or starts. */
-const VALIDATED = 200
-const STARTED = 100
-/** Bytes of results in one step. */
+/** Lines that a step validates; with so many that started or ended, a step is stored. */
+const VALIDATED = 1000
+const FULL = 500
+/** Lines that are read or started at once: creates of other accounts wait for no more of them. */
+const AT_ONCE = 100
+/** Lines and results that are read in a turn of the event loop: a few milliseconds. */
+const IN_TURN = 25
+/** After a crash, so many lines after those that were stored may have jobs: of a step that was being stored, and of the next one. */
+const UNSURE = 2 * (FULL + AT_ONCE)
+/** Bytes of results after which a step is stored. */
 const RESULT_BYTES = 4 * 1024 * 1024
 /** The pause between two attempts to start a line that must wait, and between two searches for deleted jobs. */
 const WAIT_MS = 1000
 
-const EXPIRED: Problem = {
-  code: 'batch_expired',
-  message: 'This request could not be executed before the completion window expired.',
-}
 const CANCELLED: Problem = {
   code: 'batch_cancelled',
   message: 'This request was not executed because the batch was cancelled.',
@@ -64,28 +75,24 @@ const CANCELLED: Problem = {
 const JOB_CANCELLED: Problem = { code: 'job_cancelled', message: 'The job of this request was cancelled.' }
 const JOB_DELETED: Problem = { code: 'job_deleted', message: 'The job of this request was deleted.' }
 
-/** What a step adds to the batch. */
-interface Gathered {
-  progress: Progress
-  readonly started: BatchLine[]
-  readonly ended: BatchLine[]
-  readonly output: string[]
-  readonly errors: string[]
-}
+type StepResult = 'full' | 'busy' | 'later' | 'ended' | 'lost'
 
 export class BatchRun {
   readonly #options: BatchRunOptions
   #batch: StoredBatch
+  /** Of the last step that was stored, or is being stored. */
   #progress: Progress
   readonly #open: Map<string, BatchLine>
   readonly #reader: LineReader
   #validation: Validation | null = null
-  /** Whether unread lines may have jobs, because a crash may have prevented that they were recorded. */
-  #mayHaveJobs = true
+  /** How many lines after those that were read may have jobs: a crash may have prevented that they were noted. */
+  #unsure = UNSURE
   #inputEnded = false
   #retryAtMs = 0
   #searchAtMs = 0
   readonly #cancelled = new Set<string>()
+  /** The step that is being stored, or was stored last: whether that was possible. */
+  #stored: Promise<boolean> = Promise.resolve(true)
 
   static async of(batch: StoredBatch, options: BatchRunOptions): Promise<BatchRun> {
     return new BatchRun(batch, await options.store.linesOfBatch(batch.id), options)
@@ -116,53 +123,85 @@ export class BatchRun {
     return this.#batch.version
   }
 
-  /** Runs one step. `later`: there is nothing to do now; `lost`: another node has changed the batch. */
-  async step(maxOpen: number): Promise<'busy' | 'later' | 'ended' | 'lost'> {
+  /**
+   * Takes a step, and begins to store it. `later`: there is nothing to do for now; `lost`: the batch was changed by someone else.
+   * Neither those two nor a rejection are always of this step: that may be how storing the step before ended.
+   */
+  async step(maxOpen: number): Promise<StepResult> {
+    const step = new Step(this.#progress)
     try {
-      return this.#progress.total === null ? await this.#validate() : await this.#run(maxOpen)
+      return step.progress.total === null ? await this.#validate(step) : await this.#run(step, maxOpen)
     } catch (error) {
       if (!(error instanceof InputGone)) throw error
       const message = 'The input file was deleted before all of it was read.'
       const problems = [{ line: null, code: 'input_file_deleted', message, param: null }]
-      return this.#store(this.#gathering({ problems, total: this.#progress.total ?? 0 }), this.#batch.status)
+      step.progress = { ...step.progress, problems, total: step.progress.total ?? 0 }
+      return this.#store(step, this.#batch.status)
     }
   }
 
-  async #validate() {
+  /** Resolves when no step is being stored. Whether that failed, the next step tells. */
+  async settled(): Promise<void> {
+    await this.#stored.catch(() => {})
+  }
+
+  async #validate(step: Step): Promise<StepResult> {
     const { format, starts, clock, maxLinesOf } = this.#options
     const batch = this.#batch
-    if (batch.status === 'cancelling') return this.#store(this.#gathering({ total: 0 }), 'cancelled')
+    if (batch.status === 'cancelling') {
+      step.progress = { ...step.progress, total: 0 }
+      return this.#store(step, 'cancelled')
+    }
     const owner = await starts.ownerOf(batch.account)
     if (owner === null) return 'later'
     const maxLines = maxLinesOf(owner.tier.name)
     this.#validation ??= new Validation({ batch, reader: this.#reader, format, starts, maxLines })
-    if (!(await this.#validation.check(owner, VALIDATED))) return 'busy'
+    for (let checked = 0; !(await this.#validation.check(owner, IN_TURN)); ) {
+      checked += IN_TURN
+      if (checked >= VALIDATED) return 'full'
+      await nextTurn()
+    }
     const { problems, total } = this.#validation
     this.#validation = null
-    if (problems.length > 0) return this.#store(this.#gathering({ problems }), 'failed')
-    return this.#store(this.#gathering({ total, inProgressAtMs: clock.nowMs() }), 'in_progress')
+    const isWrong = problems.length > 0
+    step.progress = isWrong
+      ? { ...step.progress, problems }
+      : { ...step.progress, total, inProgressAtMs: clock.nowMs() }
+    return this.#store(step, isWrong ? 'failed' : 'in_progress')
   }
 
-  async #run(maxOpen: number) {
-    const { clock } = this.#options
-    const step = this.#gathering({})
-    const isOver = clock.nowMs() >= this.#batch.deadlineMs
+  async #run(step: Step, maxOpen: number): Promise<StepResult> {
     const isCancelling = this.#batch.status === 'cancelling'
     const isGone = step.progress.problems.length > 0
     if (isCancelling) await this.#cancelOpen()
     await this.#collect(step)
-    const open = this.#open.size - step.ended.length
-    if (!this.#inputEnded && !isGone) {
-      if (isCancelling || isOver) await this.#endLines(step, isCancelling ? CANCELLED : EXPIRED)
-      else if (open < maxOpen) await this.#startLines(step, Math.min(STARTED, maxOpen - open))
+    if (!isGone) await this.#readOn(step, maxOpen)
+    const isDone = (this.#inputEnded || isGone) && this.#open.size === 0
+    if (isDone) {
+      const ended = isGone ? 'failed' : step.progress.expired ? 'expired' : 'completed'
+      return this.#store(step, isCancelling ? 'cancelled' : ended)
     }
-    const isDone = (this.#inputEnded || isGone) && open + step.started.length === 0
-    if (!isDone) {
-      if (!hasChanged(step, this.#progress)) return 'later'
-      return this.#store(step, this.#batch.status)
+    if (hasChanged(step, this.#progress)) return this.#store(step, this.#batch.status)
+    return (await this.#stored) ? 'later' : 'lost'
+  }
+
+  /** Starts or ends further lines, some at once, until the step is full. */
+  async #readOn(step: Step, maxOpen: number): Promise<void> {
+    const { starts, clock } = this.#options
+    const isOver = clock.nowMs() >= this.#batch.deadlineMs
+    const ending = this.#batch.status === 'cancelling' ? CANCELLED : isOver ? EXPIRED : null
+    let owner: JobOwner | null = null
+    while (!this.#inputEnded && step.size < FULL) {
+      const { size } = step
+      if (ending !== null) await this.#endLines(step, ending)
+      else {
+        if (this.#open.size >= maxOpen || clock.steadyMs() < this.#retryAtMs) return
+        owner ??= await starts.ownerOf(this.#batch.account)
+        if (owner === null) return
+        await this.#startLines(step, owner, maxOpen)
+      }
+      if (step.size === size) return
     }
-    if (isCancelling) return this.#store(step, 'cancelled')
-    return this.#store(step, isGone ? 'failed' : step.progress.expired ? 'expired' : 'completed')
   }
 
   async #cancelOpen(): Promise<void> {
@@ -176,34 +215,47 @@ export class BatchRun {
     }
   }
 
-  /** Collects the results of jobs that have ended or were deleted. */
-  async #collect(step: Gathered): Promise<void> {
+  /** The results of the jobs that have ended, and of those that were deleted. */
+  async #collect(step: Step): Promise<void> {
     const { store, clock, format } = this.#options
     const jobIds = [...this.#open.keys()]
     if (jobIds.length === 0) return
     const jobs = await store.readEnded(jobIds, RESULT_BYTES)
     const requests = jobs.length === 0 ? [] : await store.requestsOf(jobs.map(({ id }) => id))
     const byId = new Map(requests.map((request) => [request.jobId, request]))
-    for (const job of jobs) {
-      const line = this.#open.get(job.id)
-      if (line === undefined) continue
-      step.ended.push(line)
+    for (const [at, job] of jobs.entries()) {
+      const line = this.#end(step, job.id)
+      if (line === null) continue
+      if (at % IN_TURN === IN_TURN - 1) await nextTurn()
       const request = byId.get(job.id)
       const result = request === undefined ? JOB_DELETED : (this.#fateOf(job) ?? request)
-      if ('code' in result) addProblem(step, format.unfinished(line.customId, job.id, result), result)
-      else addResult(step, await format.resultOf(this.#batch, line.customId, job, result))
+      if ('code' in result) step.addProblem(format.unfinished(line.customId, job.id, result), result)
+      else step.addResult(await format.resultOf(this.#batch, line.customId, job, result))
     }
     if (jobs.length > 0 || clock.steadyMs() < this.#searchAtMs) return
     this.#searchAtMs = clock.steadyMs() + WAIT_MS
     for (const jobId of await store.findMissing(jobIds)) {
-      const line = this.#open.get(jobId)
-      if (line === undefined) continue
-      step.ended.push(line)
-      addProblem(step, format.unfinished(line.customId, jobId, JOB_DELETED), JOB_DELETED)
+      const line = this.#end(step, jobId)
+      if (line === null) continue
+      step.addProblem(format.unfinished(line.customId, jobId, JOB_DELETED), JOB_DELETED)
     }
   }
 
-  /** Returns why a job ended without an answer although nothing failed; null for all other jobs. */
+  /** The line of a job that has ended; null if it is not open. */
+  #end(step: Step, jobId: string): BatchLine | null {
+    const line = this.#open.get(jobId)
+    if (line === undefined) return null
+    this.#open.delete(jobId)
+    step.end(line)
+    return line
+  }
+
+  #begin(step: Step, line: BatchLine): void {
+    this.#open.set(line.jobId, line)
+    step.begin(line)
+  }
+
+  /** Why a job ended without an answer although nothing failed; null for all others. */
   #fateOf({ errorJson }: EndedJob): Problem | null {
     const code = errorJson === null ? null : JSON.parse(errorJson).code
     if (code === 'deadline_exceeded') return EXPIRED
@@ -211,17 +263,14 @@ export class BatchRun {
     return this.#batch.status === 'cancelling' ? CANCELLED : JOB_CANCELLED
   }
 
-  /** Reads the next lines, and starts them up to the first one that must wait. */
-  async #startLines(step: Gathered, limit: number): Promise<void> {
+  /** Reads lines on, and starts them up to the first one that must wait. */
+  async #startLines(step: Step, owner: JobOwner, maxOpen: number): Promise<void> {
     const { clock, starts, format } = this.#options
-    if (clock.steadyMs() < this.#retryAtMs) return
-    const owner = await starts.ownerOf(this.#batch.account)
-    if (owner === null) return
-    // A batch may use half of the jobs that its account may have open.
+    // A batch may use half of how many jobs its account may have open.
     const allowed = Math.max(1, Math.floor((owner.quotas?.openJobs?.limit ?? Number.POSITIVE_INFINITY) / 2))
-    const most = Math.min(limit, allowed - (this.#open.size - step.ended.length))
+    const most = Math.min(AT_ONCE, Math.min(maxOpen, allowed) - this.#open.size)
     if (most < 1) return
-    const lines = await this.#readLines(step.progress.waiting === null ? most : Math.min(1, most))
+    const lines = await this.#readLines(step, step.progress.waiting === null ? most : 1)
     const results = await Promise.all(
       lines.map(async ({ line, customId, element, problem }) => {
         if (element === null) return { kind: 'wrong', problem: problem ?? '' } as const
@@ -241,27 +290,26 @@ export class BatchRun {
       }
       const { line, end: offset, customId } = read
       step.progress = { ...step.progress, line, offset }
-      if (result.kind === 'started') step.started.push({ line, customId, jobId: result.jobId })
-      else if (result.kind === 'wrong') addProblem(step, result.problem, EMPTY)
-      else addProblem(step, format.refused(customId, this.#idOf(line), result.error), EMPTY)
+      if (result.kind === 'started') this.#begin(step, { line, customId, jobId: result.jobId })
+      else if (result.kind === 'wrong') step.addProblem(result.problem, EMPTY)
+      else step.addProblem(format.refused(customId, this.#idOf(line), result.error), EMPTY)
     }
   }
 
   /** Ends lines that have not started. Those that started before a crash end with their jobs. */
-  async #endLines(step: Gathered, problem: Problem): Promise<void> {
+  async #endLines(step: Step, problem: Problem): Promise<void> {
     const { starts, clock, format } = this.#options
-    const mayHaveJobs = this.#mayHaveJobs
-    for (const { line, end: offset, customId, problem: wrong } of await this.#readLines(STARTED)) {
-      const jobId = mayHaveJobs ? await starts.jobOf(this.#batch, line, clock.nowMs()) : null
+    for (const { line, end: offset, customId, problem: wrong } of await this.#readLines(step, AT_ONCE)) {
+      const jobId = this.#unsure > 0 ? await starts.jobOf(this.#batch, line, clock.nowMs()) : null
+      this.#unsure -= 1
       step.progress = { ...step.progress, line, offset, waiting: null }
-      if (jobId !== null) step.started.push({ line, customId, jobId })
-      else addProblem(step, wrong ?? format.unfinished(customId, this.#idOf(line), problem), problem)
+      if (jobId !== null) this.#begin(step, { line, customId, jobId })
+      else step.addProblem(wrong ?? format.unfinished(customId, this.#idOf(line), problem), problem)
     }
-    this.#mayHaveJobs = false
   }
 
-  /** Returns the next lines, as they were validated. */
-  async #readLines(limit: number) {
+  /** The next lines, as they were validated. */
+  async #readLines(step: Step, limit: number) {
     const { format } = this.#options
     const lines: {
       readonly line: number
@@ -270,9 +318,10 @@ export class BatchRun {
       readonly element: CreateElement | null
       readonly problem: string | null
     }[] = []
-    let { line, offset } = this.#progress
+    let { line, offset } = step.progress
     let bytes = 0
     while (lines.length < limit && bytes < RESULT_BYTES) {
+      if (lines.length % IN_TURN === IN_TURN - 1) await nextTurn()
       const read = await this.#reader.next(offset)
       if (read === null) {
         this.#inputEnded = true
@@ -298,91 +347,56 @@ export class BatchRun {
     return `${this.#batch.id}-${line}`
   }
 
-  #gathering(change: Partial<Progress>): Gathered {
-    return {
-      progress: { ...this.#progress, ...change },
-      started: [],
-      ended: [],
-      output: [],
-      errors: [],
-    }
+  /** Begins to store the step as soon as the one before is stored. Of the last step, it also awaits the end. */
+  async #store(step: Step, status: BatchStatus): Promise<StepResult> {
+    const { store, node, clock, makeId, onAdvanced } = this.#options
+    if (!(await this.#stored)) return 'lost'
+    const nowMs = clock.nowMs()
+    const isEnd = (ENDED_STATUSES as readonly string[]).includes(status)
+    const ended = isEnd ? status : null
+    if (isEnd) step.progress = { ...step.progress, waiting: null, endedAtMs: nowMs }
+    const batch = this.#batch
+    const stored = step.toStore(batch, {
+      node,
+      status,
+      nowMs,
+      makeId,
+      end: isEnd ? this.#endOf(status, nowMs) : null,
+    })
+    const [before, after] = [this.#progress, step.progress]
+    this.#progress = after
+    const outputFileId = stored.output?.fileId ?? batch.outputFileId
+    const errorFileId = stored.errors?.fileId ?? batch.errorFileId
+    this.#batch = { ...batch, version: batch.version + 1, status, outputFileId, errorFileId }
+    this.#stored = store.advanceBatch(stored).then((isStored) => {
+      const completed = after.completed - before.completed
+      if (isStored) onAdvanced({ completed, failed: after.failed - before.failed, ended })
+      return isStored
+    })
+    if (isEnd) return (await this.#stored) ? 'ended' : 'lost'
+    // The next step tells.
+    this.#stored.catch(() => {})
+    return step.size < FULL ? 'busy' : 'full'
   }
 
-  async #store(step: Gathered, status: BatchStatus): Promise<'busy' | 'ended' | 'lost'> {
-    const { store, node, clock, retentionMs, makeId, format, onAdvanced } = this.#options
-    const batch = this.#batch
-    const { id: batchId, version } = batch
-    const nowMs = clock.nowMs()
-    const isEnd = status !== 'in_progress' && status !== 'validating' && status !== 'cancelling'
-    const progress = isEnd ? { ...step.progress, waiting: null, endedAtMs: nowMs } : step.progress
-    const { filesExpireS, webhookUrl } = aboutOf(batch)
-    const outputFileId = batch.outputFileId ?? (step.output.length > 0 ? makeId() : null)
-    const errorFileId = batch.errorFileId ?? (step.errors.length > 0 ? makeId() : null)
-    const stored: BatchStep = {
-      batchId,
-      node,
-      version,
-      status,
-      progressJson: JSON.stringify(progress),
-      started: step.started,
-      endedJobIds: step.ended.map(({ jobId }) => jobId),
-      forgottenKeys: step.ended.map(({ line }) => keyOfLine(batchId, line)),
-      output: extensionOf(outputFileId, step.output),
-      errors: extensionOf(errorFileId, step.errors),
-      nowMs,
-      end: isEnd
-        ? {
-            removeAtMs: nowMs + retentionMs,
-            filesExpireAtMs: nowMs + (filesExpireS === null ? retentionMs : filesExpireS * 1000),
-            outputName: `batch_${batchId}_output.jsonl`,
-            errorName: `batch_${batchId}_error.jsonl`,
-            callback: webhookUrl ? callbackText(format.eventTo(webhookUrl, status)) : null,
-          }
-        : null,
+  #endOf(status: BatchStatus, nowMs: number): BatchEnd {
+    const { retentionMs, format } = this.#options
+    const { id } = this.#batch
+    const { filesExpireS, webhookUrl } = aboutOf(this.#batch)
+    return {
+      removeAtMs: nowMs + retentionMs,
+      filesExpireAtMs: nowMs + (filesExpireS === null ? retentionMs : filesExpireS * 1000),
+      outputName: `batch_${id}_output.jsonl`,
+      errorName: `batch_${id}_error.jsonl`,
+      callback: webhookUrl ? callbackText(format.eventTo(webhookUrl, status)) : null,
     }
-    if (!(await store.advanceBatch(stored))) return 'lost'
-    onAdvanced({
-      completed: progress.completed - this.#progress.completed,
-      failed: progress.failed - this.#progress.failed,
-      ended: isEnd ? status : null,
-    })
-    this.#batch = { ...batch, version: version + 1, status, outputFileId, errorFileId }
-    this.#progress = progress
-    for (const { jobId } of step.ended) this.#open.delete(jobId)
-    for (const line of step.started) this.#open.set(line.jobId, line)
-    return isEnd ? 'ended' : 'busy'
   }
 }
 
 const EMPTY: Problem = { code: '', message: '' }
 
-function extensionOf(fileId: string | null, lines: readonly string[]) {
-  if (fileId === null || lines.length === 0) return null
-  return { fileId, content: Buffer.from(`${lines.join('\n')}\n`) }
-}
-
-function addResult(step: Gathered, result: LineResult): void {
-  const { progress } = step
-  ;(result.failed ? step.errors : step.output).push(result.json)
-  step.progress = {
-    ...progress,
-    completed: progress.completed + (result.failed ? 0 : 1),
-    failed: progress.failed + (result.failed ? 1 : 0),
-    inputTokens: progress.inputTokens + result.inputTokens,
-    cachedTokens: progress.cachedTokens + result.cachedTokens,
-    outputTokens: progress.outputTokens + result.outputTokens,
-    ...(result.cost !== undefined && { cost: sumOfCosts(progress.cost ?? 0, result.cost) }),
-  }
-}
-
-function addProblem(step: Gathered, json: string, problem: Problem): void {
-  const { progress } = step
-  step.errors.push(json)
-  const expired = progress.expired || problem === EXPIRED
-  step.progress = { ...progress, failed: progress.failed + 1, expired }
-}
-
-function hasChanged({ started, ended, progress }: Gathered, before: Progress): boolean {
-  if (started.length > 0 || ended.length > 0 || progress.offset !== before.offset) return true
-  return progress.waiting?.message !== before.waiting?.message
+function hasChanged({ size, progress }: Step, before: Progress): boolean {
+  return (
+    size > 0 || progress.offset !== before.offset || progress.waiting?.message !== before.waiting?.message
+  )
 }

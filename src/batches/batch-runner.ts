@@ -20,6 +20,8 @@ const LEAST_OPEN = 10
 const MAX_BATCHES = 100
 /** The pause between two searches for batches, which also discover changes by others. */
 const CLAIM_MS = 1000
+/** After rounds in which a batch had as much to do as one step may, something, and nothing. */
+const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
 
@@ -27,7 +29,7 @@ export class BatchRunner {
   readonly #options: BatchRunnerOptions
   readonly #runs = new Map<string, BatchRun>()
   readonly #loop: PollingLoop
-  #isBusy = false
+  #pauseOfRoundMs = PAUSE_MS
   #claimAtMs = Number.NEGATIVE_INFINITY
 
   constructor(options: BatchRunnerOptions) {
@@ -58,13 +60,19 @@ export class BatchRunner {
     this.#loop.wake()
   }
 
-  stop(): Promise<void> {
-    return this.#loop.stop()
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+    await this.#settled()
+  }
+
+  /** Resolves when no step is being stored. */
+  async #settled(): Promise<void> {
+    await Promise.all([...this.#runs.values()].map((run) => run.settled()))
   }
 
   async #round(): Promise<void> {
     const { clock, idleClaimMs } = this.#options
-    this.#isBusy = false
+    this.#pauseOfRoundMs = PAUSE_MS
     if (clock.steadyMs() >= this.#claimAtMs) {
       // The time is set before the search, because a batch created during the search must cause another one.
       this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
@@ -75,13 +83,13 @@ export class BatchRunner {
   }
 
   #pauseMs(): number {
-    if (this.#isBusy) return BUSY_PAUSE_MS
-    if (this.#runs.size > 0) return PAUSE_MS
+    if (this.#runs.size > 0) return this.#pauseOfRoundMs
     return Math.max(BUSY_PAUSE_MS, this.#claimAtMs - this.#options.clock.steadyMs())
   }
 
   async #claim(): Promise<void> {
     const { store, node } = this.#options
+    await this.#settled()
     const batches = await store.claimBatches(node, Math.max(0, MAX_BATCHES - this.#runs.size))
     const owned = new Set(batches.map(({ id }) => id))
     for (const id of this.#runs.keys()) if (!owned.has(id)) this.#runs.delete(id)
@@ -100,10 +108,12 @@ export class BatchRunner {
   async #step(id: string, run: BatchRun, maxOpen: number): Promise<void> {
     try {
       const result = await run.step(maxOpen)
-      if (result === 'busy') this.#isBusy = true
+      if (result === 'busy') this.#pauseOfRoundMs = Math.min(this.#pauseOfRoundMs, BUSY_PAUSE_MS)
+      if (result === 'full') this.#pauseOfRoundMs = FULL_PAUSE_MS
       if (result === 'ended' || result === 'lost') this.#runs.delete(id)
       if (result === 'lost') this.#claimAtMs = Number.NEGATIVE_INFINITY
     } catch (error) {
+      await run.settled()
       this.#runs.delete(id)
       this.#claimSoon()
       this.#options.onError(error)

@@ -1,4 +1,4 @@
-/** The signed POST of SPEC §6, or an event, which reports an outcome to a caller's own server. */
+/** Builds the signed POST of SPEC §6, or that of an event, which reports an outcome to a caller's server. */
 import { endingOf } from '../job/ending.ts'
 import type { CallbackEvent } from '../job/job.ts'
 import { jobRecordJson, type MetadataById } from '../job/job-record.ts'
@@ -7,16 +7,16 @@ import { sign } from '../net/signature.ts'
 import type { Secrets } from '../store/account-store.ts'
 import type { CallbackBody } from '../store/callback-store.ts'
 
-/** How long the secret before a rotation signs in addition to the new one. */
+/** How long the previous secret also signs after a rotation. */
 const ROTATION_MS = 86_400_000
 
 export interface SignableBody extends CallbackBody {
   readonly secrets: Secrets
-  /** Needed if the callback includes the metadata of the job. */
+  /** Present if the callback includes the metadata of the job. */
   readonly metadata?: MetadataById
 }
 
-/** The payload is sent as the text that was stored. */
+/** Sends the payload as the stored text. */
 export function callbackRequest(signable: SignableBody, nowMs: number): PostRequest {
   const { callback, view, secrets, metadata } = signable
   const body = callback.event
@@ -27,7 +27,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
     url: callback.url,
     body,
     headers: {
-      // One of the caller's own replaces it.
+      // The caller's headers may replace it.
       ...(callback.traceparent !== undefined && { traceparent: callback.traceparent }),
       ...callback.headers,
       'content-type': 'application/json',
@@ -38,7 +38,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
   }
 }
 
-/** The same for every attempt, so that receivers recognize a repeated event. */
+/** The event is the same in every attempt, so that receivers can recognize it. */
 function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
   return JSON.stringify({
     id: `evt_${view.id}`,
@@ -49,7 +49,7 @@ function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }:
   })
 }
 
-/** The secrets that sign a callback, the current one first. */
+/** The valid secrets, the current one first. */
 export function secretsInForce({ current, previous }: Secrets, nowMs: number): string[] {
   return previous && nowMs < previous.rotatedAtMs + ROTATION_MS ? [current, previous.secret] : [current]
 }

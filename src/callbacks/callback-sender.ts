@@ -1,4 +1,4 @@
-/** Makes one attempt to deliver a callback: waits until its body may be in memory, loads it, sends it, and records the result. */
+/** Makes one attempt to deliver a callback: waits for memory for its body, loads it, sends it, and records the result. */
 import type { Clock } from '../clock.ts'
 import { type MetadataById, NO_METADATA } from '../job/job-record.ts'
 import { Stop } from '../job/stop.ts'
@@ -13,9 +13,9 @@ import type { Delivery } from './deliveries.ts'
 import { type Health, healthOf } from './receivers.ts'
 import { nextAttempt } from './retry-schedule.ts'
 
-/** How long a delivery may occupy a slot while it waits for bytes. Shorter than `LEASE_SLACK_MS`, so its lease outlasts the attempt. */
+/** How long a delivery may occupy a slot while it waits for bytes. Below `LEASE_SLACK_MS`, so that its lease outlasts it. */
 const MAX_BYTES_WAIT_MS = 15_000
-/** A body of at most this many bytes does not wait and does not count: the slots bound how many there are. */
+/** A body up to this size does not wait and does not count, because slots limit how many there are. */
 const SMALL_BODY_BYTES = 16 * 1024
 const NO_ACCOUNT = 'not sent: the account of the job no longer exists, so there is no secret to sign with'
 const OVERDUE = 'not retried: the receiver is failing, and too many callbacks are waiting for it'
@@ -27,7 +27,7 @@ export interface CallbackSenderOptions {
   /** From 0 up to but not including 1. */
   readonly random: () => number
   readonly pausesS: readonly number[]
-  /** Bounds the bodies in memory. One account's slow receivers leave the rest of it to others. */
+  /** Limits the bodies in memory. An account with slow receivers leaves enough for others. */
   readonly bytes: ByteShare
   /** Called after an attempt, or the end of all attempts, was recorded. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
@@ -43,9 +43,9 @@ export interface Sent {
 
 export type SendResult =
   | Sent
-  /** No attempt was made. The delivery must be released. */
+  /** No attempt was made, so the delivery must be released. */
   | { readonly kind: 'not sent' }
-  /** No attempt was made, and none is owed: the job or its account was deleted, or another node holds the callback. */
+  /** No attempt was made and none is needed: the job or its account was deleted, or another node holds the callback. */
   | { readonly kind: 'gone' }
 
 interface LoadedBody extends CallbackBody {
@@ -57,7 +57,7 @@ const GONE: SendResult = { kind: 'gone' }
 
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
-  /** One for each delivery that is waiting for bytes. */
+  /** The deliveries that wait for bytes. */
   readonly #waits = new Set<Stop>()
   #state: 'running' | 'stopping' | 'cut off' = 'running'
 
@@ -95,19 +95,19 @@ export class CallbackSender {
     return this.#recordFailed(delivery, OVERDUE)
   }
 
-  /** Loads no more bodies. Attempts in progress may finish. */
+  /** Stops loading bodies. Attempts in progress may finish. */
   stop(): void {
     this.#state = 'stopping'
     for (const wait of this.#waits) wait.now('release')
   }
 
-  /** Aborts the attempts in progress. Their callbacks are due again at once, and the attempts do not count. */
+  /** Aborts the attempts in progress, which then do not count. Their callbacks are due again at once. */
   cutOff(): void {
     this.#state = 'cut off'
     void this.#options.poster.close()
   }
 
-  /** False if the wait was too long, or no more bodies are loaded. */
+  /** False if the wait took too long, or bodies are no longer loaded. */
   async #reserve(account: string, bytes: number): Promise<boolean> {
     const stop = new Stop()
     const cancel = this.#options.clock.after(MAX_BYTES_WAIT_MS, () => stop.now('timeout'))
@@ -118,7 +118,7 @@ export class CallbackSender {
     return reserved
   }
 
-  /** Waits until the body may be in memory. */
+  /** Sends the callback when there is memory for its body. */
   async #sendWithin(delivery: Delivery): Promise<SendResult> {
     const { account, bodyBytes } = delivery.callback
     const bytes = callbackBytes(bodyBytes)
@@ -135,7 +135,7 @@ export class CallbackSender {
     const { attempt } = delivery
     const body = await this.#load(delivery)
     if (body === 'given up') return NOT_SENT
-    // If this node has claimed it again meanwhile, because its lease had ended, it must still be sent.
+    // If this node has claimed the callback again, because its lease had expired, it must still be sent.
     if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
     const { secrets } = body
     if (secrets === null) {
@@ -152,7 +152,7 @@ export class CallbackSender {
     const { jobId, bodyBytes } = callback
     const load = async () => {
       const body = await store.loadCallback({ jobId, attempt, bodyBytes })
-      // Another read, so that callbacks without it cost nothing more.
+      // A separate read, so that callbacks without metadata cost nothing more.
       const metadata = body?.callback.include?.includes('metadata')
         ? await store.metadataOf([jobId])
         : NO_METADATA
@@ -171,7 +171,7 @@ export class CallbackSender {
   async #write(delivery: Delivery, next: CallbackNext, made: CallbackAttempt): Promise<void> {
     const { store, clock, onAttempt, onError } = this.#options
     const { jobId } = delivery.callback
-    // The fence is read for each try, because the callback may be claimed again meanwhile.
+    // The fence is read for each try, because this node may claim the callback again meanwhile.
     const write = () => {
       const attempt = { ...made, attempt: delivery.attempt }
       return store.recordCallback({ jobId, attempt, next, nowMs: clock.nowMs() })
@@ -180,7 +180,7 @@ export class CallbackSender {
     if (recorded === true) onAttempt(delivery.callback, made, next.kind)
   }
 
-  /** Aborted by this node, which shows nothing about the receiver. */
+  /** Whether this node aborted the attempt, so that it shows nothing about the receiver. */
   #isCutOff(result: PostResult): boolean {
     return result.kind === 'failed' && this.#state === 'cut off'
   }

@@ -1,18 +1,18 @@
 /**
- * Which deliveries may be sent, and which may wait on this node. Every rule is a pure function of what is in flight.
+ * Decides which deliveries may be sent, and which may wait on this node. Every rule is a pure function of what is in flight.
  *
- * - A receiver gets as many attempts at once as it has capacity for, and an origin as many as the setting allows.
- * - Receivers that are not proven to respond may occupy half of a delivery queue's slots together, and those of one account
- *   an eighth.
+ * - A receiver gets as many concurrent attempts as it has capacity for, and an origin as many as the setting allows.
+ * - Receivers that are not proven to respond may together occupy half of a delivery queue's slots; those of one account an
+ *   eighth.
  * - The last eighth of the slots is reserved for accounts that occupy less than an eighth.
  *
- * Regardless of how many receivers hang or are slow, and of which accounts, slots remain for those that respond.
+ * So however many receivers of whichever accounts hang or are slow, slots remain for those that respond.
  */
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 import * as fairSlots from '../sharing/fair-slots.ts'
 import type { Receiver } from './receivers.ts'
 
-/** Deliveries that may wait for a receiver that is not proven to respond, because their wait may be long. */
+/** Deliveries that may wait for an unproven receiver: few, because their wait may be long. */
 const MAX_WAITING_UNPROVEN = 2
 
 export interface Limits {
@@ -26,7 +26,7 @@ export interface Limits {
 export interface InFlight {
   /** Deliveries that occupy a slot, by account. */
   readonly occupied: ReadonlyCounts<string>
-  /** Attempts in progress at receivers that were not proven to respond when the attempt began, by account. */
+  /** Attempts in progress, by account, whose receiver was not proven to respond when the attempt began. */
   readonly unproven: ReadonlyCounts<string>
   /** Deliveries that wait for a slot, by account. */
   readonly waiting: ReadonlyCounts<string>
@@ -57,7 +57,7 @@ export function mayWait(limits: Limits, inFlight: InFlight, receiver: Receiver):
   )
 }
 
-/** How many deferred deliveries to claim for a receiver, given that one may be sent now. */
+/** How many deferred deliveries to claim for a receiver to which one may be sent now. */
 export function deferredToClaim(limits: Limits, inFlight: InFlight, receiver: Receiver): number {
   return receiver.isFailing ? receiverCapacity(inFlight, receiver) : limits.slotsPerOrigin
 }
@@ -66,19 +66,19 @@ export function freeSlots(limits: Limits, inFlight: InFlight): number {
   return limits.slots - inFlight.occupied.total
 }
 
-/** Slots that any account may occupy: all except the reserve. */
+/** Slots without the reserve. */
 export function sharedSlots(limits: Limits): number {
   return Math.max(1, limits.slots - share(limits, 8))
 }
 
-/** Whether the free slots, if there are any, are all reserved. */
+/** Whether only reserved slots are free, or none. */
 export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
   return fairSlots.freeSharedSlots(slotsOf(limits), inFlight.occupied) <= 0
 }
 
 /**
- * Free slots that any account may occupy: 0 or less if there are none, and 0 while so many deliveries wait for their
- * receivers that further ones would have to wait, too.
+ * Free slots without the reserve. 0 or less if there are none, or if so many deliveries wait for their receivers that further
+ * ones would have to wait, too.
  */
 export function freeSharedSlots(limits: Limits, inFlight: InFlight): number {
   const isCrowded = inFlight.waiting.total >= share(limits, 8)
@@ -100,7 +100,7 @@ function receiverCapacity(inFlight: InFlight, receiver: Receiver): number {
   return receiver.limit - inFlight.toReceiver.of(receiver)
 }
 
-/** The slots divided by `parts`, at least one. */
+/** A fraction of the slots, at least one. */
 function share(limits: Limits, parts: number): number {
   return Math.max(1, Math.floor(limits.slots / parts))
 }

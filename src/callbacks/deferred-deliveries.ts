@@ -1,26 +1,26 @@
 /**
- * Deliveries that found no capacity at their receiver and were returned to the store untried. Their identifiers are remembered
- * here, so that they can be claimed as soon as there is capacity. Those that are not remembered become due again by themselves.
+ * Remembers the deliveries that were returned to the store untried because their receiver had no capacity, so that they can be
+ * claimed as soon as it has. Those that are not remembered become due again later.
  */
 import type { DeferredCallback, TakenBefore } from '../store/callback-store.ts'
 import type { Delivery } from './deliveries.ts'
 import type { Receiver } from './receivers.ts'
 
-/** In total. A receiver may use as many as remain for the others. */
+/** The limit for all receivers. One may use what the others do not. */
 const MAX_REMEMBERED = 100_000
-/** When a deferred delivery is due again, if it is not claimed before. */
+/** A deferred delivery is due again after this time, unless it is claimed before. */
 const DEFER_MS = 60_000
-/** The same for a failing receiver, so that the long backlog of a dead one is not read over and over. */
+/** Longer for a failing receiver, so that the backlog of a dead one is not read again and again. */
 const DEFER_FAILING_MS = 600_000
 
-/** What the store records of a delivery that is deferred now. */
+/** What the store records when the delivery is deferred. */
 export function deferred({ callback, attempt, receiver }: Delivery, nowMs: number): DeferredCallback {
   const inMs = receiver.isFailing ? DEFER_FAILING_MS : DEFER_MS
   return { jobId: callback.jobId, attempt, dueAtMs: nowMs + inMs }
 }
 
 export class DeferredDeliveries {
-  /** The attempts that each job's callback has had. The one deferred first comes first. */
+  /** For each job, the attempts that its callback has had. The delivery deferred first comes first. */
   readonly #byReceiver = new Map<Receiver, Map<string, number>>()
   #total = 0
 
@@ -44,7 +44,7 @@ export class DeferredDeliveries {
     }
   }
 
-  /** Removes and returns up to `max` for the receiver. */
+  /** Removes and returns up to `max` deliveries of the receiver. */
   take(receiver: Receiver, max: number): TakenBefore[] {
     const attempts = this.#byReceiver.get(receiver)
     if (!attempts) return []

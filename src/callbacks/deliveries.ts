@@ -20,12 +20,12 @@ import type { Receiver } from './receivers.ts'
  */
 export type DeliveryState = 'claimed' | 'waiting' | 'sending' | 'recording' | 'removed'
 
-/** Only `Deliveries` changes one. */
+/** Only `Deliveries` changes a delivery. */
 export interface Delivery {
   readonly callback: DueCallback
   readonly queue: DeliveryQueueName
   readonly receiver: Receiver
-  /** The attempt under which this node holds the callback: the fence of everything that it writes. */
+  /** The attempt under which this node holds the callback. It fences everything that the node writes. */
   attempt: number
   state: DeliveryState
   /** Whether the receiver was not proven to respond when the attempt began. */
@@ -38,24 +38,24 @@ export class Deliveries {
   readonly #toOrigin = new Counts<string>()
   readonly #queues = { first: this.#emptyQueue(), retry: this.#emptyQueue() }
 
-  /** The counts that the limits of a delivery queue use. */
+  /** The counts for the limits of a delivery queue. */
   inFlight(queue: DeliveryQueueName): InFlight {
     return this.#queues[queue]
   }
 
-  /** Attempts in progress. */
+  /** Attempts in progress, by receiver. */
   get toReceiver(): ReadonlyCounts<Receiver> {
     return this.#toReceiver
   }
 
-  /** In the order in which they started to wait. */
+  /** Waiting deliveries by receiver, in the order in which they started to wait. */
   waiting(queue: DeliveryQueueName): ReadonlyMap<Receiver, ReadonlySet<Delivery>> {
     return this.#queues[queue].waitingByReceiver
   }
 
   /**
-   * Whether this node holds the callback already, because its clock jumped or the delivery has waited for longer than its
-   * lease. The delivery then continues under the attempt of the new claim.
+   * Whether this node already holds the callback, because its clock jumped or the delivery has waited longer than its lease. The
+   * delivery then continues under the attempt of the new claim.
    */
   renew({ jobId, attempt }: DueCallback): boolean {
     const delivery = this.#byJob.get(jobId)

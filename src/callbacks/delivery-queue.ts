@@ -1,6 +1,6 @@
 /**
  * A delivery queue: claims due callbacks from the store while there are slots, and sends each when its receiver has capacity.
- * If the receiver has no capacity, they wait on this node, or are deferred in the store and claimed again later.
+ * Until then, a callback waits on this node, or is deferred in the store and claimed again later.
  */
 import type { Clock } from '../clock.ts'
 import type { CallbackStore, DeliveryQueueName, DueCallback, TakenBefore } from '../store/callback-store.ts'
@@ -21,13 +21,13 @@ import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
 import type { Deliveries, Delivery } from './deliveries.ts'
 import type { Receiver, Receivers } from './receivers.ts'
 
-/** Callbacks per claim. */
+/** Maximum callbacks per claim. */
 const MAX_CLAIMED = 128
-/** Fewer are not worth a separate transaction while others are in flight. */
+/** While others are in flight, fewer callbacks than this are not worth a transaction. */
 const MIN_CLAIMED = 32
-/** Callbacks that one poll claims only to defer them: each is one more write. */
+/** Callbacks that one poll may claim only to defer them, which costs a write each. */
 const MAX_DEFERRED = 2048
-/** How often to check whether there is capacity for deliveries that wait or were deferred. */
+/** How often to check for capacity for deliveries that wait or were deferred. */
 const RECHECK_MS = 100
 
 export interface DeliveryQueueOptions {
@@ -39,9 +39,9 @@ export interface DeliveryQueueOptions {
   readonly receivers: Receivers
   readonly sender: CallbackSender
   readonly clock: Clock
-  /** How long a claim belongs to this node. */
+  /** How long a claimed callback stays with this node. */
   readonly leaseMs: number
-  /** After this time, a callback has been owed for longer than all its attempts take. */
+  /** A callback that has been pending for longer than this is overdue: all of its attempts take less. */
   readonly maxOwedMs: number
   readonly onError: (error: unknown) => void
 }
@@ -61,9 +61,9 @@ export class DeliveryQueue {
   #endedSincePoll = 0
   #cancelRecheck: (() => void) | null = null
   #isStopped = false
-  /** Claims, deliveries and returns to the store in progress. */
+  /** How many claims, deliveries and returns to the store are in progress. */
   #operations = 0
-  /** Resolves when the queue is stopped and no operation is left. */
+  /** Resolves when the queue is stopped and no operation is in progress. */
   readonly #ended = Promise.withResolvers<void>()
 
   constructor(options: DeliveryQueueOptions) {
@@ -71,7 +71,7 @@ export class DeliveryQueue {
     this.#inFlight = options.deliveries.inFlight(options.name)
   }
 
-  /** A callback has become due. If it may have a slot that those before it may not have, it overtakes them. */
+  /** Call this when a callback has become due. It overtakes earlier ones if its account may use a slot that theirs may not. */
   notify(account: string, jobId: string): void {
     const { limits } = this.#options
     this.#mayBeDue = true
@@ -84,8 +84,8 @@ export class DeliveryQueue {
   }
 
   /**
-   * Callbacks may have become due. If accounts occupy all slots that they may have, and free few of them between two polls,
-   * their callbacks are claimed and deferred to find those of other accounts behind them.
+   * Call this when callbacks may have become due. If accounts occupy all slots that they may have and free few between two polls,
+   * their callbacks are claimed and deferred, to find those of other accounts behind them.
    */
   poll(): void {
     const { limits } = this.#options
@@ -120,7 +120,7 @@ export class DeliveryQueue {
     try {
       await operation()
     } catch (error) {
-      // The callbacks that this node holds become due again when their lease ends. The next poll is within a second.
+      // This node's callbacks become due again when their lease ends. The next poll is within a second.
       this.#options.onError(error)
     }
     this.#endOperation()
@@ -158,7 +158,7 @@ export class DeliveryQueue {
     }
   }
 
-  /** Those that arrive meanwhile are claimed together. */
+  /** Claims together what arrives during a claim. */
   async #claimOvertaking(): Promise<void> {
     if (this.#isOvertaking) return
     this.#isOvertaking = true
@@ -237,7 +237,7 @@ export class DeliveryQueue {
     } catch (error) {
       this.#options.onError(error)
     }
-    // While slots are left for any account, one more makes no difference to the deliveries that wait.
+    // While any account may use a free slot, one more makes no difference to waiting deliveries.
     const freesMore = delivery.state !== 'recording' || onlyReserveLeft(limits, this.#inFlight)
     deliveries.remove(delivery)
     this.#endedSincePoll += 1
@@ -269,8 +269,8 @@ export class DeliveryQueue {
   }
 
   /**
-   * Returns deliveries to the store because their receivers have no capacity. This node stops holding them before it writes:
-   * as soon as they are written, they may be claimed again.
+   * Returns deliveries to the store because their receivers have no capacity. This node gives them up before it writes, because
+   * they may be claimed again as soon as they are written.
    */
   async #defer(given: readonly Delivery[]): Promise<void> {
     if (given.length === 0) return
@@ -298,8 +298,8 @@ export class DeliveryQueue {
   }
 
   /**
-   * While any delivery waits or is deferred: the other delivery queue, or another receiver of the same origin or account, may
-   * have made room.
+   * Runs while a delivery waits or is deferred, because the other delivery queue, or another receiver of the same origin or
+   * account, may have freed capacity.
    */
   #recheckSoon(): void {
     const { clock, deliveries, name } = this.#options

@@ -1,6 +1,6 @@
 /**
- * The callback dispatcher of a node. It owns the deliveries that the node holds, and runs the two delivery queues on them: one
- * for callbacks never tried and one for retries, so that many retries do not delay a new callback.
+ * The callback dispatcher of a node. It owns the node's deliveries and runs the two delivery queues: one for first attempts, one
+ * for retries, so that many retries do not delay a new callback.
  */
 import type { Clock } from '../clock.ts'
 import type { Poster } from '../net/post.ts'
@@ -22,12 +22,9 @@ import { maxOwedMs } from './retry-schedule.ts'
 
 /** How often to poll the store for callbacks whose pause has ended. */
 const POLL_MS = 1000
-/**
- * How much longer than an attempt's own deadline a claim belongs to this node. After that, the response to the claim must
- * have been lost.
- */
+/** A claim lasts this much longer than an attempt. After that, the response to the claim must have been lost. */
 const LEASE_SLACK_MS = 30_000
-/** How long shutdown waits for deliveries in progress. Those that it aborts are sent again later. */
+/** How long shutdown waits for deliveries in progress. Aborted ones are sent again later. */
 const STOP_GRACE_MS = 5000
 
 export interface CallbackDispatcherOptions {
@@ -41,14 +38,14 @@ export interface CallbackDispatcherOptions {
   readonly timeoutMs: number
   /** The pause before each attempt. */
   readonly pausesS: readonly number[]
-  /** Deliveries in flight at once. */
+  /** Maximum deliveries in flight. */
   readonly slots: Readonly<Record<DeliveryQueueName, number>>
   readonly slotsPerOrigin: number
-  /** Bounds the bodies in memory. */
+  /** Limits the bodies in memory. */
   readonly bytes: ByteShare
   /** Called after an attempt, or the end of all attempts, was recorded. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
-  /** What failed is retried. */
+  /** Called with errors of operations that are retried. */
   readonly onError: (error: unknown) => void
 }
 
@@ -82,7 +79,7 @@ export class CallbackDispatcher {
     this.#polling.start()
   }
 
-  /** A job of the account was settled on this node, and owes a callback. */
+  /** Call this when a job of the account was settled on this node and has a callback. */
   notify(account: string, jobId: string): void {
     this.#queues.first.notify(account, jobId)
   }
@@ -93,7 +90,7 @@ export class CallbackDispatcher {
     return { first: inFlight('first'), retry: inFlight('retry') }
   }
 
-  /** Resolves when nothing is in flight. Deliveries that were not sent, or were aborted, are in the store and due at once. */
+  /** Resolves when nothing is in flight. Deliveries that were not sent or were aborted are due at once. */
   async stop(): Promise<void> {
     const { clock, poster } = this.#options
     this.#sender.stop()
@@ -104,7 +101,7 @@ export class CallbackDispatcher {
     await poster.close()
   }
 
-  /** Does not wait for the claims, because a slow one must not delay the next poll of the other delivery queue. */
+  /** Does not await the claims, because a slow claim must not delay the next poll of the other delivery queue. */
   #poll(): void {
     for (const queue of Object.values(this.#queues)) queue.poll()
   }

@@ -1,21 +1,19 @@
 /**
- * The receivers of callbacks, and how many attempts at once each has capacity for. A receiver is one account's part of an
- * origin (scheme, host and port), so that what one account sends to a server that hangs does not delay another account.
- *
- * Its capacity is learned (additive increase, multiplicative decrease): an attempt that the receiver handles raises the limit
- * by one; an attempt that overloads it halves the limit. So a receiver that hangs occupies few slots, one that is overloaded
- * gets fewer attempts, and one that has recovered soon gets as many as before.
+ * The receivers of callbacks, and how many concurrent attempts each has capacity for. A receiver is one account's part of an
+ * origin (scheme, host and port), so that callbacks of one account to a hanging server do not delay those of another. The limit
+ * is learned (additive increase, multiplicative decrease): a success raises it by one, an overload halves it. So a hanging
+ * receiver occupies few slots, an overloaded one gets fewer attempts, and a recovered one soon gets as many as before.
  */
 import type { PostResult } from '../net/post.ts'
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 
 /** The limit of an unknown receiver, and the lowest limit. */
 const MIN_LIMIT = 2
-/** This many failures in a row are not a coincidence. */
+/** This many failures in a row cannot be a coincidence. */
 const FAILURES_IN_A_ROW = 2
-/** Receivers that are remembered, except while more than this have attempts in progress. */
+/** How many receivers are remembered; more only while they have attempts in progress. */
 const MAX_REMEMBERED = 10_000
-/** Statuses of a receiver that is overloaded, or that its gateway cannot reach. */
+/** Statuses of an overloaded receiver, or of a gateway that cannot reach it. */
 const OVERLOADED_STATUSES: readonly number[] = [408, 429, 502, 503, 504]
 
 /** What an attempt shows about its receiver. */
@@ -41,7 +39,7 @@ export class Receiver {
     this.#maxLimit = maxLimit
   }
 
-  /** Concurrent attempts that it has capacity for. */
+  /** How many concurrent attempts it has capacity for. */
   get limit(): number {
     return this.#limit
   }
@@ -66,14 +64,14 @@ export class Receiver {
   }
 }
 
-/** Finds the receiver of a callback; forgets the least recently used ones. */
+/** Finds the receiver of a callback. Forgets the least recently used receivers. */
 export class Receivers {
   readonly #maxLimit: number
   readonly #inUse: ReadonlyCounts<Receiver>
   /** Least recently used first. */
   readonly #all = new Map<string, Receiver>()
 
-  /** @param inUse attempts in progress: a receiver that has some is not forgotten */
+  /** @param inUse attempts in progress: receivers with attempts are not forgotten */
   constructor(maxLimit: number, inUse: ReadonlyCounts<Receiver>) {
     this.#maxLimit = maxLimit
     this.#inUse = inUse
@@ -89,7 +87,7 @@ export class Receivers {
     return receiver
   }
 
-  /** One at a time is enough, because at most one was added. */
+  /** Forgetting one is enough, because at most one was added. */
   #forgetOne(): void {
     if (this.#all.size <= MAX_REMEMBERED) return
     for (const [key, receiver] of this.#all) {

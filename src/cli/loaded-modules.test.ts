@@ -83,7 +83,7 @@ test('parley serve uses what other processes have compiled', async (t) => {
     DATABASE_URL: 'sqlite:parley.db',
     PORT: '0',
   }
-  const service = new URL('../app/service.ts', import.meta.url).href
+  const service = new URL('../app/create-service.ts', import.meta.url).href
   spawnSync(process.execPath, ['--import', service, '--eval', ''], { cwd, env })
   const server = spawn(process.execPath, [MAIN, 'serve'], { cwd, env })
   const exited = once(server, 'exit')

@@ -60,9 +60,8 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   exitOnBugs(log)
   // The reader of the output may have read only the first lines and closed the pipe before the last ones are printed.
   process.stdout.on('error', () => {})
-  // The service is loaded only now, because it takes most of the start time, and mistakes in the settings should be reported at
-  // once.
-  const { createService } = await import('../app/service.ts')
+  // Loaded only now, because it takes most of the time of a start: mistakes in the settings are reported at once.
+  const { createService } = await import('../app/create-service.ts')
   const otlp = await startTelemetry(process.env, log)
   const service = await createService({ configuration, role, log, onFatal, ...(otlp && { otlp }) })
   const stopped = stopOnSignal(service, log)

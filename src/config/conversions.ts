@@ -1,4 +1,4 @@
-/** Converts settings to what the rest of the program uses: tiers, thresholds of models, and where callbacks may be sent. */
+/** Converts settings for the rest of the program: tiers, thresholds of models, and where callbacks may be sent. */
 
 import { microsOf } from '../job/amount.ts'
 import type { Tier } from '../job/tier.ts'
@@ -31,8 +31,8 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
 }
 
 /**
- * For each public model the number of input tokens above which the exact count decides which model is used; infinite if it
- * decides nothing. Admission counts tokens exactly only above it.
+ * For each public model, the number of input tokens above which the exact count decides which model is used; infinite if it never
+ * does. Admission counts tokens exactly only above it.
  */
 export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, number> {
   return new Map(
@@ -43,7 +43,7 @@ export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, 
   )
 }
 
-/** The list of networks is valid: it was checked with the configuration. */
+/** The list of networks was checked with the configuration, so it is valid. */
 export function addressRulesOf({ callbacks }: Settings): AddressRules {
   const read = readNetworks(callbacks.allow_networks)
   return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }

@@ -1,4 +1,4 @@
-/** Documents generated from the table of settings: a page for people, and a JSON Schema for editors. */
+/** Generates documents from the table of settings: a page for people, and a JSON Schema for editors. */
 import { DEFAULTS, settingsSchema } from './settings.ts'
 
 interface Node {
@@ -16,20 +16,20 @@ interface Node {
 
 const INTRODUCTION = `# Settings
 
-Environment variables override the configuration file, which overrides the defaults. The file is \`./parley.config.json\`,
-or the one that \`PARLEY_CONFIG\` or \`--config\` names. If it contains an unknown key or an invalid value, the server
-does not start and reports every problem at once, with its path, the reason, file and line.
+Environment variables override the configuration file, which overrides the defaults. The file is \`./parley.config.json\`;
+\`PARLEY_CONFIG\` or \`--config\` selects another. If it contains an unknown key or an invalid value, the server does not start
+and reports every problem with its file, line and reason.
 
-Objects are merged with the defaults key by key; arrays replace them. Keys that an upstream does not set take the defaults
-of \`upstreams.NAME\`. An entry under \`models\` replaces the default entry of that name, and \`null\` removes it:
-\`"gpt-5": null\`. Whatever depends on a removed model or upstream is removed as well, also from \`auto\` and from tiers. If your
-file does not configure OpenAI, the upstream \`openai\` is removed. A name that the file itself refers to must exist.
+Objects are merged with the defaults key by key; arrays replace them. An upstream takes the defaults of \`upstreams.NAME\` for
+the keys that it omits. An entry under \`models\` replaces the default entry of that name; \`"gpt-5": null\` removes it. Defaults
+that refer to a removed model or upstream are removed as well. If you configure only other upstreams, \`openai\` is removed.
+Names that your file refers to must exist.
 
 The tiers are \`user_free\`, \`user_go\`, \`user_pro\` and \`user_max\`; the table shows their defaults in this order. You can add
-tiers: \`"tiers": { "gold": { "based_on": "user_pro", "max_batch_jobs": 100 } }\`. If you remove one again, its accounts can use no
-model until you give them another tier (\`parley accounts tier\`).
+your own: \`"tiers": { "gold": { "based_on": "user_pro", "max_batch_jobs": 100 } }\`. If you remove one, its accounts cannot use
+any model until you move them to another tier (\`parley accounts tier\`).
 
-For completion and validation in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (or the path of that file in a clone).
+For completion and validation in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (in a clone: \`"./parley.schema.json"\`).
 
 ## Environment
 
@@ -39,28 +39,29 @@ For completion and validation in an editor, start the file with \`"$schema": "./
 | \`DATABASE_URL\` | \`sqlite:PATH\` or \`postgres://…\` | \`sqlite:./data/parley.db\` |
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the API key of the upstream \`openai\` | none |
-| \`OPENAI_BASE_URL\` | its base URL; can be used without a key | \`https://api.openai.com/v1\` |
-| \`OPENAI_MAX_CONCURRENCY\` | its maximum concurrent calls (\`upstreams.openai.max_concurrency\`) | starts at 8, grows to at most \`jobs.concurrency\` |
-| \`OPENAI_MODEL\` | the model of the upstream \`openai\` that serves every public name; callers may also use its own name | the model of the same name |
-| \`PARLEY_ADMIN_TOKEN\` | grants access to the admin API and the dashboard; give nodes on one Postgres the same token | generated at the first start and stored, readable only by its owner, in \`DATABASE-FILE.admin-token\`; with Postgres, in \`./data/parley.admin-token\`, for this node only |
+| \`OPENAI_BASE_URL\` | its base URL; a key is optional then | \`https://api.openai.com/v1\` |
+| \`OPENAI_MAX_CONCURRENCY\` | its maximum concurrent calls (\`upstreams.openai.max_concurrency\`) | as that setting |
+| \`OPENAI_MODEL\` | the model on \`openai\` that serves all public model names; callers can also use its own name | the model of the same name |
+| \`PARLEY_ADMIN_TOKEN\` | the [admin token](admin-api.md#tokens); give nodes on one Postgres the same | generated at the first start |
 | \`PARLEY_SIMULATOR\` | whether the simulator answers: \`true\`, \`false\` or \`auto\` (\`simulator\`) | \`auto\` |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
-Instead of \`DATABASE_URL\`, \`OPENAI_API_KEY\` and \`PARLEY_ADMIN_TOKEN\`, you can set \`DATABASE_URL_FILE\`, \`OPENAI_API_KEY_FILE\` and \`PARLEY_ADMIN_TOKEN_FILE\` to the
-path of a file that contains the value, such as a mounted secret. Line breaks at its end are ignored. Setting both variables is an error. The files
-are read at the start only.
+\`DATABASE_URL_FILE\`, \`OPENAI_API_KEY_FILE\` and \`PARLEY_ADMIN_TOKEN_FILE\` name files that contain the value instead, such as mounted secrets. The server reads them
+when it starts, and ignores line breaks at the end. Setting both variables of a pair is an error.
 
-A misspelled variable is an error: a name that begins with \`PARLEY_\` or \`OPENAI_\` and differs from a known one by one or two letters. Variables that your
-configuration file names, that OpenAI's clients read, or that Kubernetes adds, are known.
+A variable that starts with \`PARLEY_\` or \`OPENAI_\` and differs from a known one by one or two letters is an error, unless your configuration file names it,
+OpenAI's clients read it, or Kubernetes adds it.
 
-**The simulator** answers if no model server is configured (neither \`upstreams\` nor \`OPENAI_API_KEY\`, \`OPENAI_BASE_URL\` or \`OPENAI_MODEL\`), but only on
-SQLite, on a loopback address and without \`trust_proxy\`. Otherwise the server does not start without a model. In a test environment, set
-\`PARLEY_SIMULATOR=true\`: then the simulator answers instead of the model servers. Its responses and callbacks carry \`x-parley-simulated: true\`.
+**The simulator** answers if no model server is configured (neither \`upstreams\` nor \`OPENAI_API_KEY\`, \`OPENAI_BASE_URL\` or \`OPENAI_MODEL\`), the database is
+SQLite, the address is loopback and \`trust_proxy\` is false. Without a model server, any other setup does not start. In a test environment,
+\`PARLEY_SIMULATOR=true\` replaces all model servers by the simulator. Its responses and callbacks carry \`x-parley-simulated: true\`.
 
 ## Configuration file
 
-| setting | meaning | range | default |
-|---|---|---|---|
+Numbers are whole, except seconds, weights and money. \`parley accounts cap\` sets caps and quotas for one account.
+
+| setting | meaning | default (other values) |
+|---|---|---|
 `
 
 const EXAMPLE = `
@@ -107,16 +108,16 @@ Your own server behind a gateway, with a private certificate, and no OpenAI mode
 }
 \`\`\`
 
-The admin API and the dashboard show headers, and secret parameters and fields, as \`***\`. Logs and errors do not contain them.
+Headers and secret query parameters and body fields appear as \`***\` in the admin API and the dashboard, and never in logs or errors.
 `
 
-/** docs/settings.md */
+/** Returns the text of docs/settings.md. */
 export function settingsPage(): string {
   const rows = rowsOf(settingsSchema as unknown as Node, '', [DEFAULTS])
   return INTRODUCTION + rows.map((row) => `| ${row.join(' | ')} |\n`).join('') + EXAMPLE
 }
 
-/** parley.schema.json */
+/** Returns the text of parley.schema.json. */
 export function settingsJsonSchema(): string {
   const schema = {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -141,9 +142,9 @@ function withRemovals({ models, upstreams, ...others }: typeof settingsSchema.pr
   return { ...others, upstreams: removable(upstreams), models: removable(models) }
 }
 
-type Row = readonly [setting: string, meaning: string, range: string, fallback: string]
+type Row = readonly [setting: string, meaning: string, values: string]
 
-/** @param defaults of the entries that a name stands for: those of all tiers, and those of one model and upstream */
+/** @param defaults the default entries that the placeholder for a name stands for: all tiers, one model, one upstream */
 function rowsOf(node: Node, path: string, defaults: readonly unknown[]): Row[] {
   const inner = node.properties ?? {}
   const named = Object.values(node.patternProperties ?? {})[0]
@@ -161,17 +162,18 @@ function rowsOf(node: Node, path: string, defaults: readonly unknown[]): Row[] {
 function row(node: Node, path: string, defaults: readonly unknown[]): Row {
   const values = defaults.map((one) => (one === undefined ? 'none' : `\`${JSON.stringify(one)}\``))
   const shown = new Set(values).size > 1 ? values.join(', ') : (values[0] ?? 'none')
-  return [`\`${path}\``, node.description ?? '', rangeOf(node), shown]
+  const range = (node.anyOf ?? [node]).map(rangeOf).filter((one) => one !== '' && one !== shown)
+  const cell = range.length === 0 ? shown : `${shown} (${range.join(', ')})`
+  return [`\`${path}\``, node.description ?? '', cell]
 }
 
+/** Empty for types without bounds, which the default shows. */
 function rangeOf(node: Node): string {
-  if (node.anyOf) return node.anyOf.map(rangeOf).join(' or ')
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
-  const from = node.minimum ?? node.exclusiveMinimum
-  const above = node.exclusiveMinimum !== undefined && node.minimum === undefined
-  if (from === undefined) return node.type ?? 'any JSON'
-  const least = above ? `above ${from}` : `${from} or more`
-  return node.maximum === undefined ? `${node.type}, ${least}` : `${node.type}, ${from} to ${node.maximum}`
+  if (node.exclusiveMinimum !== undefined) return `> ${node.exclusiveMinimum}`
+  if (node.minimum !== undefined)
+    return node.maximum === undefined ? `≥ ${node.minimum}` : `${node.minimum} to ${node.maximum}`
+  return ''
 }
 
 /** In a file, every key is optional, because each has a default. */

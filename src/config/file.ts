@@ -1,5 +1,5 @@
 /**
- * The configuration file, for commands that only need the database. Separate from load.ts, because loading the library that
+ * Reads the configuration file for commands that only need the database. Separate from load.ts, because loading the library that
  * checks all settings takes longer than the rest of such a command.
  */
 import { existsSync, readFileSync } from 'node:fs'
@@ -57,21 +57,21 @@ export function readFile(path: string): JsonObject {
 /** A value in the file. */
 interface Place {
   readonly line: number
-  /** By key, or by index in an array. */
+  /** The values inside it, by key or by index. */
   readonly inner: Map<string, Place>
 }
 
 /** A string, a line break, a structural character, or a number, true, false or null. */
 const TOKEN = /"(?:[^"\\]|\\.)*"|\n|[{}[\],]|[^\s{}[\],:"]+/g
 
-/** @returns a function from the path of a setting to the line of it or of what contains it; null if the file does not mention it */
+/** @returns a function that finds the line of a setting, or of what contains it, by path; null if the file does not mention it */
 export function settingLines(file: string): (path: string) => number | null {
   const root = placesIn(readFileSync(file, 'utf8'))
   return (path) => {
     let place = root
     let rest = path
     for (;;) {
-      // A name may contain dots: the longest one that fits is meant.
+      // A name may contain dots, so the longest name that fits is meant.
       const fitting = [...place.inner.keys()].filter((name) => `${rest}.`.startsWith(`${name}.`))
       const name = fitting.sort((a, b) => b.length - a.length)[0]
       const inner = name === undefined ? undefined : place.inner.get(name)

@@ -1,4 +1,4 @@
-/** Objects of a configuration, which may contain anything. */
+/** Objects of a configuration, before they are checked. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export function isObject(value: unknown): value is JsonObject {

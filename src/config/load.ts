@@ -1,6 +1,6 @@
 /**
- * Reads the settings: environment variables override the file, which overrides the defaults. The environment is an argument.
- * Decides also whether the built-in simulator answers, which it never does by accident.
+ * Reads the settings: environment variables override the file, which overrides the defaults. The environment is an argument. Also
+ * decides whether the built-in simulator answers, which must never happen by accident.
  */
 
 import { wholeMs } from '../clock.ts'
@@ -43,7 +43,7 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   const given = path === null ? {} : readFile(path)
   const unread: string[] = []
   const env = withSecretFiles(environment, unread)
-  // Most of the other problems would be consequences, such as a missing key.
+  // Most other problems would only follow from these, such as a missing key.
   if (unread.length > 0)
     throw new ConfigurationError([...environmentNameProblems(environment, given), ...unread])
   const fromEnvironment: string[] = []
@@ -51,7 +51,7 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   const merged = shape.usable
   const configured = configuresModelServer(given, env)
   const { simulated, problem: simulatorProblem } = decideSimulator(merged, configured)
-  // Without a model server, a missing key is not what is wrong.
+  // If no model server is configured, a missing key is not the problem.
   const isKeyless = simulated || simulatorProblem !== null
   const keyless = isKeyless ? new Set(Object.keys(merged.upstreams)) : keylessUpstreams(given, env)
   const usable = withoutUnusableDefaults(merged, given, !configured || namesOpenai(env))
@@ -79,17 +79,17 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
-/** How long a finished job can be read, for a command that takes its databases as arguments. */
+/** How long finished jobs can be read, for a command that takes its databases as arguments. */
 export function loadRetentionMs(env: Environment, file?: string): number {
   return wholeMs(loadFile(env, file).jobs.retention_seconds)
 }
 
-/** The configured tiers, for a command. */
+/** The names of the configured tiers, for a command. */
 export function loadTierNames(env: Environment, file?: string): readonly string[] {
   return Object.keys(loadFile(env, file).tiers)
 }
 
-/** The settings of the file alone. */
+/** The settings of the file, without environment variables. */
 function loadFile(env: Environment, file?: string): Settings {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -99,7 +99,7 @@ function loadFile(env: Environment, file?: string): Settings {
   return settings
 }
 
-/** A server given by OPENAI_BASE_URL without a key is usually the operator's own, and does not require one. */
+/** If OPENAI_BASE_URL is set without a key, the server is usually the operator's own and does not require one. */
 function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<string> {
   const upstream = isObject(given.upstreams) ? given.upstreams[OPENAI] : undefined
   const namesKey = isObject(upstream) && upstream.api_key_env !== undefined
@@ -107,7 +107,7 @@ function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<stri
   return new Set(none ? [OPENAI] : [])
 }
 
-/** The settings that a variable overrides, so that their lines in the file do not matter. */
+/** The variable that overrides each of these settings, whose lines in the file then do not matter. */
 const OVERRIDDEN_BY: Readonly<Record<string, string>> = {
   host: 'HOST',
   port: 'PORT',
@@ -128,7 +128,7 @@ function withLines(problems: readonly string[], file: string | null, env: Enviro
   })
 }
 
-/** @param problems receives one sentence for each variable with an invalid value, which is not used */
+/** @param problems receives a sentence for each variable with an invalid value, which is ignored */
 function withEnvironment(settings: Settings, env: Environment, problems: string[]): Settings {
   const result: Settings = { ...settings }
   if (env.HOST) result.host = env.HOST
@@ -163,12 +163,10 @@ const SIMULATOR_VALUES: ReadonlyMap<string, Settings['simulator']> = new Map<str
   ['auto', 'auto'],
 ])
 
-/** A server that is known to serve any number of calls, or to respond with 429 at once. */
+/** This server can serve any number of calls, or responds with 429 at once. */
 const UNLIMITED_HOST = 'api.openai.com'
 
-/**
- * By upstream: `explicit` if the file or OPENAI_MAX_CONCURRENCY sets `max_concurrency`, `fixed` for OpenAI's own, else `unknown`.
- */
+/** `explicit` if the file or OPENAI_MAX_CONCURRENCY sets `max_concurrency`, `fixed` for OpenAI's own, else `unknown`. */
 function knownConcurrency(
   settings: Settings,
   given: JsonObject,
@@ -186,7 +184,7 @@ function knownConcurrency(
   return new Map(entries)
 }
 
-/** One sentence each, which starts with the path of the setting. */
+/** Returns one sentence for each problem, starting with the path of the setting. */
 function settingsProblems(settings: Settings): string[] {
   return [
     ...databaseProblems(settings.database),
@@ -221,7 +219,7 @@ function modelProblems({ models, upstreams }: Settings): string[] {
   })
 }
 
-/** A price without a currency would be an amount of nothing. */
+/** Prices are useless without a currency. */
 function priceProblems({ models, currency }: Settings): string[] {
   if (currency !== undefined && !/^[A-Z]{3}$/.test(currency))
     return [`currency: must be three capital letters, such as EUR, not ${currency}`]
@@ -281,7 +279,7 @@ function decideSimulator(settings: Settings, configured: boolean): SimulatorDeci
   return { simulated: false, problem: noModel(why) }
 }
 
-/** What shows that the server is more than a trial. */
+/** Signs that the server is more than a trial. */
 function reasonsForAModel({ database, host, trust_proxy }: Settings): string[] {
   return [
     ...(/^postgres(ql)?:/.test(database) ? ['the database is Postgres'] : []),
@@ -294,7 +292,7 @@ function noModel(why: string): string {
   return `simulator: no model is configured, and ${why}. Set OPENAI_API_KEY, or OPENAI_BASE_URL for another model server; or add upstreams and models to the configuration file (docs/model-servers.md); or set PARLEY_SIMULATOR=true to get simulated answers`
 }
 
-/** Whether the file names a model server, or an environment variable does. */
+/** Whether the file or an environment variable names a model server. */
 function configuresModelServer({ upstreams }: JsonObject, env: Environment): boolean {
   return (isObject(upstreams) && Object.keys(upstreams).length > 0) || namesOpenai(env)
 }

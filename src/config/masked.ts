@@ -1,6 +1,6 @@
 /**
- * The settings as they may be shown, without secrets. Keys of upstreams and other values of environment variables are not
- * settings, so they never appear.
+ * The settings without secrets, to be shown. Keys of upstreams and other values of environment variables are not settings, so
+ * they never appear.
  */
 import type { Settings, UpstreamSettings } from './settings.ts'
 
@@ -46,7 +46,7 @@ function maskedValues(
   return Object.fromEntries(entries)
 }
 
-/** Masks texts below a secret name; numbers, such as `max_tokens`, are kept. */
+/** Masks texts under a secret name, but not numbers, such as `max_tokens`. */
 function maskedField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? MASK : value
   if (Array.isArray(value)) return value.map((item) => maskedField(name, item))
@@ -59,12 +59,12 @@ function maskedField(name: string, value: unknown): unknown {
   )
 }
 
-/** The path of a file is not secret. A URL keeps its user name. */
+/** Keeps the path of a file, and the user name in a URL. */
 export function maskedDatabase(database: string): string {
   return database.startsWith('sqlite:') ? database : maskedUrl(database, true)
 }
 
-/** @param keepsUser whether to show a user name before the host; in the URL of a model server it may be a key */
+/** @param keepsUser whether to show the user name; in the URL of a model server it may be a key */
 function maskedUrl(text: string, keepsUser = false): string {
   const url = URL.parse(text)
   if (!url) return MASK

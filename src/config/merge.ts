@@ -1,7 +1,7 @@
 /**
- * Merges the configuration file over the defaults: null removes a default entry of `models` and `upstreams`, together with
- * default entries that depend on it. What the file itself names is kept, and is an error if it is invalid.
- * And applies OPENAI_MODEL: the model behind the public names, and its own public name.
+ * Merges the configuration file over the defaults. Null removes a default entry of `models` or `upstreams`, and the default
+ * entries that depend on it; entries of the file itself stay, and are errors if they are invalid. Also applies OPENAI_MODEL: the
+ * model behind the public names, and its own public name.
  */
 import { MODEL_NAME } from '../job/request.ts'
 import { isObject, type JsonObject } from './json-object.ts'
@@ -39,7 +39,7 @@ export function merge(defaults: Settings, given: JsonObject): JsonObject {
   return merged
 }
 
-/** A tier of the operator's own takes missing values from the one that it is based on. */
+/** A custom tier takes missing values from the tier that it is based on. */
 function withBases(tiers: JsonObject, defaults: Settings['tiers']): JsonObject {
   const complete = Object.entries(tiers).map(([name, tier]) => {
     if (Object.hasOwn(defaults, name) || !isObject(tier)) return [name, tier]
@@ -59,7 +59,7 @@ function mergeObjects(defaults: object, given: JsonObject): Record<string, unkno
   return merged
 }
 
-/** Null for any other name is kept and rejected as an invalid value, because it would not remove anything. */
+/** Null for any other name stays and is rejected as invalid, because it would remove nothing. */
 function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
   const kept = Object.entries(entries).filter(
     ([name, value]) => value !== null || !Object.hasOwn(defaults, name),
@@ -68,8 +68,8 @@ function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
 }
 
 /**
- * The settings without the defaults that depend on something missing: models with targets on a removed upstream, candidates
- * of `auto`, and models of tiers.
+ * Removes the defaults that depend on something missing: models with targets on a removed upstream, candidates of `auto`, and
+ * models of tiers.
  * @param openai whether the upstream `openai` counts as configured if the file does not mention it
  */
 export function withoutUnusableDefaults(settings: Settings, given: JsonObject, openai: boolean): Settings {
@@ -122,8 +122,8 @@ function targetsOpenai({ models }: JsonObject): boolean {
 const PUBLIC_NAME = new RegExp(MODEL_NAME)
 
 /**
- * Every target on the upstream `openai` becomes OPENAI_MODEL, and callers may also use its own name. Targets on other
- * upstreams stay, and so does a model of that name that the file defines or removes.
+ * Makes every target on the upstream `openai` OPENAI_MODEL, and lets callers also use its own name. Targets on other upstreams
+ * stay, and so does a model of that name that the file defines or removes.
  * @param keyless upstreams that need no key
  */
 export function withOpenAiModel(
@@ -146,7 +146,7 @@ export function withOpenAiModel(
   const hasAccess = api_key_env === null || env[api_key_env] || keyless.has(OPENAI)
   // Without a key, a model that nothing else uses would prevent the start.
   if (!hasAccess && !Object.keys(models).some(usesOpenai)) return mapped
-  // A tier that may call this model by another name may also call it by its own.
+  // A tier that may use this model under another name may also use its own name.
   const mayUse = (name: string) =>
     usesOpenai(name) || (models[name]?.auto ?? []).some((candidate) => usesOpenai(candidate.model))
   return {

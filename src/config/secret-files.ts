@@ -1,4 +1,4 @@
-/** Variables whose value may be in a file instead, as Kubernetes and Docker mount secrets: `NAME_FILE` holds the path. */
+/** Reads variables from files, as Kubernetes and Docker mount secrets: `NAME_FILE` holds the path. */
 import { readFileSync } from 'node:fs'
 import type { Environment } from './settings.ts'
 
@@ -8,8 +8,8 @@ type SecretName = (typeof IN_FILES)[number]
 export const SECRET_FILE_VARIABLES: readonly string[] = IN_FILES.map((name) => `${name}_FILE`)
 
 /**
- * The environment with the values of these variables read from their files. Empty variables count as not set.
- * @param problems receives one sentence for each value that cannot be read
+ * Returns the environment with the values of these variables from their files. Empty variables count as not set.
+ * @param problems receives a sentence for each value that cannot be read
  */
 export function withSecretFiles(
   env: Environment,

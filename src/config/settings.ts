@@ -17,7 +17,7 @@ const host = Type.String({
 
 const slots = (description: string) => Type.Integer({ minimum: 1, description })
 
-/** A token of RFC 9110. */
+/** A header name: a token of RFC 9110. */
 const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
 const amount = (description: string) => Type.Number({ minimum: 0, maximum: 1_000_000, description })
@@ -27,26 +27,22 @@ const price = (description: string) =>
     Type.Object(
       {
         input: amount(
-          'What a million input tokens cost, in the `currency`, with up to nine decimals. Without a price, calls are not counted in money. An entry of `targets` can have its own `price`; a model with `auto` has the prices of the models that it chooses from.',
+          'Price of a million input tokens in `currency`, with up to nine decimals. Without it, calls have no cost. An entry of `targets` can have its own `price`. With `auto`, the chosen model sets the price.',
         ),
-        cached_input: Type.Optional(
-          amount('The same for input tokens that the server had cached. Absent: as `input`.'),
-        ),
-        output: amount('The same for output tokens.'),
+        cached_input: Type.Optional(amount('Price of a million cached input tokens. Default: as `input`.')),
+        output: amount('Price of a million output tokens.'),
       },
       { ...strict, description },
     ),
   )
 
 const perMinute = (what: string) =>
-  `Maximum ${what} per minute. Jobs wait until they fit. On Postgres, all nodes share it.`
-const TOKENS_PER_MINUTE =
-  'input and output tokens of all calls, as the server counts them; until an answer is known, an estimate'
+  `Maximum ${what} per minute. Further jobs wait. On Postgres, all nodes share the limit.`
 
 const targetRate = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
-const upstreamRate = (what: string) =>
+const upstreamRate = (what: string, counted = '') =>
   Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
-    description: `${perMinute(what)} null: no limit. Entries of \`targets\` can have their own.`,
+    description: `${perMinute(what)}${counted} null: no limit. A target can have its own.`,
   })
 
 const target = Type.Object(
@@ -55,9 +51,9 @@ const target = Type.Object(
     model: Type.String({ minLength: 1, description: 'The name of the model on that server.' }),
     price: price('What calls to this target cost, instead of the `price` of the model.'),
     requests_per_minute: targetRate(
-      `${perMinute('calls of this model on this upstream')} Several entries for it share the lowest limit.`,
+      `${perMinute('calls of this model on this upstream')} If several targets name it, the lowest limit applies.`,
     ),
-    tokens_per_minute: targetRate(perMinute(`tokens of this model on this upstream`)),
+    tokens_per_minute: targetRate(perMinute('tokens of this model on this upstream')),
   },
   { ...strict, description: 'A model on an upstream.' },
 )
@@ -68,7 +64,7 @@ const candidate = Type.Object(
     up_to_tokens: Type.Optional(
       Type.Integer({
         minimum: 1,
-        description: 'The largest input, in tokens, that this model is chosen for; if absent, any input.',
+        description: 'The largest input, in tokens, for which this model is chosen. Absent: any input.',
       }),
     ),
   },
@@ -77,18 +73,18 @@ const candidate = Type.Object(
 
 const model = Type.Object(
   {
-    targets: Type.Optional(Type.Array(target, { minItems: 1, description: 'Tried in order.' })),
+    targets: Type.Optional(Type.Array(target, { minItems: 1, description: 'The models to try, in order.' })),
     auto: Type.Optional(
       Type.Array(candidate, {
         minItems: 1,
         description:
-          'Instead of targets: other public models. Parley chooses one by input size, from those that the tier may use.',
+          'Instead of `targets`: public models. Parley chooses one by input size among those that the tier allows.',
       }),
     ),
     v1_cache: Type.Optional(
       Type.Boolean({
         description:
-          'Whether requests to `/v1` with this model use the response cache; otherwise only those with the header `x-parley-cache: true` do.',
+          'Whether all `/v1` requests with this model use the response cache. Otherwise, only those with the header `x-parley-cache: true` do.',
       }),
     ),
     price: price('What calls cost.'),
@@ -96,7 +92,7 @@ const model = Type.Object(
       Type.Integer({
         minimum: 1,
         description:
-          'Output tokens for which a job reserves money (`max_monthly_cost`) if neither `options.max_tokens` nor `max_output_tokens` of its tier limits its answer. Absent: 4096. Parley does not send it to the server.',
+          'Output tokens to reserve money for (`max_monthly_cost`) if neither `options.max_tokens` nor the tier limits the answer. Default: 4096. Not sent to the server.',
       }),
     ),
   },
@@ -124,13 +120,16 @@ const upstream = Type.Object(
     }),
     max_concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
-        'Maximum concurrent calls. null: as many as `jobs.concurrency` allows. If set, the limit starts at this value; otherwise it starts at 8, except for api.openai.com, and doubles while calls succeed. It halves when the server responds with 429 or 503, or does not respond in time.',
+        'Maximum concurrent calls. The current limit starts at this value, halves when the server responds with 429 or 503 or too late, and grows again while calls succeed. null: the maximum is `jobs.concurrency`, and the limit starts at 8 (for api.openai.com, at the maximum).',
     }),
     requests_per_minute: upstreamRate('calls'),
-    tokens_per_minute: upstreamRate(TOKENS_PER_MINUTE),
+    tokens_per_minute: upstreamRate(
+      'input and output tokens',
+      ' Calls count with the tokens that the server reports, and with an estimate until then.',
+    ),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
-      description: 'A call that takes longer is aborted and counts as a retryable error.',
+      description: 'A call that takes longer is aborted and retried.',
     }),
     roles: Type.Union(
       [
@@ -143,14 +142,14 @@ const upstream = Type.Object(
       ],
       {
         description:
-          'How the four roles are sent. `native`: unchanged. `developer_as_system`: `developer` as `system`. `merged_system`: leading system and developer messages are merged into one system message, and later ones stay where they are, as system messages. `no_system`: only alternating user and assistant messages; system and developer messages are merged into the next user message. `auto`: `merged_system`, or `no_system` if the server rejects that. null: `native` for api.openai.com and Azure OpenAI, `auto` for other servers.',
+          'How the four roles are sent. `native`: unchanged. `developer_as_system`: `developer` as `system`. `merged_system`: leading system and developer messages become one system message; later ones become system messages where they are. `no_system`: system and developer messages become part of the next user message, and user and assistant messages alternate. `auto`: `merged_system`, or `no_system` if the server rejects that. null: `native` for api.openai.com and Azure OpenAI, otherwise `auto`.',
       },
     ),
     structured_output: Type.Union(
       [Type.Literal('json_schema'), Type.Literal('json_object'), Type.Literal('none')],
       {
         description:
-          'How the server supports JSON output. Without `json_schema`, the schema is sent as an instruction.',
+          'What the server supports for JSON output. Without `json_schema`, the schema is sent as an instruction.',
       },
     ),
     headers: Type.Record(
@@ -164,17 +163,16 @@ const upstream = Type.Object(
     body: Type.Record(
       Type.Unknown({
         description:
-          'A field to add to the body of each completion request, such as `max_tokens` or `temperature`. Strings of 8 characters or more in it, except names of models, are masked in messages of the server.',
+          'A field to add to the body of each completion request, such as `max_tokens` or `temperature`. Strings of 8 characters or more, except model names, are masked in error messages of the server.',
       }),
       { ...strict, pattern: '^.+$' },
     ),
     wake_url: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
-        'A URL that gets a POST with `{"upstream":"NAME"}` while jobs wait and the server is away, every 30 seconds from each node: for model servers that scale to zero.',
+        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds.',
     }),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
-      description:
-        'A PEM file of certificates to trust in addition to those of the system, for a server with a private certificate.',
+      description: 'A PEM file of certificates to trust in addition to those of the system.',
     }),
   },
   { ...strict, description: 'An OpenAI-compatible model server.' },
@@ -182,7 +180,7 @@ const upstream = Type.Object(
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-    description: `${description} null: no cap. An account can have its own (\`parley accounts cap\`).`,
+    description: `${description} null: no cap.`,
   })
 
 const tier = Type.Object(
@@ -193,16 +191,16 @@ const tier = Type.Object(
     max_batch_jobs: Type.Integer({ minimum: 1, description: 'Maximum jobs in one batch request.' }),
     reads_per_minute: Type.Integer({
       minimum: 1,
-      description: 'Maximum reads per minute, for each key and node.',
+      description: 'Maximum reads of a key per minute, on each node.',
     }),
     creates_per_minute: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
-        'Maximum jobs that an account creates per minute, on each node; each job of a batch counts. Further creates get 429 with Retry-After. null: no limit.',
+        'Maximum jobs that an account can create per minute on each node; each job of a batch counts. Further jobs are rejected with 429. null: no limit.',
     }),
     max_input_tokens: Type.Integer({ minimum: 1, description: 'Maximum input tokens of one job.' }),
     max_output_tokens: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
-        'Maximum tokens of one answer. A job that asks for more with `options.max_tokens` is rejected with 403; one without it gets this limit. null: no limit.',
+        'Maximum tokens of one answer: the default of `options.max_tokens`. Jobs that ask for more are rejected with 403. null: no limit.',
     }),
     priorities: Type.Array(Type.Union(PRIORITIES.map((one) => Type.Literal(one))), {
       description:
@@ -216,26 +214,26 @@ const tier = Type.Object(
       'Maximum jobs of one account in a calendar month (UTC). Further jobs are rejected with 403.',
     ),
     max_monthly_tokens: cap(
-      'Maximum input and output tokens of one account in a calendar month (UTC), as counted by the model servers. Once they are used up, new jobs are rejected with 403.',
+      'Maximum input and output tokens of one account in a calendar month (UTC), as the model servers count them. Further jobs are rejected with 403.',
     ),
     max_monthly_cost: Type.Union([Type.Number({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
       description:
-        'Maximum cost of one account in a calendar month (UTC), in the `currency`. An open job counts with its highest possible cost. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap. An account can have its own (`parley accounts cap`).',
+        'Maximum cost of one account in a calendar month (UTC), in `currency`. An unfinished job counts with its highest possible cost. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap.',
     }),
     over_cap: Type.Union([Type.Literal('reject'), Type.Literal('wait')], {
       description:
-        'What happens to jobs that exceed a cap in money. `reject`: they get 403. `wait`: they are accepted, and stay queued until the cap has room.',
+        'What happens to jobs beyond `max_monthly_cost`. `reject`: they get 403. `wait`: they stay queued until the cap has room.',
     }),
     max_open_jobs: cap(
       'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
     ),
     max_stored_bytes: cap(
-      'Maximum bytes that the jobs of one account store until they expire or are deleted: conversations, schemas, callbacks with payloads, and answers; its files count as well. Further jobs are rejected with 403. Accepted jobs still run, so their answers may exceed the limit.',
+      'Maximum bytes that one account stores: conversations, schemas, callbacks, answers and files, until they expire or are deleted. Further jobs are rejected with 403. Accepted jobs still run, so their answers may exceed the limit.',
     ),
     max_files: Type.Integer({
       minimum: 0,
       description:
-        'Maximum files of one account, the results of its batches included. Further uploads are rejected with 429; batches still write their results.',
+        'Maximum files of one account, including results of batches. Further uploads are rejected with 429; batches still write their results.',
     }),
     max_file_bytes: Type.Integer({
       minimum: 1,
@@ -243,7 +241,7 @@ const tier = Type.Object(
     }),
     max_batch_lines: Type.Integer({
       minimum: 1,
-      description: 'Maximum lines of a batch at `/v1/batches`. One with more fails.',
+      description: 'Maximum lines of a batch at `/v1/batches`. A longer batch fails.',
     }),
   },
   {
@@ -253,7 +251,7 @@ const tier = Type.Object(
   },
 )
 
-/** Names of tiers of the operator's own. */
+/** Names of custom tiers. */
 const TIER_NAME = '^(?!user_(?:free|go|pro|max)$)[a-z][a-z0-9_-]{0,31}$'
 
 const ownTier = Type.Object(
@@ -262,7 +260,7 @@ const ownTier = Type.Object(
       (['user_free', 'user_go', 'user_pro', 'user_max'] as const).map((name) => Type.Literal(name)),
       {
         description:
-          'For a tier of your own, and required there: the tier whose values it takes where it sets none.',
+          'Required for your own tiers, and only for them: the tier that provides the values that this one omits.',
       },
     ),
     ...tier.properties,
@@ -284,22 +282,21 @@ export const settingsSchema = Type.Object(
       description: 'Port to listen on; 0 picks a free one.',
     }),
     threads: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: 64 })], {
-      description:
-        'Deprecated: it has no effect. In 0.3, the number of threads that serve HTTP. To use more cores, run several nodes on one Postgres.',
+      description: 'Deprecated, without effect. To use more cores, run several nodes on one Postgres.',
     }),
     database: Type.String({
-      description: '`sqlite:PATH`, a file for one server; or `postgres://…`, shared by many nodes.',
+      description: '`sqlite:PATH` for one server, or `postgres://…` for any number of nodes.',
     }),
     postgres: Type.Object(
       {
         connections: Type.Integer({
           minimum: 3,
           description:
-            'Connections that each node opens to Postgres, in addition to one for notifications and one for its lease.',
+            'Connections of each node to Postgres. It opens two more, for notifications and its lease.',
         }),
         prepared_statements: Type.Boolean({
           description:
-            'Whether to use named prepared statements. Set it to false only behind PgBouncer before 1.21 in transaction pooling mode.',
+            'Whether to use named prepared statements. Set false only with PgBouncer before 1.21 in transaction pooling mode.',
         }),
         statement_timeout_seconds: Type.Number({
           minimum: 0.1,
@@ -310,7 +307,7 @@ export const settingsSchema = Type.Object(
     ),
     trust_proxy: Type.Union([Type.Boolean(), Type.String({ minLength: 1 })], {
       description:
-        'Whether to trust X-Forwarded-For: true, false, or a comma-separated list of proxy addresses or ranges.',
+        'Whether to trust X-Forwarded-For: true, false, or the addresses or ranges of your proxies, separated by commas.',
     }),
     cors: Type.Object(
       {
@@ -322,7 +319,7 @@ export const settingsSchema = Type.Object(
     ),
     simulator: Type.Union([Type.Boolean(), Type.Literal('auto')], {
       description:
-        'Whether the built-in simulator answers every job instead of the model servers. `auto`: only if no model server is configured, on SQLite, on a loopback address and without `trust_proxy`; in other cases without a model server, the server does not start.',
+        'Whether the built-in simulator answers every job. `auto`: only if no model server is configured, on SQLite, on a loopback address and without `trust_proxy`.',
     }),
     upstreams: Type.Record(upstream, { ...strict, pattern: '^[A-Za-z0-9_.-]{1,64}$' }),
     models: Type.Record(model, { ...strict, pattern: MODEL_NAME }),
@@ -330,7 +327,7 @@ export const settingsSchema = Type.Object(
       Type.String({
         minLength: 3,
         description:
-          'The currency of all prices and caps in money, such as EUR. Required if a model has a price.',
+          'The currency of all prices and of `max_monthly_cost`, such as EUR. Required if a model has a price.',
       }),
     ),
     tiers: Type.Object(
@@ -341,37 +338,39 @@ export const settingsSchema = Type.Object(
       {
         concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Maximum jobs that a node runs at the same time, including those that wait for a model server in its memory. null: one for each 24 KiB of the memory that running jobs may take (a quarter of `limits.memory_bytes`), at least 16 and at most 10,000.',
+            'Maximum jobs that a node runs at the same time, including those that it holds in memory until a model server has a free slot. null: one for each 24 KiB of a quarter of `limits.memory_bytes`, at least 16 and at most 10,000.',
         }),
         retention_seconds: seconds('How long a finished job can be read.', 1),
         run_timeout_seconds: Type.Number({
           exclusiveMinimum: 0,
           description:
-            'Time limit for one execution, including retries. A job that exceeds it fails with `timeout`. Time spent waiting for a model server, or for a slot there, does not count; with `jobs.patience_seconds` 0, waiting for a slot does.',
+            'Time limit for one execution, including retries; then the job fails with `timeout`. Waiting for a model server or a slot there does not count. (With `jobs.patience_seconds` 0, waiting for a slot counts.)',
         }),
         patience_seconds: seconds(
-          'Total time that a job waits for model servers that are unreachable, overloaded, failing or misconfigured, before it fails. With 0, it fails after three tries within a few seconds.',
+          'How long a job waits in total for model servers that are unreachable, overloaded, failing or misconfigured before it fails. With 0, it fails after three tries within a few seconds.',
         ),
         max_attempts: Type.Integer({
           minimum: 1,
-          description: 'A job fails once this many nodes have crashed while running it.',
+          description: 'A job fails after this many crashes of nodes that were running it.',
         }),
         lease_seconds: seconds(
-          'On Postgres: a node that has not renewed its lease for this long counts as dead, and other nodes run its jobs. Nodes renew three times as often. (A SQLite file has one node, and its lock is the lease.)',
+          'On Postgres: a node that has not renewed its lease for this long counts as dead, and other nodes run its jobs. Nodes renew the lease three times in this period.',
           1,
         ),
         hang_seconds: seconds(
-          'On Postgres: a node whose event loop is blocked for this long exits, and other nodes run its jobs. Until then, a busy event loop does not lose the lease.',
+          'On Postgres: a node whose event loop is blocked for this long exits, and other nodes run its jobs. A node that is blocked for a shorter time keeps its lease.',
           5,
         ),
-        drain_seconds: seconds('How long running jobs may continue after SIGTERM before they are released.'),
+        drain_seconds: seconds(
+          'How long running jobs may continue after SIGTERM before they go back to the queue.',
+        ),
       },
       strict,
     ),
     shutdown: Type.Object(
       {
         listen_seconds: seconds(
-          'After SIGTERM, `/readyz` responds with 503 at once, but the server accepts requests for this long, so that load balancers notice. Then `jobs.drain_seconds` begins. Use 5 behind a load balancer that checks `/readyz`, and on Kubernetes.',
+          'How long the server still accepts requests after SIGTERM, while `/readyz` responds with 503. Then `jobs.drain_seconds` begins. Set 5 on Kubernetes, and for a load balancer that checks `/readyz`.',
         ),
       },
       strict,
@@ -380,7 +379,7 @@ export const settingsSchema = Type.Object(
       {
         enabled: Type.Boolean({
           description:
-            'Whether identical jobs are completed from a cached response instead of a call (`message_cache_ttl`).',
+            'Whether identical jobs get a cached response without a call to the model (`message_cache_ttl`).',
         }),
       },
       strict,
@@ -390,7 +389,7 @@ export const settingsSchema = Type.Object(
         max_waiters: Type.Integer({
           minimum: 0,
           description:
-            'Maximum requests that wait for jobs at the same time. A read with `wait` counts once for each job. Above the limit, a request that creates a job gets 202, and a read gets the current state, both at once. One sixteenth is reserved for accounts with few waiting requests.',
+            'Maximum requests that wait for jobs at the same time; a read with `wait` counts once for each job. Further requests do not wait: they get 202 or, for reads, the current state. A sixteenth is reserved for accounts with few waiting requests.',
         }),
       },
       strict,
@@ -398,11 +397,11 @@ export const settingsSchema = Type.Object(
     v1: Type.Object(
       {
         rejoin_seconds: seconds(
-          'When the caller of a job has disconnected, an equal request to `/v1` joins that job for this long, instead of creating another. A request that is marked as a retry always joins.',
+          'For this long after a caller has disconnected, an identical `/v1` request joins the job instead of creating another. Requests that clients mark as retries always join.',
           0,
         ),
         file_retention_seconds: seconds(
-          'How long a file is kept after its upload if that has no `expires_after`, and a batch with its results after its end.',
+          'How long a file is kept after its upload (unless the upload sets `expires_after`), and a finished batch with its results.',
           60,
         ),
       },
@@ -431,21 +430,21 @@ export const settingsSchema = Type.Object(
           minimum: 8,
           maximum: 512,
           description:
-            'Maximum nesting depth of a request body, and of a JSON answer; a job whose answer is nested deeper fails with `validation_error`.',
+            'Maximum nesting depth of request bodies and JSON answers. A deeper answer fails the job with `validation_error`.',
         }),
         queued_writes: Type.Integer({
           minimum: 1,
-          description: 'Maximum writes waiting for the database. Further ones are rejected with 503.',
+          description: 'Maximum writes that wait for the database. Further requests are rejected with 503.',
         }),
         unknown_keys_per_minute: Type.Integer({
           minimum: 1,
           description:
-            'Maximum unknown API keys from one address (IPv6: one /64) per minute. Further ones are rejected with 429 without a database lookup. Requests with an existing key are never rejected for this reason.',
+            'Maximum unknown API keys from one address (IPv6: one /64) per minute. Further ones get 429 without a database lookup. Existing keys always work.',
         }),
         rejections_per_second: Type.Integer({
           minimum: 1,
           description:
-            'Rejected requests per second of one account, or of one address (IPv6: one /64) without a valid key. Further rejections are delayed by up to ten seconds. Each 2 KiB of a body counts as one more.',
+            'Rejected requests per second of one account or, without a valid key, of one address (IPv6: one /64). Further rejections are delayed by up to ten seconds. Each 2 KiB of a body counts as one more.',
         }),
         cancels_per_minute: Type.Integer({
           minimum: 1,
@@ -461,12 +460,12 @@ export const settingsSchema = Type.Object(
         header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
         request_timeout_seconds: seconds('Time limit for receiving a whole request.', 1),
         stalled_write_seconds: seconds(
-          'A connection is closed if its client reads nothing of a response for this long.',
+          'A connection is closed after its client has read nothing of a response for this long.',
           1,
         ),
         memory_bytes: Type.Union([Type.Integer({ minimum: 16_777_216 }), Type.Null()], {
           description:
-            'Memory that uploads, requests, running jobs, callbacks and responses may use together, as estimated from the size of their text. null: half of the heap limit of the process (`--max-old-space-size`).',
+            'Memory for uploads, requests, running jobs, callbacks and responses together, estimated from the size of their text. null: half of the heap limit (`--max-old-space-size`).',
         }),
         connections: Type.Integer({ minimum: 1, description: 'Maximum open connections of a node.' }),
         connections_per_address: Type.Integer({
@@ -481,17 +480,17 @@ export const settingsSchema = Type.Object(
       {
         threads: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Threads for CPU-heavy work: bodies and answers over 64 KiB (bodies of a few long strings: over 256 KiB), token counts, and long schema checks. null: one per core, but at least 2 and at most 8. They start on demand and exit after five idle minutes. If there are four or more, one is reserved for accounts that are not using any.',
+            'Threads for CPU-heavy work: large bodies and answers, token counts and long schema checks. null: one per core, at least 2 and at most 8. They start on demand and exit after five idle minutes. With four or more, one is reserved for accounts that use none.',
         }),
         max_requests: Type.Integer({
           minimum: 4,
           description:
-            'Maximum requests whose bodies these threads read, or whose tokens they count, at the same time. Further ones are rejected with 503. One account may use a quarter of them.',
+            'Maximum requests that use these threads at the same time, to parse bodies or count tokens. Further ones are rejected with 503. One account can use a quarter.',
         }),
         thread_heap_mb: Type.Integer({
           minimum: 64,
           description:
-            'Heap limit of each thread, in MiB. A body that needs more memory to parse is rejected with 413.',
+            'Heap limit of each thread, in MiB. Bodies that take more memory to parse are rejected with 413.',
         }),
       },
       strict,
@@ -512,7 +511,7 @@ export const settingsSchema = Type.Object(
         in_flight_bytes: Type.Integer({
           minimum: 1_048_576,
           description:
-            'Maximum bytes of callback bodies that a node holds in memory, within their share of `limits.memory_bytes`. The rest wait in the database. A body larger than this limit is sent alone. Bodies up to 16 KiB do not count.',
+            'Maximum bytes of callback bodies that a node holds in memory; the rest wait in the database. A larger body is sent alone. Bodies up to 16 KiB do not count.',
         }),
         allow_networks: Type.Array(Type.String(), {
           description: 'Private networks (CIDR) that callbacks may be sent to.',

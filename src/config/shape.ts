@@ -1,6 +1,6 @@
 /**
- * Checks the types and ranges of the settings, and which of them exist, against their table: it understands the keywords that the
- * table uses, and reports every problem. Ajv would need a fifth of a second to compile the table.
+ * Checks the names, types and ranges of settings against their table. It understands the keywords that the table uses, and
+ * reports every problem. Compiling the table with Ajv would take a fifth of a second.
  */
 import type { Schema } from '../typed-schema.ts'
 import { isObject, type JsonObject } from './json-object.ts'
@@ -8,15 +8,15 @@ import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './se
 import { didYouMean } from './unknown-names.ts'
 
 export interface ShapeFindings {
-  /** One sentence each, which starts with the path of the setting. */
+  /** One sentence for each problem, starting with the path of the setting. */
   readonly problems: readonly string[]
-  /** The settings with a valid value in place of each wrong one, so that the others can be checked further. */
+  /** The settings with valid values in place of wrong ones, so that the others can be checked further. */
   readonly usable: Settings
-  /** Whether a further problem may only follow from one of these. */
+  /** Whether another problem may only be a consequence of one of these. */
   readonly follows: (problem: string) => boolean
 }
 
-/** The settings whose entries the operator names, and which refer to each other. */
+/** The settings whose entries the operator names and which refer to each other. */
 const NAMED: ReadonlySet<string> = new Set(['upstreams', 'models', 'tiers'])
 
 export function checkShape(settings: Settings): ShapeFindings {
@@ -40,7 +40,7 @@ export function checkShape(settings: Settings): ShapeFindings {
   }
 }
 
-/** The name may be a mistyped one of a tier that exists. */
+/** The name may be a misspelled default tier. */
 function isTierWithoutBase({ names: [section, , field], problem }: ShapeProblem): boolean {
   return section === 'tiers' && field === 'based_on' && problem === MISSING
 }
@@ -66,7 +66,7 @@ function replaceWrong(settings: Record<string, unknown>, [section = '', entry]: 
 
 function placeholder(section: string, entry: string, defaults: unknown): unknown {
   if (section === 'upstreams') return { ...UPSTREAM_DEFAULTS, api_key_env: null }
-  // Others may refer to it, so it has targets.
+  // Has targets, because other settings may refer to the model.
   if (section === 'models') return { targets: [] }
   return isObject(defaults) ? defaults[entry] : undefined
 }
@@ -77,7 +77,7 @@ interface SchemaNode {
   readonly items?: SchemaNode
 }
 
-/** The settings that exist where an unknown one is. */
+/** The settings at the same level as an unknown one. */
 function siblingsOf(names: readonly string[]): readonly string[] {
   let node: SchemaNode | undefined = settingsSchema as SchemaNode
   for (const name of names.slice(0, -1)) {
@@ -103,9 +103,9 @@ interface Rules {
 }
 
 interface ShapeProblem {
-  /** Of the setting and of what contains it, outermost first. A name may contain dots. */
+  /** The names of the setting and of what contains it, outermost first. A name may contain dots. */
   readonly names: readonly string[]
-  /** Such as `must be integer`. */
+  /** For example `must be integer`. */
   readonly problem: string
 }
 
@@ -144,11 +144,11 @@ function hasType(type: string, value: unknown): boolean {
   if (type === 'array') return Array.isArray(value)
   if (type === 'object') return isObject(value)
   if (type === 'integer') return Number.isInteger(value)
-  // As JSON, which has no infinite numbers.
+  // JSON has no infinite numbers.
   return typeof value === type && (type !== 'number' || Number.isFinite(value))
 }
 
-/** What each alternative requires of the value, unless it satisfies one. */
+/** What each alternative requires of the value; empty if it satisfies one. */
 function noneOf(names: readonly string[], anyOf: readonly Rules[], value: unknown): readonly ShapeProblem[] {
   const problems: ShapeProblem[] = []
   for (const one of anyOf) {

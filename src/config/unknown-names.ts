@@ -1,12 +1,12 @@
 /**
- * Finds the known name that somebody who wrote an unknown one most likely meant, and reports environment variables whose names are
- * almost those that Parley reads: a misspelled one would silently have no effect.
+ * Suggests the known name that an unknown one probably stands for, and reports environment variables with almost the names that
+ * Parley reads, because a misspelled one would silently have no effect.
  */
 import { isObject, type JsonObject } from './json-object.ts'
 import { SECRET_FILE_VARIABLES } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 
-/** What the server, the commands and the examples read. */
+/** Variables that the server, the commands and the examples read. */
 const READ_BY_PARLEY: readonly string[] = [
   ...SECRET_FILE_VARIABLES,
   ...['PARLEY_CONFIG', 'PARLEY_ADMIN_TOKEN', 'PARLEY_SIMULATOR', 'PARLEY_OPERATOR'],
@@ -15,23 +15,23 @@ const READ_BY_PARLEY: readonly string[] = [
   ...['OPENAI_API_KEY', 'OPENAI_BASE_URL', 'OPENAI_MODEL', 'OPENAI_MAX_CONCURRENCY'],
 ]
 
-/** What OpenAI's own clients read, and Parley does not. */
+/** Variables that OpenAI's clients read, but not Parley. */
 const READ_BY_OPENAI_CLIENTS: readonly string[] = [
   ...['OPENAI_ADMIN_KEY', 'OPENAI_API_BASE', 'OPENAI_API_HOST', 'OPENAI_API_KEY_PATH', 'OPENAI_API_TYPE'],
   ...['OPENAI_API_VERSION', 'OPENAI_ENDPOINT', 'OPENAI_LOG', 'OPENAI_MODEL_NAME', 'OPENAI_ORGANIZATION'],
   ...['OPENAI_ORG_ID', 'OPENAI_PROJECT', 'OPENAI_PROJECT_ID', 'OPENAI_PROXY', 'OPENAI_WEBHOOK_SECRET'],
 ]
 
-/** What Kubernetes and Docker links add for a service whose name begins with `parley` or `openai`. */
+/** Variables that Kubernetes and Docker add for a service whose name starts with `parley` or `openai`. */
 const ADDED_FOR_SERVICES =
   /^(PARLEY|OPENAI)_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$/
 
 const PREFIX = /^(?:PARLEY|OPENAI)_/
-/** Names of so few letters are near too many others. */
+/** Names this short resemble too many others. */
 const SHORT = 3
 
 /**
- * One sentence for each variable. An empty variable counts as not set.
+ * Returns one sentence for each variable. Empty variables count as not set.
  * @param given the configuration file, which may name further variables
  */
 export function environmentNameProblems(env: Environment, given: JsonObject): string[] {
@@ -73,13 +73,13 @@ function nearestName(name: string, known: Iterable<string>, mostEdits: number): 
   return nearest
 }
 
-/** For names in the configuration: a third of their letters may differ. Empty if no name is near enough. */
+/** For names in the configuration: a third of the letters may differ. Empty if no name is similar enough. */
 export function didYouMean(name: string, known: Iterable<string>): string {
   const nearest = nearestName(name, known, Math.max(1, Math.floor(name.length / 3)))
   return nearest === null ? '' : `; did you mean ${nearest}?`
 }
 
-/** The distance of Damerau and Levenshtein, in which no letter is changed twice. */
+/** The Damerau–Levenshtein distance, in which no letter is changed twice. */
 function editsBetween(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, column) => column)

@@ -1,5 +1,5 @@
 /**
- * What is sent to each upstream in addition to the conversation: its key, headers, query and certificates, with the values of
+ * What is sent to each upstream in addition to the conversation: its key, headers, query and certificates, with values of
  * environment variables filled in. It contains secrets, so it is never shown or logged.
  */
 import { X509Certificate } from 'node:crypto'
@@ -12,18 +12,18 @@ export interface UpstreamAccess {
   readonly apiKey: string | null
   readonly headers: Readonly<Record<string, string>>
   readonly query: Readonly<Record<string, string>>
-  /** Certificates in PEM, to be trusted in addition to those of the system; null for none. */
+  /** Certificates in PEM to trust in addition to those of the system; null if none. */
   readonly ca: string | null
   /**
-   * What must be masked in the server's messages, which may echo the request, longest first: the key; the headers and their
-   * longer parts; parameters of the address with the name of a secret or a value of the environment; long strings of the body.
+   * What must be masked in the server's messages, which may echo the request, longest first: the key; headers and their longer
+   * parts; URL parameters with a secret name or a value from the environment; long strings of the body.
    */
   readonly secrets: readonly string[]
 }
 
 export interface AccessFindings {
   readonly access: Map<string, UpstreamAccess>
-  /** One sentence each, which starts with the path of the setting and never contains a value. */
+  /** One sentence for each problem, starting with the path of the setting, without any value. */
   readonly problems: string[]
 }
 
@@ -36,11 +36,11 @@ const RESERVED_HEADERS: ReadonlySet<string> = new Set([
 const RESERVED_FIELDS: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'response_format', 'n', 'stream', 'stream_options'],
 ])
-/** Visible ASCII, with spaces and tabs inside: what every HTTP server reads the same way. */
+/** Visible ASCII, with spaces and tabs inside, which every HTTP server reads the same way. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/
 
 /**
- * A variable that is not set is a problem only for an upstream that models use.
+ * An unset variable is a problem only for an upstream that models use.
  * @param keyless upstreams that need no key although models use them
  */
 export function upstreamAccess(
@@ -81,7 +81,7 @@ function urlProblems(path: string, text: string): string[] {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol)) return [`${path}: must be an http or https URL`]
   if (url.username === '' && url.password === '') return []
-  // They may be secrets, so the URL is not repeated.
+  // User name and password may be secrets, so the URL is not repeated.
   return [
     `${path}: must not contain a user name or password; use api_key_env, or headers with "authorization"`,
   ]
@@ -154,7 +154,7 @@ function readCertificates(
 /** Shorter parts of a header are words such as `openai` or `Bearer`, which messages may contain. */
 const SECRET_PART = /[^\s"',;:=(){}[\]]{8,}/g
 
-/** @param models the server's names of its models, which messages need */
+/** @param models the names of the server's models, which messages may contain */
 function secretsOf(
   { base_url, headers, query, body }: UpstreamSettings,
   given: Pick<UpstreamAccess, 'apiKey' | 'headers' | 'query'>,

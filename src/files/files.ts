@@ -2,7 +2,7 @@
 import type { Clock } from '../clock.ts'
 import type { Tier } from '../job/tier.ts'
 import type { QuotaLimits, Quotas } from '../queue/quotas.ts'
-import { type FileSearch, type FileStore, PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
+import { type FileSearch, type FileStore, LEAST_PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
 import { FileWriter } from './file-writer.ts'
 
 /** The owner of a file, and the limits that apply. */
@@ -20,7 +20,7 @@ export interface FilesOptions {
 }
 
 /** One step of a purge deletes at least this much of a file. */
-const PURGED_BYTES = 16 * PIECE_BYTES
+const PURGED_BYTES = 16 * LEAST_PIECE_BYTES
 
 export class Files {
   readonly #options: FilesOptions
@@ -47,9 +47,10 @@ export class Files {
 
   /** Rejects if the file is deleted during the read. */
   async *read({ id, bytes }: StoredFile): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at * PIECE_BYTES < bytes; at++) {
+    for (let at = 0, left = bytes; left > 0; at++) {
       const piece = await this.#options.store.readPiece(id, at)
       if (piece === null) throw new Error('the file was deleted while it was read')
+      left -= piece.length
       yield piece
     }
   }

@@ -115,7 +115,7 @@ const query = Type.Object(
       Type.Array(Type.String(), {
         minItems: 1,
         maxItems: MAX_IDS,
-        description: `Reads specific jobs instead of listing all: up to ${MAX_IDS} job IDs, separated by commas.`,
+        description: `The jobs to read: up to ${MAX_IDS} job IDs, separated by commas.`,
         examples: [[EXAMPLE_JOB_ID, '019a5d3e-8f43-7001-9a1c-2f54b7a1c0de']],
       }),
     ),
@@ -124,7 +124,7 @@ const query = Type.Object(
     wait_for: Type.Optional(
       Type.Enum(['all', 'any'], {
         default: 'all',
-        description: 'Whether `wait` ends when all of the jobs have finished, or any of them.',
+        description: 'Whether to wait until all of the jobs have finished, or any.',
       }),
     ),
   },
@@ -135,7 +135,7 @@ type Query = Static<typeof query>
 const schema = {
   operationId: 'listMessages',
   summary: 'List your jobs, or read several',
-  description: `Without \`ids\`: lists your jobs, newest first, without their contents. A page may be short or even empty although there are more jobs: continue until \`next\` is null. A list counts as ten reads, and an account may have ${LISTS_AT_ONCE} in progress. With \`ids\`: returns the same objects as single reads, in the order of the IDs, up to 8 MiB; \`more\` has the IDs of jobs that did not fit. With \`wait\`, responds as soon as all of the jobs have finished, or any of them. This counts as one read, and each unfinished job as one wait.`,
+  description: `Without \`ids\`: lists your jobs, newest first, without their contents. A page can be short or empty although more jobs follow: continue until \`next\` is null. A list counts as ten reads; an account can have ${LISTS_AT_ONCE} in progress. With \`ids\`: returns these jobs in the same order, up to 8 MiB; \`more\` has the IDs of jobs that did not fit. With \`wait\`, responds when all of them have finished, or any (\`wait_for\`). This counts as one read.`,
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   querystring: query,

@@ -67,15 +67,19 @@ const me = Type.Object({
   retention_seconds: Type.Number({ description: 'How long a finished job can be read.' }),
   open_jobs: Type.Integer({ description: 'Jobs that are currently queued or running.' }),
   stored_bytes: Type.Integer({
-    description: 'Bytes of the conversations, schemas, callbacks and answers that are currently stored.',
+    description: 'Bytes of your stored conversations, schemas, callbacks, answers and files.',
   }),
   suspended: Type.Boolean({
     description:
       'Whether the account is suspended. A suspended account can read its jobs, but cannot create new ones.',
   }),
-  currency: Type.Optional(Type.String({ description: 'That of costs; absent if none is configured.' })),
+  currency: Type.Optional(
+    Type.String({ description: 'The currency of costs; absent if none is configured.' }),
+  ),
   reserved_cost: Type.Optional(
-    Type.Integer({ description: 'What the open jobs may cost, in millionths of the currency.' }),
+    Type.Integer({
+      description: 'The highest possible cost of your unfinished jobs, in millionths of the currency.',
+    }),
   ),
   usage: Type.Object({
     month: Type.String({ description: 'The current month, in UTC.' }),

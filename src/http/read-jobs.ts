@@ -32,7 +32,7 @@ export const waitParameter = Type.Optional(
     default: 0,
     examples: [60],
     description:
-      'How many seconds to wait for the job to finish before the current state is returned. The response has Retry-After if the server did not wait that long because too many requests are waiting or because it is shutting down.',
+      'How many seconds to wait for the job to finish; then the current state is returned. A server that is full or shutting down responds sooner, with Retry-After.',
   }),
 )
 /** Retry-After, in seconds, of a wait that was impossible or cut short. */

@@ -1,4 +1,4 @@
-/** From a model's text to `response_content`: parses JSON answers and checks them against the caller's schema. */
+/** Turns a model's text into `response_content`: parses JSON answers and checks them against the caller's schema. */
 import { checkAnswer, infiniteNumberError, StepBudget } from 'parley-json-schema'
 import { type ReadJson, readJson } from '../json-text/read-json.ts'
 import type { RawText } from './job.ts'
@@ -13,7 +13,7 @@ export type Answer =
       readonly errors: readonly string[]
       readonly raw: RawText
     }
-  /** It is unknown whether the answer is valid: checking it against the schema takes more work than allowed. */
+  /** Nobody knows whether the answer is valid, because checking it against the schema takes more work than allowed. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string; readonly raw: RawText }
 
 export interface AnswerLimits {
@@ -28,7 +28,7 @@ export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
   | { readonly kind: 'wrong'; readonly errors: readonly string[] }
-  /** The check exceeded its steps; the reason is for the author of the schema. */
+  /** The check exceeded its steps; the reason addresses the author of the schema. */
   | { readonly kind: 'not checked'; readonly reason: string }
 
 /** @param formatJson the job's `response_format` */
@@ -53,7 +53,7 @@ export function judgeAnswer(
         : { kind: 'not checked', reason: checked.reason }
     }
   }
-  // The model's own text, not the value written again: large integers keep their digits.
+  // Keeps the model's own text instead of serializing the value, so that large integers keep their digits.
   return { kind: 'json', start, end }
 }
 
@@ -87,11 +87,11 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
   }
 }
 
-/** Start and end of a text that may be the JSON, without surrounding white space. */
+/** Start and end of what may be JSON, without surrounding white space. */
 type Bounds = readonly [start: number, end: number]
 
 const FENCE = '```'
-/** What follows the fence that opens a block: the name of a language, and a line break. */
+/** What follows an opening fence: the name of a language, and a line break. */
 const FENCE_LINE = /[a-zA-Z]{0,40}[^\S\n]{0,200}\n/y
 /** How far a fence may be indented. */
 const MAX_INDENT = 8
@@ -105,8 +105,8 @@ function wholeJson(text: string): Bounds {
 }
 
 /**
- * Where else the JSON may be if the whole text is not JSON, most likely first: in the only fenced block within prose, or
- * after thoughts whose start the server's chat template produced, so that only their end is in the text.
+ * Where the JSON may be if it is not the whole text, most likely first: in the only fenced block within prose, or after thoughts
+ * whose start came from the server's chat template, so that the text contains only their end.
  */
 function otherBounds(text: string): Bounds[] {
   const end = text.lastIndexOf(THOUGHTS_END)

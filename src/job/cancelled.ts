@@ -1,4 +1,4 @@
-/** The error of a job that was cancelled, and who cancelled it. */
+/** The error of a cancelled job, which records who cancelled it. */
 import type { JobError } from './job.ts'
 
 export type CancelledBy = 'caller' | 'operator'
@@ -8,7 +8,7 @@ const MESSAGES: Readonly<Record<CancelledBy, string>> = {
   operator: 'An operator of the service cancelled the job.',
 }
 
-/** As it is stored and sent. */
+/** The error as it is stored and sent. */
 export function cancelledErrorJson(by: CancelledBy): string {
   const error: JobError = { code: 'cancelled', message: MESSAGES[by], cancelled_by: by }
   return JSON.stringify(error)

@@ -1,19 +1,20 @@
 /**
- * What calls cost, in whole millionths of the currency. A price is an amount for a million tokens, and so it is also the
- * number of millionths for one. The arithmetic is exact for prices with up to nine decimals; each call is rounded once, half up.
+ * The cost of calls, in whole millionths of the currency. A price is an amount per million tokens, so it is also the number of
+ * millionths per token. The arithmetic is exact for prices with up to nine decimals; the cost of each call is rounded once, half
+ * up.
  */
 import { MAX_COST, sumOfCosts } from './amount.ts'
 import { formatParts, splitOptions } from './response-format.ts'
 
-/** For a million tokens, in the currency. */
+/** In the currency, per million tokens. */
 export interface Price {
   readonly input: number
-  /** Absent: as `input`. */
+  /** If absent, the same as `input`. */
   readonly cached_input?: number | undefined
   readonly output: number
 }
 
-/** A model as the settings describe it. */
+/** The prices of a model in the settings. */
 export interface PricedModel {
   readonly targets?:
     | readonly {
@@ -30,28 +31,28 @@ export interface PricedModel {
 export interface UsedTokens {
   readonly input: number
   readonly output: number
-  /** Those of the input that the server had cached. */
+  /** Cached tokens of the input. */
   readonly cached?: number
 }
 
-/** The part of a job that decides what it may cost. */
+/** The part of a job that determines what it may cost. */
 export interface PricedJob {
   readonly model: string
   readonly inputTokens: number
-  /** As it is stored, with the options. */
+  /** The stored response format, with the options. */
   readonly responseFormatJson: string
 }
 
-/** Of a millionth. */
+/** How many parts a millionth has. */
 const DECIMALS = 1_000_000_000n
 const HALF = DECIMALS / 2n
-/** The answer of a job that limits it nowhere counts as this many tokens before it is known. */
+/** The estimated length of an answer that no limit applies to. */
 export const USUAL_OUTPUT_TOKENS = 4096
-/** What Parley adds to a conversation to request JSON, and to request the correction of an answer. */
+/** The tokens of the instruction that requests JSON, and of the request to correct an answer. */
 const INSTRUCTION_TOKENS = 256
 const REPAIR_TOKENS = 1024
 
-/** What a call costs. */
+/** The cost of a call. */
 export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens): number {
   const [all, fromCache] = [whole(input), whole(Math.min(cached, input))]
   const { cached_input = price.input } = price
@@ -78,7 +79,7 @@ interface Target {
 
 /** The prices of all models. */
 export class Prices {
-  /** Those of `gpt-auto` are of the models that it chooses from. */
+  /** The prices of `gpt-auto` are those of the models that it chooses from. */
   readonly #targets: ReadonlyMap<string, readonly (Target & { readonly of: string })[]>
 
   constructor(models: Readonly<Record<string, PricedModel>>) {
@@ -99,22 +100,22 @@ export class Prices {
     return (this.#targets.get(model) ?? []).length > 0
   }
 
-  /** What a call costs at least that ends without an answer; null if the model has no price. */
+  /** The least cost of a call that ends without an answer; null if the model has no price. */
   costOfInput(model: string, input: number): number | null {
     const [first] = this.#targets.get(model) ?? []
     return first === undefined ? null : costOf(first.price, { input, output: 0 })
   }
 
-  /** What a call of a job with this model cost; null if the target has no price. */
+  /** The cost of a call for a job with this model; null if the target has no price. */
   costOf(model: string, target: string, tokens: UsedTokens): number | null {
     const priced = this.#targets.get(model)?.find(({ name }) => name === target)
     return priced === undefined ? null : costOf(priced.price, tokens)
   }
 
   /**
-   * What a job may cost at the dearest of its targets; null if none has a price. For JSON it includes a repair. If the job
-   * limits its answer, it costs at most this much, unless calls that fail are paid for.
-   * @param models those that its tier may use
+   * What a job may cost at its most expensive target; null if no target has a price. For JSON this includes a repair. If the job
+   * limits its answer, it does not cost more, unless failed calls are paid for.
+   * @param models the models that its tier may use
    */
   estimateOf(job: PricedJob, models: ReadonlySet<string>): number | null {
     const targets = this.#targets.get(job.model)?.filter(({ of }) => models.has(of))
@@ -137,7 +138,7 @@ function estimateAt({ price, maxOutputTokens }: Target, job: PricedJob): number 
   const dearest = { ...price, input: Math.max(price.input, price.cached_input ?? 0) }
   const format = formatParts(responseFormatJson)
   if (format.kind === 'text') return costOf(dearest, { input: inputTokens, output })
-  // A token is at least a byte.
+  // A token has at least one byte.
   const schema = format.kind === 'schema' ? Buffer.byteLength(format.schemaJson) : 0
   const input = inputTokens + schema + INSTRUCTION_TOKENS
   const repaired = input + output + schema + REPAIR_TOKENS

@@ -1,7 +1,7 @@
 /**
- * From the parsed body of a create request, and its text, to what admission needs of each job in it: its texts, and small
- * facts about them. For large bodies, a thread of the CPU pool does this, because sending a parsed conversation between
- * threads is expensive.
+ * Turns the parsed body of a request to create jobs, and its text, into what admission needs of each job: its texts and small
+ * facts about them. For large bodies, a thread of the CPU pool does this, because sending a parsed conversation between threads
+ * is expensive.
  */
 import { hash } from 'node:crypto'
 import type { IgnoredKeywords } from 'parley-json-schema'
@@ -30,30 +30,30 @@ export interface CreateElement {
   readonly options: JobOptions | null
   /** Null if there are no pairs. */
   readonly metadata: Metadata | null
-  /** As the caller wrote them; undefined for the default. */
+  /** The caller's value; undefined for the default. */
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
-  /** What an API remembers of the request, as a JSON object (`withRecord`); absent for nothing. */
+  /** What an API remembers of the request, as a JSON object (`withRecord`); absent if nothing. */
   readonly recordJson?: string
   /** Undefined for `normal`. */
   readonly priority: Priority | undefined
-  /** From its creation to its deadline; undefined for no deadline. */
+  /** The time from creation to the deadline; undefined if there is none. */
   readonly completeWithinS: number | undefined
   /** Its URL and headers have not been checked yet. */
   readonly callback: Callback | null
-  /** The parts of the schema that answers are not checked for; null if everything is checked. */
+  /** The parts of the schema that are not checked; null if everything is. */
   readonly ignored: IgnoredKeywords | null
-  /** The first rule of SPEC §2.2 to §2.4 that the object violates, among those that need no settings except these limits. */
+  /** The first violated rule of SPEC §2.2 to §2.4, among those that need no settings except these limits. */
   readonly problem: Problem | null
 }
 
-/** Bytes of the parts of a job creation object. */
+/** Maximum bytes of parts of a job creation object. */
 export interface PartLimits {
   readonly payloadBytes: number
   readonly schemaBytes: number
 }
 
-/** A rule that a job creation object of the right shape violates, with the path of the field. */
+/** A rule that a job creation object of the right shape violates, and the path of the field. */
 export interface Problem {
   readonly field: string
   readonly rule: string
@@ -67,7 +67,7 @@ interface PartTexts {
 
 const NO_PARTS: PartTexts = { payload: null, schema: null }
 
-/** @param body its value is the result of `JSON.parse` for its text, and has the right shape for its kind */
+/** @param body its value is the parsed text, and has the right shape for its kind */
 export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
   const parts = partsOf(body, limits)
   if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
@@ -80,7 +80,7 @@ const PAYLOAD_MEMBER: WantedMembers = new Map([['callback', new Map([['callback_
 const SCHEMA_MEMBER: WantedMembers = new Map([['response_format', new Map([['schema', SCHEMA]])]])
 const BOTH_MEMBERS: WantedMembers = new Map([...PAYLOAD_MEMBER, ...SCHEMA_MEMBER])
 
-/** The source texts that matter: a payload is forwarded as it was written, and no part is larger than the whole body. */
+/** The source texts that matter, because a payload is forwarded as written. Null if none does and no part can be too large. */
 function partsOf(body: CreateBody, limits: PartLimits): readonly PartTexts[] | null {
   const hasPayload =
     body.kind === 'batch' && body.value.some(({ callback }) => callback?.callback_payload !== undefined)
@@ -96,7 +96,7 @@ function partTexts(cut: CutTexts): PartTexts {
   return { payload: cut[PAYLOAD] ?? null, schema: cut[SCHEMA] ?? null }
 }
 
-/** @param object of the right shape */
+/** @param object an object of the right shape */
 function createElement(
   object: SingleCreate & BatchElement,
   parts: PartTexts,
@@ -168,7 +168,7 @@ function sizeProblem(field: string, text: string | null, limit: number, setting:
   return { field, rule: `must be at most ${limit} bytes long (${setting}), but is ${bytes}` }
 }
 
-/** The first rule of SPEC §2.2 and §2.3 that the object violates and that the schema cannot express. */
+/** The first violated rule of SPEC §2.2 and §2.3 that the schema cannot express. */
 export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
   let hasUser = false
   for (const { role } of messages) hasUser ||= role === 'user'
@@ -182,22 +182,19 @@ export function problemWith({ response_format, messages }: SingleCreate | BatchE
 const TOKENS_PER_MESSAGE = 3
 const TOKENS_FOR_ANSWER = 3
 
-/** What the chat format adds to the texts: a few tokens for each message, and a few for the start of the answer. */
+/** The tokens that the chat format adds: a few for each message, and a few for the start of the answer. */
 export function framingTokens(messages: number): number {
   return messages * TOKENS_PER_MESSAGE + TOKENS_FOR_ANSWER
 }
 
-/** An upper bound of the input's tokens: a token is at least a byte. Most jobs therefore need no tokenizer. */
+/** An upper bound of the input's tokens, because a token has at least one byte. It saves most jobs from the tokenizer. */
 export function tokensAtMost(messages: readonly Message[]): number {
   let tokens = TOKENS_FOR_ANSWER
   for (const { content } of messages) tokens += TOKENS_PER_MESSAGE + Buffer.byteLength(content)
   return tokens
 }
 
-/**
- * Identifies the request, for Idempotency-Key. White space and the form of escapes do not matter, but every digit of a
- * payload does.
- */
+/** Identifies the request for Idempotency-Key. White space and escapes do not matter; every digit of a payload does. */
 export function bodyFingerprint(
   route: string,
   body: CreateBody['value'],

@@ -1,10 +1,10 @@
-/** What the earlier runs of a job used, if it had to wait for a model server: part of what `queue/earlier-runs.ts` stores. */
+/** The usage of a job's earlier runs, if it had to wait for a model server: a part of what `queue/earlier-runs.ts` stores. */
 import { NO_USAGE, type Usage } from './job.ts'
 
 export interface EarlierUsage {
-  /** All calls. */
+  /** The number of all calls. */
   readonly calls: number
-  /** The latest of them, as receipts contain them. */
+  /** The latest calls, in the form of receipts. */
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number

@@ -1,11 +1,11 @@
-/** How a finished job ended, in the terms of interfaces that tell more endings apart than SPEC §2.5. */
+/** How a finished job ended, for interfaces that distinguish more endings than SPEC §2.5. */
 import type { JobError, Usage } from './job.ts'
 import type { JobRecord } from './job-record.ts'
 
-/** `incomplete`: the answer was cut at its length, or the model's content policy withheld it. */
+/** `incomplete`: the answer was truncated, or the model's content policy withheld it. */
 export type Ending = 'completed' | 'incomplete' | 'cancelled' | 'failed'
 
-/** Of a job that has finished. A failed one is incomplete, too, if its answer was cut: it had to be JSON. */
+/** The job must have finished. A failed one is incomplete if its answer was truncated, because it had to be JSON. */
 export function endingOf({ status, errorJson, usageJson }: JobRecord): Ending {
   const error: JobError | null = errorJson === null ? null : JSON.parse(errorJson)
   if (error?.code === 'cancelled') return 'cancelled'

@@ -1,5 +1,5 @@
 /**
- * The bounds and defaults of fields of requests. Separate from the schema (request.ts), because loading its library takes
+ * The bounds and defaults of request fields. They are separate from the schema (request.ts), because loading its library takes
  * longer than the rest of a command that sends a job.
  */
 export const CACHE_TTL_S = { least: 180, most: 3600, default: 300 } as const

@@ -5,12 +5,12 @@ import { BEFORE_METADATA, BEFORE_RECORD, BEFORE_TRACE, splitRecord } from './res
 
 /** Characters of base64url: 128 bits, and four more. */
 export const FINGERPRINT_DIGITS = 22
-/** Characters from which on joining texts takes longer than creating a hash object. */
+/** From this many characters on, joining texts takes longer than creating a hash object. */
 const LONG = 16_384
 
 /**
- * Equal exactly for jobs of the same account with the same model, response_format, options and messages: 128 bits of SHA-256 in
- * base64url. The length of each part comes before it, so that different parts never join into the same text.
+ * Equal for jobs of the same account with the same model, response_format, options and messages, and only for them: 128 bits of
+ * SHA-256 in base64url. Each part follows its length, so that different parts never join into the same text.
  */
 export function jobFingerprint({
   account,
@@ -18,7 +18,7 @@ export function jobFingerprint({
   responseFormatJson,
   messagesJson: messages,
 }: Pick<Job, 'account' | 'model' | 'responseFormatJson' | 'messagesJson'>): string {
-  // Neither metadata nor a trace nor what an API remembers of the request changes the answer.
+  // Metadata, a trace and what an API remembers of the request do not change the answer.
   const hasMore =
     responseFormatJson.startsWith(BEFORE_METADATA) ||
     responseFormatJson.startsWith(BEFORE_TRACE) ||

@@ -17,12 +17,12 @@ export function isJobId(text: string): boolean {
  */
 export function readJobId(text: string): string | null {
   if (JOB_ID.test(text)) return text
-  // The length first: the text comes from outside, and may be long.
+  // Checks the length first, because the text comes from outside and may be long.
   const lower = text.length === ID_LENGTH ? text.toLowerCase() : ''
   return JOB_ID.test(lower) ? lower : null
 }
 
-/** The third and the fourth group of digits start with these. */
+/** The first digits of the third and the fourth group. */
 const VERSION = 0x7000
 const VARIANT = 0x8000
 const COUNTER_LIMIT = 0x1000
@@ -70,7 +70,7 @@ export function leastJobId(atMs: number): string {
   return `${timeDigits(ms)}-7000-8000-000000000000`
 }
 
-/** The first two groups of digits. */
+/** The first two groups of digits, which contain the time. */
 function timeDigits(ms: number): string {
   const digits = ms.toString(16).padStart(12, '0')
   return `${digits.slice(0, 8)}-${digits.slice(8)}`

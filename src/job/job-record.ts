@@ -1,7 +1,4 @@
-/**
- * A job as its account may read it (SPEC §2.5). Result and error are JSON text, so that stored results are sent without
- * being parsed.
- */
+/** A job as its account may read it (SPEC §2.5). Result and error are JSON text, to be sent without being parsed. */
 import type { Status, Usage } from './job.ts'
 
 export interface JobRecord {
@@ -10,17 +7,17 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
-  /** Its `Usage`; null until it has finished. */
+  /** The `Usage`; null until the job has finished. */
   readonly usageJson: string | null
-  /** Whether it waits for the budget of its account; absent if that is not known. */
+  /** Whether the job waits for the budget of its account; absent if that is not known. */
   readonly waitsForBudget?: boolean
 }
 
-/** What a response or a callback says of a job beyond the specification, if its caller asks for it. */
+/** What a response or a callback can contain beyond the specification, if its caller requests it. */
 export const INCLUDES = ['usage', 'metadata'] as const
 export type Include = (typeof INCLUDES)[number]
 
-/** The metadata of those jobs that have any, as JSON text. */
+/** The metadata, as JSON text, of those jobs that have any. */
 export type MetadataById = ReadonlyMap<string, string>
 export const NO_METADATA: MetadataById = new Map()
 
@@ -40,7 +37,7 @@ export function jobRecordJson(
     : `${json}${usage}}`
 }
 
-/** What a job used, as its caller sees it. Without the name of the upstream, which is the operators' own. */
+/** The usage that a caller sees. It leaves out the name of the upstream, which only operators should know. */
 export interface UsageView {
   readonly model: string | null
   readonly input_tokens: number

@@ -1,4 +1,4 @@
-/** What a job is; docs/glossary.md has the words. This folder is pure: it uses no clock, no database and no network. */
+/** Defines a job; docs/glossary.md explains the words. This folder is pure: it uses no clock, database or network. */
 
 import type { Priority } from './priority.ts'
 
@@ -23,16 +23,16 @@ export type ResponseFormat =
 /** A caller's JSON Schema object, as parsed. */
 export type SchemaObject = { readonly [keyword: string]: unknown }
 
-/** SPEC §2.4, as stored. `payloadJson` is JSON text, so that 64-bit integers and `1e400` are returned as they were sent. */
+/** SPEC §2.4, in its stored form. `payloadJson` is JSON text, so that 64-bit integers and `1e400` keep every digit. */
 export interface Callback {
   readonly url: string
   readonly headers: { readonly [name: string]: string }
   readonly payloadJson: string
-  /** What else the body contains of the job (`job-record.ts`); absent for nothing. */
+  /** What else the body contains of the job (`job-record.ts`); absent if nothing. */
   readonly include?: readonly ('usage' | 'metadata')[]
-  /** Makes the body an event that names the job and how it ended, and nothing else of it; absent for the body of SPEC §6. */
+  /** Makes the body an event that names the job and its ending, and nothing else; absent for the body of SPEC §6. */
   readonly event?: CallbackEvent
-  /** The trace that the job continues; absent for none. */
+  /** The trace to which the job belongs; absent if none. */
   readonly traceparent?: string
 }
 
@@ -40,61 +40,61 @@ export interface Callback {
 export interface CallbackEvent {
   readonly of: string
   readonly idPrefix: string
-  /** The rest of the type; absent if the job says it by how it ended. */
+  /** The rest of the type; absent if it follows from how the job ended. */
   readonly ending?: string
 }
 
-/** A callback that says only what has ended, and how. */
+/** A callback that only reports what has ended, and how. */
 export function eventTo(url: string, event: CallbackEvent): Callback {
   return { url, headers: {}, payloadJson: 'null', event }
 }
 
-/** How a callback is stored: the URL comes first, so that it is found without reading the payload. */
+/** The stored text of a callback. The URL comes first, so that it can be read without the payload. */
 export function callbackText({ url, headers, payloadJson, include, event, traceparent }: Callback): string {
   return JSON.stringify({ url, headers, payloadJson, include, event, traceparent })
 }
 
 /** A job with everything that its execution needs. */
 export interface Job {
-  /** UUIDv7: the creation time in its first 48 bits keeps stored jobs in the order of time. */
+  /** UUIDv7: its first 48 bits are the time of creation, so jobs are stored in order of time. */
   readonly id: string
   readonly account: string
   /** The account's tier when the job was created; `gpt-auto` chooses from this tier's models. */
   readonly tier: string
-  /** The public model name the caller asked for. */
+  /** The public model name in the request. */
   readonly model: string
   /**
    * The messages as JSON text, written once for the store, the fingerprint and the call. A running job holds no parsed
-   * conversation: it would take many times the memory of the text, and parsing it blocks the event loop.
+   * conversation, which would take many times the memory, and parsing it would block the event loop.
    */
   readonly messagesJson: string
   /**
-   * `response_format` as JSON text, with the options of the job in it, and what an API remembers of the request; `response-format.ts`
-   * takes it apart.
+   * `response_format` as JSON text, which also contains the job's options and what an API remembers of the request;
+   * `response-format.ts` separates them.
    */
   readonly responseFormatJson: string
-  /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds. 0: it does not use the cache. */
+  /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds; 0: no cache. */
   readonly cacheTtlMs: number
-  /** The callback as `callbackText` writes it; null if the job has none. */
+  /** The text from `callbackText`; null if the job has no callback. */
   readonly callbackJson: string | null
   readonly createdAtMs: number
-  /** The size of the input: its tokens where they were counted, else an upper bound. */
+  /** The tokens of the input: counted, or an upper bound. */
   readonly inputTokens: number
   /** Absent for `normal`. */
   readonly priority?: Priority
-  /** When the job fails if it has not ended; absent for never. */
+  /** If the job has not finished by then, it fails; absent for no deadline. */
   readonly deadlineMs?: number
-  /** What it may cost, in millionths of the currency, until its real cost is known; absent if its model has no price. */
+  /** The maximum cost in millionths of the currency, until the real cost is known; absent if the model has no price. */
   readonly reserved?: number
 }
 
 /** A job that a node holds. Writes about it name the attempt, so that a stale holder cannot change anything. */
 export interface ClaimedJob extends Job {
-  /** 1 for the first claim of this job, and one more for each later one. */
+  /** 1 for the first claim of this job, incremented for each later one. */
   readonly attempt: number
-  /** How many crashes of nodes count against this job: while it was held, and from the second on only while it ran. */
+  /** How many crashes count against the job: the first if it was held, later ones only if it was running. */
   readonly crashCount: number
-  /** Whether no other job of the node counted in the last of them. */
+  /** Whether it was the only job of the node that counted in its last crash. */
   readonly crashedAlone: boolean
   /** The usage and errors of earlier runs (`queue/earlier-runs.ts`); absent unless one had to wait for a model server. */
   readonly earlierJson?: string
@@ -118,7 +118,7 @@ export interface JobError {
   readonly message: string
   /** The HTTP status of the upstream's response, if there was one. */
   readonly upstream_status?: number
-  /** The upstream's own message, cut to a few hundred characters. */
+  /** The upstream's own message, truncated to a few hundred characters. */
   readonly upstream_message?: string
   /** For `cancelled`: who cancelled it. Versions up to 0.2.0 did not store it. */
   readonly cancelled_by?: 'caller' | 'operator'
@@ -128,7 +128,7 @@ export interface JobError {
   readonly raw_text?: RawText
 }
 
-/** A model's text. A long one is JSON text, because a thread has already escaped it. */
+/** A model's text; a long one is JSON text, because a thread has already escaped it. */
 export type RawText = string | { readonly json: string }
 
 export function rawTextJson(text: RawText): string {
@@ -154,11 +154,11 @@ export interface Usage {
   /** Tokens as the upstream counted them, summed over all calls. */
   readonly input_tokens: number
   readonly output_tokens: number
-  /** Those of the input tokens that the upstream had cached; absent if none were. */
+  /** Input tokens that the upstream had cached; absent if none. */
   readonly cached_input_tokens?: number
-  /** Present if the answer was cut at a length limit. Versions up to 0.3 did not store it. */
+  /** Present if the answer was truncated at a length limit. Versions up to 0.3 did not store it. */
   readonly finish_reason?: 'length'
-  /** Of all calls, in millionths of the currency; absent if the model has no price. */
+  /** The cost of all calls, in millionths of the currency; absent if the model has no price. */
   readonly cost?: number
   /** Calls to upstreams, including failed ones. */
   readonly calls: number

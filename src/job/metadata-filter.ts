@@ -1,22 +1,21 @@
-/** Which jobs a list or a search is about, by their metadata. */
+/** Filters jobs in lists and searches by their metadata. */
 import { Type } from '../typed-schema.ts'
 import { METADATA_BOUNDS, type Metadata } from './request.ts'
 import { splitMetadata } from './response-format.ts'
 
-/** The query parameter; `convertQuery` takes it together. */
+/** The query parameter, which `convertQuery` assembles from several. */
 export const metadataFilter = Type.Optional(
   Type.Record(METADATA_BOUNDS.value, {
     ...METADATA_BOUNDS.pairs,
-    description:
-      'Only jobs whose `metadata` has these pairs: `metadata[customer]=acme`. With several pairs, only jobs that have all of them.',
+    description: 'Only jobs whose `metadata` has all of these pairs, such as `metadata[customer]=acme`.',
     examples: [{ customer: 'acme' }],
   }),
 )
 
-/** The beginning of a stored `response_format` that is long enough for metadata: JSON writes a character as six at most. */
+/** How much of a stored `response_format` to read for its metadata: JSON writes a character as at most six. */
 export const METADATA_CHARS = 16 * (64 + 512) * 6 + 1000
 
-/** A text that is in the stored metadata of each job with this pair, and hardly ever in that of another. */
+/** A text that the stored metadata of each job with this pair contains, and that of other jobs hardly ever does. */
 export function pairText([key, value]: readonly [string, string]): string {
   return `${JSON.stringify(key)}:${JSON.stringify(value)}`
 }

@@ -2,19 +2,18 @@
 
 let known = { month: '', fromMs: 0, toMs: 0 }
 
-/** The month of a time. */
 export function monthOf(atMs: number): string {
-  // This is called for each job, and the result stays the same for weeks.
+  // Called for each job, although the result stays the same for weeks.
   if (atMs < known.fromMs || atMs >= known.toMs) known = spanOf(atMs)
   return known.month
 }
 
-/** When the month of this time ends. */
+/** The end of the month that contains this time. */
 export function monthEndsMs(atMs: number): number {
   return spanOf(atMs).toMs
 }
 
-/** Whether the text is a month as `monthOf` writes it. */
+/** Whether the text has the form of `monthOf`. */
 export function isMonth(text: string): boolean {
   return /^\d{4}-(0[1-9]|1[0-2])$/.test(text)
 }

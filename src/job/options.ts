@@ -1,4 +1,4 @@
-/** The options of a job: how the model writes its answer. All of them may be absent; then nothing is sent for them. */
+/** The options of a job, which control how the model writes its answer. Absent options are not sent. */
 import { type Static, Type } from '../typed-schema.ts'
 
 const MAX_STOP = { items: 4, length: 256 } as const
@@ -16,13 +16,14 @@ const penalty = (about: string) =>
 export const jobOptions = Type.Object(
   {
     temperature: Type.Optional(
-      Type.Number({ minimum: 0, maximum: 2, description: 'Above 1, answers vary more; 0 varies least.' }),
+      Type.Number({ minimum: 0, maximum: 2, description: 'Higher values make answers vary more.' }),
     ),
     top_p: Type.Optional(
       Type.Number({
         exclusiveMinimum: 0,
         maximum: 1,
-        description: 'The model chooses among the likeliest tokens with this probability in total.',
+        description:
+          'The model chooses among the most likely tokens whose probabilities add up to this value.',
       }),
     ),
     max_tokens: Type.Optional(
@@ -30,19 +31,19 @@ export const jobOptions = Type.Object(
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
         description:
-          'Maximum tokens of the answer. A text that reaches it is cut there; an answer in JSON that is cut fails with `validation_error`. Sent as `max_completion_tokens` to servers that want that name.',
+          'Maximum tokens of the answer. A longer text is cut; an answer in JSON that is cut fails with `validation_error`. Sent as `max_completion_tokens` to servers that expect that name.',
       }),
     ),
     stop: Type.Optional(
       Type.Union([stopText, Type.Array(stopText, { maxItems: MAX_STOP.items })], {
-        description: 'The answer ends before any of these texts.',
+        description: 'The answer ends before the first of these texts.',
       }),
     ),
     seed: Type.Optional(
       Type.Integer({
         minimum: -Number.MAX_SAFE_INTEGER,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: 'With the same seed, servers that support it give the same answer to the same request.',
+        description: 'Servers that support it give the same answer to the same request with the same seed.',
       }),
     ),
     presence_penalty: penalty('what it has already mentioned'),
@@ -57,7 +58,7 @@ export const jobOptions = Type.Object(
     additionalProperties: false,
     title: 'Options',
     description:
-      'How the model writes its answer. A job whose option the model server rejects fails with an error that names it.',
+      'How the model writes its answer. If the model server rejects an option, the job fails with an error that names it.',
   },
 )
 
@@ -66,7 +67,7 @@ export type JobOptions = Static<typeof jobOptions>
 /** In the order in which they are stored. */
 export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
 
-/** The option of the job that the message of a model server names first; null if it names none. */
+/** The option of the job that a model server's message names first; null if none. */
 export function namedOption(optionsJson: string, message: string): string | null {
   const words = message.match(/\w+/g)?.map((word) => (word === 'max_completion_tokens' ? 'max_tokens' : word))
   const options: JobOptions = JSON.parse(optionsJson)

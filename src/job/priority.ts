@@ -1,16 +1,16 @@
-/** The priority of a job, and the queue that a job with it joins. */
+/** The priorities of jobs, and the queue of each. */
 
 /** Highest first. */
 export const PRIORITIES = ['high', 'normal', 'low'] as const
 export type Priority = (typeof PRIORITIES)[number]
 
 /**
- * While jobs of lower priority wait, one of this many that start is one of them: they wait for long, but not forever. For each
- * lower priority by itself.
+ * While jobs of a lower priority wait, one of this many jobs that start is of that priority, so that it waits long but not
+ * forever. This applies to each lower priority separately.
  */
 const LOWER_SHARE = 20
 const HIGHER = LOWER_SHARE - 1
-/** What it cannot use does not add up without end. */
+/** Limits the credit that a priority cannot use. */
 const MOST_CREDIT = 16 * HIGHER
 
 /** Whether the first priority is higher than the second. */
@@ -18,12 +18,12 @@ export function isHigher(one: Priority, other: Priority): boolean {
   return PRIORITIES.indexOf(one) < PRIORITIES.indexOf(other)
 }
 
-/** No target is named like this, because it has no slash. */
+/** Comes before the priority. No target can be named `!high`, because that has no slash. */
 const MARK = ' !'
 
 /**
- * The queue of a route's jobs with this priority, as it is stored with queued jobs. That of normal ones has the route's own name,
- * as all have that versions up to 0.3 queued.
+ * The stored name of the queue for a route's jobs with this priority. The queue for normal ones has the name of the route, like
+ * every queue of versions up to 0.3.
  */
 export function queueName(route: string, priority: Priority = 'normal'): string {
   return priority === 'normal' ? route : route + MARK + priority
@@ -37,9 +37,9 @@ export function readQueueName(name: string): { readonly route: string; readonly 
     : { route: name.slice(0, end), priority }
 }
 
-/** Which lower priorities have waited for so long that their next job goes first. */
+/** Decides which lower priorities have waited so long that their next job goes first. */
 export class LowerTurns {
-  /** Starts of higher ones that this priority has waited for; it gives `HIGHER` of them for each of its own. */
+  /** Jobs of higher priorities that started while this priority waited; each of its own jobs costs `HIGHER` of them. */
   readonly #credit: Record<Priority, number> = { high: 0, normal: 0, low: 0 }
 
   /** How many jobs of this priority go before higher ones now. */
@@ -47,7 +47,10 @@ export class LowerTurns {
     return Math.floor(this.#credit[priority] / HIGHER)
   }
 
-  /** Jobs of this priority start. @param waits whether jobs of a lower one wait */
+  /**
+   * Records that jobs of this priority start.
+   * @param waits whether jobs of a lower priority wait
+   */
   started(priority: Priority, jobs: number, waits: (lower: Priority) => boolean): void {
     this.#credit[priority] = Math.max(0, this.#credit[priority] - jobs * HIGHER)
     for (const lower of PRIORITIES) {

@@ -1,6 +1,6 @@
 /**
- * Reads a large body of a create request, as a task of the CPU pool: from its bytes to elements, or to the first error.
- * The checks, their order and their errors are those of small bodies, which the HTTP server reads itself.
+ * Reads a large body of a request to create jobs, as a task of the CPU pool: turns its bytes into elements, or returns the first
+ * error. The checks, their order and their errors are those for small bodies, which the HTTP server reads itself.
  */
 import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
@@ -15,14 +15,14 @@ export interface ReadCreateBody {
   readonly bytes: Uint8Array
   readonly kind: CreateBody['kind']
   readonly maxDepth: number
-  /** Jobs in a batch. */
+  /** Maximum jobs in a batch. */
   readonly maxJobs: number
   readonly limits: PartLimits
   /** The route to compute the fingerprint for; null if none is needed. */
   readonly fingerprintRoute: string | null
 }
 
-/** What Ajv reports about the shape of a body. */
+/** A problem that Ajv reports about the shape of a body. */
 export interface ShapeError {
   readonly keyword: string
   readonly instancePath: string
@@ -35,7 +35,7 @@ export interface LargeBody {
   readonly kind: 'read'
   readonly elements: readonly CreateElement[]
   readonly fingerprint: string | null
-  /** Of a body that was translated: identifies the request among those of its account. */
+  /** For a translated body: identifies the request among those of its account. */
   readonly hash?: string
 }
 
@@ -44,10 +44,10 @@ export type CreateBodyResult =
   | { readonly kind: 'not json'; readonly details: string }
   | { readonly kind: 'wrong length'; readonly problem: LengthProblem }
   | { readonly kind: 'wrong shape'; readonly error: ShapeError }
-  /** Of a body that was translated: the field and the rule. */
+  /** For a translated body: the field and the rule. */
   | { readonly kind: 'wrong field'; readonly problem: string }
 
-/** The options are those of the HTTP server. */
+/** The options must be those of the HTTP server. */
 const ajv = new Ajv({ coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false })
 const validators = new Map<CreateBody['kind'], ValidateFunction>()
 
@@ -77,7 +77,7 @@ export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
       ? { kind, text, value: read.value as readonly BatchElement[] }
       : { kind, text, value: read.value as SingleCreate }
   const elements = createElements(body, limits)
-  // A body with a problem is rejected, and the payload of a fingerprint must be within its limit.
+  // A body with a problem is rejected, and a payload must be within its limit before it is hashed.
   const isValid = elements.every(({ problem }) => problem === null)
   const fingerprint =
     fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body.value, elements) : null
@@ -91,10 +91,10 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
   return { keyword, instancePath, params, message }
 }
 
-/** More headers than a callback may have, so that the check finds the error without looking at all of them. */
+/** More headers than a callback may have, so that the check fails without reading all of them. */
 const HEADERS = 100
 
-/** Hundreds of thousands of headers would take as long to cross to the other thread as to parse. */
+/** Sending hundreds of thousands of headers to the other thread would take as long as parsing them. */
 function withFewHeaders(element: CreateElement): CreateElement {
   const { callback } = element
   if (callback === null) return element

@@ -1,6 +1,6 @@
 /**
- * Callers' schemas, each read once while it is in use: a caller's jobs often share one, and reading it takes longer than
- * checking a short answer. They are looked up by their text, because a stored job contains nothing else.
+ * Reads callers' schemas, and remembers those in use: an account's jobs often share one, and reading it takes longer than
+ * checking a short answer. They are found by their text, because a stored job contains nothing else.
  */
 import { type AnswerSchema, meetsStrictRules, type ReadSchemaResult, readSchema } from 'parley-json-schema'
 import type { SchemaObject } from './job.ts'
@@ -8,13 +8,13 @@ import type { SchemaObject } from './job.ts'
 /** Maximum characters of all remembered schemas. Their parsed form takes about twenty times as much memory. */
 const MAX_REMEMBERED = 512 * 1024
 
-/** What a call to a model server needs to know of a schema. */
+/** The facts about a schema that a call to a model server needs. */
 export interface SchemaFacts {
-  /** Whether it meets the rules of strict structured outputs. */
+  /** Whether the schema meets the rules of strict structured outputs. */
   readonly strict: boolean
   /** Whether every answer must be an object. */
   readonly isObject: boolean
-  /** JSON pointers to the parts of the schema that answers are not checked for; absent if everything is checked. */
+  /** JSON pointers to parts of the schema that are not checked; absent if everything is. */
   readonly ignored?: readonly string[]
 }
 
@@ -27,7 +27,7 @@ interface ReadText {
 const remembered = new Map<string, ReadText>()
 let characters = 0
 
-/** @param parsed the parsed schema, if it is at hand; it must not change afterwards */
+/** @param parsed the parsed schema, if available; it must not change afterwards */
 export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadSchemaResult {
   return readText(schemaJson, parsed).result
 }
@@ -35,7 +35,7 @@ export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadS
 /** The schema of an accepted job, ready for checking. */
 export function acceptedSchema(schemaJson: string): AnswerSchema {
   const { result } = readText(schemaJson)
-  // Such a schema is rejected when the job is created, so only a job created by a version that accepted it can have one.
+  // Such a schema is rejected when the job is created, so only an earlier version can have accepted it.
   if (!result.ok) throw new Error(`the job's schema is rejected: ${result.path} ${result.rule}`)
   return result.schema
 }

@@ -3,9 +3,8 @@ import { type RawText, rawTextJson } from './job.ts'
 import { formatParts } from './response-format.ts'
 
 /**
- * The messages, the wrong answer, its errors, and the schema again: it may be far above by then, or only in
- * `response_format`, which not every server shows to the model.
- *
+ * The messages, the wrong answer, its errors, and the schema again: it may be far above, or only in `response_format`, which not
+ * every server shows to the model.
  * @param formatJson the job's `response_format`
  */
 export function repairRequest(

@@ -59,8 +59,7 @@ const callback = Type.Object(
     include: Type.Optional(
       Type.Array(Type.Enum([...INCLUDES]), {
         maxItems: 16,
-        description:
-          'What the POST contains in addition: `usage`, `metadata`, as in reads with `?include=usage,metadata`.',
+        description: 'What to add to the POST, as in reads with `?include=usage,metadata`.',
       }),
     ),
   },
@@ -80,7 +79,7 @@ const metadata = Type.Record(METADATA_BOUNDS.value, {
   ...METADATA_BOUNDS.pairs,
   title: 'Metadata',
   description:
-    'What the caller wants to remember of the job, for reads with `?include=metadata`: up to 16 keys of at most 64 characters, with values of at most 512. Models do not see it.',
+    'Your own labels for the job, returned by reads with `?include=metadata`: up to 16 keys of 64 characters, with values of 512. Models do not see them.',
 })
 
 export type Metadata = Static<typeof metadata>
@@ -92,7 +91,7 @@ const common = {
       minimum: CACHE_TTL_S.least,
       maximum: CACHE_TTL_S.most,
       default: CACHE_TTL_S.default,
-      description: 'How many seconds the answer is cached for identical jobs of the account.',
+      description: 'How many seconds the answer is cached for identical jobs of your account.',
     }),
   ),
   response_format: responseFormat,
@@ -104,7 +103,7 @@ const common = {
   priority: Type.Optional(
     Type.Enum([...PRIORITIES], {
       description:
-        'Jobs of a higher priority start first; `normal` without it. The tier decides which ones may be used (tiers.NAME.priorities).',
+        'Jobs of a higher priority start first. Default: `normal`. Your tier decides which values you can use.',
     }),
   ),
   complete_within: Type.Optional(
@@ -112,12 +111,12 @@ const common = {
       minimum: COMPLETE_WITHIN_S.least,
       maximum: COMPLETE_WITHIN_S.most,
       description:
-        'Seconds from the creation of the job to its deadline. A job that has not ended by then fails with `deadline_exceeded`. Without it, there is no deadline.',
+        'Seconds from the creation of the job to its deadline. A job that has not finished by then fails with `deadline_exceeded`. Default: no deadline.',
     }),
   ),
 }
 
-/** The body of a single create. */
+/** The body of a request that creates one job. */
 export const singleCreate = Type.Object(
   {
     ...common,
@@ -142,7 +141,7 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields of the other kind of create. The error explains where they belong. */
+/** Fields that belong to the other way of creating jobs. The error explains where they belong. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

@@ -1,4 +1,4 @@
-/** The parts of a stored `response_format`, taken out of its JSON text without parsing the schema in it. */
+/** Takes apart the JSON text of a stored `response_format`, without parsing the schema in it. */
 import { valueEnd } from '../json-text/scan-json.ts'
 import type { BatchOfJob } from './batch-id.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
@@ -20,7 +20,7 @@ const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
-/** @param storedJson as `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` write an accepted `response_format` */
+/** @param storedJson a stored `response_format`, as `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` write it */
 export function formatParts(storedJson: string): FormatParts {
   if (storedJson === TEXT_JSON) return TEXT
   const json = splitOptions(storedJson).formatJson
@@ -35,8 +35,8 @@ export function formatParts(storedJson: string): FormatParts {
 }
 
 /**
- * A `response_format` as jobs store it: with the options, if there are any, before its other members, in their order. So
- * whatever keeps, counts, compares or copies the one text does so with both.
+ * The stored form of a `response_format`: with the options, if any, before its other members. So whatever stores, counts,
+ * compares or copies this one text includes the options.
  * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
  */
 export function withOptions(formatJson: string, options: JobOptions): string {
@@ -50,43 +50,42 @@ const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
 
 const BEFORE = '{"options":'
 
-/** What the stored `response_format` of a job with a record, and neither metadata nor a trace, begins with. */
+/** The start of a stored `response_format` with a record, but without metadata or a trace. */
 export const BEFORE_RECORD = '{"request":'
 
-/** What the stored `response_format` of a job with metadata begins with. */
+/** The start of a stored `response_format` with metadata. */
 export const BEFORE_METADATA = '{"metadata":'
 
 /**
- * Adds what an API must remember of the request that created the job, to show it to the caller again. It changes nothing
- * about how the job runs.
- * @param storedJson as `withOptions` writes it
- * @param recordJson an object
+ * Adds what an API must remember of the request to show it to the caller again. It does not affect how the job runs.
+ * @param storedJson the result of `withOptions`
+ * @param recordJson a JSON object
  */
 export function withRecord(storedJson: string, recordJson: string): string {
   return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
 }
 
-/** Adds the batch to a record, or makes one. */
+/** Adds the batch to a record, or creates a record. */
 export function withBatch(recordJson: string | undefined, batch: BatchOfJob): string {
   const json = `{"batch":${JSON.stringify(batch)}}`
   return recordJson === undefined ? json : `${json.slice(0, -1)},${recordJson.slice(1)}`
 }
 
-/** Null if the job is not a line of a batch. */
+/** Returns the batch; null if the job is not a line of one. */
 export function batchOf(storedJson: string): BatchOfJob | null {
   const { recordJson } = splitRecord(storedJson)
   return recordJson === null ? null : (JSON.parse(recordJson).batch ?? null)
 }
 
-/** What the stored `response_format` of a job with a trace and no metadata begins with. */
+/** The start of a stored `response_format` with a trace, but without metadata. */
 export const BEFORE_TRACE = '{"traceparent":'
 
-/** Adds the trace that the job continues, before everything but metadata. */
+/** Adds the trace to which the job belongs, before everything but metadata. */
 export function withTraceparent(storedJson: string, traceparent: string): string {
   return `${BEFORE_TRACE}${JSON.stringify(traceparent)},${storedJson.slice(1)}`
 }
 
-/** The trace that the job continues; null if it stores none. */
+/** The trace to which the job belongs; null if none is stored. */
 export function traceparentOf(storedJson: string): string | null {
   if (storedJson === TEXT_JSON) return null
   const [traceJson] = splitFirst(splitFirst(storedJson, BEFORE_METADATA)[1], BEFORE_TRACE)
@@ -98,7 +97,7 @@ export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }
 
-/** The metadata, null if the job has none, and what the job would store without it and without a trace. */
+/** The metadata, null if there is none, and the text without metadata and trace. */
 export function splitMetadata(storedJson: string): {
   readonly metadataJson: string | null
   readonly othersJson: string
@@ -107,7 +106,7 @@ export function splitMetadata(storedJson: string): {
   return { metadataJson, othersJson: splitFirst(restJson, BEFORE_TRACE)[1] }
 }
 
-/** The record, null if the job has none, and what follows it. */
+/** The record, null if there is none, and the text without it. */
 export function splitRecord(storedJson: string): {
   readonly recordJson: string | null
   readonly restJson: string
@@ -116,7 +115,7 @@ export function splitRecord(storedJson: string): {
   return { recordJson, restJson }
 }
 
-/** The format and the options of a stored `response_format`; `optionsJson` is null if the job has no options. */
+/** The format and the options; `optionsJson` is null if there are none. */
 export function splitOptions(storedJson: string): {
   readonly optionsJson: string | null
   readonly formatJson: string
@@ -125,10 +124,10 @@ export function splitOptions(storedJson: string): {
   return { optionsJson, formatJson }
 }
 
-/** The first member's value and the text without this member; null if the text begins with another one. */
+/** The value of the first member and the text without this member; null if the text starts with another one. */
 function splitFirst(json: string, before: string): [string | null, string] {
   if (!json.startsWith(before)) return [null, json]
   const end = valueEnd(json, before.length)
-  // After the comma that follows the value.
+  // Continues after the comma behind the value.
   return [json.slice(before.length, end), `{${json.slice(end + 1)}`]
 }

@@ -1,2 +1,4 @@
-/** The header that marks responses and callbacks while the simulator answers, so that nobody takes its answers for those of a model. */
+/**
+ * The header that marks responses and callbacks while the simulator answers, so that nobody mistakes its answers for a model's.
+ */
 export const SIMULATED_HEADER = 'x-parley-simulated'

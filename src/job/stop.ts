@@ -1,35 +1,35 @@
 /**
  * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one, but few are
- * ever used. The platform's `AbortController` took a twentieth of a job's CPU time, because its signal is an event target.
+ * used. The platform's `AbortController` took a twentieth of a job's CPU time, because its signal is an event target.
  */
 import type { Clock } from '../clock.ts'
 
 /**
- * `timeout`: it has taken too long; `deadline`: the deadline of the job has passed; `release`: this node will not finish it,
- * another node may; `lost`: this node no longer holds the job.
+ * `timeout`: the run took too long; `deadline`: the job's deadline has passed; `release`: another node may finish the job;
+ * `lost`: this node no longer holds the job.
  */
 export type StopReason = 'timeout' | 'deadline' | 'release' | 'lost'
 
-/** An object rather than a function, so that listening for each call needs no closure. */
+/** An object instead of a function, so that listening needs no closure for each call. */
 export interface StopListener {
   onStop(): void
 }
 
-/** The part that the execution sees. */
+/** The part that executions use. */
 export interface StopSignal {
   /** Null until it is stopped. */
   readonly reason: StopReason | null
-  /** Calls the listener once on a stop, but not for a stop in the past. */
+  /** Calls the listener once when it stops, but not if it has stopped already. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
-  /** Time does not count towards the timeout, if there is one, until `resume`. */
+  /** Stops the clock of the timeout, if there is one, until `resume`. */
   pause(): void
   resume(): void
 }
 
 export class Stop implements StopSignal {
   reason: StopReason | null = null
-  /** Usually there is only one at a time, so a set is created only for the second. */
+  /** Usually there is only one listener, so a set is created only for the second. */
   #listener: StopListener | null = null
   #others: Set<StopListener> | null = null
   #timeout: Timeout | null = null

@@ -3,39 +3,39 @@
 import type { Priority } from './priority.ts'
 
 export interface Tier {
-  /** As configured. */
+  /** The configured name. */
   readonly name: string
-  /** Public model names. */
+  /** The public model names that jobs may use. */
   readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
-  /** Jobs that an account may create, on each node; null for no limit. */
+  /** Jobs that an account may create per minute on each node; null for no limit. */
   readonly createsPerMinute: number | null
   readonly maxInputTokens: number
-  /** Of one answer; null for no limit. */
+  /** The limit for one answer; null for no limit. */
   readonly maxOutputTokens: number | null
-  /** Those that its jobs may say. A job that says none is normal. */
+  /** The priorities that jobs may have. The default is normal. */
   readonly priorities: ReadonlySet<Priority>
-  /** Share of the slots while jobs are queued. */
+  /** The share of the slots while jobs are queued. */
   readonly weight: number
-  /** Jobs, and input and output tokens, of an account in a month; null for no cap. */
+  /** Jobs, and input plus output tokens, of an account per month; null for no cap. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
   /** In millionths of the currency. */
   readonly maxMonthlyCost: number | null
-  /** What becomes of jobs for which a cap in money has no room. */
+  /** What happens to jobs that do not fit under the cost cap. */
   readonly overCap: 'reject' | 'wait'
   /** Jobs of an account that are queued or assigned, and bytes that its jobs store; null for no limit. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
-  /** Files of an account, and the bytes of one. */
+  /** The number of files of an account, and the maximum bytes of one. */
   readonly maxFiles: number
   readonly maxFileBytes: number
-  /** Lines of the input file of a batch. */
+  /** Maximum lines in the input file of a batch. */
   readonly maxBatchLines: number
 }
 
-/** For jobs and accounts whose tier no longer exists: the minimum of each limit. */
+/** The tier of jobs and accounts whose tier no longer exists: the minimum of each limit. */
 const NO_TIER: Tier = {
   name: 'none',
   models: new Set(),
@@ -69,13 +69,11 @@ export class Tiers {
   }
 
   /**
-   * How far a queued job of the tier moves its account's next turn: with twice the weight, half as far.
-   *
-   * This is start-time fair queueing, and both stores implement it (`store/sqlite/fair-order.ts`,
-   * `store/postgres/fair-order.ts`): a job that is queued takes as its **turn** the latest of its route's turn (that of the
-   * job claimed last), the turn at the head of the route, and one step after the last queued job of its account there. Claims of a
-   * route take the least turn first. So an
-   * account with a hundred thousand queued jobs delays only its own, and a claim stays one index scan.
+   * How far a queued job of the tier moves its account's next turn: half as far with twice the weight. This is start-time fair
+   * queueing, which both stores implement (`store/sqlite/fair-order.ts`, `store/postgres/fair-order.ts`). A queued job gets as
+   * its **turn** the latest of: its route's turn (that of the job claimed last), the turn of the route's first job, and one step
+   * after the last queued job of its account there. Claims take the least turn first. So an account with a hundred thousand
+   * queued jobs delays only its own, and a claim is one index scan.
    */
   readonly stepOf = (name: string): number => Math.max(1, Math.round(1000 / this.of(name).weight))
 }

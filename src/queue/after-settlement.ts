@@ -1,4 +1,4 @@
-/** The steps after a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
+/** What follows a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
 import { errorJson, type Job } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
 import type { ExecutionResult } from './execution-result.ts'
@@ -16,16 +16,13 @@ interface JobLog {
   warn(fields: object, message: string): void
 }
 
-/** What is known of a settled job. `callbackJson` tells only whether there is a callback. */
+/** The facts about a settled job. `callbackJson` shows only whether it has a callback. */
 export type SettledJob = Pick<Job, 'id' | 'account' | 'model' | 'createdAtMs' | 'callbackJson'>
 
-/** The part of a result that matters once it is stored. */
+/** The part of a result that is needed after it was stored. */
 export type StoredResult = Omit<ExecutionResult, 'cache'>
 
-/**
- * @param settled `stale` leaves everything to the holder that settled the job; `gone` means that the job can no longer be
- * read
- */
+/** @param settled `stale`: the holder that settled the job does everything; `gone`: the job can no longer be read */
 export type AfterSettlement = (
   job: SettledJob,
   result: StoredResult,
@@ -60,7 +57,7 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
     }
     const cut = result.receipt.calls.at(-1)?.finish_reason
     const finish = cut === undefined ? undefined : { finish_reason: cut }
-    // Without the message of the model server, which may quote the conversation.
+    // The log omits the model server's message, which may quote the conversation.
     if (error)
       log.warn(
         { ...fields, ...finish, code: error.code, upstream_status: error.upstream_status },

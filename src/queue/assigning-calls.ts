@@ -1,13 +1,13 @@
 /**
- * Calls to the store that may assign jobs to this node: claims, and creates that have reserved slots. The store may have
- * assigned a job long before its response arrives here; until then, the node does not know the job.
+ * Calls to the store that may assign jobs to this node: claims, and requests that have reserved slots. The store may assign a job
+ * long before its response arrives here; until then, the node does not know of the job.
  */
 export class AssigningCalls {
-  /** In the order in which they began. */
+  /** In the order in which they started. */
   readonly #open = new Set<number>()
   #latest = 0
 
-  /** The latest call so far. */
+  /** The number of the latest call. */
   get latest(): number {
     return this.#latest
   }
@@ -18,7 +18,7 @@ export class AssigningCalls {
     return this.#latest
   }
 
-  /** The call has failed, or this node holds the jobs that it got. */
+  /** Ends a call that has failed, or whose jobs this node now holds. */
   end(call: number): void {
     this.#open.delete(call)
   }

@@ -1,11 +1,11 @@
-/** Who creates jobs that no caller sends at this moment: those of batches and reruns. */
+/** The owner of jobs that no caller is sending, because they come from batches and reruns. */
 import type { Tier } from '../job/tier.ts'
 import type { AccountRecord } from '../store/account-store.ts'
 import type { JobOwner } from './job-creator.ts'
 import { capsOf } from './monthly-caps.ts'
 import { quotasOf } from './quotas.ts'
 
-/** The account as it is now. These jobs leave its callers the jobs per minute that they may create. */
+/** The account with its current limits, except jobs per minute, which are reserved for its callers. */
 export function backgroundOwner(
   account: string,
   usualTier: Tier,

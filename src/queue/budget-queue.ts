@@ -1,6 +1,6 @@
 /**
- * Jobs that wait for the budget of their account (`over_cap: wait`). As soon as its cap in money has room for the next of them, they
- * are queued like any others. Every node that executes jobs looks for them, and the store queues each once.
+ * Queues jobs that wait for the budget of their account (`over_cap: wait`) as soon as they fit under its cost cap. Every node
+ * that executes jobs does this; the store queues each job once.
  */
 import type { Clock } from '../clock.ts'
 import type { PricedJob, Prices } from '../job/cost.ts'
@@ -13,9 +13,9 @@ import type { CurrentPrices } from './current-prices.ts'
 import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
 import { capsOf } from './monthly-caps.ts'
 
-/** A cap may change, a month may end, and jobs may end on other nodes. */
+/** Polls because caps change, months end, and jobs finish on other nodes. */
 const LOOK_EVERY_MS = 1000
-/** The maximum jobs of one statement. Usually not even the first one fits. */
+/** Maximum jobs of one statement. Usually not even the first one fits. */
 const MAX_STEP = 64
 
 export interface BudgetQueueOptions {
@@ -25,16 +25,16 @@ export interface BudgetQueueOptions {
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
   readonly routeOf: Routes['routeOf']
-  /** Jobs are queued on this route. */
+  /** Called with each route on which jobs were queued. */
   readonly onQueued: (route: string) => void
   readonly onError: (error: unknown) => void
 }
 
 export class BudgetQueue {
   readonly #options: BudgetQueueOptions
-  /** Accounts whose jobs wait, as far as this node knows. */
+  /** Accounts that this node knows to have waiting jobs. */
   #waiting: ReadonlySet<string> = new Set()
-  /** Those that may have room now. */
+  /** Accounts whose next job may fit now. */
   readonly #due = new Set<string>()
   #mustLook = false
   #running: Promise<void> | null = null
@@ -45,32 +45,32 @@ export class BudgetQueue {
     this.#options = options
   }
 
-  /** Whether new jobs of the account wait behind others. */
+  /** Whether jobs of the account wait, so that new ones must wait behind them. */
   has(account: string): boolean {
     return this.#waiting.has(account)
   }
 
-  /** Jobs of unknown accounts may wait. */
+  /** Looks for waiting jobs of all accounts. */
   look(): void {
     this.#mustLook = true
     this.#run()
   }
 
-  /** Jobs of the account were accepted to wait. */
+  /** Call this when a job of the account was accepted to wait. */
   added(account: string): void {
     this.#waiting = new Set([...this.#waiting, account])
     this.#due.add(account)
     this.#run()
   }
 
-  /** A job of the account has ended, which may have cost less than it had reserved. */
+  /** Call this when a job of the account has finished, because it may have cost less than it had reserved. */
   jobEnded(account: string): void {
     if (!this.#waiting.has(account)) return
     this.#due.add(account)
     this.#run()
   }
 
-  /** Resolves when nothing is in progress. */
+  /** Resolves when no statement is in progress. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#cancelLook?.()
@@ -108,11 +108,11 @@ export class BudgetQueue {
     this.#cancelLook = clock.after(LOOK_EVERY_MS, () => this.look())
   }
 
-  /** Queues jobs of the account up to the first that its cap has no room for. */
+  /** Queues jobs of the account until one does not fit under its cap. */
   async #queueNext(account: string): Promise<void> {
     const { store, clock, tiers, prices, onQueued } = this.#options
     const known = prices?.() ?? null
-    // Until the node of the earlier version has stopped.
+    // Waits until the last node of an earlier version has stopped.
     if (prices !== null && known === null) return
     for (let step = 1; !this.#isStopped; step = Math.min(2 * step, MAX_STEP)) {
       const jobs = await store.jobsOverBudget(account, step)
@@ -131,14 +131,14 @@ export class BudgetQueue {
       })
       for (const route of new Set(routes)) onQueued(route)
       if (isCapReached) {
-        // They may have been added while this looked.
+        // Jobs may have been added during the statement.
         this.#waiting = new Set([...this.#waiting, account])
         return
       }
     }
   }
 
-  /** At the prices of today. */
+  /** Computes what the job reserves at the current prices. */
   #budgeted(job: JobOverBudget, prices: Prices | null): BudgetedJob {
     const { tiers, routeOf } = this.#options
     const priority = PRIORITIES.find((one) => one === job.priority)

@@ -1,6 +1,6 @@
 /**
- * Finds jobs that were cancelled through any process on the database: stops their execution on this node, including the call
- * to the model server, and answers the requests that wait for them here. Their outcome is already durable.
+ * Finds jobs that were cancelled through any process on the database. Stops their execution on this node, including the call to
+ * the model server, and answers the requests that wait for them here. Their outcome is already durable.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -10,14 +10,14 @@ import type { PendingResponses } from './pending-responses.ts'
 
 /** Twice per second, because an execution must end within a second. */
 const POLL_MS = 500
-/** While this node has nothing that could be cancelled, it polls when others do: each poll by itself would wake the process and its database. */
+/** While this node has nothing to cancel, its polls coincide with others, because each wakes the process and its database. */
 const IDLE_POLL_MS = 1000
 
 export interface CancellationOptions {
   readonly store: Pick<NodeStore, 'takeCancelled'>
   readonly node: string
   readonly clock: Clock
-  /** Stops the execution of the job, if this node holds it under this attempt. */
+  /** Stops the execution of the job if this node holds it under this attempt. */
   readonly worker: { readonly running: number; lose(claim: Claim): void }
   readonly pendingResponses: Pick<PendingResponses, 'has' | 'count'>
   /** Answers requests that wait on this node for finished jobs. */
@@ -50,7 +50,7 @@ export class Cancellation {
     if (isBusy || isShared) await this.apply()
   }
 
-  /** Resolves when everything that has been cancelled so far has stopped on this node. Never rejects. */
+  /** Resolves when everything cancelled so far has stopped on this node. Never rejects. */
   async apply(): Promise<void> {
     const { store, node, onError } = this.#options
     try {
@@ -60,14 +60,14 @@ export class Cancellation {
         await this.#end(cancelled)
       } while (cancelled.length >= MAX_CANCELLED)
     } catch (error) {
-      // If the database is unavailable, the next poll finds them.
+      // If the database is unavailable, the next poll finds the jobs.
       if (!(error instanceof StoreUnavailable)) onError(error)
     }
   }
 
   /**
-   * This job was cancelled through this node. Resolves when its execution and the waits for it have ended on this node,
-   * whichever node held it. Never rejects.
+   * Call this after this node cancelled the job. Resolves when its execution and the waits for it have ended here, regardless of
+   * the node that held it. Never rejects.
    */
   async cancelled(jobId: string): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options

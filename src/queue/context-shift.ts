@@ -1,10 +1,8 @@
 /**
- * Notices when a model server has dropped a part of a conversation: a server whose context is too small may cut the text
- * without an error (a context shift), and the model then answers what is left.
- *
- * The only trace is that the server counts far fewer tokens than the text has. An answer is suspicious if the server counted
- * less than a token for BYTES_PER_TOKEN bytes, which is rare: English has four or five bytes in a token. Only then the text is
- * counted, on the threads of the CPU pool, and at most once a second for each target.
+ * Detects that a model server has dropped a part of a conversation. A server whose context is too small may cut the text without
+ * an error (a context shift) and answer what is left. The only sign is that it counts far fewer tokens than the text has. An
+ * answer is suspicious if the server counted less than one token for BYTES_PER_TOKEN bytes; English has four or five bytes per
+ * token. Only then is the text counted, on the CPU pool, at most once a second for each target.
  */
 import type { Clock } from '../clock.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
@@ -21,14 +19,14 @@ export interface ContextShift {
   readonly jobId: string
   readonly target: string
   readonly promptTokens: number
-  /** How many tokens the conversation has at least, as an OpenAI tokenizer counts them. */
+  /** The least number of tokens in the conversation, counted by an OpenAI tokenizer. */
   readonly counted: number
 }
 
 export interface ContextShiftsOptions {
   readonly pool: Pick<CpuPool, 'run'>
   readonly clock: Clock
-  /** The share of the threads for the jobs of a tier. */
+  /** A tier's share of the threads. */
   readonly weightOf: (tier: string) => number
   readonly onShift: (shift: ContextShift) => void
   readonly onError: (error: unknown) => void
@@ -38,9 +36,9 @@ type AnsweredJob = Pick<ClaimedJob, 'id' | 'account' | 'tier'>
 
 export class ContextShifts {
   readonly #options: ContextShiftsOptions
-  /** When the last count started, by target, on the steady clock. */
+  /** When the last count started, by target (steady clock). */
   readonly #countedAtMs = new Map<string, number>()
-  /** Targets with a count in progress, which keeps its text in memory. */
+  /** Targets with a count in progress: one at a time, because it keeps its text in memory. */
   readonly #counting = new Set<string>()
   readonly #never = new Stop()
 
@@ -49,7 +47,7 @@ export class ContextShifts {
   }
 
   /**
-   * Counts the text of a suspicious answer, unless one of the same target was counted within the second. Resolves once that is
+   * Counts the text of a suspicious answer, unless one of the same target was counted within a second. Resolves when that is
    * done; never rejects.
    * @param target as `upstream/model`
    * @param promptTokens the server's count; 0 if it did not report one

@@ -1,27 +1,26 @@
 /**
- * The usage and state of a job's earlier runs, if one of them ended because the job waits for a model server: calls and
- * tokens that have been paid for, an answer to repair, the tries and broken connections that counted against the job, and how
- * long it has waited.
+ * The usage and state of earlier runs of a job that now waits for a model server: paid calls and tokens, an answer to repair,
+ * tries and broken connections that count against the job, and how long it has waited.
  */
 import { type RawText, rawTextJson } from '../job/job.ts'
 import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'
 
-/** The receipt of a job that waits for an hour contains only its latest calls. */
+/** Limits the calls in the receipt of a job that waits for a long time. */
 export const MAX_CALL_RECORDS = 50
 
-/** About how long a run pauses between its calls before it ends without an answer. */
+/** The approximate total of a run's pauses between calls, if it ends without an answer. */
 const PAUSES_MS = 2_500
 
 export interface EarlierRuns {
-  /** All calls. */
+  /** The number of all calls. */
   readonly calls: number
-  /** The latest of them. */
+  /** The latest calls. */
   readonly records: readonly CallRecord[]
   readonly inputTokens: number
   readonly outputTokens: number
   /** Absent if none were cached. Versions up to 0.3 did not store it. */
   readonly cachedTokens?: number
-  /** What all calls cost; absent if the model has no price. Versions up to 0.3 did not store it. */
+  /** The cost of all calls; absent if the model has no price. Versions up to 0.3 did not store it. */
   readonly cost?: number
   readonly tries: number
   /** When the last run ended, Unix time in milliseconds, and how long the job had waited for model servers before that. */
@@ -32,7 +31,7 @@ export interface EarlierRuns {
   readonly breaks?: NonNullable<RequestWait['breaks']>
 }
 
-/** An answer and the rules that it violated. */
+/** An answer to repair, and the rules that it violated. */
 export interface Repair {
   readonly raw_text: RawText
   readonly errors: readonly string[]
@@ -53,31 +52,31 @@ export function earlierRunsJson({ repair, ...runs }: EarlierRuns): string {
   return repair === undefined ? json : `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** The member of the JSON object that contains the repair. */
+/** The member of the stored JSON object that contains the repair. */
 export function repairMember({ raw_text, errors }: Repair): string {
   return `"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}`
 }
 
-/** @param json as written by `earlierRunsJson`; nothing else writes this column */
+/** @param json written by `earlierRunsJson`, which alone writes this column */
 export function readEarlierRuns(json: string | undefined): EarlierRuns {
   return json === undefined ? NO_RUNS : JSON.parse(json)
 }
 
-/** What is known about the wait of a run that just ended. */
+/** The times that determine how long a job has waited after its run. */
 export interface WaitTimes {
   readonly createdAtMs: number
   readonly runStartedMs: number
   readonly nowMs: number
-  /** When the targets stopped responding; null if one can be called now. */
+  /** When the targets stopped responding; null if one of them can be called now. */
   readonly unavailableSinceMs: number | null
   /** When a target of the route last became available; before the start of this node if unknown. */
   readonly availableSinceMs: number
 }
 
 /**
- * How long the job has waited for model servers in total. Time in the queue while one of them was available does not count;
- * of several outages without a run in between, only the last one counts. A run that failed at a target which can be called counts
- * as the pauses between its calls, so that a job which always fails there ends too.
+ * How long the job has waited for model servers in total. Time in the queue while one was available does not count; of several
+ * outages without a run in between, only the last one counts. A run that failed at a target which can be called counts as its
+ * pauses between calls, so that a job that always fails there ends, too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
   const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs } = times

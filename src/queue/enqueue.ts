@@ -1,6 +1,6 @@
 /**
- * Makes admitted jobs durable. A cached response completes its job at once. The node executes jobs for which it has free slots
- * itself (the hand-off): no claim, no second read. The others are queued.
+ * Makes admitted jobs durable. A cached response completes its job at once. If the node has free slots, it executes the jobs
+ * itself (the hand-off), without a claim or a second read. All others are queued.
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -18,21 +18,21 @@ export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
   /** Whether a caller waits for the outcome. */
   readonly awaited: boolean
-  /** As in `Acceptance`. */
+  /** See `Acceptance`. */
   readonly costCap?: number
-  /** Whether those of the jobs that have a price wait for the budget of their account. */
+  /** Whether jobs that have a price wait for the budget of their account. */
   readonly overBudget?: boolean
 }
 
 export interface EnqueuerOptions {
   readonly store: Pick<Store, 'accept'>
-  /** Null on a node that does not execute jobs: all its jobs are queued for others. */
+  /** Null on a node that does not execute jobs: all of its jobs are queued for other nodes. */
   readonly worker: Worker | null
   readonly node: string
   readonly clock: Clock
   /** How far a job of this tier moves its account's next turn. */
   readonly stepOf: (tier: string) => number
-  /** The route of a job that is queued (`upstreams/routes.ts`). */
+  /** The route on which a job is queued (`upstreams/routes.ts`). */
   readonly routeOf: (job: Job) => string
   readonly cacheKeyOf: CacheKeyOf
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
@@ -48,7 +48,7 @@ export class Enqueuer {
     this.#options = options
   }
 
-  /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount`, and then none of them exists. */
+  /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount` if none of them was stored. */
   async enqueue(jobs: readonly Job[], options: EnqueueOptions): Promise<Accepted> {
     const { idempotency, awaited, costCap, overBudget = false } = options
     const { store, worker, node, clock, cacheKeyOf } = this.#options

@@ -1,7 +1,4 @@
-/**
- * Spreads work over turns of the event loop: concurrent requests for a turn each get a separate turn, in order, and network
- * events are handled in between.
- */
+/** Spreads work over turns of the event loop: one turn for each concurrent caller, in order, with network events in between. */
 export class Turns {
   #last: Promise<void> = Promise.resolve()
 

@@ -1,5 +1,5 @@
 /**
- * Executes a job once, to its outcome: ask a model, check the answer, repair it once. A job that was queued is first looked up in
+ * Executes a job once, up to its outcome: asks a model, checks the answer, repairs it once. A queued job is first looked up in
  * the response cache. Nothing is written here; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
@@ -47,23 +47,23 @@ export interface ExecuteOptions {
   readonly maxAttempts: number
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
-  /** Whether calls for the model cost money; absent if none do. */
+  /** Whether calls for the model have a price; absent if no model has one. */
   readonly isPriced?: (model: string) => boolean
 }
 
-/** What the scheduler must know about an execution. */
+/** Events of an execution that the scheduler needs to know. */
 export interface ExecutionEvents {
-  /** The first call is about to be made: from now on the upstream counts the job. */
+  /** Called before the first call: from now on, the upstream counts the job. */
   arrived(): void
-  /** With which it waits for a slot of the upstream; absent for normal. */
+  /** The job's priority while it waits for a slot of the upstream; absent for normal. */
   readonly priority?: Priority
-  /** Awaited before the first call is sent, when the upstream has a slot for it. */
+  /** Awaited before the first call is sent, when it has a slot of the upstream. */
   readonly beforeCall?: () => Promise<void>
 }
 
 /**
- * Resolves to null if the signal asks to release the job, or this node no longer holds it.
- * @param cacheKey that of the job if the store has just looked for a cached response; undefined if it must be looked up now
+ * Resolves to null if the job was to be released, or this node no longer holds it.
+ * @param cacheKey the job's key if the store has just found no cached response for it; undefined to look it up now
  */
 export type ExecuteJob = (
   job: ClaimedJob,
@@ -113,12 +113,12 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
   }
 }
 
-/** A job whose model has a price has a cost, even if it made no call. */
+/** A job whose model has a price has a cost, even without a call. */
 function withCost(result: ExecutionResult, isPriced: boolean): ExecutionResult {
   return isPriced ? { ...result, usage: { ...result.usage, cost: result.usage.cost ?? 0 } } : result
 }
 
-/** The error of a job that was stopped because it ran out of time; null if it is not over. */
+/** The error of a job whose time is over; null if it was stopped for another reason. */
 function errorOfStop({ reason }: StopSignal): JobError | null {
   if (reason === 'deadline') return DEADLINE_EXCEEDED
   if (reason !== 'timeout') return null
@@ -142,14 +142,14 @@ class Execution {
   #cachedTokens: number
   /** Undefined if the model has no price. */
   #cost: number | undefined
-  /** Whether the last answer was cut at a length limit. */
+  /** Whether the last answer was truncated at a length limit. */
   #isCut = false
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
-  /** Absent once a model has been called. */
+  /** Absent after the first call. */
   #events: ExecutionEvents | undefined
-  /** Calls of earlier runs that `#calls` lacks. */
+  /** How many calls of earlier runs `#calls` does not contain. */
   readonly #omittedCalls: number
   readonly #startedMs: number
   /** Present if the last request must be repeated later. */
@@ -183,7 +183,7 @@ class Execution {
     this.#signal = signal
   }
 
-  /** Calls a model, and adds up its usage. */
+  /** Calls a model and adds to the usage. */
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
     const optionsJson = this.#optionsJson
@@ -219,7 +219,7 @@ class Execution {
     return reply
   }
 
-  /** Shows the model the rules that its answer violated, and asks again. */
+  /** Shows the model the rules that its answer violated, and asks once more. */
   async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | WaitingExecution | null> {
     this.#repair = { raw_text: raw, errors }
     const { messagesJson, responseFormatJson } = this.#job
@@ -238,7 +238,7 @@ class Execution {
     })
   }
 
-  /** The outcome of a job whose answer could not be checked: asking the model again would not help. */
+  /** The outcome of a job whose answer could not be checked. Asking again would not help. */
   failUnchecked(reason: string, raw: RawText): ExecutionResult {
     const message = `The answer could not be checked against the schema: ${reason}. Simplify the schema, for example by using fewer branches that match the same value.`
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
@@ -254,13 +254,13 @@ class Execution {
     })
   }
 
-  /** The outcome of a job that the signal stopped before it had an answer, or before that was read. */
+  /** The outcome of a job that the signal stopped before its answer was read. */
   stopped(): ExecutionResult | null {
     const error = errorOfStop(this.#signal)
     return error && this.#fail(error)
   }
 
-  /** The outcome of a job without an answer. */
+  /** The outcome, or the wait, of a job without an answer. */
   failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
     if (this.#signal.reason !== null) return this.stopped()
     if (this.#wait !== undefined) return this.#waitOrFail(this.#wait, reply)
@@ -287,7 +287,7 @@ class Execution {
     return option && `The model server rejected options.${option} of the job.`
   }
 
-  /** Fails a job that has waited for too long. */
+  /** Fails a job that has waited too long. */
   #waitOrFail(
     wait: RequestWait,
     reply: Exclude<Reply, { kind: 'answer' }>,
@@ -339,7 +339,7 @@ class Execution {
       ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
     }
-    // Of a cached response nobody could tell that it was cut.
+    // A cached answer would not show that it was truncated.
     const fingerprint = this.#isCut ? null : this.#fingerprint
     const cache = cacheEntry(outcome, fingerprint, this.#job, this.#options.clock.nowMs())
     return { outcome, usage, receipt, cache }
@@ -350,7 +350,7 @@ function factsOf({ strict, ignored }: SchemaFacts): Pick<Receipt, 'strict' | 'ig
   return ignored === undefined ? { strict } : { strict, ignored }
 }
 
-/** Whether a truncated answer may be incomplete: a number could have more digits. Texts always may be. */
+/** Whether a truncated answer may be incomplete. A number could have more digits; a text could always continue. */
 function isCutOff(answer: Answer): boolean {
   return answer.ok ? /\d$/.test(answer.contentJson) : answer.kind === 'wrong'
 }

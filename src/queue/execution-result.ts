@@ -15,18 +15,18 @@ export interface ExecutionResult {
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
 }
 
-/** What was sent to model servers, and what they returned: for operators. */
+/** What was sent to model servers and what they returned, for operators. */
 export interface Receipt {
   readonly form: AnswerForm['kind']
   readonly strict?: boolean
-  /** JSON pointers to the parts of the schema that the answer was not checked for. */
+  /** JSON pointers to parts of the schema that were not checked. */
   readonly ignored?: readonly string[]
   readonly calls: readonly CallRecord[]
-  /** How many calls were made before these; absent if none. */
+  /** How many earlier calls are left out; absent if none. */
   readonly calls_omitted?: number
-  /** Whether there may have been calls that are not recorded, because the process crashed during them. */
+  /** Whether a crash may have lost records of calls. */
   readonly calls_lost?: true
-  /** The first answer and the rules that it violated, if it had to be repaired. */
+  /** The answer that had to be repaired, and the rules that it violated. */
   readonly repair?: Repair
 }
 
@@ -36,7 +36,7 @@ export interface WaitingExecution {
   readonly wait: Omit<WaitingRelease, keyof Claim>
 }
 
-/** The result of an execution that ended in a bug of Parley. */
+/** The result of an execution that failed because of a bug in Parley. */
 export function internalFailure(): ExecutionResult {
   const message =
     'Parley could not run this job because of an internal error. See the server log for details.'
@@ -44,8 +44,8 @@ export function internalFailure(): ExecutionResult {
 }
 
 /**
- * Replaces a result that the database permanently rejects. It contains only counts from outside, so it can be stored whatever
- * the cause was, and the usage of the execution still counts.
+ * Replaces a result that the database permanently rejects. It contains nothing from outside but counts, so it can always be
+ * stored, and the usage still counts.
  */
 export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
   const message =
@@ -66,12 +66,12 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
   }
 }
 
-/** A count that fits into any column for counts. */
+/** Limits a count to what every column can store. */
 function countOf(value: number): number {
   return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
 }
 
-/** The result of a job that is not executed again because of too many crashes. */
+/** The result of a job that has crashed too often to be executed again. */
 export function crashedTooOften(job: ClaimedJob): ExecutionResult {
   const times = job.crashCount === 1 ? 'once' : `${job.crashCount} times`
   const message = `The process that ran this job crashed ${times} before the job finished.`
@@ -80,7 +80,7 @@ export function crashedTooOften(job: ClaimedJob): ExecutionResult {
   return { ...result, receipt: { ...result.receipt, calls_lost: true } }
 }
 
-/** The error of a job that has waited for model servers for too long. */
+/** The error of a job that has waited too long for model servers. */
 export function outOfPatience(
   patienceMs: number,
   trouble: { readonly status: number | null; readonly message: string } | null,
@@ -93,7 +93,7 @@ export function outOfPatience(
   }
 }
 
-/** The result of a job whose deadline has passed before a run of it. */
+/** The result of a job whose deadline passed before it ran. */
 export function pastDeadline({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): ExecutionResult {
   return withoutCall({ status: 'failed', error: DEADLINE_EXCEEDED }, readEarlierRuns(earlierJson))
 }
@@ -107,7 +107,7 @@ function failedWithoutCalls(error: JobError): ExecutionResult {
   return withoutCall({ status: 'failed', error }, NO_RUNS)
 }
 
-/** The result of a run without a call, with what earlier runs used. */
+/** The result of a run without a call: its usage is that of earlier runs. */
 export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionResult {
   const receipt = { form: 'text', calls: earlier.records } as const
   return { outcome, usage: usageOfEarlier(earlier), receipt, cache: null }

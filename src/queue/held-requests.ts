@@ -1,27 +1,27 @@
 /**
- * Requests that are held until their job has ended, and those that are sent again: such a request joins the job of an equal one that
- * nobody has got the answer of, instead of creating another. It joins if it says that it is a retry, or if the callers of that
- * job have left within the last minutes. Parallel equal requests whose callers wait are wanted, so they never join.
+ * Held requests, which wait until their job has finished, and repeated requests, which join the job of an equal one instead of
+ * creating another, if nobody got its answer yet. A request joins if it declares itself a retry, or if the callers of that job
+ * disconnected within the last minutes. Parallel equal requests whose callers wait never join, because they are intended.
  *
- * A held request is stored with its job, in the same write, under a key that no other request has: a hash of the request and the
- * job's ID. Its row says on which nodes its callers wait. It changes only if a caller leaves or joins, and is deleted once the answer
- * has been written. The callers of a dead node have left. A node without a lease (`--role api`) has no name here; its callers count
- * as waiting, which matters only to requests that do not say that they are retries.
+ * A held request is stored in the same write as its job, under a unique key: a hash of the request and the job's ID. Its row
+ * lists the nodes on which its callers wait. It changes only if a caller leaves or joins, and is deleted after the answer was
+ * sent. Callers on a dead node count as gone. A node without a lease (`--role api`) has no name here; its callers count as
+ * waiting, which matters only to requests that are not declared retries.
  */
 import type { Clock } from '../clock.ts'
 import { HASH_DIGITS } from '../job/request-hash.ts'
 import type { HeldRequest } from '../store/held-request-store.ts'
 import type { Idempotency, Store } from '../store/store.ts'
 
-/** What the row says; as JSON text, it changes only if it is as it was read. */
+/** The state in the row. It is replaced only if its JSON text is still what was read. */
 interface State {
-  /** The node of each caller that waits. */
+  /** For each waiting caller, its node. */
   readonly callers: readonly string[]
-  /** When a caller last came or left. */
+  /** When a caller last joined or left. */
   readonly atMs: number
 }
 
-/** A caller's hold on a job. */
+/** The link between a waiting caller and a job. */
 export interface Hold {
   readonly account: string
   readonly key: string
@@ -30,9 +30,9 @@ export interface Hold {
 
 export interface EqualRequest {
   readonly account: string
-  /** From `hashOfRequest`. */
+  /** The result of `hashOfRequest`. */
   readonly hash: string
-  /** Whether the caller says that it has sent this request before. */
+  /** Whether the caller declares that it has sent this request before. */
   readonly isRetry: boolean
 }
 
@@ -41,15 +41,15 @@ export interface HeldRequestsOptions {
     Store,
     'heldRequests' | 'changeHeldRequest' | 'forgetHeldRequests' | 'liveNodes' | 'shared'
   >
-  /** Null if it has no lease. */
+  /** Null if the node has no lease. */
   readonly node: string | null
   readonly clock: Pick<Clock, 'nowMs'>
-  /** How long after the callers of a job have left a request joins that does not say that it is a retry. */
+  /** For how long after the callers of a job have left other equal requests join it, if they are not declared retries. */
   readonly rejoinMs: number
   readonly onError: (error: unknown) => void
 }
 
-/** After this, a request that nobody has got the answer of is forgotten. */
+/** A request without answer is forgotten after this time. */
 const REMEMBER_MS = 86_400_000
 
 interface Lookup {
@@ -62,15 +62,17 @@ const PREFIX_LENGTH = prefixOf('').length + HASH_DIGITS
 
 export class HeldRequests {
   readonly #options: HeldRequestsOptions
-  /** Writes about callers that left, which requests that arrive later must see. */
+  /** Writes in progress about callers that left. Later requests must see their effect. */
   readonly #leaving = new Set<Promise<void>>()
-  /** Answered requests whose rows are still there. */
+  /** Answered requests whose rows are not deleted yet. */
   readonly #answered = new Map<string, Hold>()
   #isForgetting = false
-  /** When callers left, by the start of the key, in the order of time; used only where no other node shares the database. */
+  /** When callers left, by the prefix of the key, in order of time. Used only if no other node shares the database. */
   readonly #leftAtMs = new Map<string, number>()
   readonly #startedMs: number
-  /** The next lookup, which gathers what is wanted until the last one has ended: on Postgres, each is a statement. */
+  /**
+   * The next lookup. It collects requests until the previous lookup has ended, because on Postgres each lookup is a statement.
+   */
   #gathering: Lookup | null = null
   #lastLookup: Promise<unknown> = Promise.resolve()
 
@@ -79,7 +81,7 @@ export class HeldRequests {
     this.#startedMs = options.clock.nowMs()
   }
 
-  /** What `accept` stores with the job of a request whose caller waits. */
+  /** The key to store with the job of a request whose caller waits. */
   keyOf(hash: string, jobId: string): Idempotency {
     const nowMs = this.#options.clock.nowMs()
     const state: State = { callers: [this.#node], atMs: nowMs }
@@ -90,7 +92,7 @@ export class HeldRequests {
     }
   }
 
-  /** Joins the job of an equal request, if there is one to join: one without callers first, then the fewest, the oldest first. */
+  /** Joins the job of an equal request, if possible: one without callers first, then the one with the fewest, then the oldest. */
   async join(request: EqualRequest): Promise<Hold | null> {
     const { store, clock } = this.#options
     const { account, hash } = request
@@ -109,7 +111,7 @@ export class HeldRequests {
     }
   }
 
-  /** The caller left without an answer. Resolves when later requests can see it; never rejects. */
+  /** Call this when a caller left without an answer. Resolves when later requests can see it; never rejects. */
   left(hold: Hold): Promise<void> {
     this.#noteLeft(hold)
     const done = this.#leave(hold, this.#options.clock.nowMs()).catch(this.#options.onError)
@@ -117,7 +119,7 @@ export class HeldRequests {
     return done.finally(() => this.#leaving.delete(done))
   }
 
-  /** The answer has been written to the caller, or the job no longer exists. */
+  /** Call this when the answer was sent to the caller, or the job no longer exists. */
   answered(hold: Hold): void {
     this.#answered.set(hold.key, hold)
     if (!this.#isForgetting) void this.#forget()
@@ -127,10 +129,10 @@ export class HeldRequests {
     return this.#options.node ?? ''
   }
 
-  /** Without asking the store: usually nobody has left. */
+  /** Avoids a query, because usually nobody has left. */
   #mayJoin({ hash, isRetry }: EqualRequest): boolean {
     const { store, clock, rejoinMs } = this.#options
-    // The callers of an earlier process have left when it ended.
+    // The callers of the previous process left when it ended.
     if (isRetry || store.shared || clock.nowMs() < this.#startedMs + rejoinMs) return true
     return this.#leftAtMs.has(prefixOf(hash))
   }
@@ -200,7 +202,7 @@ export class HeldRequests {
     }
   }
 
-  /** What was answered while rows are being deleted is deleted together. */
+  /** Deletes rows of answered requests; those that are answered meanwhile go into the next statement. */
   async #forget(): Promise<void> {
     this.#isForgetting = true
     try {
@@ -213,7 +215,7 @@ export class HeldRequests {
         for (const { key } of holds) this.#answered.delete(key)
       }
     } catch (error) {
-      // They are deleted with the next ones, or when they expire.
+      // The next call deletes them, or they expire.
       this.#options.onError(error)
     } finally {
       this.#isForgetting = false

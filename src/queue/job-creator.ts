@@ -1,7 +1,7 @@
 /**
- * Creates jobs, without HTTP. `admit` turns creation objects of the right shape into jobs, or returns the error of the first
- * violated rule: first the fields of every element (400), then the limits of the tier (403). `accept` makes them durable within
- * the quotas and caps of the account.
+ * Creates jobs, independently of HTTP. `admit` turns valid creation objects into jobs, or returns the error of the first violated
+ * rule: first the fields of every element (400), then the limits of the tier (403). `accept` makes the jobs durable, within the
+ * quotas and caps of the account.
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
@@ -29,7 +29,7 @@ import { bytesToStore, type QuotaLimits, type QuotaReached, type Quotas } from '
 
 export type AdmissionError =
   | { readonly kind: 'suspended'; readonly account: string }
-  /** `element` is the index in a batch, null for a single create. */
+  /** `element` is the index in a batch; null for a single job. */
   | {
       readonly kind: 'invalid'
       readonly element: number | null
@@ -50,11 +50,11 @@ export type AdmissionError =
   | CreateRateReached
   | QuotaReached
 
-/** The tier's jobs per minute are used up. */
+/** The tier's limit of jobs per minute is reached. */
 export interface CreateRateReached {
   readonly kind: 'create rate'
   readonly limit: number
-  /** Until the minute ends. */
+  /** Milliseconds until the minute ends. */
   readonly leftMs: number
 }
 
@@ -65,7 +65,7 @@ export type Admission =
 export interface AdmissionRules {
   /**
    * The public model names, each with the number of input tokens above which the exact count decides which model is used
-   * (`gpt-auto`); infinite for the others.
+   * (`gpt-auto`); infinite for other models.
    */
   readonly models: ReadonlyMap<string, number>
   /** Null if no model has a price. */
@@ -75,15 +75,15 @@ export interface AdmissionRules {
   readonly makeId: () => string
 }
 
-/** Who creates jobs, and the limits that apply. */
+/** The account that creates jobs, and the limits that apply to it. */
 export interface JobOwner {
   readonly account: string
   readonly tier: Tier
   /** A suspended account cannot create jobs. It can still read them. */
   readonly suspended: boolean
-  /** Null if nothing is capped. */
+  /** Null without caps. */
   readonly caps: Caps | null
-  /** Null if nothing is limited. */
+  /** Null without quotas. */
   readonly quotas: QuotaLimits | null
 }
 
@@ -94,9 +94,9 @@ export interface AdmittedJobs {
   readonly idempotency: Idempotency | null
 }
 
-/** What became of admitted jobs: accepted, those of an earlier request with the same key, or a limit is reached. */
+/** The result of accepting jobs: accepted, the jobs of an earlier request with the same key, or a limit that was reached. */
 export type Acceptance =
-  /** `pending` is null if nobody waits, or if the server cannot let the request wait. */
+  /** `pending` is null if nobody waits, or if no slot for a waiting request is free. */
   | { readonly kind: 'accepted'; readonly pending: PendingResponse | null }
   | Earlier
   | CapReached
@@ -113,16 +113,16 @@ export interface JobCreatorOptions extends AdmissionRules {
   readonly onQuotaReached: (reached: QuotaReached) => void
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   readonly idempotencyMs: number
-  /** The trace that created jobs continue; absent without telemetry. */
+  /** The trace to which created jobs belong; absent without telemetry. */
   readonly traceparent?: () => string | null
 }
 
 const DEFAULT_CACHE_TTL_MS = wholeMs(CACHE_TTL_S.default)
 
-/** Counts the tokens of an element, until just above the limit. */
+/** Counts the tokens of an element, up to just above the limit. */
 export type CountElement = (element: CreateElement, limit: number) => Promise<TokenCount>
 
-/** The count of each element that must be counted. */
+/** The token counts of those elements that must be counted. */
 type Counts = ReadonlyMap<CreateElement, TokenCount>
 
 const NO_COUNTS: Counts = new Map()
@@ -140,8 +140,8 @@ export class JobCreator {
   }
 
   /**
-   * Returns a promise only if it has to count. Nothing is stored yet.
-   * @param single whether the one element is a single create, whose fields are named without an index
+   * Returns a promise only if it must count tokens. Stores nothing.
+   * @param single whether the one element is not in a batch, so that its fields are named without an index
    */
   admit(
     elements: readonly CreateElement[],
@@ -152,7 +152,7 @@ export class JobCreator {
     if (owner.suspended) return { ok: false, error: { kind: 'suspended', account: owner.account } }
     const rules = this.#options
     const callbacks: (string | null)[] = []
-    // Null while a node is alive that could not read it: the job is worth more than its trace.
+    // Null while a live node could not read it. Jobs matter more than traces.
     const { traceparent: traceNow, store } = rules
     const traceparent = traceNow !== undefined && store.isKnownToAll('traceparent') ? traceNow() : null
     let mustCount = false
@@ -173,7 +173,7 @@ export class JobCreator {
 
   /**
    * Resolves when the jobs are durable. If they repeat an earlier request with the same Idempotency-Key, nothing is stored.
-   * @param waitMs how long the caller of the one job waits for its result, from now on; null if it does not
+   * @param waitMs how long the caller of the single job waits for its result from now on; null if it does not wait
    */
   async accept({ jobs, owner, idempotency }: AdmittedJobs, waitMs: number | null): Promise<Acceptance> {
     const { pendingResponses, enqueuer } = this.#options
@@ -184,7 +184,7 @@ export class JobCreator {
     }
     const [job] = jobs
     const pending = waitMs === null || !job ? null : pendingResponses.add(job.id, account, waitMs)
-    // While the prices have no effect, nothing is reserved, and the cap has none either.
+    // While prices have no effect, nothing is reserved and the cost cap does not apply.
     const costCap = caps?.cost && this.#options.prices?.() ? { costCap: caps.cost.limit } : {}
     const options = { idempotency, awaited: pending !== null, ...costCap }
     let isAccepted = false
@@ -204,7 +204,7 @@ export class JobCreator {
   }
 
   /**
-   * A repeated request waits for the earlier job like for a new one, and gets the result at once if the job has ended.
+   * Lets a repeated request wait for the earlier job like for a new one; it gets the result at once if the job has finished.
    * @param read reads the job
    */
   async awaitEarlier(
@@ -275,8 +275,8 @@ export class JobCreator {
   }
 
   /**
-   * If the tier lets jobs wait, those that the cap in money has no room for do, and so do those behind them. A job that the whole
-   * cap has no room for would wait forever, and is rejected.
+   * If the tier allows it, jobs that do not fit under the cost cap wait, and so do those behind them. A job that exceeds the
+   * whole cap would wait forever, so it is rejected.
    */
   async #enqueueOrWait(
     { account, tier }: JobOwner,
@@ -304,7 +304,7 @@ export class JobCreator {
     return { kind: 'monthly cap', unit: 'cost', cap, used, added, resetsAtMs }
   }
 
-  /** A batch of more jobs than the limit may be created once a minute. */
+  /** A batch with more jobs than the limit per minute may be created once a minute. */
   async #createRateReached(
     account: string,
     limit: number,
@@ -317,7 +317,7 @@ export class JobCreator {
     return earlier ?? { kind: 'create rate', limit, leftMs }
   }
 
-  /** A request that repeats an earlier one adds nothing, so no limit rejects it. */
+  /** A request that repeats an earlier one creates nothing, so no limit rejects it. */
   async #findEarlier(account: string, { idempotency }: EnqueueOptions): Promise<Earlier | null> {
     const { store, clock } = this.#options
     return idempotency && store.findEarlier(account, idempotency, clock.nowMs())
@@ -404,18 +404,18 @@ export class JobCreator {
   }
 }
 
-/** The options with the limit of the tier on the tokens of an answer. */
+/** The options, with the tier's limit on tokens of an answer applied. */
 function optionsWithin(limit: number, options: JobOptions | null): JobOptions | 'too many tokens' {
   const { max_tokens = limit } = options ?? {}
   return max_tokens > limit ? 'too many tokens' : { ...options, max_tokens }
 }
 
-/** An input whose upper bound is above this must be counted, because the exact count matters. */
+/** If the upper bound of an input exceeds this, its tokens must be counted exactly. */
 function boundOf({ model }: CreateElement, { maxInputTokens }: Tier, { models }: AdmissionRules): number {
   return Math.min(maxInputTokens, models.get(model) ?? maxInputTokens)
 }
 
-/** Counts in order, up to the first element that the tier does not allow. */
+/** Counts in order, and stops at the first element that the tier does not allow. */
 async function countAll(
   elements: readonly CreateElement[],
   tier: Tier,
@@ -433,7 +433,7 @@ async function countAll(
   return counts
 }
 
-/** The normalized callback, if there is one; or the first rule that a field violates. */
+/** Returns the normalized callback, if any, or the first rule that a field violates. */
 function checkFields(
   { model, problem, callback }: CreateElement,
   rules: AdmissionRules,
@@ -442,7 +442,7 @@ function checkFields(
     return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
   }
   if (problem) return problem
-  // The operator set the address of an event, so no caller could correct it; it is checked when it is sent.
+  // The operator set the address of an event, so a caller could not correct it. It is checked when the event is sent.
   if (!callback || callback.event) return callback
   const { headers } = callback
   const address = checkCallbackUrl(callback.url, rules.addresses)

@@ -1,31 +1,31 @@
 /**
- * A request that waits for existing jobs, until any or all of them have finished. For each job it is one pending response, so
- * such requests share the slots of those that create jobs.
+ * A request that waits until any or all of several existing jobs have finished. It takes a pending response for each job, so it
+ * shares the slots of requests that create jobs.
  */
 import type { PendingResponse, PendingResponses } from './pending-responses.ts'
 
 export interface JobsToAwait {
   readonly account: string
-  /** At least one, each once. All of them existed when they were read before the wait. */
+  /** At least one job, without duplicates. All of them existed when they were read before the wait. */
   readonly jobIds: readonly string[]
   readonly ms: number
   /** Which of them must have finished. A job that no longer exists counts as finished. */
   readonly until: 'any' | 'all'
 }
 
-/** How a wait ended: its jobs have finished, it timed out or was left, or the server is stopping. */
+/** How a wait ended: the jobs have finished; it timed out or was left; or the server is stopping. */
 export type JobWaitEnd = 'ended' | 'timeout' | 'stopping'
 
 export interface JobWait {
-  /** Contains no results: those of many jobs may be large together, and are read when they are sent. */
+  /** Resolves without results, which are large together and are read when they are sent. */
   readonly ended: Promise<JobWaitEnd>
-  /** Ends the wait as if its time were over. Does nothing to a wait that has ended. */
+  /** Ends the wait as if it timed out. Does nothing if it has ended. */
   readonly leave: () => void
 }
 
 /**
- * Waits from now on: jobs that finished before the call go unnoticed, so read the jobs again after it. Returns null, without
- * waiting, if it cannot wait for all of them (`PendingResponses.add`).
+ * Waits from now on. It misses jobs that finished before the call, so read the jobs again after it. Returns null if it cannot
+ * wait for all of them (`PendingResponses.add`).
  */
 export function waitForJobs(
   pendingResponses: Pick<PendingResponses, 'add'>,

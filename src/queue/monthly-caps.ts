@@ -1,9 +1,8 @@
 /**
- * Monthly caps: what an account may use until the end of the month, in UTC. A node adds the jobs that it has accepted itself
- * to the usage and the open jobs in the database, which it reads at most every two seconds. So a single node never exceeds a
- * cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only when a
- * job finishes; jobs accepted by then still run. Caps in money are kept by the store, which knows what the open jobs of all nodes
- * may cost.
+ * Monthly caps: what an account may use until the end of the month, in UTC. A node reads the usage and the open jobs from the
+ * database at most every two seconds, and adds the jobs that it has accepted since. So a single node never exceeds a cap on jobs,
+ * and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only when a job finishes, so
+ * jobs accepted by then still run. The store enforces cost caps, because it knows what the open jobs of all nodes may cost.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -23,13 +22,13 @@ export interface Cap {
 
 export interface Caps {
   readonly jobs: Cap | null
-  /** Input and output together. */
+  /** Input plus output tokens. */
   readonly tokens: Cap | null
   /** In millionths of the currency. */
   readonly cost: Cap | null
 }
 
-/** Null when nothing is capped. */
+/** Returns null if nothing is capped. */
 export function capsOf(
   account: string,
   tier: Tier,
@@ -41,7 +40,7 @@ export function capsOf(
   return jobs === null && tokens === null && cost === null ? null : { jobs, tokens, cost }
 }
 
-/** The account's own cap if it has one, otherwise that of its tier; null for none. */
+/** Returns the account's own cap if it has one, otherwise that of its tier; null for none. */
 export function capOf(account: string, tier: Tier, ownCap: OwnCap, tierCap: number | null): Cap | null {
   if (ownCap === 'none') return null
   if (ownCap !== null) return { limit: ownCap, of: `account ${account}` }
@@ -52,9 +51,9 @@ export interface CapReached {
   readonly kind: 'monthly cap'
   readonly unit: 'jobs' | 'tokens' | 'cost'
   readonly cap: Cap
-  /** Finished and open jobs, or tokens, or what finished jobs cost and open ones may. */
+  /** Jobs finished or open, tokens, or the cost of finished jobs plus what open ones may cost. */
   readonly used: number
-  /** What the request may cost. */
+  /** The maximum cost of the request. */
   readonly added?: number
   readonly resetsAtMs: number
 }
@@ -68,7 +67,7 @@ interface AccountUse {
 /** Jobs about to be accepted. */
 export interface Reserved {
   readonly kind: 'reserved'
-  /** Call it once, whether they were accepted or not. */
+  /** Call this once, whether or not the jobs were accepted. */
   end(accepted: boolean): void
 }
 
@@ -76,7 +75,7 @@ export class MonthlyCaps {
   readonly #clock: Clock
   /** By account and month. */
   readonly #uses: LookupCache<AccountUse>
-  /** Jobs of each account that are being accepted here. */
+  /** Jobs that are being accepted here, by account. */
   readonly #reserved = new Map<string, number>()
 
   constructor(store: Pick<UsageStore, 'used'>, clock: Clock) {

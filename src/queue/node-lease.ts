@@ -1,8 +1,7 @@
 /**
  * Holds this node's lease, rescues the jobs of nodes whose lease has expired, and resolves disagreements between node and
- * database: after a pause, a broken connection or a claim whose response was lost, each may believe that the other holds a
- * job. A separate thread renews the lease (`app/heartbeat.ts`), because the event loop here may be busy for longer than a
- * lease.
+ * database: after a pause, a broken connection or a claim whose response was lost, each may believe that the other holds a job. A
+ * separate thread renews the lease (`app/heartbeat.ts`), because the event loop may be busy for longer than a lease.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -10,34 +9,34 @@ import type { Claim, NodeStore } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
 import type { AssigningCalls } from './assigning-calls.ts'
 
-/** How often per lease duration node and database compare the jobs of the node. */
+/** How often per lease duration the node compares its jobs with the database. */
 const COMPARISONS = 3
 /** How often per lease duration this node looks for dead nodes. */
 const LOOKS = 9
 /**
- * Without a write for this fraction of a lease, the database counts as having been unreachable. Leases may have expired
- * meanwhile: when an outage starts, a live node has renewed its lease at most 4/9 of a lease ago (`app/lease-renewal.ts`).
+ * After this fraction of a lease without a write, the database counts as having been unreachable, so leases may have expired:
+ * when an outage starts, a live node has renewed its lease at most 4/9 of a lease ago (`app/lease-renewal.ts`).
  */
 const OUTAGE = 1 / 2
 /**
- * A node that has been absent for this many leases counts as permanently dead: jobs may fail because of its crash. It must
- * have been absent for so long by the database's clock and by that of the node which confirms this: either may jump.
+ * After this many leases, an absent node counts as permanently dead, and jobs may fail because of its crash. Both the database's
+ * clock and that of the node that confirms this must agree, because either may jump.
  */
 const ABSENT_LEASES = 10
 
 /** The part of the worker that holds jobs. */
 export interface JobHolder {
-  /** What the store has as held by this node. */
+  /** The claims that this node holds, as far as the worker knows. */
   claims(): readonly Claim[]
   holds(claim: Claim): boolean
   /** Stops the execution of a job that this node no longer holds. */
   lose(claim: Claim): unknown
-  /** Jobs may have been queued. */
+  /** Call this when jobs may have been queued. */
   wake(): void
   readonly assigningCalls: Pick<AssigningCalls, 'latest' | 'haveEnded'>
 }
 
-/** What renews the lease. */
+/** Renews the lease. */
 export interface Heartbeat {
   /** Stops the renewals. The lease stays until it expires. */
   stop(): Promise<void>
@@ -53,19 +52,19 @@ export interface NodeLeaseOptions {
   readonly node: string
   readonly clock: Clock
   readonly leaseMs: number
-  /** Takes the lease and renews it from then on. Rejects if it cannot be taken. Not called if no other node shares the database. */
+  /** Takes the lease and keeps renewing it. Rejects if it cannot take it. Not called if no other node shares the database. */
   readonly startHeartbeat: (onExpired: () => void) => Promise<Heartbeat>
   readonly events: NodeLeaseEvents
 }
 
 export interface NodeLeaseEvents {
-  /** This many jobs of dead nodes were queued again. */
+  /** This many jobs of dead nodes were returned to the queue. */
   rescued(jobs: number): void
   /** This many crashes were reverted, because their nodes were only paused. */
   reverted(crashes: number): void
-  /** The lease had expired, and other nodes may have rescued its jobs; this many executions were stopped here. */
+  /** The lease had expired, so other nodes may have rescued its jobs; this many executions were stopped here. */
   lost(jobs: number): void
-  /** This many jobs were held here but not according to the database; most have just been settled. */
+  /** The worker held this many jobs that the database did not assign to this node; most have just been settled. */
   gone(jobs: number): void
   error(message: string, error: unknown): void
 }
@@ -74,18 +73,18 @@ export class NodeLease {
   readonly #options: NodeLeaseOptions
   readonly #loop: PollingLoop
   #heartbeat: Heartbeat | null = null
-  /** Whether the lease had expired at a renewal since the last comparison. */
+  /** Whether a renewal since the last comparison found that the lease had expired. */
   #expired = false
   #comparedMs = Number.NEGATIVE_INFINITY
   /** When the last write that reached the database was sent. */
   #wroteMs = Number.NEGATIVE_INFINITY
-  /** Since when writes have reached the database without a gap; every live node could renew since then, too. */
+  /** Since when writes have reached the database without a gap, so that every live node could renew its lease. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
-  /** By absent node, when this node first saw that it was absent; it has been absent at every look since then. */
+  /** When this node first saw each absent node absent; the node was absent at every look since then. */
   #absentSinceMs: ReadonlyMap<string, number> = new Map()
-  /** Jobs that this node held according to the database at the last comparison, but not according to the worker. */
+  /** Jobs that the database assigned to this node at the last comparison, but that the worker did not hold. */
   #strays: readonly Claim[] = []
-  /** The latest call by then that may have assigned them. */
+  /** The latest call at that time that may have assigned them. */
   #strayCall = 0
 
   constructor(options: NodeLeaseOptions) {
@@ -99,7 +98,7 @@ export class NodeLease {
     })
   }
 
-  /** Takes the lease; on a database that no other node shares, rescues all jobs at once. Rejects if it cannot. */
+  /** Takes the lease. On a database that no other node shares, also rescues all jobs. Rejects if it cannot take the lease. */
   async start(): Promise<void> {
     const { store, startHeartbeat } = this.#options
     if (store.shared) {
@@ -112,21 +111,21 @@ export class NodeLease {
       if (store.shared) await this.#revertCrashes()
       else await this.#rescue()
     } catch (error) {
-      // The start has failed, and the thread would keep the process and the lease alive.
+      // The start has failed; otherwise the thread would keep the process and the lease alive.
       await this.#heartbeat?.stop()
       throw error
     }
     this.#loop.start()
   }
 
-  /** Deletes the lease, unless the worker still holds jobs, which would run twice. The worker has been drained before. */
+  /** Deletes the lease, unless the worker still holds jobs, which would run twice. Drain the worker first. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await this.#heartbeat?.stop()
     const { store, worker, node, events } = this.#options
     if (worker.claims().length > 0) return
     try {
-      // A node that was paused and stops now no longer has a lease, so it reverts its crashes itself.
+      // If the node was paused, it has lost its lease, so it reverts its crashes itself.
       await this.#revertCrashes()
       await store.leave(node)
     } catch (error) {
@@ -140,7 +139,7 @@ export class NodeLease {
     if (isDue || this.#expired) await this.#compare()
     if (!store.shared) return
     await this.#revertCrashes()
-    // After an outage, all leases have expired: no node counts as dead before it has had time to renew.
+    // After an outage every lease has expired, so no node counts as dead before it has had time to renew.
     if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return
     await this.#rescue()
     await this.#confirmCrashes()
@@ -164,7 +163,7 @@ export class NodeLease {
     await this.#releaseStrays(held)
   }
 
-  /** Stops jobs that the worker already held before the query and that this node does not hold according to the database. */
+  /** Stops jobs that the worker already held before the query but that the database does not assign to this node. */
   #endLost(claims: readonly Claim[], held: readonly Claim[]): number {
     const { worker } = this.#options
     const ours = new Set(held.map(keyOf))
@@ -174,9 +173,9 @@ export class NodeLease {
   }
 
   /**
-   * Releases jobs that this node holds according to the database, but not according to the worker, twice in a row: the
-   * response to their claim or release was lost. If seen only once, such a job may still be on its way here; and however often
-   * it is seen, it may be as long as a call that may have assigned it has no response.
+   * Releases jobs that the database assigns to this node but that the worker did not hold in two comparisons: the response to
+   * their claim or release was lost. After only one comparison, such a job may still be on its way here. It also may be as long
+   * as a call that may have assigned it has no response.
    */
   async #releaseStrays(held: readonly Claim[]): Promise<void> {
     const { store, worker, node } = this.#options
@@ -194,11 +193,11 @@ export class NodeLease {
     const { store, clock, leaseMs, events } = this.#options
     const askedMs = clock.steadyMs()
     const reverted = await store.revertCrashes()
-    // It may have reached the database at any moment until now.
+    // The write may have reached the database at any moment until now.
     const answeredMs = clock.steadyMs()
     if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) {
       this.#inTouchSinceMs = answeredMs
-      // Meanwhile, absent nodes may have come back.
+      // Absent nodes may have returned meanwhile.
       this.#absentSinceMs = new Map()
     }
     this.#wroteMs = askedMs

@@ -1,6 +1,6 @@
 /**
- * Fails queued jobs that have waited for model servers for too long, or whose deadline has passed. Nothing runs for it: the store
- * settles those that no node has claimed. A job that runs is failed by its own execution.
+ * Fails queued jobs that have waited too long for model servers, or whose deadline has passed. The store settles them without
+ * running anything; a running job is failed by its own execution.
  */
 import type { Clock } from '../clock.ts'
 import type { Overdue, Store } from '../store/store.ts'
@@ -8,9 +8,9 @@ import type { RouteLimit, Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
 import { DEADLINE_EXCEEDED, outOfPatience } from './execution-result.ts'
 
-/** The maximum jobs of one statement, so that its transaction stays short. */
+/** Maximum jobs of one statement, so that its transaction stays short. */
 const MAX_FAILED = 256
-/** The store has written the one of its earlier runs. */
+/** The store has written the receipt of the earlier runs; what follows a settlement needs none. */
 const NO_RECEIPT = { form: 'text', calls: [] } as const
 
 export interface SweepOptions {

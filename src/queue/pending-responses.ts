@@ -1,7 +1,7 @@
 /**
- * The HTTP requests on this node that wait for their job. There may be tens of thousands, so a pending response is one small
- * object with one function. An account may use all of them except a reserve, which is only for accounts that have few:
- * however many requests of one account wait, those of others can wait, too.
+ * The HTTP requests on this node that wait for their job. There may be tens of thousands, so each is one small object with one
+ * function. An account may use all slots for them except a reserve for accounts that have few, so that one account's requests
+ * cannot keep those of others from waiting.
  */
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -10,7 +10,7 @@ import { type FairSlotsOptions, mayAcquire } from '../sharing/fair-slots.ts'
 import { TransientMap } from '../transient-map.ts'
 import { reserveOf } from './scheduler.ts'
 
-/** The fraction of the reserve that one account may use, at least one. */
+/** The fraction of the reserve that one account may use, at least one slot. */
 const RESERVE_PART = 1 / 16
 
 /** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server is stopping. */
@@ -23,25 +23,24 @@ export interface PendingResponse {
   readonly account: string
   readonly ended: Promise<WaitEnd>
   readonly end: (end: WaitEnd) => void
-  /** Ends the wait as if its time were over. Does nothing to a wait that has ended. */
+  /** Ends the wait as if it timed out. Does nothing if it has ended. */
   readonly leave: () => void
   readonly cancelTimer: () => void
-  /** Another pending response for the same job, of a repeated request. */
+  /** Another pending response for the same job, from a repeated request. */
   next: PendingResponse | undefined
   /** Whether the job existed when the wait began; otherwise it may not have been stored yet. */
   readonly existed: boolean
-  /** Whether the wait is over. */
   hasEnded: boolean
 }
 
 export class PendingResponses {
-  /** The latest one for each job; earlier ones are linked to it. */
+  /** The latest pending response for each job; earlier ones are linked to it. */
   readonly #latest = new TransientMap<string, PendingResponse>()
   readonly #clock: Clock
   readonly #slots: FairSlotsOptions
-  /** How many any account may have: all except the reserve. */
+  /** How many slots an account may use without the reserve. */
   readonly #shared: number
-  /** By account. */
+  /** Pending responses by account. */
   readonly #held = new Counts<string>()
   #stopping = false
 
@@ -57,10 +56,9 @@ export class PendingResponses {
   }
 
   /**
-   * Adds a pending response; call this before the job can be settled. Returns null if the request cannot wait: there are too
-   * many already, only the reserve is left and the account has used its part of it, or the server is stopping.
-   *
-   * @param existed whether the job exists: if so, the wait also ends when the job no longer does (`vanished`)
+   * Adds a pending response; call this before the job can be settled. Returns null if the request cannot wait: no slot is free,
+   * only the reserve is left and the account has used its part of it, or the server is stopping.
+   * @param existed whether the job exists; if so, the wait also ends when it no longer does (`vanished`)
    */
   add(jobId: string, account: string, ms: number, existed = false): PendingResponse | null {
     if (this.#stopping) return null
@@ -117,7 +115,7 @@ export class PendingResponses {
     return false
   }
 
-  /** The job does not exist: ends the waits that began when it did. The job of any other wait may be stored later. */
+  /** Ends the waits that began when the job existed, because it no longer does. For other waits, the job may be stored later. */
   vanished(jobId: string): void {
     for (let pending = this.#latest.get(jobId); pending; pending = pending.next) {
       if (!pending.existed) continue
@@ -128,7 +126,7 @@ export class PendingResponses {
     }
   }
 
-  /** Ends every wait; from now on no request may wait. */
+  /** Ends every wait; afterwards no request can wait. */
   stop(): void {
     this.#stopping = true
     for (const jobId of this.#latest.keys()) this.end(jobId, { kind: 'stopping' })
@@ -141,7 +139,7 @@ export class PendingResponses {
     left.end({ kind: 'timeout' })
   }
 
-  /** Does nothing for one that has ended. */
+  /** Does nothing if the wait has ended. */
   #remove(removed: PendingResponse): void {
     const latest = this.#latest.get(removed.jobId)
     if (latest === removed) {

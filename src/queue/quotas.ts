@@ -1,7 +1,7 @@
 /**
- * Quotas: how many jobs an account may have open at the same time, and how many bytes its jobs may store. The database keeps
- * the sums. A node adds the jobs that it has accepted itself since the last lookup, so a single node never exceeds a quota of
- * open jobs. Several nodes share the remainder: each looks the sums up again after accepting a sixteenth of it.
+ * Quotas: how many jobs an account may have open at the same time, and how many bytes its jobs may store. The database keeps the
+ * sums; a node adds the jobs that it has accepted since its last lookup, so a single node never exceeds a quota of open jobs.
+ * Several nodes share the remainder: each refreshes the sums after accepting a sixteenth of it.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
@@ -10,11 +10,11 @@ import type { OwnCaps } from '../store/account-store.ts'
 import type { QuotaUse, UsageStore } from '../store/usage-store.ts'
 import { type Cap, capOf } from './monthly-caps.ts'
 
-/** The fraction of the remainder that a node may accept before it looks the sums up again. */
+/** The fraction of the remainder that a node may accept before it refreshes the sums. */
 const SHARE = 1 / 16
-/** After this time, it looks them up in any case: answers that were stored meanwhile are not in any estimate. */
+/** After this time a node refreshes the sums anyway, because its estimates do not include answers stored meanwhile. */
 const FRESH_MS = 5000
-/** However often an account reaches its quota, the node refreshes its sums no more often than this. */
+/** The shortest time between two refreshes, however often an account reaches its quota. */
 const PAUSE_MS = 100
 const MAX_ACCOUNTS = 10_000
 
@@ -23,7 +23,7 @@ export interface QuotaLimits {
   readonly storedBytes: Cap | null
 }
 
-/** Null if nothing is limited. */
+/** Returns null if there are no quotas. */
 export function quotasOf(account: string, tier: Tier, own: OwnCaps): QuotaLimits | null {
   const openJobs = capOf(account, tier, own.openJobs, tier.maxOpenJobs)
   const storedBytes = capOf(account, tier, own.storedBytes, tier.maxStoredBytes)
@@ -41,19 +41,19 @@ export interface QuotaReached {
   readonly added: number
 }
 
-/** What an account has, as this node knows it. */
+/** What this node knows about an account's use. */
 interface Entry {
   use: QuotaUse
   lookedUpAtMs: number
-  /** In progress; nothing is reserved until it has ended. */
+  /** The lookup in progress; nothing is reserved until it has ended. */
   lookUp: Promise<void> | null
-  /** Accepted here since the last lookup, so `use` does not include it. */
+  /** Accepted here since the last lookup, so not included in `use`. */
   acceptedJobs: number
   acceptedBytes: number
   /** Jobs that are being accepted here. */
   reservedJobs: number
   reservedBytes: number
-  /** Called when nothing is being accepted any longer. */
+  /** Called when no job of the account is being accepted any longer. */
   onIdle: (() => void) | null
 }
 
@@ -64,7 +64,7 @@ export interface QuotasOptions {
 
 export class Quotas {
   readonly #options: QuotasOptions
-  /** The account that was added first comes first. */
+  /** In the order in which accounts were added. */
   readonly #entries = new Map<string, Entry>()
 
   constructor(options: QuotasOptions) {
@@ -73,7 +73,7 @@ export class Quotas {
 
   /**
    * Counts jobs that are about to be accepted, until `end`, or returns the quota that they would exceed. Returns a promise only
-   * if the sums have to be looked up; it rejects with `StoreUnavailable` when they cannot be read.
+   * if the sums must be read; it rejects with `StoreUnavailable` if they cannot be.
    */
   reserve(
     account: string,
@@ -87,7 +87,7 @@ export class Quotas {
     return this.#lookUp(account, entry).then(() => reserveIn(entry, account, limits, jobs, bytes))
   }
 
-  /** Call it once for each reservation, whether its jobs were accepted or not. */
+  /** Call this once for each reservation, whether or not its jobs were accepted. */
   end(account: string, jobs: number, bytes: number, accepted: boolean): void {
     const entry = this.#entries.get(account)
     if (entry === undefined) return
@@ -132,7 +132,7 @@ export class Quotas {
     return entry
   }
 
-  /** Of those for which nothing is being accepted. */
+  /** Drops the oldest account for which nothing is being accepted. */
   #dropOldest(): void {
     for (const [account, { reservedJobs, lookUp }] of this.#entries) {
       if (reservedJobs > 0 || lookUp !== null) continue
@@ -148,10 +148,7 @@ export class Quotas {
     return entry.lookUp
   }
 
-  /**
-   * Waits for acceptances in progress: the sums may or may not include them, and a job that counts twice could cause a
-   * rejection.
-   */
+  /** Waits for acceptances in progress, which the sums may or may not include: counting a job twice could cause a rejection. */
   async #read(account: string, entry: Entry): Promise<void> {
     const { store, clock } = this.#options
     if (entry.reservedJobs > 0) {
@@ -188,7 +185,7 @@ function reserveIn(
   return null
 }
 
-/** The bytes that the jobs will store before they finish. */
+/** The bytes that the jobs store before they finish. */
 export function bytesToStore(jobs: readonly Job[]): number {
   let bytes = 0
   for (const { messagesJson, responseFormatJson, callbackJson } of jobs) {

@@ -1,7 +1,4 @@
-/**
- * Reads models' answers and callers' schemas: small ones here, and those that would block the event loop for too long on a
- * thread of the CPU pool.
- */
+/** Reads models' answers and callers' schemas: small ones here, and those that would block the event loop on the CPU pool. */
 
 import { checkSteps, FIRST_CHECK_STEPS } from 'parley-json-schema'
 import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'
@@ -11,14 +8,14 @@ import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 
-/** Answers (including their schema) and schemas with more characters than this are read by a thread. */
+/** Answers (with their schema) and schemas with more characters than this are read on a thread. */
 const LARGE_TEXT = 64 * 1024
 
 export interface AnswerReaderOptions {
   readonly pool: Pick<CpuPool, 'run'>
-  /** Levels of arrays and objects in a JSON answer. */
+  /** Maximum nesting of arrays and objects in a JSON answer. */
   readonly maxDepth: number
-  /** The share of the threads for the jobs of a tier. */
+  /** A tier's share of the threads. */
   readonly weightOf: (tier: string) => number
 }
 
@@ -33,7 +30,7 @@ export class AnswerReader {
     this.#options = options
   }
 
-  /** Null if the signal stopped it first. */
+  /** Resolves to null if the signal stopped it first. */
   read(job: JobToRead, text: string, signal: StopSignal): Answer | Promise<Answer | null> {
     const { responseFormatJson: formatJson } = job
     if (text.length + formatJson.length > LARGE_TEXT) return this.#readOnThread(job, text, signal)
@@ -41,11 +38,11 @@ export class AnswerReader {
     if (formatJson === TEXT_JSON) return { ok: true, contentJson: JSON.stringify(text) }
     const { maxDepth } = this.#options
     const verdict = judgeAnswer(text, formatJson, { maxDepth, steps: FIRST_CHECK_STEPS })
-    // Few checks take this many steps. A thread starts this one over, with the full number of steps.
+    // Few checks take this many steps. A thread starts this one again, with the full number of steps.
     return verdict.kind === 'not checked' ? this.#readOnThread(job, text, signal) : answerOf(text, verdict)
   }
 
-  /** If the signal stopped it first, the schema counts as not strict; no model is called then. */
+  /** If the signal stopped it first, returns that the schema is not strict, which does not matter because no model is called. */
   schemaFacts(job: JobToRead, schemaJson: string, signal: StopSignal): SchemaFacts | Promise<SchemaFacts> {
     if (schemaJson.length <= LARGE_TEXT) return schemaFacts(schemaJson)
     return this.#options.pool

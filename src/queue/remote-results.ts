@@ -1,16 +1,16 @@
 /**
- * Answers pending responses whose jobs another node ran. A notification arrives as soon as the job is settled; a poll of the
- * database every second makes up for lost notifications. A job can also be deleted before its result is read; then the
- * requests that had read it before they waited are answered.
+ * Answers pending responses whose jobs another node ran. A notification arrives when the job is settled; a poll of the database
+ * every second makes up for lost notifications. If the job is deleted before its result is read, this ends the waits of requests
+ * that had read it before they waited.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 
 const POLL_MS = 1000
-/** The maximum number of jobs per read. */
+/** Maximum jobs per read. */
 const MAX_READ = 1000
-/** The maximum bytes of their results together. Beyond this, they are read in parts, as responses consume them. */
+/** Maximum bytes of results per read. More are read in parts, as responses consume them. */
 const MAX_READ_BYTES = 1024 * 1024
 
 export interface RemoteResultsOptions {
@@ -21,7 +21,7 @@ export interface RemoteResultsOptions {
   /** Whether a request waits for the job that existed when its wait began. */
   readonly awaitsExisting: (jobId: string) => boolean
   readonly onEnded: (job: EndedJob) => void
-  /** Such a job does not exist any longer. */
+  /** Called if such a job no longer exists. */
   readonly onVanished: (jobId: string) => void
   readonly onError: (error: unknown) => void
 }
@@ -45,7 +45,7 @@ export class RemoteResults {
     return this.#poll.stop()
   }
 
-  /** These jobs were settled outside of this node's worker. Never rejects. */
+  /** Call this when these jobs were settled outside of this node's worker. Never rejects. */
   async settled(jobIds: readonly string[]): Promise<void> {
     const { store, awaitsExisting, onEnded, onVanished, onError } = this.#options
     try {

@@ -1,6 +1,6 @@
 /**
- * Makes the reruns that operators request through any process on the database: new jobs, which the limits of their account apply
- * to as if a caller had created them, except for the jobs per minute.
+ * Creates the jobs of reruns that operators request through any process on the database. The limits of their account apply as if
+ * a caller had created them, except for the jobs per minute.
  */
 import type { Clock } from '../clock.ts'
 import type { CreateElement } from '../job/create-body.ts'
@@ -14,9 +14,9 @@ import type { JobToRerun, OpenRerun, RerunEnd, RerunStore } from '../store/rerun
 import { backgroundOwner } from './background-owner.ts'
 import type { Acceptance, AdmissionError, JobCreator } from './job-creator.ts'
 
-/** Each poll costs an idle server something, and operators can wait. */
+/** Polls seldom, because operators can wait and each poll wakes an idle server. */
 const POLL_MS = 2000
-/** A command requests its next step soon after the one before was made. */
+/** A command requests its next step soon after the previous one was done. */
 const NEXT_STEP_MS = 500
 /** Requests that are read together. */
 const STEP = 100
@@ -37,7 +37,7 @@ export class Reruns {
   readonly #options: RerunsOptions
   readonly #poll: PollingLoop
   #isStopped = false
-  /** In its last run. */
+  /** Whether the last run created jobs. */
   #hasMade = false
   #making: Promise<void> = Promise.resolve()
 
@@ -56,7 +56,7 @@ export class Reruns {
     this.#poll.start()
   }
 
-  /** Resolves when the rerun that is being made has its job. */
+  /** Resolves when the rerun in progress has its job. */
   async stop(): Promise<void> {
     this.#isStopped = true
     await Promise.all([this.#poll.stop(), this.#making])
@@ -83,7 +83,7 @@ export class Reruns {
         }
       }
     } catch (error) {
-      // It is taken, and made when it is free again.
+      // The request stays taken for RERUN_TAKEN_MS, and is then retried.
       onError(error)
     }
   }
@@ -103,7 +103,7 @@ export class Reruns {
     const owner = backgroundOwner(job.owner.name, tiers.of(job.owner.tier), job.owner)
     const admission = await creator.admit([elementOf(job, withCallback)], owner, countOf, true)
     if (!admission.ok) return this.#refusedFor(admission.error)
-    // If a node crashed before it recorded the job, the next one finds it by this key. It has a space, which no caller's key has.
+    // If a node crashed before it recorded the job, the next one finds it by this key. No caller's key contains a space.
     const idempotency = {
       key: `rerun ${id}`,
       fingerprint: '',
@@ -130,11 +130,11 @@ function refused(refusal: string): RerunEnd {
   return { rerunId: null, refusal }
 }
 
-/** Counted when the job was created, unless a bound was enough. */
+/** The tokens were counted when the job was created, unless an upper bound was enough. */
 const countOf = async ({ tokensAtMost }: CreateElement) =>
   ({ tokens: tokensAtMost, certainty: 'exact' }) as const
 
-/** The request of the job. It does not use the response cache, whose answer may be the one that the rerun replaces. */
+/** The request of the job, without the response cache, which may contain the answer that the rerun replaces. */
 function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   const { model, messagesJson, responseFormatJson: storedJson, createdAtMs, inputTokens, deadlineMs } = job
   const { optionsJson, formatJson } = splitOptions(storedJson)

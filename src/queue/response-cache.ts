@@ -1,10 +1,8 @@
 /**
- * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they are of
- * one account and have the same model, response_format, options and messages (`jobFingerprint`). An answer is cached from its
- * settlement on, for the `message_cache_ttl` of its job, which is 0 if the job does not use the cache; failures are never
- * cached. `cache.enabled` turns it off.
- *
- * The store looks a job up when it accepts it; a job that was queued is looked up again when its execution starts.
+ * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they have the
+ * same account, model, response_format, options and messages (`jobFingerprint`). An answer is cached when it is settled, for the
+ * `message_cache_ttl` of its job; 0 turns this off. Failures are never cached. `cache.enabled` turns the cache off. The store
+ * looks a job up when it accepts it; a queued job is looked up again when its execution starts.
  */
 import type { Clock } from '../clock.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
@@ -19,10 +17,7 @@ import { type ExecutionResult, withoutCall } from './execution-result.ts'
 const MAX_RETRY_MS = 10_000
 const RETRY_MS = 250
 
-/**
- * A job with more characters than this waits for a separate turn of the event loop, because hashing and sending a megabyte takes a
- * few milliseconds.
- */
+/** A larger job waits for a separate turn of the event loop, because hashing and sending a megabyte takes a few milliseconds. */
 const LARGE_JOB = 64 * 1024
 
 export function isLarge({ messagesJson, responseFormatJson }: Job): boolean {
@@ -33,9 +28,9 @@ export function isLarge({ messagesJson, responseFormatJson }: Job): boolean {
 export type CacheKeyOf = (job: Job) => string | null
 
 export interface CacheOptions {
-  /** `cache.enabled` */
+  /** The setting `cache.enabled`. */
   readonly enabled: boolean
-  /** Whether the simulator answers. Its answers are cached apart: a model that is configured later does not return them. */
+  /** Whether the simulator answers. Its answers have separate keys, so that a model configured later does not return them. */
   readonly simulated: boolean
 }
 
@@ -45,8 +40,8 @@ export function cacheKeys({ enabled, simulated }: CacheOptions): CacheKeyOf {
 }
 
 /**
- * The cached response of an identical job. Returns a promise only if the store does not know at once that there is none. Null
- * if there is none, if the database did not respond in time, or if the signal stopped the job meanwhile.
+ * Finds the cached response of an identical job. Returns a promise only if the store cannot rule one out at once. Null if there
+ * is none, the database did not respond in time, or the signal stopped the job.
  */
 export function lookUpResponse(
   store: Pick<Store, 'findResponse'>,
@@ -59,18 +54,21 @@ export function lookUpResponse(
   return found.catch((error) => retryLookUp(store, fingerprint, clock, signal, error))
 }
 
-/** The result of a job that is completed from a cached response. */
+/** The result of a job that a cached response completes. */
 export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
   const result = withoutCall({ status: 'completed', contentJson }, earlier)
   return { ...result, usage: { ...result.usage, cache_hit: true } }
 }
 
-/** The result of a job that a cached response completed when it was accepted. @param contentJson null if nobody waits for it */
+/**
+ * The result of a job that a cached response completed on acceptance.
+ * @param contentJson null if nobody waits for it
+ */
 export function cachedResult(contentJson: string | null, { reserved }: Job): ExecutionResult {
   return fromCache(contentJson ?? 'null', reserved === undefined ? NO_RUNS : { ...NO_RUNS, cost: 0 })
 }
 
-/** The cache entry of a job's outcome; null for none. */
+/** The cache entry for a job's outcome; null for none. */
 export function cacheEntry(
   outcome: Outcome,
   fingerprint: string | null,

@@ -3,9 +3,9 @@ import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Store } from '../store/store.ts'
 
-/** Between steps while there is more to delete. */
+/** The pause between steps while there is more to delete. */
 const STEP_PAUSE_MS = 20
-/** Between steps when there is nothing to delete. */
+/** The pause between steps when there is nothing to delete. */
 const IDLE_PAUSE_MS = 10_000
 
 export interface RetentionOptions {

@@ -9,10 +9,10 @@ const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 5000
 
 /**
- * Rejects only with `WriteRejected`, because retrying that write cannot help. Any other error may be temporary, and
- * executing the job or sending the callback again would cost more than another write.
- * @param onError called for each failed try
- * @param mayRetry called before each retry; a stopping process stops retrying
+ * Rejects only with `WriteRejected`, which retrying cannot help. Any other error may be temporary, and executing the job or
+ * sending the callback again would cost more than another write.
+ * @param onError called after each failed try
+ * @param mayRetry called before each retry; false while the process is stopping
  */
 export async function retryWrite<T>(
   write: () => Promise<T>,

@@ -1,6 +1,6 @@
 /**
- * What a node knows about one route: how many of its own jobs are on their way to the model server, and what is limited; and about
- * each of its queues, one for each priority: whether jobs may be queued, and whose were passed over. A part of the scheduler's state.
+ * The scheduler's state for one route: how many of its jobs this node holds, and its limits. For each of the route's queues, one
+ * per priority: whether jobs may be queued, and which accounts' jobs were skipped.
  */
 import { isHigher, type Priority } from '../job/priority.ts'
 import { Counts } from '../sharing/counts.ts'
@@ -10,31 +10,31 @@ import type { RouteLimit } from '../upstreams/routes.ts'
 /** A limit of a route, or of an account on it. */
 export interface Allowance {
   limit: RouteLimit
-  /** Jobs that started since it was limited. */
+  /** Jobs that have started since the limit was set. */
   running: number
 }
 
-/** The queued jobs of one account, which walks may have passed over. */
+/** The queued jobs of one account, some of which walks may have skipped. */
 interface Lane {
-  /** Whether the jobs that failed last may be claimed, because no other was found. */
+  /** Whether to claim even the jobs that failed last, because no others were found. */
   anyJob: boolean
 }
 
-/** What jobs of all priorities share. */
+/** The state that the queues of a route share. */
 export class RouteState {
   readonly route: string
-  /** Those that are known, the one with the highest priority first. */
+  /** The known queues, highest priority first. */
   readonly queues: RouteQueue[] = []
-  /** Jobs that this node has claimed and not yet finished, by account. */
+  /** Claimed, unfinished jobs of this node, by account. */
   readonly held = new Counts<string>()
-  /** Those of them whose first call has not begun: the upstream does not count them yet. */
+  /** Held jobs whose first call has not begun, so that the upstream does not count them yet. */
   arriving = 0
-  /** Those that were claimed although the upstream is busy, because their accounts held nothing, or others are less urgent. */
+  /** Jobs claimed although the upstream is busy, because their accounts held nothing or others are less urgent. */
   newcomers = 0
   /** Null unless the route is limited. */
   limited: Allowance | null = null
   readonly limitedAccounts = new Map<string, Allowance>()
-  /** Whether its jobs may have to wait for a rate. */
+  /** Whether jobs may have to wait for a rate. */
   readonly isRated: boolean
 
   constructor(route: string, isRated: boolean) {
@@ -42,16 +42,16 @@ export class RouteState {
     this.isRated = isRated
   }
 
-  /** How many jobs this node may start of the account, and of any if it is null, as far as limits go. */
+  /** How many jobs the limits allow to start: of the account, or of all accounts if it is null. */
   allowed(account: string | null): number {
     const own = account === null ? null : this.limitedAccounts.get(account)
     return Math.min(leftOf(this.limited), leftOf(own))
   }
 }
 
-/** A queue of a route. While a walk of it may find jobs, new ones are queued instead of overtaking them. */
+/** A queue of a route. While a walk may find jobs in it, new jobs are queued instead of overtaking them. */
 export class RouteQueue {
-  /** As it is stored with its jobs. */
+  /** The name of the queue that is stored with its jobs. */
   readonly name: string
   readonly priority: Priority
   readonly of: RouteState
@@ -59,11 +59,11 @@ export class RouteQueue {
   readonly walk = { mayBeQueued: false, anyJob: false }
   /** By account. */
   readonly lanes = new Map<string, Lane>()
-  /** Whether the next claim prefers a lane, so that neither lanes nor walks delay the others for long. */
+  /** Whether the next claim prefers a lane, so that lanes and walks take turns. */
   isLaneNext = true
-  /** Whether an account that holds nothing may have jobs near the head. */
+  /** Whether jobs of an account that holds nothing may be near the head. */
   hasNewcomers = false
-  /** Counts additions, so that a claim that started earlier does not prove that nothing is queued. */
+  /** Counts additions: a claim that started before an addition does not prove that nothing is queued. */
   additions = 0
 
   constructor(name: string, priority: Priority, of: RouteState) {
@@ -74,7 +74,7 @@ export class RouteQueue {
     of.queues.sort((one, other) => (isHigher(one.priority, other.priority) ? -1 : 1))
   }
 
-  /** Whether jobs of the route and of a higher priority may be queued, which this queue's must not overtake. */
+  /** Whether jobs of a higher priority may be queued on the route, which jobs of this queue must not overtake. */
   get isBehind(): boolean {
     for (const queue of this.of.queues) {
       if (queue === this) return false
@@ -83,10 +83,13 @@ export class RouteQueue {
     return false
   }
 
-  /** Jobs may have been queued. @param account whose they are; null if that is not known */
+  /**
+   * Records that jobs may have been queued.
+   * @param account the jobs' account; null if it is not known
+   */
   added(account: string | null): void {
     this.additions += 1
-    // Walks pass over it, and jobs of others do not overtake anything if they start before it.
+    // Walks skip the account, so jobs of others that start before this one do not overtake anything.
     if (account !== null && this.of.limitedAccounts.has(account)) {
       this.passedOver(account)
       return
@@ -99,12 +102,12 @@ export class RouteQueue {
     }
   }
 
-  /** Walks pass over this account's jobs. */
+  /** Records that walks skip this account's jobs. */
   passedOver(account: string): void {
     this.lanes.set(account, { anyJob: false })
   }
 
-  /** What a claim shows about the queue, if nothing was queued meanwhile. */
+  /** Records what a claim found, unless jobs were queued meanwhile. */
   learn({ from, isOfNewcomer }: PlannedClaim, found: number, mayHaveMore: boolean): void {
     if (isOfNewcomer) {
       this.hasNewcomers = found > 0
@@ -128,13 +131,13 @@ export interface PlannedClaim {
   /** Null for suspects. */
   readonly queue: RouteQueue | null
   readonly isOfNewcomer: boolean
-  /** Whether its jobs go to a busy upstream ahead of those that wait there. */
+  /** Whether its jobs wait ahead of others at a busy upstream. */
   readonly isUrgent?: boolean
-  /** `additions` of the route when the claim was planned. */
+  /** The value of `additions` when the claim was planned. */
   readonly additions: number
 }
 
-/** @param before undefined or null if it was not limited */
+/** @param before undefined or null if there was no limit */
 export function limitedTo(before: Allowance | undefined | null, limit: RouteLimit): Allowance {
   return Object.assign(before ?? { running: 0 }, { limit })
 }

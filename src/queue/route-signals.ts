@@ -1,4 +1,4 @@
-/** How many jobs of each route are queued, or wait on this node for their model server, for metrics and autoscalers. Pure. */
+/** How many jobs of each route are queued, or wait on this node for their model server: for metrics and autoscalers. Pure. */
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
 import { BUDGET_QUEUES } from '../store/budget-store.ts'
@@ -6,23 +6,23 @@ import type { QueueDepth } from '../store/store.ts'
 import type { WaitingJobs } from '../upstreams/routes.ts'
 
 export interface RouteSignal {
-  /** Its targets, in the order to try them; empty if that is not known. */
+  /** The targets in the order in which they are tried; empty if they are not known. */
   readonly targets: readonly string[]
   /** Queued jobs, on all nodes. */
   readonly queued: number
   /** Jobs of this node that wait for a slot or a rate of a model server. */
   readonly waiting: number
-  /** When the oldest of both was created, Unix time in milliseconds; null if there is none. */
+  /** When the oldest of these jobs was created, Unix time in milliseconds; null if there is none. */
   readonly oldestMs: number | null
 }
 
-/** @param waiting all routes of this node */
+/** @param waiting the waiting jobs of all routes of this node */
 export function routeSignals(queues: readonly QueueDepth[], waiting: readonly WaitingJobs[]): RouteSignal[] {
   const found = new Map(
     waiting.map(({ route, jobIds }) => [route, { queued: 0, waiting: jobIds.size, ids: [...jobIds] }]),
   )
   for (const { route: name, jobs, oldestId } of queues) {
-    // No model server has to be started for jobs that wait for the budget of their account.
+    // Jobs that wait for the budget of their account need no model server.
     if (BUDGET_QUEUES.includes(name)) continue
     const { route } = readQueueName(name)
     // Other nodes may have other targets.

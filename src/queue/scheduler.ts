@@ -1,14 +1,14 @@
 /**
- * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued.
- * It changes nothing but its own state: the worker makes the claims that `next` returns and reports what they found.
+ * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued. It
+ * changes nothing but its own state: the worker makes the claims that `next` returns and reports what they found.
  *
- * - Each route is claimed by itself, in fair order, and only as many jobs as its model server can start, and an eighth more.
- * - A route has a queue for each priority. Higher ones are claimed first, except that each lower one which waits gets a twentieth.
- *   A job of high priority goes to a busy model server too, where it is ahead of others.
- * - Walks of a route pass over accounts that may not start a job now: their calls fail, or they hold their part of the memory.
- *   What was passed over is claimed by account (a lane) as soon as the account may start jobs again.
- * - An account may hold all slots except a reserve, which is for accounts that hold none. While a model server is busy, an
- *   account that holds nothing there may still send it one job.
+ * - Each route is claimed separately, in fair order: as many jobs as its model server can start, and an eighth more.
+ * - A route has a queue for each priority. Higher ones are claimed first, except that each lower one with jobs gets a
+ *   twentieth. A job of high priority is sent even to a busy model server, where it waits ahead of others.
+ * - Walks of a route skip accounts that cannot start a job now, because their calls fail or they hold their share of the
+ *   memory. Skipped jobs are claimed by account (a lane) once the account can start jobs again.
+ * - An account may hold all slots except a reserve for accounts that hold none. An account that holds nothing at a busy model
+ *   server may still send it one job.
  * - Suspects, jobs whose node crashed, run in groups (`suspect-groups.ts`).
  */
 import type { Job } from '../job/job.ts'
@@ -30,36 +30,36 @@ import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
 
 /** Maximum jobs per claim, so that its transaction stays short. */
 const MAX_CLAIM = 256
-/** How many jobs of newcomers may be on their way to a busy model server. */
+/** How many jobs of newcomers a node may hold for a busy model server. */
 const MAX_NEWCOMERS = 8
 /** The fraction of the slots that is reserved, at least one slot. */
 const SLOT_RESERVE = 1 / 16
-/** With fewer slots there is no reserve, because it would leave too little for a single account. */
+/** With fewer slots than this there is no reserve, because a single account would have too few. */
 const LEAST_SLOTS_WITH_RESERVE = 4
-/** What a claimed job takes at most if its texts come with the claim. */
+/** The maximum memory of a claimed job whose texts come with the claim. */
 const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
-/** Stands for the unknown accounts of the jobs that a claim in progress may return. No account has this name. */
+/** Stands for the unknown accounts of jobs that a claim in progress may return. No account has this name. */
 const CLAIM_IN_PROGRESS = ''
 
 export function reserveOf(slots: number): number {
   return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
 }
 
-/** The room that a job has on this node, from its hand-off or claim to its end. */
+/** The place of a job on this node, from its hand-off or claim to its end. */
 export interface Place {
   readonly account: string
   readonly queue: RouteQueue
   readonly allowances: readonly (Allowance | null | undefined)[]
   readonly isSuspect: boolean
-  /** Bytes that are counted for it. A large job gets them before its texts are loaded. */
+  /** The bytes counted for the job. A large job gets them before its texts are loaded. */
   bytes: number
-  /** With which it waits at its upstream. */
+  /** The priority with which the job waits at its upstream. */
   readonly priority: Priority
   isArriving: boolean
   isNewcomer: boolean
 }
 
-/** An account whose queued jobs wait although those of others would not. */
+/** An account whose queued jobs wait although jobs of other accounts would not. */
 export interface HeldBack {
   readonly account: string
   readonly reason: 'slots' | 'memory'
@@ -74,9 +74,9 @@ export class Scheduler {
   /** Slots by account, including those of a claim in progress. */
   readonly #held = new Counts<string>()
   readonly #states = new Map<string, RouteState>()
-  /** In the order in which those of equal priority are claimed next. */
+  /** Queues of equal priority are in the order in which they are claimed next. */
   readonly #queues = new Map<string, RouteQueue>()
-  /** Null until a job has another priority than normal. */
+  /** Null until a job has a priority other than normal. */
   #turns: LowerTurns | null = null
 
   /** @param maxAttempts a job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`) */
@@ -96,14 +96,15 @@ export class Scheduler {
     return this.#queues.values()
   }
 
-  /** The names of the queues of a route, as far as they are known here. */
+  /** The names of the queues of a route that are known here. */
   queuesOf(route: string): readonly string[] {
     return this.#queueOf(route).of.queues.map(({ name }) => name)
   }
 
   /**
-   * Takes a place for a job that is about to be accepted; null if it has to be queued.
-   * @param awaited whether a caller waits for it: such a job may wait in memory for its model server, unless it has a rate
+   * Takes a place for a job that is about to be accepted; null if the job must be queued.
+   * @param awaited whether a caller waits for the job: then it may wait in memory for its model server, unless it must wait for a
+   * rate
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job
@@ -120,7 +121,10 @@ export class Scheduler {
     return this.#place(account, queue, bytes, null)
   }
 
-  /** Jobs of the route may have been queued. @param account whose they are; null if that is not known */
+  /**
+   * Records that jobs of the route may have been queued.
+   * @param account the jobs' account; null if it is not known
+   */
   queued(route: string, account: string | null): void {
     this.#queueOf(route).added(account)
   }
@@ -129,7 +133,7 @@ export class Scheduler {
     this.#queueOf(this.#routes.routeOf(job), job.priority).added(job.account)
   }
 
-  /** The limits of routes and accounts have changed. */
+  /** Call this when the limits of routes and accounts have changed. */
   limitsChanged(): void {
     const { limited, limitedAccounts } = this.#routes
     for (const route of limitedAccounts.keys()) this.#queueOf(route)
@@ -148,7 +152,7 @@ export class Scheduler {
     }
   }
 
-  /** The next claim; null if nothing can be claimed now. */
+  /** Plans the next claim; null if nothing can be claimed now. */
   next(): PlannedClaim | null {
     const group = this.suspects.next()
     const queues: [string, RouteQueue][] = []
@@ -169,17 +173,17 @@ export class Scheduler {
     return null
   }
 
-  /** The claim begins: it may fill this many slots. */
+  /** Records that the claim starts and may fill this many slots. */
   begin({ limit }: PlannedClaim): void {
     this.#held.add(CLAIM_IN_PROGRESS, limit)
   }
 
-  /** The claim has failed. */
+  /** Records that the claim has failed. */
   failed({ limit }: PlannedClaim): void {
     this.#held.add(CLAIM_IN_PROGRESS, -limit)
   }
 
-  /** Takes the places of claimed jobs, in their order, and notes what the claim shows about the queue. */
+  /** Takes the places of the claimed jobs, in order, and records what the claim shows about the queue. */
   claimed(claim: PlannedClaim, { jobs, mayHaveMore }: Claimed): Place[] {
     this.#held.add(CLAIM_IN_PROGRESS, -claim.limit)
     const { queue, from, additions } = claim
@@ -196,19 +200,22 @@ export class Scheduler {
     })
   }
 
-  /** The first call for the job begins: from now on the upstream counts it. */
+  /** Records that the first call for the job begins: from now on, the upstream counts it. */
   arrived(place: Place): void {
     if (place.isArriving) place.queue.of.arriving -= 1
     place.isArriving = false
   }
 
-  /** The upstream has given the job a slot. */
+  /** Records that the upstream has given the job a slot. */
   calls(place: Place): void {
     if (place.isNewcomer) place.queue.of.newcomers -= 1
     place.isNewcomer = false
   }
 
-  /** The job has ended here, or was not accepted. @param isSettled whether it has its outcome */
+  /**
+   * Frees the place of a job that has ended here or was not accepted.
+   * @param isSettled whether the job has its outcome
+   */
   free(place: Place, isSettled: boolean): void {
     const { account, queue, bytes, allowances, isSuspect } = place
     this.arrived(place)
@@ -221,7 +228,7 @@ export class Scheduler {
     if (isSuspect) this.suspects.ended(isSettled)
   }
 
-  /** Several accounts share the slots if each holds at least an equal part of them. */
+  /** Accounts whose jobs wait. If several share the slots, it names those that hold at least an equal share. */
   heldBack(): readonly HeldBack[] {
     const withoutBytes = this.#accountsWithoutBytes()
     const waiting = withoutBytes.map((account) => ({ account, reason: 'memory' }) as const)
@@ -248,7 +255,7 @@ export class Scheduler {
     return { limit, from, queue: null, isOfNewcomer: false, additions: 0 }
   }
 
-  /** @param isDue whether it goes before queues of a higher priority */
+  /** @param isDue whether the queue goes before those of a higher priority */
   #nextOf(queue: RouteQueue, shared: number, fitting: number, isDue: boolean): PlannedClaim | null {
     const state = queue.of
     const allowed = state.allowed(null)
@@ -262,7 +269,7 @@ export class Scheduler {
       const isBehind = state.queues.length > 1 && queue.isBehind
       return isBehind ? null : this.#nextNewcomer(queue, shared, room)
     }
-    // A trial of a route goes to an account whose calls do not fail, if one waits.
+    // A limited route prefers a walk, so that its trial goes to an account whose calls do not fail, if one is queued.
     const isLaneFirst = state.limited === null && queue.isLaneNext
     queue.isLaneNext = !isLaneFirst
     const lane = isLaneFirst ? this.#nextLane(queue, limit) : null
@@ -280,7 +287,7 @@ export class Scheduler {
     return walkOf(queue, limit, except, failedJobs, failedJobs.length > 0)
   }
 
-  /** A job of an account that holds nothing, although the model server is busy or only the reserve of slots is free. */
+  /** Plans a claim for an account that holds nothing, although the model server is busy or only the reserve of slots is free. */
   #nextNewcomer(queue: RouteQueue, shared: number, room: number): PlannedClaim | null {
     if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.of.newcomers >= MAX_NEWCOMERS) return null
     const { held, limitedAccounts, limited } = queue.of
@@ -324,7 +331,7 @@ export class Scheduler {
     turns.started(priority, jobs, waits)
   }
 
-  /** How many jobs fit into memory if their texts come with the claim. One always fits where no job is held. */
+  /** How many jobs fit into memory if their texts come with the claim; at least one if no job is held. */
   #fitting(): number {
     const fitting = Math.floor(this.#bytes.freeForSmall / MAX_INLINE_BYTES)
     return fitting > 0 || this.#held.total > 0 ? fitting : 1
@@ -336,11 +343,11 @@ export class Scheduler {
     )
   }
 
-  /** Accounts whose jobs wait for bytes here, or that hold their part. */
+  /** Accounts whose jobs wait for bytes here, or that hold their share of them. */
   #accountsWithoutBytes(): string[] {
     const { held, limit, waiting } = this.#bytes
     const found = [...waiting.keys()]
-    // Below that, every account is within its part.
+    // Below this, no account can exceed its share.
     if (held.total <= limit / 3) return found
     return [...new Set([...found, ...[...held.keys()].filter((account) => !this.#hasBytes(account))])]
   }
@@ -360,7 +367,7 @@ export class Scheduler {
     return { account, queue, allowances, isSuspect, bytes, priority, isArriving: true, isNewcomer }
   }
 
-  /** @param route the name of a queue, or with a priority that of a route */
+  /** @param route the name of a queue; with a priority, the name of a route */
   #queueOf(route: string, priority?: Priority): RouteQueue {
     const name = priority === undefined ? route : queueName(route, priority)
     return this.#queues.get(name) ?? this.#addQueue(name)
@@ -388,7 +395,7 @@ export class Scheduler {
 
 type NamedQueue = readonly [name: string, queue: RouteQueue]
 
-/** Lower priorities that are due come first, then all in order of priority. The number is how many jobs are due. */
+/** Queues of lower priorities that are due come first, each with the number of jobs that are due; then all queues by priority. */
 function byPriority(
   queues: readonly NamedQueue[],
   turns: LowerTurns,
@@ -400,7 +407,7 @@ function byPriority(
   return [...due, ...PRIORITIES.flatMap(of)]
 }
 
-/** Its jobs go ahead of others at their upstream. */
+/** Lets the jobs of the claim wait ahead of others at their upstream. */
 function urgent(claim: PlannedClaim | null): PlannedClaim | null {
   return claim && { ...claim, isUrgent: true }
 }

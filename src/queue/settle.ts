@@ -1,6 +1,6 @@
 /**
- * Settles a job: stores its outcome, durably and once. An outcome has been paid for, so a failed write is retried until the
- * store accepts it, and one that the store permanently rejects is replaced by a failure that it can store.
+ * Settles a job: stores its outcome, durably and once. The outcome was paid for, so a failed write is retried until the store
+ * accepts it. If the store permanently rejects it, a failure that can be stored replaces it.
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
@@ -13,15 +13,15 @@ export interface SettleOptions {
   readonly store: Pick<Store, 'settle'>
   readonly node: string
   readonly clock: Clock
-  /** Called before each retry: a stopping process stops retrying. */
+  /** Called before each retry; false while the process is stopping. */
   readonly mayRetry: () => boolean
   readonly onError: (message: string, error: unknown) => void
 }
 
-/** The result of a settlement. `result` is what was stored, which is not always what the execution returned. */
+/** The result of a settlement. `result` is what was stored, which may differ from what the execution returned. */
 export type SettledResult =
   | {
-      /** `given up`: the process is stopping, and the store did not accept the outcome; this node still holds the job. */
+      /** `given up`: the process is stopping before the store accepted the outcome, and this node still holds the job. */
       readonly settled: Settled | 'given up'
       readonly result: ExecutionResult
     }
@@ -79,7 +79,7 @@ function write(
   )
 }
 
-/** The receipt as it is stored. */
+/** The stored form of the receipt. */
 function receiptJson({ repair, ...receipt }: Receipt): string {
   const json = JSON.stringify(receipt)
   if (repair === undefined) return json

@@ -1,6 +1,6 @@
 /**
- * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the jobs, and releases those that
- * a draining node cannot finish.
+ * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the jobs, and releases those that a
+ * draining node cannot finish.
  */
 import { atTime, type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -23,22 +23,25 @@ import type { PlannedClaim } from './route-queue.ts'
 import { type HeldBack, isLarge, type Place, Scheduler } from './scheduler.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
-/** The shortest pause before queued jobs past their deadline are failed: what is late in the same moment fails together. */
+/** The shortest pause before queued jobs past their deadline are failed, so that those of the same moment fail together. */
 const LEAST_DEADLINE_PAUSE_MS = 20
 /** The pause after a failed claim. */
 const CLAIM_RETRY_MS = 1000
 /** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
 export const LOOK_EVERY_MS = 5_000
-/** The part of an execution's time by which its writes may come later, so that several share a transaction; and at most. */
+/** Writes may be delayed by this part of an execution's time to share a transaction, up to `MAX_WRITE_WAIT_MS`. */
 const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
-/** The weight of the latest execution in the average time of its model's. */
+/** The weight of the latest execution in the average time of its model. */
 const LATEST = 0.1
 
-/** Of a job that fails before they are loaded. Whether it has a callback is not known, so the dispatcher looks. */
+/**
+ * The texts of a job that fails before they are loaded. The empty callback makes the dispatcher look for one, because nobody
+ * knows whether there is one.
+ */
 const NO_TEXTS: JobTexts = { messagesJson: '[]', responseFormatJson: TEXT_JSON, callbackJson: '' }
 
-/** A job that this node executes, and what ends its execution early. */
+/** A job that this node executes, with the signal that ends its execution early. */
 interface HeldJob {
   readonly job: ClaimedJob | ClaimedLargeJob
   readonly stop: Stop
@@ -48,9 +51,9 @@ export interface WorkerOptions {
   readonly store: Store
   readonly node: string
   readonly clock: Clock
-  /** Slots. */
+  /** The number of slots. */
   readonly concurrency: number
-  /** The share of running jobs in the byte budget. */
+  /** The share of the byte budget for running jobs. */
   readonly bytes: ByteShare
   readonly runTimeoutMs: number
   readonly routes: Routes
@@ -62,7 +65,7 @@ export interface WorkerOptions {
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly onSuspects: (queued: number) => void
-  /** Jobs wait for the budget of their account (`budget-queue.ts`). */
+  /** Called when jobs wait for the budget of their account (`budget-queue.ts`). */
   readonly onOverBudget: () => void
   readonly onError: (message: string, error: unknown) => void
 }
@@ -75,17 +78,17 @@ export class Worker {
   readonly #failOverdue: () => Promise<void>
   readonly #held = new TransientMap<string, HeldJob>()
   /**
-   * Jobs whose every outcome the database rejects. This node keeps them, so that no node executes and pays for them again,
-   * until an operator cancels them or this process exits.
+   * Jobs whose every outcome the database rejects. This node keeps them, so that no node executes and pays for them again, until
+   * an operator cancels them or the process exits.
    */
   readonly #unsettleable = new Map<string, Claim>()
-  /** How long executions of each model took lately. */
+  /** The recent average time of executions, by model. */
   readonly #executionMs = new Map<string, number>()
   #claiming = false
-  /** Whether jobs of unknown routes may have been queued. */
+  /** Whether jobs of unknown routes may be queued. */
   #mustLook = false
   #cancelLook: (() => void) | null = null
-  /** The earliest deadline of queued jobs that is known here. */
+  /** The earliest known deadline of queued jobs. */
   #nextDeadline: { readonly ms: number; readonly cancel: () => void } | null = null
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
@@ -113,26 +116,26 @@ export class Worker {
     routes.watch(onLimits, () => this.#claimWhilePlanned())
   }
 
-  /** How many jobs are held. */
+  /** How many jobs this node holds. */
   get running(): number {
     return this.#held.size
   }
 
-  /** What this node has in progress, and knows to be queued. */
+  /** The jobs in progress on this node, and the queues that it knows. */
   get schedule(): Pick<Scheduler, 'held' | 'queues'> {
     return this.#scheduler
   }
 
-  /** How many suspects (jobs whose node crashed) wait for their turn, and how many run here. */
+  /** How many suspects (jobs whose node crashed) are queued, and how many run here. */
   get suspects(): { readonly queued: number; readonly running: number } {
     const { queued, running } = this.#scheduler.suspects
     return { queued, running }
   }
 
   /**
-   * Takes places for the first of the jobs that are about to be accepted; none while jobs of their route are queued. Each
-   * place is used by `execute`, or freed.
-   * @param awaited whether a caller waits for them
+   * Takes places for the first of the jobs that are about to be accepted; none while jobs of their route are queued. Use each
+   * place with `execute`, or free it.
+   * @param awaited whether a caller waits for the jobs
    */
   reserve(jobs: readonly Job[], awaited: boolean): Place[] {
     const places: Place[] = []
@@ -147,7 +150,7 @@ export class Worker {
     return places
   }
 
-  /** Jobs for which there was no place are queued now. */
+  /** Call this when the jobs without a place were queued. */
   queued(jobs: readonly Job[]): void {
     for (const job of jobs) {
       this.#scheduler.queuedJob(job)
@@ -161,13 +164,16 @@ export class Worker {
     return writeWaitMs(this.#executionMs.get(model) ?? 0)
   }
 
-  /** Frees places of jobs that were not accepted, or need no execution. */
+  /** Frees the places of jobs that were not accepted or need no execution. */
   free(places: readonly Place[]): void {
     for (const place of places) this.#scheduler.free(place, true)
     this.#capacityFreed()
   }
 
-  /** Jobs may have been queued. @param route theirs, if it is known */
+  /**
+   * Call this when jobs may have been queued.
+   * @param route the jobs' route, if it is known
+   */
   wake(route: string | null = null): void {
     if (route !== null && BUDGET_QUEUES.includes(route)) {
       this.#options.onOverBudget()
@@ -175,18 +181,19 @@ export class Worker {
     }
     if (route === null) {
       this.#mustLook = true
-      // A suspect that waits for a model server would go from node to node: known ones are looked for every LOOK_EVERY_MS.
+      // A suspect that waits for a model server would move from node to node, so known suspects are only looked for every
+      // LOOK_EVERY_MS.
       this.#scheduler.suspects.mustLook ||= this.#scheduler.suspects.queued === 0
     } else this.#scheduler.queued(route, null)
     this.#claimWhilePlanned()
   }
 
-  /** Accounts whose queued jobs wait on this node although others' would not. */
+  /** Accounts whose queued jobs wait on this node although jobs of others would not. */
   heldBack(): readonly HeldBack[] {
     return this.#scheduler.heldBack()
   }
 
-  /** The claims that this node holds according to the store. */
+  /** The claims that this node holds, as far as it knows. */
   claims(): Claim[] {
     return [...this.#held.values().map(({ job }) => claimOf(job)), ...this.#unsettleable.values()]
   }
@@ -209,7 +216,7 @@ export class Worker {
   }
 
   /**
-   * Stops claiming; lets executions continue for up to `graceMs`, then releases the other jobs. Resolves when no job is held.
+   * Stops claiming, lets executions continue for up to `graceMs`, then releases the remaining jobs. Resolves when no job is held.
    * A second call waits for the same drain.
    */
   async drain(graceMs: number): Promise<void> {
@@ -227,8 +234,8 @@ export class Worker {
   }
 
   /**
-   * Executes a job for which a place is taken, from here to its end on this node. Never rejects.
-   * @param cacheKey as in `ExecuteJob`
+   * Executes a job that has a place, until it ends on this node. Never rejects.
+   * @param cacheKey see `ExecuteJob`
    */
   async execute(
     claimed: ClaimedJob | ClaimedLargeJob,
@@ -237,7 +244,7 @@ export class Worker {
   ): Promise<void> {
     const { clock, onError } = this.#options
     const held = { job: claimed, stop: new Stop() }
-    // Another node had taken it over, and this one has claimed it again before it noticed: the earlier run is lost.
+    // This node has claimed the job again before it noticed that another node had rescued it: the earlier run is lost.
     this.#held.get(claimed.id)?.stop.now('lost')
     this.#held.set(claimed.id, held)
     const { deadlineMs } = claimed
@@ -261,7 +268,7 @@ export class Worker {
     }
   }
 
-  /** Waits until the account may hold the bytes of the job, and reads its texts. Null if it was stopped, or deleted. */
+  /** Waits until the account may hold the bytes of the job, and reads its texts. Null if the job was stopped or deleted. */
   async #load(claimed: ClaimedLargeJob, place: Place, stop: Stop): Promise<ClaimedJob | null> {
     const { store, clock, bytes, onError } = this.#options
     const { textBytes, ...job } = claimed
@@ -327,7 +334,7 @@ export class Worker {
     return true
   }
 
-  /** A job with this deadline is queued. */
+  /** Records that a job with this deadline is queued. */
   #mayMiss(deadlineMs: number | null | undefined): void {
     if (deadlineMs == null || this.#state !== 'running') return
     if (this.#nextDeadline !== null && this.#nextDeadline.ms <= deadlineMs) return
@@ -337,7 +344,7 @@ export class Worker {
     this.#nextDeadline = { ms: deadlineMs, cancel: atTime(clock, atMs, () => void this.#failPastDeadline()) }
   }
 
-  /** Never rejects. The look that follows finds the next deadline, or tries again. */
+  /** Never rejects. The look afterwards finds the next deadline, or tries again. */
   async #failPastDeadline(): Promise<void> {
     try {
       await failPastDeadline(this.#options)
@@ -350,7 +357,7 @@ export class Worker {
     this.#claimWhilePlanned()
   }
 
-  /** From now on, a crash of this node counts against the suspect. */
+  /** Records the start of a suspect: from now on, a crash of this node counts against it. */
   async #recordStart(job: ClaimedJob, stop: Stop): Promise<void> {
     const { store, node, clock, onError } = this.#options
     await retryWrite(
@@ -387,7 +394,7 @@ export class Worker {
     if (this.#onEmpty.length > 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
-  /** No jobs are held or on their way here. */
+  /** Whether no jobs are held or on their way here. */
   get #isEmpty(): boolean {
     return this.#held.size === 0 && this.#scheduler.held === 0 && !this.#claiming
   }
@@ -401,7 +408,10 @@ export class Worker {
     void this.#claimAll(claim)
   }
 
-  /** Never rejects. @param first null to look first */
+  /**
+   * Never rejects.
+   * @param first null to query the store first
+   */
   async #claimAll(first: PlannedClaim | null): Promise<void> {
     for (let claim = first; ; claim = this.#scheduler.next()) {
       if (claim !== null) await this.#claim(claim)
@@ -413,7 +423,7 @@ export class Worker {
     this.#capacityFreed()
   }
 
-  /** Finds out which routes have queued jobs, and whether there are suspects. Never rejects; if it fails, it pauses. */
+  /** Finds out which routes have queued jobs, and whether there are suspects. Never rejects; pauses after a failure. */
   async #look(): Promise<void> {
     const { store, clock, onSuspects, onError } = this.#options
     const { suspects } = this.#scheduler
@@ -438,7 +448,7 @@ export class Worker {
     this.#lookLater()
   }
 
-  /** Never rejects. If the claim fails, it pauses. */
+  /** Never rejects. Pauses if the claim fails. */
   async #claim(claim: PlannedClaim): Promise<void> {
     const { store, node, clock, onError } = this.#options
     this.#scheduler.begin(claim)

@@ -17,22 +17,22 @@ export interface AccountStore {
    */
   listKeyHashes(after: string, limit: number): Promise<string[]>
 
-  /** Newest first. */
+  /** Returns keys, newest first. */
   searchKeys(search: KeySearch): Promise<KeyRecord[]>
 
-  /** By name. */
+  /** Returns accounts by name. */
   listAccounts(page: AccountPage): Promise<AccountRecord[]>
 
   /** Revokes a key permanently. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
   /**
-   * Adds a key with the account and the label of another one, which expires at the end of its grace time, unless it expires
-   * earlier. The new key lives as long as the other one was to live. See `RotatedKey`.
+   * Creates a key with the account and label of another one and as long a life. The other key expires at the end of its grace
+   * time, or earlier if it was going to. See `RotatedKey`.
    */
   rotateKey(rotation: KeyRotation): Promise<RotatedKey>
 
-  /** Stores that the keys were used in the hour that begins then, unless a later one is stored. */
+  /** Stores that the keys were used in the hour that starts at `hourMs`, unless a later hour is stored. */
   noteKeyUses(keyIds: readonly string[], hourMs: number): Promise<void>
 
   /** The key with this hash, or null. The caller checks whether it has expired or was revoked. */
@@ -42,15 +42,15 @@ export interface AccountStore {
   setTier(account: string, tier: string): Promise<boolean>
 
   /**
-   * Rejects new jobs of the account from then on, or accepts them again (null); false if the account does not exist. A second
-   * suspension keeps the time of the first.
+   * Rejects new jobs of the account from `sinceMs` on; null ends the suspension. False if the account does not exist. Suspending
+   * a suspended account keeps the first time.
    */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
   /** Sets the account's own caps; false if the account does not exist. */
   setCaps(account: string, caps: OwnCaps): Promise<boolean>
 
-  /** Sends events of jobs created from then on to this URL, or none (null); false if the account does not exist. */
+  /** Sends events of jobs created from now on to this URL; null stops them. False if the account does not exist. */
   setWebhook(account: string, url: string | null): Promise<boolean>
 
   /** The secrets that sign the account's callbacks; null if the account does not exist. */
@@ -71,9 +71,9 @@ export type OwnCap = number | 'none' | null
 
 export interface OwnCaps {
   readonly monthlyJobs: OwnCap
-  /** Input and output together. */
+  /** Input plus output tokens. */
   readonly monthlyTokens: OwnCap
-  /** In millionths of the currency; absent for that of the tier. */
+  /** In millionths of the currency; absent to use the tier's cap. */
   readonly monthlyCost?: OwnCap
   /** Jobs that are open at the same time. */
   readonly openJobs: OwnCap
@@ -84,11 +84,11 @@ export interface NewKey {
   readonly id: string
   readonly hash: string
   readonly account: string
-  /** The tier of a new account; for an existing one, it must be the same. */
+  /** The tier of a new account. For an existing one, it must be the account's tier. */
   readonly tier: string
-  /** The signing secret for an account that is new. */
+  /** The signing secret if the account is new. */
   readonly secret: string
-  /** What the operator calls it. */
+  /** The operator's name for the key. */
   readonly label?: string | null
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
@@ -118,13 +118,13 @@ export type RevokeResult = 'revoked' | 'revoked before' | 'unknown'
 export interface KeyRecord {
   readonly id: string
   readonly account: string
-  /** What the operator calls it; null for no label. */
+  /** The operator's name for the key; null if it has none. */
   readonly label: string | null
   readonly tier: string
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
-  /** The beginning of the hour in which it was last used, about; null if it never was. */
+  /** The start of the hour of its last use, approximately; null if it was never used. */
   readonly usedAtMs: number | null
   /** When its account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
@@ -151,7 +151,7 @@ export interface AccountPage {
 export interface AccountRecord {
   readonly name: string
   readonly tier: string
-  /** All of its keys, and those that are neither revoked nor expired. */
+  /** `activeKeys` leaves out revoked and expired keys. */
   readonly keys: number
   readonly activeKeys: number
   /** When the signing secret was last rotated; null if never. */
@@ -166,6 +166,6 @@ export interface AccountRecord {
 
 export interface Secrets {
   readonly current: string
-  /** The secret before the last rotation, and when that was. */
+  /** The secret that the last rotation replaced, and the time of that rotation. */
   readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
 }

@@ -1,4 +1,4 @@
-/** Accounts and their keys, in every store. */
+/** Accounts and their keys: the SQL of both stores. */
 import type {
   AccountPage,
   AccountRecord,
@@ -20,8 +20,8 @@ import { fileBytesOf, readQuotaUse } from './usage-rows.ts'
 
 export const accountOperations = ({ joinQuotaUse, isOneOf }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
-    // An account that exists is locked until the key is stored, so that its tier stays and it is not deleted meanwhile; one that
-    // is being deleted is waited for, and then created again.
+    // The lock keeps an existing account from being deleted, or moved to another tier, before the key is stored. If a deletion is
+    // in progress, this waits for it and creates the account again.
     const [account = {}] = yield sql`
       insert into accounts as a (name, tier, secret) values (${key.account}, ${key.tier}, ${key.secret})
       on conflict (name) do update set tier = a.tier returning tier`
@@ -73,7 +73,7 @@ export const accountOperations = ({ joinQuotaUse, isOneOf }: Dialect) => ({
   }),
 
   rotateKey: write(function* ({ keyId, newId, newHash, nowMs, graceMs }: KeyRotation): Steps<RotatedKey> {
-    // The update locks the key, so that of two rotations at the same time, the second one sees what the first one did.
+    // The update locks the key, so that the second of two concurrent rotations sees the result of the first.
     const [row] = yield sql`update keys set id = id where id = ${keyId}
       returning account, label, created_at_ms, expires_at_ms, revoked_at_ms`
     if (row === undefined) return { kind: 'unknown' }
@@ -142,13 +142,13 @@ export const accountOperations = ({ joinQuotaUse, isOneOf }: Dialect) => ({
   }),
 })
 
-/** Of accounts `a`. */
+/** Columns of `accounts a`. */
 export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes, a.cap_cost`
 const KEYS = sql`
   select k.id, k.account, k.label, a.tier, k.created_at_ms, k.expires_at_ms, k.revoked_at_ms, k.used_at_ms, a.suspended_at_ms, a.webhook_url, ${ACCOUNT_CAPS}
   from keys k join accounts a on a.name = k.account`
 
-/** Of a row with `secret`, `previous_secret` and `rotated_at_ms`. */
+/** Reads `secret`, `previous_secret` and `rotated_at_ms`. */
 export function readSecrets(row: Row): Secrets {
   const { previous_secret: previous } = row
   return {
@@ -186,7 +186,7 @@ function readAccount(row: Row): AccountRecord {
   }
 }
 
-/** The name is not checked: the tier may be one of another version, and then `Tiers.of` allows the account the least. */
+/** Returns the name unchecked: `Tiers.of` treats a tier of another version, unknown to this one, as the smallest. */
 export function readTier(row: Row): string {
   return textOf(row, 'tier')
 }
@@ -210,7 +210,7 @@ export function readCaps(row: Row): OwnCaps {
   }
 }
 
-/** How the cap `none` is stored. */
+/** The column's value for the cap `none`. */
 const NO_CAP = -1
 
 function readCap(row: Row, column: string): OwnCap {

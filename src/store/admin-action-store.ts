@@ -1,6 +1,6 @@
 /**
- * Admin actions on what is stored: cancelling and deleting jobs, deleting accounts, scrubbing. Each method is one short
- * transaction, so that servers hardly wait for it; the caller repeats those that return a number or a next job.
+ * Admin actions on stored data: cancelling and deleting jobs, deleting accounts, scrubbing. Each method is one short transaction,
+ * so that servers hardly wait; the caller repeats methods that return a count or the next job.
  */
 import { cancelledErrorJson } from '../job/cancelled.ts'
 import { NO_USAGE } from '../job/job.ts'
@@ -13,26 +13,25 @@ export interface AdminActionStore {
    */
   cancelJob(jobId: string, nowMs: number): Promise<Cancelled>
 
-  /** The same for up to `limit` jobs of an account; returns how many there were, fewer than `limit` at the end. */
+  /** Does the same for up to `limit` jobs of an account. Returns how many; fewer than `limit` means that none are left. */
   cancelJobs(which: CancelJobs): Promise<number>
 
   /** Deletes a finished job, with its outcome, cached response, callback and attempts. Its usage still counts. */
   deleteJob(jobId: string): Promise<Deleted>
 
-  /** The same for the jobs of an account among the next jobs after an id, in the order of ids. */
+  /** Looks at the next jobs after an ID, in order of IDs, and deletes the finished ones of the account. */
   deleteJobsOf(account: string, afterJobId: string): Promise<DeletedJobs>
 
   /**
-   * Deletes the account with its keys, secrets and idempotency keys, unless it has open jobs. The sums of its usage stay under
-   * `usageAs`, which no account has as its name. Afterwards no write stores
-   * a job of it. Returns `has open jobs` also if the account was deleted, but a write in progress stored a job meanwhile: cancel
-   * and delete such jobs, too.
+   * Deletes the account with its keys, secrets and idempotency keys, unless it has open jobs. Its usage moves to the name
+   * `usageAs`, which no account can have. Afterwards no write can store a job for it. If a concurrent write stored one meanwhile,
+   * this returns `has open jobs` although the account is gone: cancel and delete those jobs, too.
    */
   deleteAccount(account: string, usageAs: string): Promise<AccountDeleted>
 
   /**
-   * Removes deleted data from the disk, as far as the database can: SQLite rewrites its file and empties its log, and blocks
-   * other writes meanwhile; Postgres vacuums its tables.
+   * Removes deleted data from the disk as far as the database allows. SQLite rewrites its file, empties its log, and blocks other
+   * writes meanwhile. Postgres vacuums its tables.
    */
   scrub(): Promise<void>
 }
@@ -53,13 +52,13 @@ export type AccountDeleted = 'deleted' | 'has open jobs' | 'unknown'
 
 export interface DeletedJobs {
   readonly deleted: number
-  /** Jobs of the account that were kept because they have not finished. */
+  /** Jobs of the account that were not deleted, because they are unfinished. */
   readonly open: number
   /** The ID after which to continue; null at the end. */
   readonly next: string | null
 }
 
-/** What is stored of who cancelled a job, and what it used. */
+/** Who cancelled a job, and what it used. */
 export interface CancelledOutcome {
   readonly by: 'operator' | 'caller'
   readonly errorJson: string
@@ -67,10 +66,10 @@ export interface CancelledOutcome {
   readonly nowMs: number
 }
 
-/** The outcome of a job that an operator cancelled, as it is stored. */
+/** The stored outcome of a job that an operator cancelled. */
 export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
-/** The usage of a cancelled job whose model has a price: its calls, if there were any, are in it already. */
+/** Adds `cost: 0` to usage without a cost, because a job whose model has a price always stores one. */
 export function pricedUsageJson(usageJson: string): string {
   return JSON.stringify({ cost: 0, ...JSON.parse(usageJson) })
 }

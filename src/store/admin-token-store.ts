@@ -14,13 +14,13 @@ export interface AdminTokenStore {
 
 export interface NewAdminToken {
   readonly id: string
-  /** Of the operator or the program that has it; the audit log shows it. */
+  /** The operator or program that uses it, as the audit log shows it. */
   readonly name: string
   readonly hash: string
-  /** Whether it can only read, and no contents of jobs. */
+  /** A read-only token cannot change anything, and cannot read contents of jobs. */
   readonly readOnly: boolean
   readonly createdAtMs: number
-  /** Null for never. */
+  /** Null if it never expires. */
   readonly expiresAtMs: number | null
 }
 

@@ -1,4 +1,4 @@
-/** Admin tokens, in every store. */
+/** Admin tokens: the SQL of both stores. */
 import type { RevokeResult } from './account-store.ts'
 import type { AdminTokenRecord, NewAdminToken } from './admin-token-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'

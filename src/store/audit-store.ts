@@ -1,6 +1,6 @@
 /**
- * The audit log: who did what to the service. An entry is added before the admin action and ended after it, so that none is
- * missing; an entry without an outcome was interrupted. Entries are never changed otherwise, and never deleted.
+ * The audit log: who did what to the service. An entry is added before its admin action and completed after it, so no action is
+ * missing. An entry without an outcome was interrupted. Entries never change otherwise and are never deleted.
  */
 
 export interface AuditStore {
@@ -10,17 +10,17 @@ export interface AuditStore {
   /** Stores the outcome of the action. A second call replaces it; an unknown entry is ignored. */
   endAuditEntry(entryId: string, outcome: string): Promise<void>
 
-  /** Newest first. */
+  /** Returns entries, newest first. */
   listAuditEntries(search: AuditSearch): Promise<AuditEntry[]>
 }
 
 interface AuditFields {
-  /** UUIDv7: entries lie in the order of time. */
+  /** UUIDv7, so IDs sort by time. */
   readonly id: string
   readonly atMs: number
-  /** Such as `root@db1 (command line)` or `alice from 10.0.0.7 (admin API)`. */
+  /** For example `root@db1 (command line)` or `alice from 10.0.0.7 (admin API)`. */
   readonly who: string
-  /** Such as `cancel a job`. */
+  /** For example `cancel a job`. */
   readonly what: string
   /** The job or key that the action was about, if any. */
   readonly target: string | null
@@ -32,12 +32,12 @@ export interface NewAuditEntry extends AuditFields {
   readonly account: string | AccountOfJob | AccountOfBatch | null
 }
 
-/** The account of a job, which the store looks up in the statement that adds the entry; null if the job does not exist. */
+/** Names the account through a job. The statement that adds the entry looks it up; null if the job does not exist. */
 export interface AccountOfJob {
   readonly ofJob: string
 }
 
-/** The same of a batch. */
+/** Names the account through a batch. */
 export interface AccountOfBatch {
   readonly ofBatch: string
 }
@@ -45,7 +45,7 @@ export interface AccountOfBatch {
 export interface AuditEntry extends AuditFields {
   /** The account that the action was about, if any. */
   readonly account: string | null
-  /** Null while the action is in progress, and permanently if it was interrupted. */
+  /** Null while the action runs, and permanently if it was interrupted. */
   readonly outcome: string | null
 }
 

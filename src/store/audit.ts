@@ -1,11 +1,11 @@
-/** The audit log, in every store. */
+/** The audit log: the SQL of both stores. */
 import { isJobId } from '../job/job-id.ts'
 import type { AuditEntry, AuditSearch, NewAuditEntry } from './audit-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, read, repeatableWrite, type Steps, sql } from './sql.ts'
 
 export const auditOperations = {
-  // If its answer was lost it is repeated, and then finds its own row.
+  // If the response was lost, the statement is repeated and finds its own row.
   addAuditEntry: repeatableWrite(function* (entry: NewAuditEntry): Steps<void> {
     const { id, atMs, who, what, account, target, detailsJson } = entry
     yield sql`
@@ -33,7 +33,7 @@ export const auditOperations = {
 function accountOf(account: NewAuditEntry['account']) {
   if (account === null || typeof account === 'string') return account
   if ('ofBatch' in account) return sql`(select account from batches where id = ${account.ofBatch})`
-  // A text that is not an ID would fail the statement on Postgres.
+  // On Postgres, the statement would fail for a text that is not a UUID.
   return isJobId(account.ofJob) ? sql`(select account from jobs where id = ${account.ofJob})` : null
 }
 

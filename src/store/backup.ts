@@ -3,7 +3,7 @@ import type { Status } from '../job/job.ts'
 
 export interface DatabaseSummary {
   readonly bytes: number
-  /** The version of its schema. */
+  /** The version of the schema. */
   readonly schema: number
   /** Migrations that the next start applies. */
   readonly schemaSteps: number
@@ -18,7 +18,7 @@ export interface DatabaseSummary {
 export interface WriteOptions {
   /** Whether an existing file may be replaced. */
   readonly force: boolean
-  /** After an abort, nothing is left behind; the writing thread ends only with the process. */
+  /** An abort leaves no file behind. The thread that writes is aborted only by ending the process. */
   readonly signal: AbortSignal
   /** Called periodically with the number of bytes written so far. */
   readonly onProgress: (bytes: number) => void

@@ -1,7 +1,8 @@
 /**
- * Batches of accounts: the part of the storage contract behind `/v1/batches`. A batch reads its lines from a file and writes their
- * results to files. While it is open, one node owns it, and stores the whole step at once: the results of lines, how far its input was
- * read, and what the batch looks like now. So a crash loses or doubles nothing: it only repeats a step.
+ * Batches of accounts: the part of the storage contract behind `/v1/batches`. A batch reads its lines from a file and writes
+ * their results to files. While it is open, one node owns it and stores each step with one write: the results of lines, the
+ * position in the input, and the new state of the batch. So a crash neither loses nor duplicates anything; it only repeats
+ * a step.
  */
 import type { OwnCaps } from './account-store.ts'
 
@@ -13,53 +14,53 @@ export interface BatchStore {
   /** Returns false, and stores nothing, if the account has `maxOpen` open batches already. A second call with the same ID rejects. */
   createBatch(batch: NewBatch, maxOpen: number): Promise<boolean>
 
-  /** Null if it does not exist, or belongs to another account. */
+  /** Returns null if the batch does not exist or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
 
   /** The batch of any account; null if it does not exist. */
   findAnyBatch(batchId: string): Promise<StoredBatch | null>
 
-  /** Newest first. */
+  /** Returns batches, newest first. */
   listBatches(search: BatchSearch): Promise<StoredBatch[]>
 
-  /** Asks the owner to cancel a batch that is not ending already. Returns the batch as it is then; null if the account has none. */
+  /** Asks the owner to cancel the batch, unless it is already ending. Returns its new state; null if the account has none. */
   cancelBatch(account: string, batchId: string, nowMs: number): Promise<StoredBatch | null>
 
   /**
-   * Takes up to `limit` open batches that no live node owns, oldest first. Returns all open batches that the node owns then. No batch
-   * is owned by two live nodes.
+   * Assigns up to `limit` open batches that no live node owns to this node, oldest first. Returns all open batches that the node
+   * then owns. No two live nodes own the same batch.
    */
   claimBatches(node: string, limit: number): Promise<StoredBatch[]>
 
-  /** The lines whose jobs were created and whose results are in no file yet, in order. */
+  /** Returns, in order, the lines whose jobs were created but whose results are not in a file yet. */
   linesOfBatch(batchId: string): Promise<BatchLine[]>
 
-  /** What the jobs asked for, in any order; those that do not exist are left out. */
+  /** Returns the requests of the jobs, in any order, without jobs that do not exist. */
   requestsOf(jobIds: readonly string[]): Promise<JobRequest[]>
 
   /**
-   * Stores a step of a batch. Returns false, and stores nothing, unless the node owns the batch and nothing has changed it since it
-   * had this version; each step adds 1 to the version.
+   * Stores a step of a batch, which adds 1 to its version. Returns false and stores nothing unless the node owns the batch and
+   * `step` names the current version.
    */
   advanceBatch(step: BatchStep): Promise<boolean>
 
   /** Deletes all batches of the account. Their owners find out at their next step. */
   deleteBatchesOf(account: string): Promise<void>
 
-  /** What decides what an account may create; null if it does not exist. */
+  /** Returns the limits that apply to what an account creates; null if it does not exist. */
   findOwner(account: string): Promise<AccountLimits | null>
 }
 
 export interface NewBatch {
-  /** UUIDv7: batches lie in the order of time. */
+  /** UUIDv7, so IDs sort by time. */
   readonly id: string
   readonly account: string
   readonly inputFileId: string
   readonly endpoint: string
-  /** What the account said about it, as JSON text. */
+  /** The account's description of the batch, as JSON text. */
   readonly aboutJson: string
   readonly createdAtMs: number
-  /** Until when its lines may run. */
+  /** Lines cannot run after this time. */
   readonly deadlineMs: number
 }
 
@@ -67,15 +68,15 @@ export interface StoredBatch extends NewBatch {
   readonly version: number
   readonly status: BatchStatus
   readonly cancellingAtMs: number | null
-  /** Null until they have content. They can be read once the batch has ended. */
+  /** Null until they have content. They become readable when the batch ends. */
   readonly outputFileId: string | null
   readonly errorFileId: string | null
-  /** How far it is, as JSON text; empty at first. */
+  /** The progress of the batch, as JSON text; empty at first. */
   readonly progressJson: string
 }
 
 export interface BatchLine {
-  /** From 1 on. */
+  /** Line numbers start at 1. */
   readonly line: number
   readonly customId: string
   readonly jobId: string
@@ -88,7 +89,7 @@ export interface JobRequest {
 }
 
 export interface BatchSearch {
-  /** Absent for those of all accounts. */
+  /** Absent for batches of all accounts. */
   readonly account?: string
   /** Only batches that have not ended. */
   readonly onlyOpen?: boolean
@@ -104,18 +105,18 @@ export interface BatchStep {
   readonly status: BatchStatus
   readonly progressJson: string
   readonly started: readonly BatchLine[]
-  /** The jobs of lines whose results are in the files from now on. */
+  /** The jobs of lines whose results this step writes to the files. */
   readonly endedJobIds: readonly string[]
-  /** Keys of the account's requests that need not be remembered any longer. */
+  /** Idempotency keys of the batch's requests that are no longer needed. */
   readonly forgottenKeys: readonly string[]
   readonly output: FileExtension | null
   readonly errors: FileExtension | null
   readonly nowMs: number
-  /** Makes the files readable; null while the batch is open. */
+  /** Ends the batch and makes its files readable; null while it is open. */
   readonly end: BatchEnd | null
 }
 
-/** The file is created with its first content. */
+/** An extension of a file, which is created with its first content. */
 export interface FileExtension {
   readonly fileId: string
   readonly content: Uint8Array
@@ -128,13 +129,13 @@ export interface BatchEnd {
   readonly outputName: string
   readonly errorName: string
   /**
-   * The stored text of a callback that reports the end; null if nothing is reported. It is owed from then on, under the ID of the
-   * batch, like that of a job.
+   * The stored text of the callback that reports the end; null to report nothing. The callback is pending from then on, under the
+   * ID of the batch.
    */
   readonly callback: string | null
 }
 
-/** What a batch owes its account once it has ended. */
+/** The callback that reports the end of a batch. */
 export interface BatchReport {
   readonly batchId: string
   readonly account: string
@@ -149,5 +150,5 @@ export interface AccountLimits {
   readonly caps: OwnCaps
 }
 
-/** The `purpose` of the files that batches write. */
+/** The `purpose` of files that batches write. */
 export const OUTPUT_PURPOSE = 'batch_output'

@@ -1,4 +1,4 @@
-/** Batches, in every store. */
+/** Batches: the SQL of both stores. */
 import { readCaps } from './accounts.ts'
 import {
   type AccountLimits,
@@ -22,7 +22,7 @@ import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql
 
 const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, output_file_id, error_file_id, about, progress,
   created_at_ms, deadline_ms, cancelling_at_ms`
-/** As the indexes say it. */
+/** This must be the condition of the partial indexes. */
 const IS_OPEN = sql`remove_at_ms is null`
 
 export const batchOperations = ({ idsOf, job, joinJob, liveNodes }: Dialect) => ({
@@ -116,7 +116,7 @@ export const batchOperations = ({ idsOf, job, joinJob, liveNodes }: Dialect) => 
   }),
 })
 
-/** @param owe stores what is to be reported */
+/** @param owe stores the callback that reports the end */
 export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchReport) => Steps<void>) =>
   write(function* (step: BatchStep): Steps<boolean> {
     const { batchId, node, version, status, progressJson, started, endedJobIds, forgottenKeys } = step
@@ -152,7 +152,7 @@ export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchR
     return true
   })
 
-/** Deletes some of the batches that have ended long ago: part of `expire`. */
+/** Deletes some of the batches whose retention is over; a part of `expire`. */
 export const purgeBatches = repeatableWrite(function* (nowMs: number): Steps<void> {
   yield sql`
     delete from batches where id in (

@@ -1,4 +1,4 @@
-/** Which jobs wait for the budget of their account, in every store. */
+/** Finds jobs that wait for the budget of their account: the SQL of both stores. */
 import { BUDGET_QUEUES } from './budget-store.ts'
 import type { Dialect } from './dialect.ts'
 import { textOf } from './rows.ts'

@@ -1,4 +1,4 @@
-/** How operators search callbacks and send them again, in every store. */
+/** Searches and replays callbacks for operators: the SQL of both stores. */
 import type { Callback } from '../job/job.ts'
 import { isJobId } from '../job/job-id.ts'
 import { URL_PREFIX, urlOf } from './callback-rows.ts'
@@ -25,7 +25,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
   const columns = sql`c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way,
     c.attempts, substr(${job.request}.callback, 1, ${raw(URL_PREFIX)}) as callback_prefix, ${job.status} as status`
 
-  /** Whether the job can still be read, as `expiresAtMs` decides it. */
+  /** Whether the job can still be read: `expiresAtMs` in SQL. */
   const isReadable = ({ nowMs, retentionMs }: Expiry, settledAtMs: Sql) =>
     sql`${settledAtMs} + ${dialect.greatest(sql`${retentionMs}`, sql`j.cache_ttl_s * 1000`)} > ${nowMs}`
 
@@ -34,7 +34,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
     where c.job_id is not null and ${condition}`
 
   return {
-    /** A search reads no payloads: they can be large, and there are many. A row without an ID only reports what was scanned. */
+    /** Leaves out payloads, which can be large and many. A row without an ID only reports how far the scan came. */
     scanCallbacks: read(function* (scan: CallbackScan): Steps<Chunk<CallbackSummary>> {
       const { state, account, beforeId, rows: limit, enough } = scan
       const scanned = sql`account, due_at_ms, delivered_at_ms, failed_at_ms`
@@ -116,7 +116,7 @@ const IN_STATE: Readonly<Record<CallbackState, Sql>> = {
   failed: sql`failed_at_ms is not null`,
 }
 
-/** They join the retries, so that many of them delay no new one. */
+/** Replayed callbacks are queued as retries, so that many of them do not delay new callbacks. */
 const dueAgain = (
   nowMs: number,
 ) => sql`node = null, due_at_ms = ${nowMs}, owed_since_ms = ${nowMs}, tries = 0, lane = 1,
@@ -151,7 +151,7 @@ function readSummary(row: Row): CallbackSummary {
   }
 }
 
-/** The same with the whole `callback`. */
+/** Reads a row that also has the whole `callback`. */
 function readDetails(row: Row): CallbackDetails {
   const { headers, payloadJson, event }: Callback = JSON.parse(textOf(row, 'callback'))
   return {

@@ -1,4 +1,4 @@
-/** Rows of callbacks, which every store reads and writes alike. */
+/** Reads and writes rows of callbacks for both stores. */
 import type { Callback } from '../job/job.ts'
 import { readSecrets } from './accounts.ts'
 import type { AttemptRecord, CallbackAttempt, CallbackBody, DueCallback } from './callback-store.ts'
@@ -6,14 +6,14 @@ import { readJobRecord } from './job-rows.ts'
 import { numberOf, type Row, textOf } from './rows.ts'
 
 /**
- * Characters of a stored callback that hold its URL, however long that is: addresses have 8,192 characters at most, each
- * of which JSON may escape with a second one. A text of megabytes is not read for its URL.
+ * How much of a stored callback to read for its URL: a URL has at most 8,192 characters, each of which JSON may escape. The rest
+ * can be megabytes.
  */
 export const URL_PREFIX = 2 * 8192 + 100
 
 /**
- * The URL, from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer ones, which are never
- * sent: then this is its beginning.
+ * Reads the URL from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer URLs, which are never
+ * called; for those, this returns the beginning.
  */
 export function urlOf(row: Row): string {
   const prefix = textOf(row, 'callback_prefix')
@@ -22,12 +22,12 @@ export function urlOf(row: Row): string {
   return escaped.includes('\\') ? (JSON.parse(`"${escaped}"`) as string) : escaped
 }
 
-/** How an attempt is appended to those before it: a line of JSON. */
+/** One attempt as a line of JSON, which is appended to the log. */
 export function attemptLine(attempt: CallbackAttempt): string {
   return `${JSON.stringify(attempt)}\n`
 }
 
-/** The columns that recording an attempt changes. */
+/** The columns that change when an attempt is recorded. */
 export function recordCells({ next, nowMs }: AttemptRecord) {
   return {
     dueAtMs: next.kind === 'due' ? next.atMs : null,
@@ -37,7 +37,7 @@ export function recordCells({ next, nowMs }: AttemptRecord) {
   }
 }
 
-/** Of a row with `callback_prefix` and `body_bytes`, whose attempt is the one that was just counted. */
+/** Reads a row with `callback_prefix` and `body_bytes`. `attempt` is the attempt that was just counted. */
 export function readDueCallback(row: Row): DueCallback {
   return {
     jobId: textOf(row, 'job_id'),
@@ -50,7 +50,7 @@ export function readDueCallback(row: Row): DueCallback {
   }
 }
 
-/** Of a row of the settled job, with the callback and the secrets of its account, if that exists. */
+/** Reads a row of the settled job with its callback, and with the secrets of its account unless it was deleted. */
 export function readCallbackBody(row: Row): CallbackBody {
   const callback: Callback = JSON.parse(textOf(row, 'callback'))
   return {

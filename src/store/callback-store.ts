@@ -1,4 +1,4 @@
-/** Owed callbacks: the part of the storage contract with the outbox that settling a job writes. */
+/** Pending callbacks: the part of the storage contract for the outbox that settling a job writes to. */
 import type { Callback } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { Secrets } from './account-store.ts'
@@ -6,38 +6,38 @@ import type { Expiry } from './expiry.ts'
 import type { Page } from './pagination.ts'
 
 /**
- * Bytes of bodies that a store reads at once. A server may owe many large callbacks at the same moment, more than its heap
- * can hold. A body that is larger than this is read alone.
+ * Maximum bytes of bodies that a store reads at once, because the pending callbacks of a server may not fit into its heap
+ * together. A larger body is read alone.
  */
 export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
   /**
-   * Takes up to `limit` due callbacks of a delivery queue, longest due first, and counts an attempt of each. No other node
-   * takes them until this one is dead (`Store.rescue`), and this one does not take them again before `leaseUntilMs`: by then,
-   * the response to this call must have been lost. Their bodies are not read, so memory use does not depend on their sizes,
-   * and the attempts are committed before `loadCallback` reads the first body.
+   * Takes up to `limit` due callbacks of a delivery queue, longest due first, and counts an attempt of each. No other node takes
+   * them while this one lives (`Store.rescue`). This node can take them again from `leaseUntilMs` on, when the response to this
+   * call must have been lost. Bodies are not read, so memory does not depend on their sizes; `loadCallback` reads them after the
+   * attempts are committed.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** The same for callbacks that this node deferred, due or not, unless something has happened to them since; in the order given. */
+  /** Takes the callbacks that this node deferred, due or not, in the given order. Skips those that have changed since. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
   /**
-   * Reads the body of a callback that was taken under this attempt. Null if it was taken again since, or its job is gone.
-   * Bodies that are loaded together are read together, up to `BODY_READ_BYTES` at a time.
+   * Reads the body of a callback taken under this attempt. Null if it was taken again since or its job was deleted. Concurrent
+   * calls share reads of up to `BODY_READ_BYTES`.
    */
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
   /**
-   * Records an attempt and its result. Returns false and changes nothing if the callback was taken again since, or its job is
-   * gone; so a second call changes nothing.
+   * Records an attempt and its result. Returns false and changes nothing if the callback was taken again since or its job was
+   * deleted, so a second call changes nothing.
    */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
   /**
-   * Returns callbacks of this node untried: their attempt does not count, they are due at the given times, and no other node
-   * takes them until this one is dead. Those that were taken again since are not changed.
+   * Puts callbacks of this node back untried, due at the given times. Their attempts do not count, and no other node takes them
+   * while this one lives. Callbacks that were taken again since do not change.
    */
   deferCallbacks(node: string, deferred: readonly DeferredCallback[]): Promise<void>
 
@@ -47,19 +47,19 @@ export interface CallbackStore extends CallbackRecords {
 
 /** How operators search and replay callbacks, also from another process while a server is running. */
 export interface CallbackRecords {
-  /** Newest job first. Its cost is bounded like that of `JobSearchStore.searchJobs`. */
+  /** Returns callbacks, newest job first. Its cost is bounded like that of `JobSearchStore.searchJobs`. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
   /** The callback of a job with its stored attempts; null if there is none. */
   findCallback(jobId: string): Promise<CallbackDetails | null>
 
   /**
-   * Makes a callback due now with the full number of attempts, whether it was delivered, has failed or waits for its next
-   * attempt. A callback that is being sent is not changed; one whose job has expired is unknown.
+   * Makes a callback due now with the full number of attempts, whether it was delivered, has failed or waits for a retry. Does
+   * not change a callback that is being sent. Returns `unknown` if its job has expired.
    */
   replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
 
-  /** The same for callbacks that had failed before now, in one transaction; returns how many there were. */
+  /** Replays the callbacks that failed before now, in one transaction. Returns how many. */
   replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number>
 }
 
@@ -70,7 +70,7 @@ export interface FailedFilter {
 
 export type Replay = 'replayed' | 'in progress' | 'unknown'
 
-/** Callbacks that were never tried are queued separately from retries, so that many retries do not delay a new callback. */
+/** First attempts and retries have separate queues, so that many retries do not delay a new callback. */
 export const DELIVERY_QUEUES = ['first', 'retry'] as const
 export type DeliveryQueueName = (typeof DELIVERY_QUEUES)[number]
 
@@ -88,7 +88,7 @@ export interface TakeDeferred {
   readonly leaseUntilMs: number
 }
 
-/** A callback, and how many attempts it had when it was deferred: if it has more, something has happened to it since. */
+/** A deferred callback, and its number of attempts at that time: a higher number means that it has changed since. */
 export interface TakenBefore {
   readonly jobId: string
   readonly attempts: number
@@ -97,18 +97,15 @@ export interface TakenBefore {
 /** A taken callback, without its body. */
 export interface DueCallback {
   readonly jobId: string
-  /** 1 for the first attempt, incremented for each later one. It fences what is recorded. */
+  /** The number of the attempt, from 1 on. It fences what is recorded. */
   readonly attempt: number
-  /**
-   * Its place in the schedule: the same, but counted since the last replay, and without attempts that a stopping server
-   * aborted.
-   */
+  /** The attempt's place in the retry schedule: it restarts with a replay and leaves out attempts that a shutdown aborted. */
   readonly tries: number
   readonly account: string
   readonly url: string
-  /** About the size of the body: the bytes of the callback and of the job's outcome, as they are stored. */
+  /** The approximate size of the body: the stored bytes of the callback and of the outcome. */
   readonly bodyBytes: number
-  /** When it became owed: when the job finished, or by the last replay. */
+  /** When the job finished, or when the callback was last replayed. */
   readonly owedSinceMs: number
 }
 
@@ -117,11 +114,11 @@ export type CallbackToLoad = Pick<DueCallback, 'jobId' | 'attempt' | 'bodyBytes'
 /** The body of a callback, and the secrets that sign it. */
 export interface CallbackBody {
   readonly callback: Callback
-  /** The settled job. */
+  /** The settled job, as the caller sees it. */
   readonly view: JobRecord
-  /** When it was settled. */
+  /** When the job was settled. */
   readonly endedAtMs: number
-  /** The secrets that were valid when it was loaded; null if the account was deleted. */
+  /** The account's secrets at the time of loading; null if the account was deleted. */
   readonly secrets: Secrets | null
 }
 
@@ -134,14 +131,14 @@ export interface AttemptRecord {
 
 export type CallbackNext =
   | { readonly kind: 'delivered' }
-  /** Permanently. */
+  /** The callback has failed permanently. */
   | { readonly kind: 'failed' }
   /** `counts`: whether the attempt counts in the schedule. */
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
 
 /** One attempt, as it is stored and shown. */
 export interface CallbackAttempt {
-  /** Missing numbers are attempts whose process exited before it could record them. */
+  /** Numbers can be missing: the process ended before it recorded the attempt. */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number
@@ -171,7 +168,7 @@ export interface CallbackFilter {
   readonly limit: number
 }
 
-/** The range of callbacks to scan, in the order of their jobs, and the filter. */
+/** The range of callbacks to scan, by their jobs, and the filter. */
 export interface CallbackScan {
   readonly state: CallbackState | null
   readonly account: string | null
@@ -201,10 +198,10 @@ export interface CallbackDetails extends CallbackSummary {
   /** Only the names: the values may be secrets of the receiver. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
-  /** Of what its body reports an event, such as `response`; null if its body is that of SPEC §6. */
+  /** The event that the body reports, such as `response`; null for a body according to SPEC §6. */
   readonly event: string | null
   readonly inProgress: boolean
-  /** Oldest first; if there are very many, the oldest are deleted (`MAX_ATTEMPTS_LENGTH`). */
+  /** Oldest first. The oldest are deleted beyond `MAX_ATTEMPTS_LENGTH`. */
   readonly log: readonly CallbackAttempt[]
 }
 
@@ -212,7 +209,7 @@ export interface CallbackDetails extends CallbackSummary {
 export interface CallbackDepth {
   readonly owed: number
   readonly failed: number
-  /** When the earliest of them is or was due; null if none are owed. */
+  /** When the earliest of them is or was due; null if none is pending. */
   readonly earliestDueMs: number | null
 }
 

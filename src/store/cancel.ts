@@ -1,4 +1,4 @@
-/** Cancels jobs, in every store: an outcome like any other, whichever node holds the job. */
+/** Cancels jobs regardless of the node that holds them: the SQL of both stores. */
 import { cancelledErrorJson } from '../job/cancelled.ts'
 import { isJobId } from '../job/job-id.ts'
 import {
@@ -20,14 +20,14 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     return (yield sql`select 1 from jobs where id = ${jobId}`).length > 0 ? 'ended before' : 'unknown'
   }),
 
-  // Picks until it finds none: a job that is claimed or ends meanwhile does not make it stop before the end.
+  // Repeats until it finds no job: otherwise a job that changes meanwhile could end the loop early.
   cancelJobs: write(function* (which: CancelJobs): Steps<number> {
     const { running, limit, nowMs } = which
     for (let total = 0; ; ) {
       const picked = total < limit ? yield openJobs(which, limit - total) : []
       if (picked.length === 0) return total
       const ids = picked.map((row) => textOf(row, 'id'))
-      // What was picked may be claimed or released before its row is locked, and is looked at again then.
+      // A job may be claimed or released before its row is locked, so the condition is checked again.
       const condition = running ? sql`id ${anyOf(ids)}` : sql`id ${anyOf(ids)} and turn is not null`
       total += yield* cancel(condition, byOperator(nowMs))
     }
@@ -43,7 +43,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     if (!isJobId(jobId)) return 'unknown'
     const [job] = yield sql`select input_tokens from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
-    // Locked, so that what it used is that of the run that is cancelled.
+    // The lock ensures that the stored usage is that of the cancelled run.
     const [open] = yield lockOpenJob(jobId)
     if (!open) return 'ended before'
     const usageJson = usageOfCancelled({

@@ -1,16 +1,16 @@
 /**
- * Large conversations and answers are stored compressed, in a column of their own (`messages_zstd`, `content_zstd`), and the size of the text
- * in another one (`messages_bytes`, `content_bytes`). The column of the text itself is then null, or an empty text on SQLite.
+ * Compresses large conversations and answers. A compressed text is stored in a separate column (`messages_zstd`, `content_zstd`),
+ * with the size of the text in another (`messages_bytes`, `content_bytes`). The plain column is then null, or empty on SQLite.
  */
 import { promisify } from 'node:util'
 import { constants, type ZstdOptions, zstdCompress, zstdDecompressSync } from 'node:zlib'
 import { type Row, textOf, textOrNull } from './rows.ts'
 import { ZstdContext } from './zstd-context.ts'
 
-/** More than any text that is accepted: a stored text that claims to be larger is damaged. */
+/** Larger than any text that is accepted: a stored text that claims more is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
-/** Texts come in one piece mostly. */
+/** Large enough that most compressed texts come in one piece. */
 const LEAST_CHUNK = 16_384
 let context: ZstdContext | undefined
 
@@ -21,11 +21,11 @@ function compress(text: Buffer): Buffer {
 
 const compressOnThread = promisify(zstdCompress)
 
-/** A text as it is stored: as it is, or compressed. */
+/** A text in the form in which it is stored: plain or compressed. */
 export interface StoredText {
   readonly plain: string | null
   readonly compressed: Uint8Array | null
-  /** The size of a text that is compressed. */
+  /** The size of a compressed text before compression. */
   readonly bytes: number | null
 }
 
@@ -38,7 +38,7 @@ export function storedText(text: string | null, fromBytes: number): StoredText {
   return whole === null ? asItIs(text) : smaller(text, whole, compress(whole))
 }
 
-/** The same on a thread of libuv's pool. */
+/** Does the same on a thread of libuv's pool. */
 export async function storedTextOnThread(text: string | null, fromBytes: number): Promise<StoredText> {
   const whole = wholeOf(text, fromBytes)
   return whole === null
@@ -51,7 +51,7 @@ export function asItIs(text: string | null): StoredText {
 }
 
 function wholeOf(text: string | null, fromBytes: number): Buffer | null {
-  // Three bytes at most for each UTF-16 unit.
+  // UTF-8 has at most three bytes for each UTF-16 unit.
   if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
   const whole = Buffer.from(text)
   return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null
@@ -61,10 +61,10 @@ function smaller(text: string | null, whole: Buffer, compressed: Buffer): Stored
   return compressed.length < whole.length ? { plain: null, compressed, bytes: whole.length } : asItIs(text)
 }
 
-/** What comes before a compressed text that a store selects as base64: no JSON text begins like this. */
+/** Marks a compressed text that a store selects as base64: no JSON text starts with it. */
 export const BASE64 = 'zstd:'
 
-/** A text that was selected by `Dialect.text`. */
+/** Reads a text that was selected by `Dialect.text`. */
 export function storedTextOf(row: Row, column: string): string {
   return decompressed(row[column]) ?? textOf(row, column)
 }
@@ -73,7 +73,7 @@ export function storedTextOrNull(row: Row, column: string): string | null {
   return decompressed(row[column]) ?? textOrNull(row, column)
 }
 
-/** Null if the value is not a compressed text. */
+/** Returns null if the value is not a compressed text. */
 export function decompressed(value: unknown): string | null {
   if (value instanceof Uint8Array) return decompress(value)
   if (typeof value !== 'string' || !value.startsWith(BASE64)) return null

@@ -1,20 +1,23 @@
-/** Something about the database that its operator must fix; the message explains what and how. */
+/** A problem of the database that its operator must fix. The message explains what is wrong and what to do. */
 export class DatabaseProblem extends Error {
   override readonly name = 'DatabaseProblem'
 }
 
-/** Of a transfer whose target is not empty. @param place without a password */
+/**
+ * The target of a transfer is not empty.
+ * @param place the address of the database, without a password
+ */
 export function notEmpty(place: string): DatabaseProblem {
   return new DatabaseProblem(
     `${place} holds accounts or jobs already, and a copy never mixes two databases. Name one that no server has been started on.`,
   )
 }
 
-/** The checks of a database before a server starts on it. */
+/** The result of checking a database before a server starts on it. */
 export interface DatabaseCheck {
   /** What the database is, without a password. */
   readonly description: string
-  /** Problems that would keep a server from starting on it. */
+  /** Problems that prevent a server from starting. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }

@@ -1,6 +1,6 @@
 /**
- * What the SQL that both stores run needs to know of each: where the databases speak differently, and where their tables differ.
- * A statement that is truly another in each store is in the file of the same name in both folders.
+ * What the shared SQL needs to know about each database: where syntax differs, and where tables differ. A statement that differs
+ * altogether is in the file of the same name in both folders.
  */
 import type { Status } from '../job/job.ts'
 import type { CancelJobs, CancelledOutcome } from './admin-action-store.ts'
@@ -9,63 +9,62 @@ import type { Row } from './rows.ts'
 import type { Sql, Steps, Value } from './sql.ts'
 
 export interface Dialect {
-  /** Jobs and callbacks in a chunk of a search: few enough not to delay other operations. */
+  /** Jobs or callbacks in a chunk of a search: few enough not to delay other operations. */
   readonly chunkRows: number
 
   greatest(one: Sql, other: Sql): Sql
 
-  /** A parameter whose type the statement does not tell: a job ID. */
+  /** A job ID as a parameter whose type the statement does not determine. */
   jobId(id: string): Sql
 
-  /** The condition of an ID that it is one of these. */
+  /** The condition that an ID is one of these. */
   anyOf(jobIds: readonly string[]): Sql
 
   /** Selects these job IDs as `id`. */
   idsOf(jobIds: readonly string[]): Sql
 
-  /** Selects `open_jobs`, `stored_bytes` and `reserved` of the account; no row stands for zeros. */
+  /** Selects `open_jobs`, `stored_bytes` and `reserved` of the account. No row means zeros. */
   quotaUseOf(account: Value): Sql
 
-  /** Joins the same, as `q`, to rows of accounts, `a`. */
+  /** Joins the same columns, as `q`, to rows of accounts `a`. */
   readonly joinQuotaUse: Sql
 
-  /** The condition of a text that it is one of these. */
+  /** The condition that a text is one of these. */
   isOneOf(texts: readonly string[]): Sql
 
   /**
-   * Selects rows of `idempotency`: for each account and the prefix in the same place, those whose key starts with the prefix.
-   * Bounds of digits and letters: between those, keys of one length are in the same order in every collation. A few other
-   * keys may be among them.
+   * Selects the rows of `idempotency` whose key starts with the prefix at the same index as its account. It may select a few
+   * other keys, too, because the bounds use only letters and digits, which sort the same in every collation.
    */
   heldRequestsOf(accounts: readonly string[], prefixes: readonly string[], nowMs: number): Sql
 
   /** Selects these lines as `line`, `custom_id` and `job_id`. */
   linesOf(lines: readonly BatchLine[]): Sql
 
-  /** Selects `node` of those that have a lease. */
+  /** Selects `node` of every node that has a lease. */
   readonly liveNodes: Sql
 
-  /** How many jobs of the account are queued or held, counted up to `MAX_OPEN_COUNTED` or more: an expression. */
+  /** An expression that counts the account's queued and held jobs, up to `MAX_OPEN_COUNTED` or more. */
   openJobsOf(account: Value): Sql
 
   /** Selects the sums of usage that meet the condition. */
   usage(condition: Sql): Sql
 
-  /** A column of conversations or answers, whose texts may be compressed: `compressed-text.ts` reads it. */
+  /** A column of conversations or answers. `compressed-text.ts` reads it, because the text may be compressed. */
   text(row: Sql, column: 'messages' | 'content'): Sql
 
-  /** Where the text first has the part, from 1 on; 0 for nowhere. */
+  /** The position of the first occurrence of the part in the text, from 1 on; 0 if there is none. */
   placeIn(text: Sql, part: string): Sql
 
   /**
-   * Joins to a row the job with that ID: `j`, its outcome `o` and callback `c`, of which all columns are null if there is none.
-   * One by one: each join is a lookup by a key, whatever the planner estimates.
+   * Joins the job with that ID to a row: the job as `j`, its outcome as `o`, its callback as `c`; their columns are null if there
+   * is none. Each join is a lookup by key, regardless of the planner's estimates.
    */
   joinJob(id: Sql): Sql
 
-  /** Columns of a joined job, which each store has in another table. */
+  /** Columns of a joined job that are in different tables in the two stores. */
   readonly job: {
-    /** The row with its texts, and the one with its place in the queue. */
+    /** `request` is the row with the texts, `queued` the row with the place in the queue. */
     readonly request: Sql
     readonly queued: Sql
     readonly status: Sql
@@ -75,16 +74,16 @@ export interface Dialect {
     readonly crashCount: Sql
   }
 
-  /** Selects the columns of jobs that may have the status and meet the condition, where few others are. */
+  /** Selects columns of the jobs that meet the condition. It leaves out most jobs without the status, but not all. */
   jobsWith(status: Status | null, columns: Sql, condition: Sql): Sql
 
   /** Selects `job_id`, the columns, and `place` from the callbacks before that of the job, in descending order of `place`. */
   callbacksBefore(jobId: string, onlyFailed: boolean, columns: Sql): Sql
 
-  /** The condition of rows of `callbacks` that are of the job. */
+  /** The condition that a row of `callbacks` belongs to the job. */
   isCallbackOf(jobId: string): Sql
 
-  /** Selects the keys of callbacks `c` that failed, with their jobs `j`, and locks them; those that are locked already are left out. */
+  /** Selects and locks the keys of failed callbacks `c` with their jobs `j`. Skips callbacks that are locked already. */
   failedCallbacks(condition: Sql, limit: number): Sql
 
   /** The key of `callbacks`, which `failedCallbacks` selects. */
@@ -93,12 +92,15 @@ export interface Dialect {
   /** Selects the IDs of open jobs to cancel. */
   openJobs(which: CancelJobs, limit: number): Sql
 
-  /** Selects `node`, `earlier` and `reserved` of a job, and locks it, unless it has ended. */
+  /** Selects and locks `node`, `earlier` and `reserved` of a job; no row if it has finished. */
   lockOpenJob(jobId: string): Sql
 
-  /** Settles open jobs that meet a condition of `id` and `turn`; returns how many there were. */
+  /** Settles the open jobs that meet a condition on `id` and `turn`. Returns how many. */
   cancel(condition: Sql, outcome: CancelledOutcome): Steps<number>
 
-  /** Deletes ended jobs with all that belongs to them. @param rows with `id`, `settled_at_ms` and `claimed_at_ms` */
+  /**
+   * Deletes finished jobs with everything that belongs to them.
+   * @param rows with `id`, `settled_at_ms` and `claimed_at_ms`
+   */
   deleteJobs(rows: readonly Row[]): Steps<void>
 }

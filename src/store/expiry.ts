@@ -1,12 +1,12 @@
-/** When a finished job can no longer be read, by the same rule in every store. */
+/** Decides when a finished job can no longer be read: one rule for both stores. */
 
-/** The parameters that decide whether a finished job has expired. */
+/** The parameters of the rule. */
 export interface Expiry {
   readonly nowMs: number
   readonly retentionMs: number
 }
 
-/** When a finished job expires, unless its callback is still owed. */
+/** When a finished job expires, if its callback is not pending. */
 export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
   return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
 }

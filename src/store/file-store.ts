@@ -1,57 +1,59 @@
 /**
- * Files of accounts: the part of the storage contract behind `/v1/files`. The content of a file is stored in pieces, so that neither
- * writing nor reading one takes more memory than a few of them. A file can be read, and is listed, only once it is complete.
+ * Files of accounts: the part of the storage contract behind `/v1/files`. Content is stored in pieces, so that writing or reading
+ * a file needs memory for only a few of them. Only complete files can be read and are listed.
  */
 
-/** The maximum size of a piece, and the size of every piece but the last. */
+/** The maximum size of a piece, and in a file that was uploaded, the size of every piece but the last. */
 export const PIECE_BYTES = 256 * 1024
 
-/** After this time without a new piece, an upload was abandoned or its node has crashed, and `purgeFiles` deletes it. */
+/** The same in a file that a batch wrote, whose pieces differ: no piece but the last is smaller. */
+export const LEAST_PIECE_BYTES = 32 * 1024
+
+/** An upload without a new piece for this long was abandoned or its node has crashed, so `purgeFiles` deletes it. */
 export const ABANDONED_MS = 600_000
 
 export interface FileStore {
   /**
-   * Begins a file without content. Returns false, and stores nothing, if the account has `maxFiles` already, including those that are
-   * being written or deleted. A second call with the same ID rejects.
+   * Begins a file without content. Returns false and stores nothing if the account already has `maxFiles` files, including
+   * unfinished and deleted ones whose content still exists. A second call with the same ID rejects.
    */
   beginFile(file: NewFile, maxFiles: number): Promise<boolean>
 
   /**
-   * Adds the next piece; pieces are numbered from 0. Returns false, and stores nothing, if the file is complete or was deleted.
-   * A second call with the same number rejects.
+   * Adds the next piece; pieces are numbered from 0. Returns false and stores nothing if the file is complete or was deleted. A
+   * second call with the same number rejects.
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
-  /** Makes the file readable. Null if it does not exist any longer, or neither does its account. */
+  /** Makes the file readable. Null if the file or its account no longer exists. */
   completeFile(fileId: string, about: AboutFile): Promise<StoredFile | null>
 
-  /** Null if it does not exist, is not complete, belongs to another account, or has expired. */
+  /** Returns null if the file does not exist, is incomplete, belongs to another account, or has expired. */
   findFile(account: string, fileId: string, nowMs: number): Promise<StoredFile | null>
 
-  /** In the order of creation, or newest first. */
+  /** Returns files in the order of creation, or newest first. */
   listFiles(search: FileSearch): Promise<StoredFile[]>
 
-  /** Null after the last piece, and if the file was deleted. */
+  /** Returns null after the last piece, and if the file was deleted. */
   readPiece(fileId: string, piece: number): Promise<Uint8Array | null>
 
   /**
-   * From now on the file cannot be read; `purgeFiles` deletes its content. Returns whether the account had such a file, complete or
-   * not.
+   * Makes the file unreadable; `purgeFiles` deletes its content. Returns whether the account had such a file, complete or not.
    */
   deleteFile(account: string, fileId: string): Promise<boolean>
 
-  /** The same for all files of the account, also those that are being written. */
+  /** Does the same for all files of the account, including unfinished ones. */
   deleteFilesOf(account: string): Promise<void>
 
   /**
-   * Deletes a bounded part of what belongs to deleted, expired and abandoned files. Returns whether there may be more. Until
-   * all of a file has been deleted, it counts with its bytes.
+   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. A file counts with all of
+   * its bytes until all of it is deleted.
    */
   purgeFiles(nowMs: number): Promise<boolean>
 }
 
 export interface NewFile {
-  /** UUIDv7: files lie in the order of time. */
+  /** UUIDv7, so IDs sort by time. */
   readonly id: string
   readonly account: string
   readonly createdAtMs: number
@@ -60,7 +62,7 @@ export interface NewFile {
 export interface AboutFile {
   readonly filename: string
   readonly purpose: string
-  /** Null if it is kept until it is deleted. */
+  /** Null if it never expires. */
   readonly expiresAtMs: number | null
 }
 

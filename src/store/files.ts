@@ -1,8 +1,9 @@
-/** Files, in every store. */
+/** Files: the SQL of both stores. */
 import {
   ABANDONED_MS,
   type AboutFile,
   type FileSearch,
+  LEAST_PIECE_BYTES,
   type NewFile,
   PIECE_BYTES,
   type StoredFile,
@@ -10,9 +11,9 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** Pieces that one step deletes: a few milliseconds of the database. */
+/** Pieces that one step deletes, which takes the database a few milliseconds. */
 const PURGED_PIECES = 16
-/** `remove_at_ms` of a deleted file. */
+/** The `remove_at_ms` of a deleted file. */
 const AT_ONCE = raw(0)
 
 const COLUMNS = sql`id, account, filename, purpose, bytes, created_at_ms, remove_at_ms`
@@ -87,7 +88,7 @@ export const fileOperations = {
     yield sql`update files set complete = false, remove_at_ms = ${AT_ONCE} where account = ${account}`
   }),
 
-  // The row of a file goes last, so that a step that is interrupted leaves no content behind.
+  // The row of a file is deleted last, so that an interrupted step leaves no content without a row.
   purgeFiles: write(function* (nowMs: number): Steps<boolean> {
     const [file] = yield sql`
       update files set complete = false, remove_at_ms = ${AT_ONCE}
@@ -104,24 +105,22 @@ export const fileOperations = {
 }
 
 /**
- * Appends to a file that is part of something larger, which completes it: it is never abandoned. It is created if it does not exist.
- * Only the last piece may be shorter than the others, so that one is written again. Stores nothing if the file was deleted.
+ * Appends to a file that belongs to a batch, and creates it first if it does not exist. The batch completes it, so it is never
+ * abandoned. Rewrites only a last piece that is small. Stores nothing if the file was deleted.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
-  yield sql`
+  const [file] = yield sql`
     insert into files (id, account, filename, purpose, bytes, created_at_ms, complete, remove_at_ms)
-    values (${id}, ${account}, '', '', 0, ${createdAtMs}, false, null) on conflict (id) do nothing`
-  const [row] = yield sql`
-    update files set bytes = bytes + ${content.length}
-    where id = ${id} and not complete and remove_at_ms is null returning bytes`
-  if (!row) return
-  const before = numberOf(row, 'bytes') - content.length
-  const first = Math.floor(before / PIECE_BYTES)
-  const [last] =
-    before % PIECE_BYTES === 0
-      ? []
-      : yield sql`select content from file_pieces where file_id = ${id} and piece = ${first}`
-  const rest = last ? Buffer.concat([bytesOf(last, 'content'), content]) : content
+    values (${id}, ${account}, '', '', ${content.length}, ${createdAtMs}, false, null)
+    on conflict (id) do update set bytes = files.bytes + excluded.bytes
+    where not files.complete and files.remove_at_ms is null returning bytes`
+  if (!file) return
+  const [last] = yield sql`
+    select piece, case when length(content) < ${raw(LEAST_PIECE_BYTES)} then content end as content
+    from file_pieces where file_id = ${id} order by piece desc limit 1`
+  const small = last && last.content !== null ? bytesOf(last, 'content') : null
+  const first = last === undefined ? 0 : numberOf(last, 'piece') + (small === null ? 1 : 0)
+  const rest = small === null ? content : Buffer.concat([small, content])
   for (let at = 0; at * PIECE_BYTES < rest.length; at++) {
     const piece = rest.subarray(at * PIECE_BYTES, (at + 1) * PIECE_BYTES)
     yield sql`

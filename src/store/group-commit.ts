@@ -1,11 +1,11 @@
 /**
- * Self-clocking group commit: while some groups are being committed, the next one gathers, so under load the groups grow until
- * the database keeps up. An operation waits for others only if its caller allows it: at a few hundred jobs per second, a commit
- * costs more in wake-ups of two threads than in work, and costs the same for one job as for many.
+ * Group commit: while some groups are being committed, the next one gathers, so groups grow under load until the database keeps
+ * up. An operation waits longer only if its caller allows it. At a few hundred jobs per second, most of the cost of a commit is
+ * waking two threads, which costs the same for one job as for many.
  */
 import { StoreUnavailable } from './store.ts'
 
-/** Takes the place of the result of an operation that failed although others of its group did not. */
+/** Replaces the result of an operation that failed while others of its group succeeded. */
 export class Failed {
   readonly error: unknown
 
@@ -14,34 +14,33 @@ export class Failed {
   }
 }
 
-/** A timer cannot wait for less. */
+/** Timers cannot be shorter. */
 const MIN_WAIT_MS = 1
-/** With so many in a group, waiting for more saves little. */
+/** A group of this size is sent at once, because waiting longer would save little. */
 const ENOUGH = 16
 
 export interface SubmitOptions {
   /** Whether the operation may be rejected because too many are queued. */
   readonly sheddable?: boolean
   /**
-   * How long the operation may wait for others. Any operation that does not wait takes along those that do. In real time instead
-   * of that of an injected clock, because what it saves depends on the speed of the machine.
+   * How long the operation may wait for others; it is sent earlier with any operation that does not wait. This uses real time,
+   * not an injected clock, because the saving depends on the speed of the machine.
    */
   readonly mayWaitMs?: number | undefined
 }
 
 export interface GroupCommitOptions<Op, Result> {
-  /** Commits a group and resolves with the result of each operation, in order. A rejection is the error of all of them. */
+  /** Commits a group and resolves with the results in order. If it rejects, every operation rejects with that error. */
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
   /**
-   * Maximum concurrent commits. More than one keeps a serial database busy: when it finishes a group, it finds the next one
-   * waiting, instead of idling until this event loop sends it.
+   * Maximum concurrent commits. With more than one, a database that commits serially finds the next group waiting, instead of
+   * idling until this event loop sends it.
    */
   readonly inFlight: number
   /** The largest number of operations in one group, so that one transaction stays short. */
   readonly maxGroup: number
   /**
-   * The same in bytes or characters, for operations of very different sizes. An operation that exceeds `max` forms its own
-   * group.
+   * Limits a group by the total weight of its operations, in bytes or characters. An operation above `max` forms its own group.
    */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
   /** How many operations may be queued or in commit; a sheddable one beyond that is rejected with `StoreUnavailable`. */
@@ -52,13 +51,13 @@ export interface GroupCommitOptions<Op, Result> {
 
 export class GroupCommit<Op, Result> {
   readonly #options: GroupCommitOptions<Op, Result>
-  /** The group that gathers, and the promise of each of its operations. */
+  /** The gathering group, and a promise for each of its operations. */
   #ops: Op[] = []
   #promises: PromiseWithResolvers<Result>[] = []
   #groupsInCommit = 0
   #opsInCommit = 0
   #scheduled = false
-  /** The shortest wait of the group that gathers; 0 if it is to be sent as soon as possible. */
+  /** The shortest wait in the gathering group; 0 to send it as soon as possible. */
   #waitMs = Number.POSITIVE_INFINITY
   #timer: NodeJS.Timeout | undefined
   #onIdle: (() => void)[] = []
@@ -67,7 +66,7 @@ export class GroupCommit<Op, Result> {
     this.#options = options
   }
 
-  /** Adds an operation to the group that gathers; resolves when that group is committed. */
+  /** Adds an operation to the gathering group; resolves when that group is committed. */
   submit(op: Op, { sheddable = false, mayWaitMs = 0 }: SubmitOptions = {}): Promise<Result> {
     const { maxQueued } = this.#options
     if (sheddable && this.#ops.length + this.#opsInCommit >= maxQueued) {
@@ -81,7 +80,7 @@ export class GroupCommit<Op, Result> {
     return promise.promise
   }
 
-  /** Resolves when nothing is queued and nothing is in commit. */
+  /** Resolves when no operation is queued or in commit. */
   drained(): Promise<void> {
     if (this.#groupsInCommit === 0 && this.#ops.length === 0) return Promise.resolve()
     return new Promise((resolve) => this.#onIdle.push(resolve))
@@ -91,7 +90,7 @@ export class GroupCommit<Op, Result> {
     this.#waitMs = 0
     if (this.#scheduled || this.#groupsInCommit >= this.#options.inFlight) return
     this.#scheduled = true
-    // At the end of this turn of the event loop, so that everything from this turn belongs to the same group.
+    // Sends at the end of this turn of the event loop, so that all operations of the turn share a group.
     setImmediate(this.#send)
   }
 
@@ -108,7 +107,7 @@ export class GroupCommit<Op, Result> {
       const [ops, promises] = [this.#ops, this.#promises]
       const most = Math.min(ops.length, maxGroup)
       const size = weight ? sizeByWeight(ops, most, weight) : most
-      // Usually the whole group goes, and then nothing is copied.
+      // Usually the whole group is sent, and nothing is copied.
       this.#ops = size === ops.length ? [] : ops.splice(size)
       this.#promises = size === promises.length ? [] : promises.splice(size)
       void this.#commit(ops, promises)

@@ -1,25 +1,24 @@
 /**
- * Requests that are held until their job has ended: the part of the storage contract by which a request that is sent again joins the
- * job of the earlier one. The row of such a request is that of an Idempotency-Key, which `accept` stores; its key contains a space,
- * which no key of a caller does.
+ * Held requests: the part of the storage contract by which a repeated request joins the job of the earlier one. `accept` stores a
+ * held request as a row of an Idempotency-Key. Its key contains a space, which no caller's key can.
  */
-/** The pattern of the state of a request without callers. */
+/** A pattern (SQL `like`) for the state of a request without callers. */
 export const NO_CALLERS = '{"callers":[]%'
-/** How many requests with one prefix are returned at most. */
+/** The maximum number of requests returned for one prefix. */
 export const MAX_EQUAL = 100
 
 export interface HeldRequest {
   readonly account: string
   readonly key: string
   readonly jobId: string
-  /** What `queue/held-requests.ts` stores about the callers that wait. */
+  /** The state of the waiting callers, as `queue/held-requests.ts` writes it. */
   readonly state: string
 }
 
 export interface HeldRequestStore {
   /**
-   * For each account and the prefix in the same place: its requests whose keys start with it, those without
-   * callers first, the oldest first, at most `MAX_EQUAL` for each.
+   * Returns, for each account, up to `MAX_EQUAL` requests whose keys start with the prefix at the same index: requests without
+   * callers first, then the oldest first.
    */
   heldRequests(
     accounts: readonly string[],
@@ -27,12 +26,12 @@ export interface HeldRequestStore {
     nowMs: number,
   ): Promise<HeldRequest[]>
 
-  /** Replaces the state if it is still the expected one; returns whether it was. */
+  /** Replaces the state if it equals `expected`; returns whether it did. */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
 
-  /** The requests have got their answers. A second call changes nothing. */
+  /** Deletes requests that were answered. A second call changes nothing. */
   forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): Promise<void>
 
-  /** The nodes that have a lease. */
+  /** Returns the nodes that have a lease. */
   liveNodes(): Promise<string[]>
 }

@@ -1,4 +1,4 @@
-/** A job's row as its account may see it, which every store reads alike. */
+/** Reads the row of a job as its account may see it, for both stores. */
 import type { Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import { storedTextOrNull } from './compressed-text.ts'
@@ -7,17 +7,17 @@ import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import type { EndedJob, ReadJob } from './store.ts'
 
 /**
- * The model of a row that only has a callback: the report of a batch's end. In the tables of jobs, it is sent, retried, listed, copied
- * and deleted like the callback of a job. Reads and searches of jobs ignore it.
+ * Marks a row that has only a callback, which reports the end of a batch. In the tables of jobs, it is sent, retried, listed,
+ * copied and deleted like the callback of a job. Reads and searches of jobs ignore it.
  */
 export const NO_MODEL = ''
 
-/** The condition of a row of `jobs` that is a job. */
+/** The condition that a row of `jobs` is a job. */
 export const IS_JOB = `j.model <> '${NO_MODEL}'`
 
 export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
 
-/** Of a row with `id`, `status`, `created_at_ms`, `content`, `error` and `usage`. */
+/** Reads a row with `id`, `status`, `created_at_ms`, `content`, `error` and `usage`. */
 export function readJobRecord(row: Row): JobRecord {
   return {
     id: textOf(row, 'id'),
@@ -29,13 +29,13 @@ export function readJobRecord(row: Row): JobRecord {
   }
 }
 
-/** A row with `bytes` too, the size of content and error, which are loaded only up to a limit. */
+/** Reads a row that also has `bytes`, the size of content and error. The query left both out if it exceeds `maxBytes`. */
 export function readWithin(row: Row, maxBytes: number): ReadJob {
   const bytes = numberOf(row, 'bytes')
   return { ...readJobRecord(row), omittedBytes: bytes > maxBytes ? bytes : 0 }
 }
 
-/** Larger than any result: SQLite and Postgres store no text of more bytes. */
+/** Larger than any result, because neither database stores larger texts. */
 export const ANY_SIZE = 2 ** 31 - 1
 
 export function readEndedJob(row: Row): EndedJob {
@@ -43,7 +43,7 @@ export function readEndedJob(row: Row): EndedJob {
   return { ...readJobRecord(row), cacheHit: usage.cache_hit }
 }
 
-/** Whether a job can no longer be read, by `settled_at_ms`, `cache_ttl_s` and its callback's `due_at_ms`. */
+/** Whether a job can no longer be read. The row has `settled_at_ms`, `cache_ttl_s` and the `due_at_ms` of its callback. */
 export function hasExpired(row: Row, { nowMs, retentionMs }: Expiry): boolean {
   if (row.settled_at_ms === null || row.due_at_ms !== null) return false
   const endMs = expiresAtMs(numberOf(row, 'settled_at_ms'), numberOf(row, 'cache_ttl_s'), retentionMs)

@@ -1,4 +1,4 @@
-/** Jobs of all accounts, as operators see them. An expired job is not shown, even if it is still stored. */
+/** Jobs of all accounts, as operators see them. Expired jobs are hidden, even while they are still stored. */
 
 import type { BatchOfJob } from '../job/batch-id.ts'
 import type { Status, Usage } from '../job/job.ts'
@@ -10,23 +10,23 @@ import type { RerunLinks } from './rerun-store.ts'
 
 export interface JobSearchStore {
   /**
-   * Newest first. Its cost is bounded regardless of the number of jobs: a search that finds little stops after `MAX_SCANNED`
-   * of them and returns where to continue (`JobPage`). It delays other operations by a few milliseconds at most.
+   * Returns jobs, newest first. The cost is bounded regardless of the number of jobs: a search that finds little stops after
+   * `MAX_SCANNED` of them and returns where to continue (`JobPage`). It delays other operations by at most a few milliseconds.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
 
   findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null>
 
-  /** The request and the outcome; null if the job does not exist. */
+  /** Returns the request and the outcome; null if the job does not exist. */
   jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
 
-  /** What jobs used, by ID: up to `limit` of those between the two IDs, whether they have finished or not. */
+  /** Returns what jobs used, by ID: of up to `limit` jobs between the two IDs, finished or not. */
   jobUses(range: JobUseRange): Promise<JobUse[]>
 
-  /** The same of those of the jobs that exist, by ID. */
+  /** Returns the same for those of the jobs that exist. */
   jobUsesOf(jobIds: readonly string[]): Promise<JobUse[]>
 
-  /** The metadata of those jobs that have any, one lookup for each job. */
+  /** Returns the metadata of those of the jobs that have any. It costs a lookup for each job. */
   metadataOf(jobIds: readonly string[]): Promise<MetadataById>
 }
 
@@ -43,9 +43,9 @@ export interface JobUse {
   readonly status: Status
   readonly createdAtMs: number
   readonly settledAtMs: number | null
-  /** Null until it has finished. */
+  /** Null until the job has finished. */
   readonly usage: Usage | null
-  /** The beginning of what it stores as `response_format`, if that contains metadata; all of it is there. */
+  /** The beginning of the stored `response_format`, if that contains metadata; the metadata is complete. */
   readonly formatStart: string
 }
 
@@ -59,7 +59,7 @@ export interface JobSearch {
   readonly fromMs?: number
   /** Only jobs created before this time. */
   readonly toMs?: number
-  /** Only jobs before this one. */
+  /** Only jobs before this ID. */
   readonly beforeJobId?: string
   readonly limit: number
   readonly expiry: Expiry
@@ -80,33 +80,33 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** When it was last claimed; null if never, or no longer known. */
+  /** When it was last claimed; null if never, or if that is no longer stored. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
-  /** Claims so far. */
+  /** How often it was claimed. */
   readonly attempts: number
   readonly errorCode: string | null
-  /** Null until it has finished. */
+  /** Null until the job has finished. */
   readonly usage: Usage | null
-  /** Null if none was requested, and until the job has finished. */
+  /** Null if none was requested or the job has not finished. */
   readonly callback: CallbackState | null
 }
 
 export interface JobDetails extends JobSummary, RerunLinks {
   readonly format: 'text' | 'json' | 'json with schema'
   readonly crashCount: number
-  /** Null unless it is queued: its route, if known, and when it was released to wait for a model server. */
+  /** For a queued job: its route, if known, and since when it waits for a model server. Otherwise null. */
   readonly queued: { readonly route: string; readonly waitsSinceMs: number | null } | null
   readonly priority: string
-  /** Null for none. */
+  /** Null if it has no deadline. */
   readonly deadlineMs: number | null
-  /** JSON text; null until it has finished. */
+  /** JSON text; null until the job has finished. */
   readonly receiptJson: string | null
   /** Null if it is not a line of a batch. */
   readonly batch: BatchOfJob | null
 }
 
-/** JSON texts, as they are stored. */
+/** The stored JSON texts. */
 export interface JobContent {
   readonly messagesJson: string
   readonly responseFormatJson: string

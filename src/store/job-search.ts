@@ -1,4 +1,4 @@
-/** Jobs as operators see them, in every store: searches are in chunks small enough not to delay other operations. */
+/** Searches jobs for operators, in chunks small enough not to delay other operations: the SQL of both stores. */
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
@@ -31,11 +31,11 @@ export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
-  /** Texts that the metadata must contain; none for jobs with and without metadata. */
+  /** Texts that the metadata must contain; empty to match any job. */
   readonly pairTexts: readonly string[]
   /** The lowest ID to scan. */
   readonly fromId: string
-  /** IDs from this one on are not scanned. */
+  /** The scan ends before this ID. */
   readonly beforeId: string
   /** How many jobs to scan. */
   readonly rows: number
@@ -55,7 +55,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${messages} as messages,
     ${job.request}.response_format, ${dialect.text(sql`o`, 'content')} as content, o.error, o.receipt`
 
-  /** Of a text that is not compressed, no more than this is read. */
+  /** Reads no more than the start of an uncompressed text. */
   const startOfMessages = (chars: number) => sql`case when ${job.request}.messages_bytes is null
     then substr(${job.request}.messages, 1, ${chars}) else ${messages} end`
 
@@ -89,7 +89,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
       return rows.map(readJobUse)
     }),
 
-    /** A row without an ID only reports what was scanned. For one account, the scan reads the accounts of jobs. */
+    /** A row without an ID only reports how far the scan came. The scan reads the column `account` only if it filters by it. */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
       const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
       const columns = account === null ? sql`id` : sql`id, account`
@@ -169,8 +169,8 @@ export const jobSearchOperations = (dialect: Dialect) => {
 }
 
 /**
- * Each scan is an operation of its own, so that others run between them.
- * @param rows jobs per chunk; depends on the cost of a row, and on what has to wait meanwhile
+ * Runs each scan as a separate operation, so that others can run in between.
+ * @param rows jobs per chunk; depends on the cost of a row and on how long others can wait
  */
 export async function searchJobsByChunk(
   search: JobSearch,
@@ -204,10 +204,12 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
   return beforeJobId !== undefined && beforeJobId < to ? beforeJobId : to
 }
 
-/** How many times as much as a job's other columns its metadata may cost to read: it is stored behind the messages. */
+/**
+ * How many times as much it costs to read the metadata of a job as its other columns, because it is stored behind the messages.
+ */
 const METADATA_COST = 10
 
-/** The first characters of a stored error, which hold its code. */
+/** How much of a stored error to read for its code. */
 const ERROR_HEAD = 80
 
 function readJobSummary(row: Row): JobSummary {
@@ -258,7 +260,7 @@ function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
   }
 }
 
-/** As `substr` counts them in both databases: a pair of surrogates is one. */
+/** Counts as SQL's `substr` does, where a surrogate pair is one character. */
 function firstCharacters(text: string, count: number): string {
   let end = 0
   for (let counted = 0; counted < count && end < text.length; counted++) {

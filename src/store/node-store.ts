@@ -1,6 +1,6 @@
 /**
- * Nodes that share a database: each holds a lease while it is alive, and notifies the others of urgent events. A store with
- * one node fulfils this contract trivially: its lease is the lock on the file, and there are no other nodes.
+ * Nodes that share a database: each holds a lease while it is alive and notifies the others of urgent events. For a store with
+ * one node, the lock on the file is the lease, and there are no other nodes.
  */
 
 /** A node's hold on a job. */
@@ -10,8 +10,8 @@ export interface Claim {
 }
 
 /**
- * What callers may ask for and nodes of some earlier version ignore. Each node writes those it knows next to its lease, because the
- * version of a package does not show them. A released name stays.
+ * What callers can request and some earlier version ignores. Each node writes the features that it knows next to its lease.
+ * Released names must not change.
  */
 export const FEATURES = [
   'options',
@@ -37,43 +37,43 @@ export interface NodeStore {
   /** Whether other nodes may be using the same database now. */
   readonly shared: boolean
 
-  /** Whether every node that is alive knows the feature, as far as this one knows: what it knows may be some seconds old. */
+  /** Whether every live node knows the feature. The answer may be some seconds old. */
   isKnownToAll(feature: Feature): boolean
 
   /**
-   * Asks the other nodes to notify this one (`NodeEvents.settled`) as soon as they settle or cancel one of these jobs within
-   * the next two minutes. For speed only: jobs that finished before, or while the request is on its way, are not notified.
-   * Resolves when the nodes have been asked or could not be asked; never rejects.
+   * Asks the other nodes to notify this one (`NodeEvents.settled`) when they settle or cancel one of these jobs within the next
+   * two minutes. Jobs that finish before the request arrives are not reported, so this only improves speed. Resolves when the
+   * nodes were asked or could not be asked; never rejects.
    */
   announceWaits(jobIds: readonly string[]): Promise<void>
 
-  /** Calls these functions from now on when other nodes report something. Earlier events are lost; see `NodeEvents`. */
+  /** Calls these functions when other nodes report something. Events before this call are lost; see `NodeEvents`. */
   subscribe(events: NodeEvents): void
 
   /**
-   * Creates or renews the node's lease, which expires `leaseMs` from now by the database's clock: the clocks of nodes differ,
-   * and may jump. Returns whether there was a lease: false the first time, and after it expired and another node rescued the
-   * jobs.
+   * Creates or renews the node's lease, which expires `leaseMs` from now by the database's clock, because the clocks of nodes
+   * differ and may jump. Returns whether the lease existed: false the first time, and after it expired and another node rescued
+   * the jobs.
    */
   renew(node: string, leaseMs: number): Promise<boolean>
 
-  /** Everything that the node holds, according to the database. */
+  /** Returns every claim that the node holds according to the database. */
   claimsOf(node: string): Promise<Claim[]>
 
   /**
-   * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: the crash count of
-   * each open job that they held is reduced by what they added to it. Returns how many crashes it reverted; when several
-   * nodes call this, one reverts each.
+   * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: the crash count of each
+   * of their open jobs is reduced by what those crashes added. Returns how many crashes it reverted. When several nodes call
+   * this, only one reverts each crash.
    */
   revertCrashes(): Promise<number>
 
-  /** The nodes that have no lease and have crashes that are not confirmed. */
+  /** Returns the nodes without a lease that have unconfirmed crashes. */
   absentNodes(): Promise<string[]>
 
   /**
-   * Confirms the crashes of those of the nodes that have been absent for `absentMs` since they were counted: jobs may fail for
-   * them. They are still reverted if the node comes back before the job has finished. If a new process proves that the
-   * previous one has exited, every crash is confirmed when it is counted, and there are no absent nodes.
+   * Confirms the crashes of those of the nodes that have been absent for `absentMs` since the crash, so that jobs may fail
+   * because of them. If a node comes back before a job has finished, its crashes are still reverted. On a store where a new
+   * process proves that the previous one has exited, crashes are confirmed as they are counted.
    */
   confirmCrashes(nodes: readonly string[], absentMs: number): Promise<void>
 
@@ -81,17 +81,17 @@ export interface NodeStore {
   leave(node: string): Promise<void>
 
   /**
-   * Takes the cancelled jobs that this node held, or has a pending response for: up to `MAX_CANCELLED` of them, each once.
-   * Fewer means that there are no more. `attempt` is that of the last claim, 0 if there was none.
+   * Takes up to `MAX_CANCELLED` cancelled jobs that this node held or has a pending response for, each once. Fewer means that
+   * there are no more. `attempt` is that of the last claim, 0 if the job was never claimed.
    */
   takeCancelled(node: string): Promise<Claim[]>
 
-  /** The books of a rate that nodes share (`upstreams/rate-window.ts`), as last written; null if there are none. */
+  /** Reads the stored state of a rate that nodes share (`upstreams/rate-window.ts`); null if there is none. */
   readRate(name: string): Promise<StoredRate | null>
 
   /**
-   * Replaces the books if nobody has since that version was read, 0 if there were none. Returns whether it did; a second call
-   * changes nothing.
+   * Replaces the state of a rate if its version is still `rate.version`; 0 means that there was none. Returns whether it did, so
+   * a second call changes nothing.
    */
   writeRate(name: string, rate: StoredRate): Promise<boolean>
 }
@@ -101,14 +101,14 @@ export interface StoredRate {
   readonly version: number
 }
 
-/** Renews leases, on a connection that nothing else uses. */
+/** Renews leases on a separate connection. */
 export interface Leases extends Pick<NodeStore, 'renew'> {
   close(): Promise<void>
 }
 
-/** Events that other nodes report to this one. They may arrive late or be lost, because they only improve speed. */
+/** Events from other nodes. They may arrive late or be lost, because they only improve speed. */
 export interface NodeEvents {
-  /** Jobs were queued on this route, or may have been; null if the route is not known. */
+  /** Jobs may have been queued on this route; null if the route is not known. */
   readonly jobsWaiting: (route: string | null) => void
   /** Another node settled jobs for which this node has or had a pending response. */
   readonly settled: (jobIds: readonly string[]) => void

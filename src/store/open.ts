@@ -1,6 +1,6 @@
 /**
- * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. The code of a store is loaded when it is
- * needed: either takes a tenth of the start time of a server, and most of that of the thread that renews its lease.
+ * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. The code of a store is loaded on demand,
+ * because loading both would add a tenth to the start of a server and more to that of the lease thread.
  */
 import type { Secrets } from './account-store.ts'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
@@ -11,13 +11,13 @@ import type { Store } from './store.ts'
 import type { TargetOptions, TransferSource, TransferTarget } from './transfer-contract.ts'
 
 export interface OpenOptions {
-  /** The name of this node, under which other nodes reach it. */
+  /** The name by which other nodes address this one. */
   readonly node: string
-  /** Connections of this node to a Postgres. */
+  /** Maximum connections of this node to Postgres. */
   readonly connections: number
-  /** Whether statements on a Postgres are prepared by name. */
+  /** Whether Postgres statements are prepared by name. */
   readonly prepare: boolean
-  /** The time limit of a statement on a Postgres. */
+  /** The time limit of a Postgres statement. */
   readonly statementMs: number
   /** Writes that may be queued before new jobs are rejected. */
   readonly maxQueued: number
@@ -29,7 +29,7 @@ export interface OpenOptions {
   readonly onFatal: (error: Error) => void
 }
 
-/** For a server: migrates the schema, and takes the lock of a SQLite file. */
+/** Opens the store for a server: migrates the schema, and locks a SQLite file. */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {
   if (!isPostgres(url)) {
     const { openSqliteStore } = await import('./sqlite/sqlite-store.ts')
@@ -39,7 +39,7 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   return openPostgresStore({ url, ...options })
 }
 
-/** For the thread that renews a node's lease. Only Postgres has leases. */
+/** Opens leases for the thread that renews them. Only Postgres has leases. */
 export async function openLeases(
   url: string,
   options: Pick<OpenOptions, 'prepare' | 'statementMs'>,
@@ -48,7 +48,7 @@ export async function openLeases(
   return openPostgresLeases({ url, ...options })
 }
 
-/** For commands, also while a server is running. Migrates the schema. */
+/** Opens the store for commands, also while a server is running. Migrates the schema. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) {
     const { openSqliteForOperator } = await import('./sqlite/operator-store.ts')
@@ -58,7 +58,7 @@ export async function openForOperator(url: string): Promise<OperatorStore> {
   return openPostgresForOperator(url)
 }
 
-/** An account's secrets. Changes nothing, not even the schema. */
+/** Reads an account's secrets. Changes nothing, not even the schema. */
 export async function lookUpSecrets(url: string, account: string): Promise<Secrets | null> {
   if (!isPostgres(url)) {
     const { lookUpSecretsInFile } = await import('./sqlite/operator-store.ts')
@@ -68,7 +68,7 @@ export async function lookUpSecrets(url: string, account: string): Promise<Secre
   return lookUpSecretsInPostgres(url, account)
 }
 
-/** Migrates the schema, and nothing else. Returns how many migrations were applied. */
+/** Only migrates the schema. Returns how many migrations it applied. */
 export async function migrateDatabase(url: string): Promise<number> {
   if (isPostgres(url)) {
     const { migratePostgres } = await import('./postgres/schema.ts')
@@ -78,7 +78,7 @@ export async function migrateDatabase(url: string): Promise<number> {
   return migrateFile(sqlitePath(url))
 }
 
-/** Checks whether a server can use the database, whose schema stays as it is. Rejects if it cannot be reached at all. */
+/** Checks whether a server can use the database, without migrating it. Rejects if the database is unreachable. */
 export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   if (isPostgres(url)) {
     const { checkPostgres } = await import('./postgres/fitness.ts')
@@ -88,7 +88,7 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   return { description: `${url} ${checkFile(sqlitePath(url))}`, problems: [], warnings: [] }
 }
 
-/** The source of a transfer, held exclusively. Rejects with a `DatabaseProblem` if a server uses it. */
+/** Opens the source of a transfer for exclusive use. Rejects with a `DatabaseProblem` if a server uses it. */
 export async function openTransferSource(url: string): Promise<TransferSource> {
   if (isPostgres(url)) {
     const { openPostgresSource } = await import('./postgres/transfer.ts')
@@ -98,7 +98,7 @@ export async function openTransferSource(url: string): Promise<TransferSource> {
   return openSqliteSource(sqlitePath(url))
 }
 
-/** The target of a transfer, with its schema migrated. Rejects with a `DatabaseProblem` unless it is empty and unused. */
+/** Opens the target of a transfer and migrates its schema. Rejects with a `DatabaseProblem` unless it is empty and unused. */
 export async function openTransferTarget(url: string, options: TargetOptions): Promise<TransferTarget> {
   if (isPostgres(url)) {
     const { openPostgresTarget } = await import('./postgres/transfer.ts')
@@ -108,7 +108,7 @@ export async function openTransferTarget(url: string, options: TargetOptions): P
   return openSqliteTarget(sqlitePath(url))
 }
 
-/** Backs up into a file, also while a server is running. Only for SQLite: Postgres has its own tools. */
+/** Backs up a SQLite database into a file, also while a server is running. Postgres has its own tools. */
 export async function backUpDatabase(
   url: string,
   target: string,
@@ -132,7 +132,7 @@ export function isPostgres(url: string): boolean {
   return /^postgres(ql)?:\/\//.test(url)
 }
 
-/** The file that `sqlite:PATH` names. */
+/** Returns the path in `sqlite:PATH`. */
 export function sqlitePath(url: string): string {
   if (!url.startsWith('sqlite:')) throw new Error('the database address must be sqlite:PATH or postgres://…')
   return url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')

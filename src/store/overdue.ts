@@ -1,16 +1,16 @@
-/** The outcome of a job that `failOverdue` fails, which every store makes alike. */
+/** The outcome of an overdue job, for `failOverdue` of both stores. */
 import { readEarlierUsage, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { Usage } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
 import type { PastPatience } from './store.ts'
 
-/** A job without times of its own is overdue if it was created before this ID; none is if the outage is too recent. */
+/** Jobs created before this ID are overdue if no wait of their own is stored. If the outage is too recent, no job is. */
 export function createdBefore({ unavailableSinceMs, patienceMs }: PastPatience, nowMs: number): string {
   const beforeMs = nowMs - patienceMs
   return leastJobId(unavailableSinceMs <= beforeMs ? beforeMs : 0)
 }
 
-/** Its usage and receipt, as `queue/execution-result.ts` writes receipts. */
+/** The usage and receipt of the job, in the form that `queue/execution-result.ts` writes. */
 export function overdueResult(
   earlierJson: string | null,
   isPriced: boolean,

@@ -6,26 +6,22 @@ import type { Expiry } from './expiry.ts'
 
 export interface OwnJobStore {
   /**
-   * Like `cancelJob`, for a job of the account; any other is `unknown`. Its error records that the caller cancelled it. Its
-   * usage counts: its earlier runs and, if a node holds it, a call with its input tokens, because that call may be in
-   * progress.
+   * Like `cancelJob`, but any job of another account is `unknown`. The error records that the caller cancelled it. The usage of
+   * earlier runs counts and, if a node holds the job, one call with its input tokens, because that call may be in progress.
    */
   cancelOwnJob(cancel: OwnCancel): Promise<Cancelled>
 
   /**
-   * The messages of an assigned job of the account, as JSON text; null for any other job, and if they exceed the given bytes.
+   * Returns the messages of an assigned job of the account, as JSON text. Null for any other job, and if they exceed `maxBytes`.
    */
   heldMessages(account: string, jobId: string, maxBytes: number): Promise<string | null>
 
-  /**
-   * What a job of the account was created from, as long as the job can be read; null for any other job. Of the messages, it
-   * reads no more than it returns.
-   */
+  /** Returns the request of a job that the account can read, with no more of the messages than asked; null for any other job. */
   readRequest(read: OwnRequestRead): Promise<OwnRequest | null>
 
   /**
-   * Like `deleteJob`, for a job of the account that can still be read; any other is `unknown`. A job whose callback is owed
-   * is not deleted unless the callback is to be dropped.
+   * Like `deleteJob`, but any job that the account cannot read is `unknown`. A job whose callback is pending is deleted only if
+   * that callback may be dropped.
    */
   deleteOwnJob(deletion: OwnDeletion): Promise<OwnDeleted>
 }
@@ -34,9 +30,9 @@ export interface OwnCancel {
   readonly account: string
   readonly jobId: string
   readonly nowMs: number
-  /** As counted; null to use those that the job was created with, which may be only an upper bound. */
+  /** The counted input tokens; null to use those that the job was created with, which may be only an upper bound. */
   readonly inputTokens: number | null
-  /** What a call with them costs, which counts if a node holds the job; absent if its model has no price. */
+  /** The cost of one call with these tokens, which counts if a node holds the job; absent if the model has no price. */
   readonly inputCost?: number
 }
 
@@ -50,11 +46,11 @@ export interface OwnRequestRead {
 
 export interface OwnRequest {
   readonly model: string
-  /** As the job stores it. */
+  /** The stored response format. */
   readonly responseFormatJson: string
-  /** The beginning of their JSON text. */
+  /** The beginning of the JSON text of the messages. */
   readonly messagesStart: string
-  /** The size of the whole text. */
+  /** The size of all messages. */
   readonly messageBytes: number
 }
 
@@ -67,17 +63,17 @@ export interface OwnDeletion {
 
 export type OwnDeleted = Deleted | 'callback owed'
 
-/** What is known about a job that its caller cancels. */
+/** The facts that determine the usage of a job that its caller cancels. */
 export interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
-  /** What a call with them costs; null if the model has no price. */
+  /** The cost of one call with these tokens; null if the model has no price. */
   readonly inputCost: number | null
   /** The usage of its earlier runs, as written by `queue/earlier-runs.ts`; null if there were none. */
   readonly earlierJson: string | null
 }
 
-/** The usage that is counted for it, as JSON text. */
+/** The usage of a cancelled job, as JSON text. */
 export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }: CancelledRun): string {
   const earlier = readEarlierUsage(earlierJson)
   const isPriced = inputCost !== null || earlier.cost !== undefined

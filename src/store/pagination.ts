@@ -1,24 +1,24 @@
-/** Searches rows in the order of job IDs, newest first, in chunks small enough not to delay other operations. */
+/** Searches rows by job ID, newest first, in chunks small enough not to delay other operations. */
 
 /** The maximum number of rows that one search scans. */
 export const MAX_SCANNED = 20_000
 
-/** Greater than every ID, and less than every ID. */
+/** IDs after and before every job ID. */
 export const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
 /** The result of one scan. */
 export interface Chunk<T> {
   readonly scanned: number
-  /** The last row that was scanned; null if there was none. */
+  /** The ID of the last scanned row; null if none was scanned. */
   readonly lastId: string | null
-  /** The matches, newest first: all of them, or more than `limit`. */
+  /** The matches, newest first: all of them, or at least one more than `limit`. */
   readonly matches: readonly T[]
 }
 
 export interface ChunkedSearch<T> {
   readonly limit: number
-  /** How many rows a chunk has; a smaller one is the last. */
+  /** The size of a chunk; a smaller chunk is the last. */
   readonly chunkRows: number
   readonly beforeId: string
   readonly idOf: (item: T) => string

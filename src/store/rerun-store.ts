@@ -1,27 +1,27 @@
 /**
- * Reruns: new jobs with the request of a finished one. Operators request them through any process on the database, and a server
- * makes the job, because only it knows the limits of tiers and the model servers. A row links the two jobs for as long as
+ * Reruns: new jobs with the request of a finished one. Operators request them through any process on the database, but only a
+ * server can create the job, because it knows the limits of tiers and the model servers. A row links the two jobs as long as
  * operators may ask for it.
  */
 import type { Job } from '../job/job.ts'
 import type { AccountRecord } from './account-store.ts'
 import type { Expiry } from './expiry.ts'
 
-/** A node that takes a rerun makes its job, or refuses it, within this time; if it crashed, another node takes it then. */
+/** A node that takes a rerun ends it within this time, unless it crashes. Afterwards another node may take it. */
 export const RERUN_TAKEN_MS = 60_000
 
-/** A link is forgotten this many retentions after the rerun was made, because the new job expires later than the other one. */
+/** A link is kept for this many retention periods after the rerun, because the new job expires later than the original. */
 export const RERUN_RETENTIONS = 2
 
 export interface RerunStore {
   /**
-   * Requests a rerun of each of these jobs, whether it can be made or not. Of a job whose rerun is requested or was made, another
-   * one is requested only if `again` is true, so a second call without it requests nothing. Returns the requests, of the newest
-   * jobs first: at most `limit`.
+   * Requests a rerun of each of these jobs, even if it may turn out to be refused. A job that already has a rerun, requested or
+   * created, is rerun only if `again` is true, so a second call without it requests nothing. Returns the requests, newest jobs
+   * first, at most `limit`.
    */
   requestReruns(request: RerunRequest): Promise<RequestedRerun[]>
 
-  /** Requests that no node has taken lately: up to `limit`, the oldest first. */
+  /** Returns up to `limit` requests that no node has taken lately, oldest first. */
   openReruns(nowMs: number, limit: number): Promise<OpenRerun[]>
 
   /** Takes a request; false if another node has taken or ended it. */
@@ -30,10 +30,10 @@ export interface RerunStore {
   /** Links the rerun to its job, or records why there is none. A second call changes nothing. */
   endRerun(id: string, end: RerunEnd, nowMs: number): Promise<void>
 
-  /** How those of the requests ended that have. */
+  /** Returns how those of the requests that have ended did so. */
   endedReruns(ids: readonly string[]): Promise<EndedRerun[]>
 
-  /** What a rerun repeats; null if the job does not exist any longer. */
+  /** Returns the request that a rerun repeats; null if the job no longer exists. */
   jobToRerun(jobId: string, expiry: Expiry): Promise<JobToRerun | null>
 }
 
@@ -41,13 +41,13 @@ export interface RerunRequest {
   readonly jobIds: readonly string[]
   readonly withCallback: boolean
   readonly again: boolean
-  /** Whether also of jobs that are reruns themselves. */
+  /** Whether to include jobs that are reruns themselves. */
   readonly ofReruns: boolean
   readonly limit: number
   readonly nowMs: number
 }
 
-/** `id` stays the same if a rerun that was refused is requested again. */
+/** `id` stays the same if a refused rerun is requested again. */
 export interface RequestedRerun {
   readonly id: string
   readonly jobId: string
@@ -59,16 +59,16 @@ export interface OpenRerun extends RequestedRerun {
 
 export type RerunEnd =
   | { readonly rerunId: string; readonly refusal: null }
-  /** Why there is no job, for operators. */
+  /** The reason why there is no job, for operators. */
   | { readonly rerunId: null; readonly refusal: string }
 
 export type EndedRerun = RequestedRerun & RerunEnd
 
-/** Jobs that still exist. */
+/** Links between jobs that still exist. */
 export interface RerunLinks {
-  /** The job that this one repeats; null if it repeats none. */
+  /** The job that this one repeats; null if it is not a rerun. */
   readonly rerunOf: string | null
-  /** The jobs that repeat this one, oldest first. */
+  /** The reruns of this job, oldest first. */
   readonly reruns: readonly string[]
 }
 

@@ -1,10 +1,10 @@
 /**
- * How far the queue of each route has been claimed, and where its next walk begins. A walk moves its place past the jobs that it
- * passes over; one that joins the queue before a place moves the place back. Only in memory: after a start, every walk begins
- * at the front.
+ * How far the queue of each route has been claimed, and where its next walk starts. A walk moves the place behind the jobs that
+ * it skips; a job that joins the queue before the place moves it back. This is kept only in memory: after a start, every walk
+ * begins at the front.
  */
 
-/** A place in the queue of a route: that of a job, whether there is one. */
+/** A place in the queue of a route, with or without a job. */
 export interface Place {
   readonly turn: number
   readonly id: string
@@ -26,17 +26,17 @@ export class RoutePlaces {
   readonly #routes = new Map<string, RoutePlace>()
   #node = ''
 
-  /** How far the route has been claimed: a job that joins its queue gets no lesser turn. */
+  /** How far the route has been claimed: new jobs get at least this turn. */
   turn(route: string): number {
     return this.#routes.get(route)?.turn ?? 0
   }
 
-  /** Where the next walk of the route begins. */
+  /** Where the next walk of the route starts. */
   place(route: string): Place {
     return this.#routes.get(route)?.place ?? FRONT
   }
 
-  /** A job with this turn, or a greater one, joins the queue of the route. */
+  /** Records that a job with this turn or a greater one joined the queue. */
   joined(route: string, turn: number): void {
     const state = this.#routes.get(route)
     if (state !== undefined && turn <= state.place.turn) state.place = { turn, id: LEAST_ID }
@@ -46,13 +46,13 @@ export class RoutePlaces {
     this.#of(route).place = place
   }
 
-  /** Jobs up to this turn were claimed. What is claimed beyond the place, past jobs that wait, is not how far the route is. */
+  /** Records that jobs up to this turn were claimed; counts only up to the place, because walks may skip jobs behind it. */
   claimed(route: string, turn: number): void {
     const state = this.#of(route)
     state.turn = Math.max(state.turn, Math.min(turn, state.place.turn))
   }
 
-  /** Any node has claimed the route that far. */
+  /** Records that some node has claimed the route up to this turn. */
   reached(route: string, turn: number): void {
     const state = this.#of(route)
     state.turn = Math.max(state.turn, turn)
@@ -62,14 +62,17 @@ export class RoutePlaces {
     return this.#routes.keys()
   }
 
-  /** On a database with one node: a new one does not know whose jobs the walks of the one before passed over. */
+  /**
+   * For a database with one node: forgets the places if the node has changed, because a new node does not know which accounts'
+   * jobs earlier walks skipped.
+   */
   walkedBy(node: string): void {
     if (node === this.#node) return
     this.#node = node
     this.#routes.clear()
   }
 
-  /** Forgets everything, as a start does. */
+  /** Forgets everything, as after a start. */
   clear(): void {
     this.#routes.clear()
   }

@@ -1,4 +1,4 @@
-/** Reads the columns of a row returned by a database. An unexpected type is an error that names the column. */
+/** Reads typed columns of a row from a database. An unexpected type throws an error that names the column. */
 export type Row = Readonly<Record<string, unknown>>
 
 export function textOf(row: Row, column: string): string {
@@ -11,7 +11,7 @@ export function textOrNull(row: Row, column: string): string | null {
   return value === null || typeof value === 'string' ? value : wrongType(column, 'text or null', value)
 }
 
-/** Postgres returns sums as decimal text, because they might not fit into a double; Parley's sums do. */
+/** Converts the decimal text in which Postgres returns sums. It uses text because sums may exceed a double; Parley's do not. */
 export function numberOf(row: Row, column: string): number {
   const value = row[column]
   if (typeof value === 'number') return value
@@ -24,7 +24,7 @@ export function numberOrNull(row: Row, column: string): number | null {
   return row[column] === null ? null : numberOf(row, column)
 }
 
-/** SQLite has no booleans: it returns 0 or 1. */
+/** Converts the 0 or 1 of SQLite, which has no booleans. */
 export function booleanOf(row: Row, column: string): boolean {
   const value = row[column]
   if (typeof value === 'boolean') return value
@@ -40,7 +40,7 @@ export function bytesOrNull(row: Row, column: string): Uint8Array | null {
   return row[column] === null ? null : bytesOf(row, column)
 }
 
-/** A text with a fixed set of values. */
+/** Reads a text that must be one of these values. */
 export function oneOf<const Value extends string>(row: Row, column: string, values: readonly Value[]): Value {
   const value = row[column]
   return values.find((one) => one === value) ?? wrongType(column, `one of ${values.join(', ')}`, value)

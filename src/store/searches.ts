@@ -1,4 +1,4 @@
-/** Searches as the contract has them, made of scans. */
+/** Implements searches by repeated scans of the database, for both stores. */
 import { searchCallbacksByChunk } from './callback-records.ts'
 import type { CallbackFilter, CallbackScan, CallbackSummary } from './callback-store.ts'
 import type { Dialect } from './dialect.ts'

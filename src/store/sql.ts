@@ -1,18 +1,19 @@
 /**
  * SQL that both stores run, written once. Guarantees:
  *
- * - Values never become text: each is a parameter, and each store writes its own placeholders.
- * - Pieces nest. The text depends only on the pieces, so that a store prepares a statement once, by its text.
- * - An operation is a generator of statements: it yields one and receives its rows. The SQLite store runs it synchronously in
- *   the storage thread, the Postgres store on a connection.
- * - On SQLite each `write` is part of a transaction, in which others may take part. On Postgres it is a transaction of its own.
- * - On Postgres each statement of a `read` or a `repeatableWrite` stands alone, and is run again if the connection breaks.
+ * - Values never become part of the text: each is a parameter, and each store writes its own placeholders.
+ * - Pieces nest. The text depends only on the pieces, so a store can prepare a statement by its text.
+ * - An operation is a generator that yields statements and receives their rows. SQLite runs it synchronously in the storage
+ *   thread, Postgres on a connection.
+ * - On SQLite, each `write` is part of a transaction that others may share. On Postgres, it has its own.
+ * - On Postgres, each statement of a `read` or `repeatableWrite` is its own transaction, and is repeated if the connection
+ *   breaks.
  */
 import type { Row } from './rows.ts'
 
 export type Value = string | number | boolean | null | Uint8Array | readonly (string | number | null)[]
 
-/** A piece of SQL: text around values. There is one more text than there are values. */
+/** A piece of SQL: texts with values in between, so there is one more text than values. */
 export class Sql {
   readonly texts: readonly string[]
   readonly values: readonly Value[]
@@ -36,7 +37,7 @@ export function sql(texts: readonly string[], ...parts: readonly (Value | Sql)[]
   return new Sql(all, values)
 }
 
-/** Text of our own, such as the name of a table or a number that the planner should know. Never from outside. */
+/** Inserts text of the program, such as a table name or a number that the planner must see. Never pass input from outside. */
 export function raw(text: string | number): Sql {
   return new Sql([String(text)], [])
 }
@@ -45,12 +46,12 @@ export function join(pieces: readonly Sql[], separator: string): Sql {
   return pieces.reduce((all, piece, at) => (at === 0 ? piece : sql`${all}${raw(separator)}${piece}`), sql``)
 }
 
-/** True if there are no conditions. Those that are undefined are left out. */
+/** Joins the conditions that are not undefined; true if there are none. */
 export function allOf(...conditions: readonly (Sql | undefined)[]): Sql {
   return join([sql`true`, ...conditions.filter((one) => one !== undefined)], ' and ')
 }
 
-/** Yields statements, and receives the rows of each. */
+/** Yields statements, and receives the rows of each one. */
 export type Steps<Result> = Generator<Sql, Result, readonly Row[]>
 
 export interface Operation<Args extends readonly unknown[], Result> {
@@ -64,10 +65,10 @@ type Make = <Args extends readonly unknown[], Result>(
 
 export const read: Make = (steps) => ({ kind: 'read', steps })
 export const write: Make = (steps) => ({ kind: 'write', steps })
-/** For one statement that changes nothing, and returns the same, if it runs a second time. */
+/** For operations whose statements can be repeated: a second run changes nothing and returns the same. */
 export const repeatableWrite: Make = (steps) => ({ kind: 'repeatable write', steps })
 
-/** A table of operations as the methods of a store. */
+/** A table of operations, as the methods of a store. */
 export type Methods<Table> = {
   [Name in keyof Table]: Table[Name] extends Operation<infer Args, infer Result>
     ? (...args: Args) => Promise<Result>

@@ -59,20 +59,21 @@ export interface Store
     RerunStore,
     UsageStore {
   /**
-   * Stores all jobs of the acceptance, or none. With an idempotency key that is remembered for the account, it stores nothing
-   * and returns the jobs of the earlier request (`repeated`), or `conflict` if that request was another one. If those jobs no
-   * longer exist, the request is accepted again. A second call without a key stores the jobs a second time, or rejects.
-   * Rejects with `UnknownAccount`, and stores nothing, if the account does not exist.
+   * Stores all jobs of the acceptance or none. If its idempotency key is stored for the account, it stores nothing and returns
+   * the jobs of the earlier request (`repeated`), or `conflict` if that request was different. If those jobs no longer exist, the
+   * request is accepted again. A second call without a key stores the jobs again, or rejects. Rejects with `UnknownAccount`, and
+   * stores nothing, if the account does not exist.
    *
-   * A job for which a cached response exists (`NewJob.fingerprint`) is stored as completed by it, with all that settling stores,
-   * whether it would be handed off or queued otherwise.
+   * A job with a cached response (`NewJob.fingerprint`) is stored as completed, with everything that settling stores, regardless
+   * of whether it would be handed off or queued otherwise.
    *
-   * With a cost cap, it stores nothing and returns `over cost cap` if what the jobs reserve would exceed the cap, whatever other
-   * nodes accept at the same time. Jobs that a cached response completes, and those of models without a price, reserve nothing.
+   * With a cost cap, it stores nothing and returns `over cost cap` if what the jobs reserve would exceed the cap, regardless of
+   * what other nodes accept at the same time. Jobs that a cached response completes, and jobs whose model has no price, reserve
+   * nothing.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
-  /** What the key makes of a request: `repeated` or `conflict` if it is taken, as `accept` decides; otherwise null. Stores nothing. */
+  /** Returns `repeated` or `conflict`, as `accept` would, if the key is already stored; otherwise null. Stores nothing. */
   findEarlier(account: string, idempotency: Idempotency, nowMs: number): Promise<Earlier | null>
 
   /**
@@ -82,57 +83,54 @@ export interface Store
    */
   claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed>
 
-  /** The texts of a job, for the node that holds it; null if the job does not exist any longer. */
+  /** Returns the texts of a job, for the node that holds it; null if the job no longer exists. */
   readTexts(jobId: string): Promise<JobTexts | null>
 
-  /** Where jobs are queued, and the next deadline among them. The cost grows with the number of routes, not of jobs. */
+  /** Returns where jobs are queued and their earliest deadline. The cost grows with the number of routes, not of jobs. */
   queued(): Promise<Queued>
 
-  /** What is known about the suspects that are queued. Cheap if there are none. */
+  /** Returns statistics of queued suspects. Cheap if there are none. */
   queuedSuspects(): Promise<QueuedSuspects>
 
   /**
-   * Records that these suspects, which the node holds, start to execute: from now on a crash of the node counts against them.
-   * Claims that the node no longer holds are not changed.
+   * Records that these suspects, which the node holds, start to execute: from now on, a crash of the node counts against them.
+   * Claims that the node no longer holds do not change.
    */
   recordStarts(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Fails queued jobs, suspects too, that have waited too long for model servers, or whose deadline has passed: up to `limit` of
-   * them, in no particular order. Jobs that a node holds are never changed. Each gets what a settlement stores; its usage and receipt are those of its earlier
-   * runs. Returns the jobs that it failed: fewer than `limit` if there are no more.
+   * Fails up to `limit` queued jobs, including suspects, that have waited too long for model servers or whose deadline has
+   * passed, in no particular order. Never changes jobs that a node holds. Each job is settled with the usage and receipt of its
+   * earlier runs. Returns the failed jobs; fewer than `limit` means that there are no more.
    */
   failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
 
   /**
-   * Stores the outcome, its usage, the cached response and the callback that is owed, if this node still holds the job under
-   * this attempt. A second call, or a call of a stale holder, changes nothing.
+   * Stores the outcome, its usage, the cached response and the pending callback if this node still holds the job under this
+   * attempt. A second call, or a call by a stale holder, changes nothing.
    */
   settle(settlement: Settlement): Promise<Settled>
 
-  /**
-   * Returns jobs that this node holds to the head of the queue. Jobs that it no longer holds are not changed, so a second
-   * call changes nothing.
-   */
+  /** Returns jobs that this node holds to the head of the queue. Does not change others, so a second call changes nothing. */
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Like `release`, for jobs that wait for a model server: stores their route and the usage of their runs so far, which the
-   * next claim returns. A rescue, a release or a claim changes neither.
+   * Like `release`, for jobs that wait for a model server. Also stores their route and the usage of their runs so far, which the
+   * next claim returns and which a rescue, release or claim does not change.
    */
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
   /**
-   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. A node is dead if it has no lease or
-   * its lease has expired; never this one. It counts a crash of each job that never crashed before, and of each suspect whose
-   * start under its current attempt was recorded (`recordStarts`). If the job was the only one of its node that counted, it
-   * crashed alone (`ClaimedJob.crashedAlone`). If it turns out that the node was only paused, `revertCrashes` reverts both.
-   * Returns how many jobs there were. When several nodes call this, one rescues each job.
+   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. Any other node without a valid lease
+   * is dead. Counts a crash of each job that never crashed before, and of each suspect whose start under its current attempt was
+   * recorded (`recordStarts`). A job crashed alone (`ClaimedJob.crashedAlone`) if it was the only one of its node that counted.
+   * If the node was only paused, `revertCrashes` reverts both. Returns the number of jobs. When several nodes call this, only one
+   * rescues each job.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
   /**
-   * The cached response of an identical job, or null. Returns a promise only if the result is not known at once.
+   * Returns the cached response of an identical job, or null. Returns a promise only if the result is not known at once.
    * `fingerprint` already distinguishes accounts.
    */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
@@ -144,31 +142,30 @@ export interface Store
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
   /**
-   * Returns those of the jobs that have finished, of any account, for the node that accepted them. Results and errors
-   * together have at most `maxBytes`, unless it is only one job; if finished jobs are omitted for this reason, call again
-   * with the remaining ones.
+   * Returns those of the jobs, of any account, that have finished, for the node that accepted them. The results and errors of
+   * several jobs have at most `maxBytes` together; call again for jobs that were omitted for this reason.
    */
   readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
-  /** Returns those of the jobs, of any account, that do not exist: never stored, or deleted since. */
+  /** Returns those of the jobs, of any account, that do not exist: never stored, or deleted. */
   findMissing(jobIds: readonly string[]): Promise<string[]>
 
   /**
-   * Deletes a bounded number of expired jobs, cached responses and idempotency keys, and part of the files that `purgeFiles` deletes. Returns true if it reached its limit and
-   * there may be more.
+   * Deletes a bounded number of expired jobs, cached responses and idempotency keys, and some of what `purgeFiles` deletes.
+   * Returns true if it reached its limit, so there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /** The length of the queue, in constant time: exact up to some thousands, and beyond that an estimate if counting is slow. */
+  /** Returns the length of the queue in constant time: exact up to some thousands, beyond that possibly an estimate. */
   depth(): Promise<Depth>
 
-  /** The length of each queue of a route, suspects included: of the first `COUNTED_OF_QUEUE` of its jobs. */
+  /** Returns the length of each queue of a route, including suspects, up to `COUNTED_OF_QUEUE`. */
   queueDepths(): Promise<readonly QueueDepth[]>
 
   /** Resolves if the store can write now. */
   ping(): Promise<void>
 
-  /** Finishes the calls that were made and closes. A second call waits for the same end. */
+  /** Finishes pending calls and closes. A second call waits for the same end. */
   close(): Promise<void>
 }
 
@@ -176,21 +173,21 @@ export interface Store
 export type ClaimFrom = ClaimOfRoute | ClaimOfAccount | ClaimOfSuspects
 
 /**
- * A walk of a route: its jobs in order of their turns, from the route's position, which is where its last walk ended, or a job
- * that was queued, released or rescued since. It passes over the jobs of `exceptAccounts`, which are claimed as `ClaimOfAccount`
- * later, those in `exceptJobs`, and suspects. It looks at no more than `WALK_ROWS` jobs in addition to those that it claims.
+ * A walk of a route: its jobs in order of their turns, from the route's position. That is where its last walk ended, or a job
+ * that was queued, released or rescued since. The walk skips suspects, the jobs in `exceptJobs`, and those of `exceptAccounts`,
+ * which `ClaimOfAccount` claims later. It reads at most `WALK_ROWS` jobs in addition to those that it claims.
  */
 export interface ClaimOfRoute {
   readonly of: 'route'
   readonly route: string
   readonly exceptAccounts: readonly string[]
-  /** At most some hundreds. The position does not move past any of them. */
+  /** At most some hundreds. The position does not move past them. */
   readonly exceptJobs: readonly string[]
-  /** If true, the walk does not move the position, and `mayHaveMore` may be false whatever lies beyond what it looked at. */
+  /** If true, the walk does not move the position, and `mayHaveMore` may be false even if jobs are queued behind its last row. */
   readonly keepsPlace: boolean
 }
 
-/** The jobs of one account on one route, in order of their turns, including those that walks passed over. No suspects. */
+/** The jobs of one account on one route, in order of their turns, including those that walks skipped, without suspects. */
 export interface ClaimOfAccount {
   readonly of: 'account'
   readonly route: string
@@ -202,41 +199,43 @@ export interface ClaimOfAccount {
 export interface ClaimOfSuspects {
   readonly of: 'suspects'
   readonly crashCount: number
-  /** A suspect with this crash count that crashed alone must fail. It is claimed only after every crash of it is confirmed. */
+  /**
+   * A suspect with this crash count that crashed alone must fail, so it is claimed only when all of its crashes are confirmed.
+   */
   readonly maxCrashCount: number
   readonly exceptRoutes: readonly string[]
 }
 
-/** How many jobs a walk of a route may look at in addition to those that it claims. */
+/** How many jobs a walk of a route may read in addition to those that it claims. */
 export const WALK_ROWS = 1024
 
-/** Texts of at most this size, in bytes as stored, come with a claim: messages, response format and callback together. */
+/** Texts up to this size are returned with a claim: the stored bytes of messages, response format and callback together. */
 export const INLINE_TEXT_BYTES = 8192
 
 export interface Claimed {
   readonly jobs: readonly (ClaimedJob | ClaimedLargeJob)[]
-  /** Whether there may be more jobs where the claim looked: it reached its limit, or how many jobs it may look at. */
+  /** Whether there may be more jobs there: the claim reached its limit of jobs, or of rows to read. */
   readonly mayHaveMore: boolean
 }
 
 export type JobTexts = Pick<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>
 
-/** A claimed job whose texts are too large to come with the claim; `readTexts` returns them. */
+/** A claimed job whose texts are too large to be returned with the claim; `readTexts` returns them. */
 export interface ClaimedLargeJob extends Omit<ClaimedJob, keyof JobTexts> {
   readonly textBytes: number
 }
 
 export interface QueuedSuspects {
-  /** How many there are; counted up to 10,000. */
+  /** Counted up to 10,000. */
   readonly queued: number
-  /** The greatest crash count among them, 0 if there are none. */
+  /** The greatest crash count among them; 0 if there are none. */
   readonly mostCrashes: number
-  /** How many have that crash count, counted up to 10,000. */
+  /** How many have that crash count, up to 10,000. */
   readonly withMost: number
 }
 
 export interface Queued {
-  /** The routes that have queued jobs other than suspects; '' stands for jobs whose route is unknown. */
+  /** The routes with queued jobs other than suspects; '' for jobs whose route is unknown. */
   readonly routes: readonly string[]
   /** The earliest deadline of any queued job; null if none has one. */
   readonly nextDeadlineMs: number | null
@@ -251,8 +250,8 @@ export interface PastDeadline {
 }
 
 /**
- * Jobs that have waited too long: those of the route that have waited for `patienceMs` since the latest of their creation, their release
- * and `unavailableSinceMs`; their waiting time before the release counts as well.
+ * Jobs of the route that have waited for `patienceMs` since the latest of their creation, their release and `unavailableSinceMs`.
+ * Waiting time before the release counts as well.
  */
 export interface PastPatience {
   readonly route: string
@@ -260,7 +259,7 @@ export interface PastPatience {
   readonly account: string | null
   readonly unavailableSinceMs: number
   readonly patienceMs: number
-  /** How the jobs fail. */
+  /** The error with which the jobs fail. */
   readonly error: JobError
 }
 
@@ -276,9 +275,9 @@ export interface FailedJob {
 
 export interface WaitingRelease extends Claim {
   readonly route: string
-  /** The usage and errors of earlier runs, as written by `queue/earlier-runs.ts`. */
+  /** The usage and errors of earlier runs, written by `queue/earlier-runs.ts`. */
   readonly earlierJson: string
-  /** The time of the release, and how long the job had waited for model servers before it. */
+  /** The time of the release, and how long the job had waited for model servers before. */
   readonly sinceMs: number
   readonly waitedMs: number
 }
@@ -288,29 +287,29 @@ export interface Acceptance {
   readonly jobs: readonly NewJob[]
   readonly idempotency: Idempotency | null
   readonly nowMs: number
-  /** As in `Settlement`. */
+  /** See `Settlement`. */
   readonly mayWaitMs?: number
   /**
-   * What the account's jobs may cost in the current month, in millionths of the currency: those that have finished in it,
-   * and what open ones have reserved. Absent for no cap.
+   * The maximum cost of the account in the current month, in millionths of the currency: of the jobs that finished in it, plus
+   * what open jobs have reserved. Absent for no cap.
    */
   readonly costCap?: number
 }
 
 export interface NewJob {
   readonly job: Job
-  /** True if the accepting node runs the job itself at once: it is stored as claimed by that node, attempt 1. */
+  /** True if the accepting node runs the job itself at once. The job is stored as claimed by that node, attempt 1. */
   readonly handedOff: boolean
   /** How far this job moves its account's next turn on its route: 1000 divided by the tier's weight. */
   readonly step: number
-  /** The queue for the targets that it may be sent to and its priority, as `queueName` (`job/priority.ts`) names it. */
+  /** The queue for the job's targets and priority, named by `queueName` (`job/priority.ts`). */
   readonly route: string
   /**
-   * Whether the accepting node has a pending response for it: then that node is notified if another one settles it, and gets the
+   * Whether a request on the accepting node waits for the job. That node is then notified if another one settles it, and gets the
    * text of a cached response.
    */
   readonly awaited: boolean
-  /** Identifies the cached response that would answer it; null or absent if the job does not use the response cache. */
+  /** Identifies the cached response that would complete the job; null or absent if the job does not use the response cache. */
   readonly fingerprint?: string | null
 }
 
@@ -329,11 +328,11 @@ export type Accepted =
 /** The jobs would exceed the cap. */
 export interface OverCostCap {
   readonly kind: 'over cost cap'
-  /** What counted before them. */
+  /** The cost that counted before these jobs. */
   readonly used: number
 }
 
-/** What a request is that uses the key of an earlier one. */
+/** The result for a request that reuses the key of an earlier one. */
 export type Earlier =
   | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
   | { readonly kind: 'conflict' }
@@ -347,28 +346,28 @@ export interface AnsweredJob {
 
 export interface Settlement extends Claim {
   readonly node: string
-  /** The public model name of the request: usage is summed by it. */
+  /** The public model name in the request; usage is summed by it. */
   readonly model: string
   readonly outcome: Outcome
   readonly usage: Usage
-  /** What was sent to upstreams and what they returned, as JSON text. */
+  /** The receipt as JSON text: what was sent to upstreams and what they returned. */
   readonly receiptJson: string
   /** Caches the answer for identical later jobs; null if it is not cached. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
-  /** How long the write may wait for others, so that they share a transaction; 0 or absent: not at all. */
+  /** How long the write may wait for others to share a transaction; 0 or absent not to wait. */
   readonly mayWaitMs?: number
 }
 
-/** `stale`: another node holds the job, or it was settled before. `gone`: the job does not exist (any longer). */
+/** `stale`: another node holds the job, or it was already settled. `gone`: the job does not exist. */
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
-  /** The size of the result and the error if they were too large to be loaded, and are null for that reason; otherwise 0. */
+  /** The size of the result and the error if they are null because they were too large to load; otherwise 0. */
   readonly omittedBytes: number
 }
 
-/** A finished job, for the pending response of a node that did not run it. */
+/** A finished job, for a request on another node that waits for it. */
 export interface EndedJob extends JobRecord {
   readonly cacheHit: boolean
 }
@@ -376,33 +375,33 @@ export interface EndedJob extends JobRecord {
 export interface Depth {
   /** Queued jobs. */
   readonly waiting: number
-  /** When the oldest of them was created; null if there is none. */
+  /** When the oldest queued job was created; null if there is none. */
   readonly oldestCreatedAtMs: number | null
   /** Jobs that nodes hold. */
   readonly assigned: number
 }
 
 export interface QueueDepth {
-  /** As `NewJob.route`; '' stands for jobs whose route is unknown. */
+  /** See `NewJob.route`; '' for jobs whose route is unknown. */
   readonly route: string
   readonly jobs: number
-  /** The ID of the oldest. */
+  /** The ID of the oldest job. */
   readonly oldestId: string
 }
 
 export const COUNTED_OF_QUEUE = 10_000
 
-/** The database cannot write now (disk full, unreachable, too many writes queued), but may later. */
+/** The database cannot write now (disk full, unreachable, too many writes queued), but may be able to later. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable'
 }
 
-/** The database rejects the write because of what it contains (a constraint, a type, a size), and always will. */
+/** The database permanently rejects the write because of its contents (a constraint, a type, a size). */
 export class WriteRejected extends Error {
   override readonly name = 'WriteRejected'
 }
 
-/** The account of a new job does not exist: it was deleted after its key had been looked up. Nothing was stored. */
+/** The account of a new job does not exist: it was deleted after its key was found. Nothing was stored. */
 export class UnknownAccount extends Error {
   override readonly name = 'UnknownAccount'
 

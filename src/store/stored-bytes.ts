@@ -1,25 +1,25 @@
 /**
  * How many bytes of text a job stores: its conversation, response format and callback, and later its answer or error with the
- * receipt. IDs, times and the record of callback attempts do not count. Compressed texts count as they are read.
+ * receipt. IDs, times and the log of callback attempts do not count. Compressed texts count uncompressed.
  */
 
-/** In SQL, of a row of requests. Both databases know these sizes without reading the texts. */
+/** SQL for a row of requests. Both databases know these sizes without reading the texts. */
 export const messagesBytesOf = (row: string) =>
   `coalesce(${row}.messages_bytes, octet_length(${row}.messages))`
 
-/** In SQL, of a row of outcomes, which has an answer or an error. */
+/** SQL for a row of outcomes, which has an answer or an error. */
 export const resultBytesOf = (row: string) =>
   `coalesce(${row}.content_bytes, octet_length(${row}.content), octet_length(${row}.error), 0)`
 
-/** In SQL, of a row with the columns of what was asked. */
+/** SQL for a row with the columns of the request. */
 export const requestBytesOf = (row: string) =>
   `(${messagesBytesOf(row)} + octet_length(${row}.response_format) + coalesce(octet_length(${row}.callback), 0))`
 
-/** The same of what came of it; 0 for a row that a left join did not find. */
+/** SQL for a row with the columns of the outcome; 0 if a left join found no row. */
 export const outcomeBytesOf = (row: string) =>
   `(${resultBytesOf(row)} + coalesce(octet_length(${row}.receipt), 0))`
 
-/** The same of texts that are about to be stored. */
+/** The same for texts that have yet to be stored. */
 export function requestBytes(messages: string, responseFormat: string, callback: string | null): number {
   return bytesOf(messages) + bytesOf(responseFormat) + bytesOf(callback)
 }

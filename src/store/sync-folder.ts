@@ -1,9 +1,9 @@
-/** Makes the name of a file durable. */
+/** Makes the name of a new file durable. */
 import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 export function syncFolderOf(path: string): void {
-  // Windows does not open folders, and makes their entries durable by itself.
+  // Windows cannot open folders, but makes their entries durable by itself.
   if (process.platform === 'win32') return
   const fd = openSync(dirname(path), 'r')
   fsyncSync(fd)

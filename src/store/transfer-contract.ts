@@ -1,52 +1,52 @@
 /**
- * A transfer from one database to another: its source and its target, and the columns that it copies, declared once for all stores.
- * Conversations and outcomes are copied as they are stored, compressed or not, so that nothing in them changes.
+ * Transfers between databases: the contract of source and target, and the copied columns, declared once for both stores.
+ * Conversations and outcomes are copied in their stored form, compressed or not, so nothing in them changes.
  */
 import type { Expiry } from './expiry.ts'
 import { PIECE_BYTES } from './file-store.ts'
 import { bytesOf, bytesOrNull, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 
-/** Holds its database exclusively, and sees it as it was at one moment. */
+/** Holds its database exclusively and reads it in one snapshot. */
 export interface TransferSource {
-  /** Rows with the columns of `KINDS`, in the order of their key. Of what is valid for some time, only what still is. */
+  /** Returns rows with the columns of `KINDS`, in order of their key, without expired rows. */
   read(kind: Kind, nowMs: number): Batches
   close(): Promise<void>
 }
 
-/** Holds its database exclusively. The database was empty, and all or nothing is stored in it. */
+/** Holds its database exclusively. The database must be empty; either everything is stored in it or nothing. */
 export interface TransferTarget {
-  /** In the order of `KINDS`. Returns how many were added: what belongs to a job that was not added is left out. */
+  /** Must be called in the order of `KINDS`. Returns how many rows were added: those of a job that was not added are left out. */
   add(kind: Kind, rows: readonly Row[]): Promise<number>
-  /** Makes all that was added durable. */
+  /** Makes everything that was added durable. */
   commit(): Promise<void>
-  /** Releases the database. Without a commit, it is unchanged. */
+  /** Releases the database, which is unchanged without a commit. */
   close(): Promise<void>
 }
 
 export interface TargetOptions {
-  /** Determines the length of partitions, if the store has any. */
+  /** Determines the width of partitions, if the store has any. */
   readonly expiry: Expiry
-  /** What the operator should know about the database, and that does not stop the transfer. */
+  /** Called with facts about the database that the operator should know but that do not stop the transfer. */
   readonly onNote: (message: string) => void
 }
 
-/** Each small enough to hold in memory, however many there are. */
+/** Batches that are each small enough to hold in memory. */
 export type Batches = AsyncIterable<readonly Row[]>
 
-/** Maximum rows of a batch, and the bytes of text after which it ends. Larger batches cost more memory than they gain. */
+/** A batch ends after this many rows, or this many bytes of text. Larger batches cost more memory than they save time. */
 export const BATCH_ROWS = 1000
 export const BATCH_WEIGHT = 4 * 1024 * 1024
 
-/** As in Postgres. SQLite stores text and numbers, and booleans as 0 and 1. */
+/** The type in Postgres. SQLite stores text and numbers, and booleans as 0 and 1. */
 type Type = 'uuid' | 'text' | 'bytea' | 'integer' | 'bigint' | 'numeric' | 'double precision' | 'boolean'
-/** Its type, with `?` if it may be null, and the tables in which it is stored in SQLite and in Postgres. */
+/** The type, with `?` if the column may be null, and the tables that store it in SQLite and in Postgres. */
 type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: string]
 type Columns = Readonly<Record<string, Column>>
 
 interface KindOfRow {
-  /** What messages call it. */
+  /** What messages to people call these rows. */
   readonly title: string
-  /** Where it is selected from, and by which key, unless a source says otherwise. */
+  /** The table to select from and the key, unless a source defines others. */
   readonly table: string
   readonly key: readonly string[]
   readonly columns: Columns
@@ -54,7 +54,7 @@ interface KindOfRow {
   readonly batchRows?: number
 }
 
-/** Columns, by their types, of a table that both stores have. */
+/** The columns, by type, of a table that both stores have. */
 function both(table: string, namesOf: { readonly [type in Column[0]]?: readonly string[] }): Columns {
   const columns = Object.entries(namesOf).flatMap(([type, names]) =>
     names.map((name) => [name, [type as Column[0], table, table]] as const),
@@ -92,7 +92,7 @@ export const KINDS = {
       'bigint?': ['expires_at_ms', 'revoked_at_ms', 'used_at_ms'],
     }),
   },
-  /** Expired ones included. One that a node held is transferred as released to the head of its route, without another crash. */
+  /** Includes expired jobs. A job that a node held is transferred as released to the head of its route, without another crash. */
   jobs: {
     title: 'jobs',
     table: 'jobs',
@@ -133,13 +133,13 @@ export const KINDS = {
       bytes: ['bigint', '', 'open_jobs outcomes'],
       node: ['text', '', 'outcomes'],
       counted: ['boolean', '', 'outcomes'],
-      // Only to be counted: whether a node held it, and what its callback is.
+      // These columns are only counted: whether a node held the job, and the state of its callback.
       held: ['integer', '', ''],
       called_back: ['uuid?', '', ''],
       due_at_ms: ['bigint?', '', ''],
     },
   },
-  /** Those that are requested are made by the servers of the target. */
+  /** The servers of the target create the jobs of open requests. */
   reruns: {
     title: 'reruns',
     table: 'reruns',
@@ -197,7 +197,7 @@ export const KINDS = {
       'numeric?': ['cost'],
     }),
   },
-  /** An upload that is in progress stays behind; what batches write does not. */
+  /** Uploads in progress are left out, but not the files that batches write. */
   files: {
     title: 'files',
     table:
@@ -218,7 +218,7 @@ export const KINDS = {
     columns: both('file_pieces', { text: ['file_id'], integer: ['piece'], bytea: ['content'] }),
     batchRows: BATCH_WEIGHT / PIECE_BYTES,
   },
-  /** Those that are open continue there. */
+  /** Open batches continue on the target. */
   batches: {
     title: 'batches',
     table: 'batches',
@@ -273,7 +273,7 @@ export function columnsOf(kind: Kind): Columns {
   return KINDS[kind].columns
 }
 
-/** Reads rows with the columns of the kind, all of them of their types. */
+/** Returns a function that reads rows with all columns of the kind, each with its type. */
 export function readerOf(kind: Kind): (row: Row) => Row {
   const columns = Object.entries(columnsOf(kind)).map(([name, [type]]) => [name, readerOfType(type)] as const)
   return (row) => {
@@ -291,7 +291,7 @@ function readerOfType(type: Column[0]) {
   return isText ? textOf : numberOf
 }
 
-/** A table in which a store stores rows of a kind: those that are part of it, with these columns. */
+/** A table in which a store keeps rows of a kind: those that meet `isPartOf`, with these columns. */
 interface StoredTable {
   readonly table: string
   readonly names: string[]
@@ -318,7 +318,7 @@ function isPartOf(table: string): (row: Row) => boolean {
   return () => true
 }
 
-/** Whether rows of the kind belong to a finished job, their `job_id`. */
+/** Whether rows of the kind belong to a finished job, by their `job_id`. */
 export function isOfJob(kind: Kind): boolean {
   return kind !== 'batchLines' && 'job_id' in columnsOf(kind)
 }

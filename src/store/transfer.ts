@@ -1,4 +1,4 @@
-/** Transfers the contents of a database to another, empty one: how any is read, and what is done with what was read. */
+/** Transfers the contents of a database to an empty one: reads any source, and counts what is transferred. */
 import { DatabaseProblem } from './database-problem.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
@@ -23,7 +23,7 @@ import {
 export type TransferCounts = ReturnType<typeof noCounts>
 
 /**
- * All or nothing: if it rejects, the target is unchanged. Does not close either database.
+ * Transfers everything or nothing: if it rejects, the target is unchanged. Does not close the databases.
  * @param onProgress called after each batch
  */
 export async function transferDatabase(
@@ -63,18 +63,18 @@ function noCounts() {
     accounts: 0,
     keys: 0,
     waiting: 0,
-    /** How many of those were assigned to a server. */
+    /** Queued jobs that were assigned to a server. */
     held: 0,
     ended: 0,
     reruns: 0,
-    /** Finished jobs that can no longer be read: they are not transferred. */
+    /** Finished jobs that can no longer be read and are not transferred. */
     expired: 0,
     callbacksOwed: 0,
-    /** Delivered, or failed permanently. */
+    /** Callbacks that were delivered or have failed. */
     callbacksDone: 0,
     cachedResponses: 0,
     idempotencyKeys: 0,
-    /** Sums of an account, a month and a model. */
+    /** Sums for an account, a month and a model. */
     usage: 0,
     files: 0,
     filePieces: 0,
@@ -85,7 +85,7 @@ function noCounts() {
   }
 }
 
-/** @param read how many jobs were read; the rest of them has expired */
+/** @param read how many jobs were read; those not in `jobs` have expired */
 function countJobs(counts: TransferCounts, read: number, jobs: readonly Row[]): void {
   counts.expired += read - jobs.length
   for (const { settled_at_ms, held, called_back, due_at_ms } of jobs) {
@@ -98,12 +98,12 @@ function countJobs(counts: TransferCounts, read: number, jobs: readonly Row[]): 
   }
 }
 
-/** The next batch is read while the previous one is written. */
+/** Reads the next batch while the previous one is written. */
 async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   const reader = batches[Symbol.asyncIterator]()
   const read = () => {
     const next = reader.next()
-    // It is awaited below, unless writing fails first.
+    // The rejection is awaited below, unless writing fails first.
     next.catch(() => {})
     return next
   }
@@ -119,12 +119,12 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   }
 }
 
-/** A database that is read a batch at a time, each along a key. */
+/** A database that is read in batches, each along a key. */
 interface SourceDatabase {
   readonly dialect: Dialect
-  /** The turn at the head of the route of a joined job. */
+  /** The first turn of the route of a joined job. */
   readonly headTurn: Sql
-  /** Where rows are read from, or by which key, if not as `KINDS` has it. */
+  /** Where to read rows from, or by which key, if it differs from `KINDS`. */
   readonly from: Partial<Record<Kind, { readonly table?: Sql; readonly key?: readonly string[] }>>
   query(statement: Sql): Promise<readonly Row[]>
   close(): Promise<void>
@@ -169,8 +169,8 @@ function select(
 }
 
 /**
- * The node of an outcome is one that no node has: the job was settled in another database. Its usage counts already, because usage
- * is transferred as sums. A batch has one job at least. Sizes are known without reading the texts.
+ * Uses a node name that no node has, because the job was settled in another database. Usage is transferred as sums, so it counts
+ * already here. A batch of rows has at least one. Sizes are known without reading the texts.
  */
 function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, after: Sql): Sql {
   const { request, queued } = job
@@ -195,7 +195,7 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
     order by j.id`
 }
 
-/** What a queued job keeps of earlier claims, and a finished one of its place in the queue, is not transferred. */
+/** Drops what a queued job keeps of earlier claims, and what a finished one keeps of its place in the queue. */
 function withoutOtherState(job: Row): Row {
   return Object.assign(job, job.settled_at_ms === null ? { claimed_at_ms: null } : NOT_QUEUED)
 }

@@ -1,4 +1,4 @@
-/** Rows of summed usage, and of what accounts have open and stored, which every store reads alike. */
+/** Reads rows of usage and of quotas, for both stores. */
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { type Sql, sql, type Value } from './sql.ts'
 import type { QuotaUse, UsageRecord } from './usage-store.ts'
@@ -22,13 +22,11 @@ export function readUsage(row: Row): UsageRecord {
   }
 }
 
-/** An account has few files, and an index has their sizes. */
+/** This is cheap: an account has few files, and an index contains their sizes. */
 export const fileBytesOf = (account: Value | Sql) =>
   sql`(select coalesce(sum(bytes), 0) from files where account = ${account})`
 
-/**
- * Of a row with `open_jobs`, `stored_bytes` of jobs, `reserved`, and `file_bytes`. Sums that are being corrected may be below zero for a moment.
- */
+/** Reads `open_jobs`, `stored_bytes` of jobs, `reserved` and `file_bytes`. Sums may be negative while they are corrected. */
 export function readQuotaUse(row: Row): QuotaUse {
   const reserved = numberOf(row, 'reserved')
   return {

@@ -1,18 +1,20 @@
 /**
- * The usage of accounts, summed by account, month and model, and what they have open and stored. It is written by the
- * transaction that settles a job, so that every job counts exactly once, whatever crashes. Usage outlives the jobs.
+ * The usage of accounts, summed by account, month and model, and what they have open and stored. The transaction that settles a
+ * job writes it, so every job counts exactly once, regardless of crashes. Usage outlives the jobs.
  */
 
 export interface UsageStore {
-  /** Newest month first, then by account and model. */
+  /** Returns usage, newest month first, then by account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
 
-  /** What counts against the account's caps in that month. Its cost is bounded regardless of the number of queued jobs. */
+  /**
+   * Returns what counts against the account's caps in that month. The cost is bounded regardless of the number of queued jobs.
+   */
   used(account: string, month: string): Promise<Used>
 
   /**
-   * What the account has open and stored now. Every write that accepts, settles, deletes or expires jobs changes these sums in
-   * its own transaction, so the cost does not grow with the number of jobs.
+   * Returns what the account has open and stored now. Every write that accepts, settles, deletes or expires jobs updates these
+   * sums in its transaction, so the cost does not grow with the number of jobs.
    */
   quotaUse(account: string): Promise<QuotaUse>
 }
@@ -20,7 +22,7 @@ export interface UsageStore {
 export interface QuotaUse {
   /** Jobs that are queued or assigned. */
   readonly openJobs: number
-  /** As `stored-bytes.ts` counts them, of all jobs that are stored, and the bytes of all files. */
+  /** Bytes of all stored jobs, counted as in `stored-bytes.ts`, plus those of all files. */
   readonly storedBytes: number
   /** What the open jobs may cost (`Job.reserved`), in millionths of the currency; absent if nothing. */
   readonly reserved?: number
@@ -28,7 +30,7 @@ export interface QuotaUse {
 
 export interface UsageSearch {
   readonly account?: string
-  /** As `job/month.ts` writes it. */
+  /** A month in the form of `job/month.ts`. */
   readonly month?: string
   /** The last of the previous page. */
   readonly after?: UsageKey
@@ -46,21 +48,21 @@ export interface UsageRecord extends UsageKey {
   /** Jobs that finished in that month, including failed ones. */
   readonly jobs: number
   readonly failedJobs: number
-  /** Jobs answered from the response cache: they cost nothing. */
+  /** Jobs completed by the response cache, at no cost. */
   readonly cacheHits: number
   /** Calls to model servers, including failed ones. */
   readonly calls: number
-  /** As the model servers counted them, over all calls. */
+  /** Sums over all calls, as the model servers counted them. */
   readonly inputTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if none of the jobs was of a model with a price. */
+  /** In millionths of the currency; absent if no job's model had a price. */
   readonly cost?: number
 }
 
 export interface Used {
   /** Jobs that finished in that month. */
   readonly jobs: number
-  /** Jobs that wait or run; counted up to `MOST_OPEN_COUNTED`. */
+  /** Jobs that are queued or running, counted up to `MAX_OPEN_COUNTED`. */
   readonly openJobs: number
   /** Input and output tokens of the finished jobs. */
   readonly tokens: number

@@ -1,4 +1,4 @@
-/** The usage of accounts, and what they have open and stored, in every store. */
+/** The usage of accounts, and what they have open and stored: the SQL of both stores. */
 import type { Dialect } from './dialect.ts'
 import { numberOf } from './rows.ts'
 import { allOf, read, type Steps, sql } from './sql.ts'
@@ -24,7 +24,7 @@ export const usageOperations = ({ openJobsOf, quotaUseOf, usage }: Dialect) => (
   }),
 
   used: read(function* (account: string, month: string): Steps<Used> {
-    // The sum of all models may exceed an integer of SQLite.
+    // The total over all models may exceed an integer of SQLite.
     const [row = {}] = yield sql`
       select coalesce(sum(jobs), 0) as jobs, coalesce(sum(1.0 * input_tokens + output_tokens), 0) as tokens,
         ${openJobsOf(account)} as open_jobs

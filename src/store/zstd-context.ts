@@ -1,7 +1,7 @@
 /**
- * Compresses many small texts with one zstd context. `zstdCompressSync` makes a context for each call, which takes 25 of the 65 us of a text of
- * 10 KB. Node has no documented way to use one again, so this takes the stream's own handle. If that is not as expected, it is as
- * slow as `zstdCompressSync`.
+ * Compresses many small texts with one zstd context. `zstdCompressSync` creates a context for each call, which takes 25 of the 65
+ * us for a text of 10 KB. Node has no documented way to reuse a context, so this uses the internal handle of a stream. If that
+ * handle is not as expected, this falls back to `zstdCompressSync`.
  */
 import {
   constants,
@@ -12,7 +12,7 @@ import {
 } from 'node:zlib'
 
 interface Handle {
-  /** Compresses to the end of the frame, and writes into `state` what is left: of the output, and of the input. */
+  /** Compresses to the end of the frame. Writes to `state` how much of the output and of the input is left. */
   writeSync(
     flush: number,
     from: Buffer,
@@ -24,7 +24,7 @@ interface Handle {
   ): void
 }
 
-/** The output of texts up to this size is written to the same memory. */
+/** Texts with an output up to this size share the same memory. */
 const KEPT_BYTES = 262_144
 
 export class ZstdContext {
@@ -36,7 +36,7 @@ export class ZstdContext {
   constructor(options: ZstdOptions) {
     this.#options = options
     const stream: ZstdCompress & { _handle?: unknown; _writeState?: unknown } = createZstdCompress(options)
-    // After an error, this context is not used any more.
+    // After an error, this context is not used any longer.
     stream.on('error', () => {})
     const { _handle: handle, _writeState: state } = stream
     const isUsable = isHandle(handle) && state instanceof Uint32Array
@@ -47,7 +47,7 @@ export class ZstdContext {
   compress(text: Buffer): Buffer {
     if (this.#handle === null) return zstdCompressSync(text, this.#options)
     const to = this.#outputFor(text.length)
-    // If it fails, it writes nothing here, and what the call before has left must not pass for this text.
+    // If compression fails, it writes nothing here, so values of the previous call must not remain.
     this.#state.fill(0)
     this.#handle.writeSync(constants.ZSTD_e_end, text, 0, text.length, to, 0, to.length)
     const [toLeft = 0, fromLeft] = this.#state
@@ -58,7 +58,7 @@ export class ZstdContext {
     return Buffer.from(to.subarray(0, to.length - toLeft))
   }
 
-  /** Larger than what zstd makes of any text of this size. */
+  /** Larger than any zstd output for a text of this size. */
   #outputFor(bytes: number): Buffer {
     const most = bytes + (bytes >> 8) + 1024
     if (most > KEPT_BYTES) return Buffer.allocUnsafeSlow(most)

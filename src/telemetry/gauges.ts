@@ -102,10 +102,10 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   add('jobs_running', 'Jobs that this node runs.', (set) => set(gauges.running()))
   add('job_places', 'Maximum jobs that this node runs at the same time.', (set) => set(slots.jobs))
   const heldBack =
-    'Accounts whose queued jobs are held back on this node, by reason, while jobs of other accounts start.'
+    'Accounts whose jobs wait on this node because they use all that one account can have, by reason.'
   add('accounts_held_back', heldBack, (set) => setHeldBack(gauges.heldBack(), set), ['reason'])
   const suspects =
-    'Suspects: jobs that were running when a node crashed, queued (by the last count) or running on this node. They run in small groups.'
+    'Jobs that were running when a node crashed: queued (by the last count), or running on this node.'
   add('suspect_jobs', suspects, (set) => setSuspects(gauges.suspects(), set), ['state'])
   add('waiters', 'Requests that are waiting for their job on this node.', (set) =>
     set(gauges.pendingResponses()),
@@ -114,9 +114,9 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
     set(slots.pendingResponses),
   )
 
-  const batches = 'Batches that this node runs, by status; all batches that have not ended are run by a node.'
+  const batches = 'Unfinished batches that this node runs, by status.'
   add('batches', batches, (set) => setBatches(gauges.batches(), set), ['status'])
-  add('batch_lines_running', 'Lines of batches with open jobs, of the batches that this node runs.', (set) =>
+  add('batch_lines_running', 'Lines with unfinished jobs in the batches that this node runs.', (set) =>
     set(gauges.batches().lines),
   )
 
@@ -130,7 +130,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
   )
   add(
     'thread_busy_ratio',
-    'The part of the time since the last scrape in which the event loop was busy, with the label thread="0".',
+    'How much of the time since the last scrape the event loop was busy, with the label thread="0".',
     (set) => set(gauges.busy(), MAIN_THREAD),
     ['thread'],
   )
@@ -154,8 +154,7 @@ export function registerGauges(registry: Registry, gauges: Gauges): void {
 
   const calls = 'Calls in progress, calls waiting for a slot, current slots, and maximum slots.'
   add('upstream_calls', calls, (set) => setCalls(gauges.upstreams(), set), ['upstream', 'state'])
-  const forRate =
-    'Jobs of this node that wait for requests_per_minute or tokens_per_minute; others wait in the queue.'
+  const forRate = 'Jobs of this node that wait for requests_per_minute or tokens_per_minute.'
   add(
     'upstream_rate_waiting',
     forRate,

@@ -102,7 +102,7 @@ export class Metrics {
   )
   readonly #memoryRejections = this.#counter(
     'memory_rejections_total',
-    'Requests rejected with 503 because of limits.memory_bytes: `over part` if their account used its full share, `full` if all memory was in use.',
+    'Requests rejected with 503 because of limits.memory_bytes: `over part` if their account exceeded its limit, `full` if the whole share was in use.',
     ['share', 'reason'],
   )
   readonly #databaseRejections = this.#counter(
@@ -127,7 +127,7 @@ export class Metrics {
   )
   readonly #delayedRejections = this.#counter(
     'rejections_delayed_total',
-    'Rejections that were delayed because their account or address caused too many (limits.rejections_per_second).',
+    'Rejections that were delayed because of limits.rejections_per_second.',
     [],
   )
   readonly #callerActions = this.#counter(
@@ -135,7 +135,7 @@ export class Metrics {
     'Jobs that were cancelled or deleted by their callers.',
     ['action'],
   )
-  readonly #batches = this.#counter('batches_total', 'Batches that have ended, by how.', ['status'])
+  readonly #batches = this.#counter('batches_total', 'Batches that have ended, by status.', ['status'])
   readonly #batchLines = this.#counter('batch_lines_total', 'Lines of batches that have ended.', ['result'])
   readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S, [])
   readonly #groups = this.#histogram(

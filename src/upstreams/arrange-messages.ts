@@ -1,33 +1,31 @@
 /**
- * Arranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of them, than callers may
- * send. Every text is kept, and no text overtakes another one of its own role or an instruction.
- *
- * Works on the JSON text of the messages without parsing it: each call needs the text, a conversation may have megabytes, and
- * the contents do not change.
+ * Rearranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of roles, than callers may send.
+ * Every text is kept, and none overtakes another of its role or an instruction. Works on the JSON text of the messages without
+ * parsing it, because each call needs the text and a conversation may have megabytes.
  */
 import type { Role } from '../job/job.ts'
 import { stringEnd } from '../json-text/scan-json.ts'
 
 /**
  * - `native`: the caller's messages, unchanged.
- * - `developer_as_system`: the same, with `developer` messages as `system` messages.
- * - `merged_system`: the system and developer messages that begin the conversation as one system message; later developer
- *   messages as system messages, in their place.
- * - `no_system`: only `user` and `assistant`, in turn, beginning with `user`. System and developer messages join the next
- *   user message, or become one at the end.
+ * - `developer_as_system`: `developer` messages become `system` messages.
+ * - `merged_system`: the initial system and developer messages become one system message; later developer messages become
+ *   system messages in their place.
+ * - `no_system`: `user` and `assistant` alternate, starting with `user`. System and developer messages join the next user
+ *   message, or become one at the end.
  */
 export type SentRoles = 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
 
-/** The first message of a conversation that begins with `assistant`, for templates that require one of the user. */
+/** Added before a conversation that starts with `assistant`, for templates that require a user message first. */
 const CONTINUED = '(continued)'
 
-/** Separates two texts that share a message, as JSON text: an empty line. */
+/** An empty line as JSON text, between two texts that share a message. */
 const BETWEEN = '\\n\\n'
 
 /**
  * @param messagesJson an array of messages as `JSON.stringify` writes it
- * @param instruction Parley's own; it follows the caller's system and developer messages that begin the conversation,
- *   except in `native` and `developer_as_system`, where it is a system message before all others
+ * @param instruction Parley's own; it follows the caller's initial system and developer messages, except in `native` and
+ * `developer_as_system`, where it is a system message before all others
  */
 export function arrangeMessages(messagesJson: string, roles: SentRoles, instruction: string | null): string {
   switch (roles) {
@@ -90,7 +88,7 @@ function withoutSystem(messagesJson: string, instruction: string | null): string
   return turns.end()
 }
 
-/** Messages of user and assistant in turn. Written as one text: a conversation may have 300,000 messages. */
+/** Alternating messages of user and assistant. They are written as one text, because a conversation may have 300,000 messages. */
 class Turns {
   #json = ''
   #role: 'user' | 'assistant' | null = null
@@ -123,7 +121,7 @@ function isInstruction(role: Role): role is 'system' | 'developer' {
 
 interface MessageText {
   readonly role: Role
-  /** As JSON text, without the quotes. */
+  /** JSON text without the quotes. */
   readonly content: string
   /** The index behind the message. */
   readonly end: number

@@ -1,10 +1,9 @@
 /**
- * The roles of `auto`: sends conversations as `merged_system`, and as `no_system` where that is what the server accepts.
- *
- * Nothing tells which chat template a server applies, so this learns it from its answers. A conversation that it rejects as
- * `merged_system`, without a schema, and then answers as `no_system` shows what the template does not take. This is remembered
- * per model for less than an hour, and then tried again. What a template accepts is remembered too, so that a server which fails
- * for any other reason now and then is not taken for one that rejects system messages.
+ * Implements the roles setting `auto`: sends conversations as `merged_system`, or as `no_system` if the server accepts only that.
+ * No server reports which chat template it applies, so this learns it: a conversation that is rejected as `merged_system`,
+ * without a schema, and then answered as `no_system` shows what the template rejects. That is remembered per model for less than
+ * an hour, then tested again. What a template accepts is remembered, too, so that a server that sometimes fails for other reasons
+ * is not taken for one that rejects system messages.
  */
 import type { Clock } from '../clock.ts'
 import type { SentRoles } from './arrange-messages.ts'
@@ -14,20 +13,20 @@ export const REMEMBERED_MS = 50 * 60_000
 /** For this long after a template accepted a kind of conversation, a single rejection of that kind is not remembered. */
 export const ACCEPTED_MS = 10 * 60_000
 
-/** The statuses by which servers report that a template rejects a conversation. */
+/** The statuses that servers return if a template rejects a conversation. */
 const REJECTIONS: readonly number[] = [400, 422, 500]
 
-/** A rejected request that contained a schema shows nothing about roles. */
+/** If the rejected request contained a schema, the rejection shows nothing about roles. */
 const SCHEMAS: readonly (JsonMode | undefined)[] = ['json_schema', 'json_schema_strict']
 
-/** No text of a message can look like a role, because every quote in it is escaped. */
+/** No text of a message can contain this, because its quotes are escaped. */
 const ROLE = '"role":"'
 
-/** What a conversation requires of a chat template if it is sent as `merged_system`. */
+/** What a conversation requires of a chat template when it is sent as `merged_system`. */
 export interface Shape {
   /** Whether it has system messages. */
   readonly hasSystem: boolean
-  /** Whether at most one system message comes first, and then user and assistant alternate, beginning with the user. */
+  /** Whether user and assistant alternate, starting with the user, after at most one system message. */
   readonly isRegular: boolean
   readonly endsWithAssistant: boolean
 }
@@ -49,13 +48,13 @@ export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
   return { hasSystem, isRegular, endsWithAssistant: letter === 'a' }
 }
 
-/** What is known about one kind of conversation. Times are on the steady clock. */
+/** The facts about one kind of conversation, with times on the steady clock. */
 interface Known {
   acceptedAtMs: number | null
   rejectedUntilMs: number | null
 }
 
-/** Regular conversations with a system message, and irregular ones. All templates accept the others. */
+/** `regular` conversations have a system message; `irregular` ones break the alternation. All templates accept the others. */
 interface KnownModel {
   readonly regular: Known
   readonly irregular: Known
@@ -69,22 +68,22 @@ export class AutomaticRoles {
     this.#clock = clock
   }
 
-  /** How to send the prompt first: `native` if every form of it is the same. */
+  /** The roles to try first; `native` if the prompt is the same in all of them. */
   rolesFor(model: string, { messagesJson }: Prompt, hasInstruction: boolean): SentRoles {
     const shape = shapeOf(messagesJson, hasInstruction)
     if (!shape.hasSystem && shape.isRegular) return 'native'
-    // Some templates put the system message before the last user message, and drop it if there is none at the end.
+    // Some templates put the system message before the last user message, and drop it if the conversation does not end with one.
     if (shape.hasSystem && shape.endsWithAssistant) return 'no_system'
     const known = this.#models.get(model)
     return known !== undefined && this.#isRejected(known, shape) ? 'no_system' : 'merged_system'
   }
 
-  /** Whether to send the prompt once more as `no_system`, after that error. */
+  /** Whether to send the prompt again as `no_system` after this error. */
   mayBeRejected({ roles }: RequestFormat, error: UpstreamError): boolean {
     return roles === 'merged_system' && REJECTIONS.includes(sentStatus(error))
   }
 
-  /** After an answer to the prompt, in that format, which is not `native`. */
+  /** Call this after an answer to a prompt in this format, unless it was `native`. */
   answered(
     model: string,
     { messagesJson }: Prompt,
@@ -102,7 +101,7 @@ export class AutomaticRoles {
     }
   }
 
-  /** Null if nothing is known to be rejected. */
+  /** Null if the template is not known to reject anything. */
   learned(model: string): LearnedRoles | null {
     const known = this.#models.get(model)
     if (known === undefined) return null
@@ -112,7 +111,7 @@ export class AutomaticRoles {
     return { rejects: regularMs === null ? 'irregular' : 'system', untilMs: this.#clock.nowMs() + leftMs }
   }
 
-  /** A template that accepts no system message at all does not accept one anywhere else either. */
+  /** A template that rejects regular system messages rejects irregular ones, too. */
   #isRejected({ regular, irregular }: KnownModel, { isRegular }: Shape): boolean {
     return this.#leftMs(regular) !== null || (!isRegular && this.#leftMs(irregular) !== null)
   }
@@ -138,12 +137,12 @@ export class AutomaticRoles {
   }
 }
 
-/** Gateways report the status that they received as the code of an error inside a 200. */
+/** Gateways report the status that they received as the code of an error in a 200. */
 function sentStatus({ status, code }: UpstreamError): number {
   return status !== null && status >= 300 ? status : Number(code)
 }
 
-/** The default roles of a server: OpenAI's models support all four; others have a chat template. */
+/** OpenAI's models support all four roles; other servers have a chat template. */
 export function defaultRoles({ hostname, pathname }: URL): 'native' | 'auto' {
   const isOpenAi = /(?:^|\.)api\.openai\.com$/.test(hostname)
   // On this host, Azure also serves models of other vendors, at other paths.

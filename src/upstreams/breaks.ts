@@ -1,12 +1,9 @@
 /**
- * Connections to a target that break during a call: which job, and which schema, may be what crashes the model server.
- *
- * All calls that are in progress when one breaks belong to the same break, as when a server crashes. It counts against a job
- * only if the target had answered other jobs since its previous break, and the job was among at most MOST_BLAMED in progress. A
- * job with two such breaks is *isolated*: it is repeated without its schema, alone at its first target, and fails if the
- * connection breaks once more while it is alone at a target that has answered since.
- *
- * An outage therefore makes no job fail: while it lasts, nothing is answered between two breaks.
+ * Finds out which job, and which schema, crashes a model server, by connections that break during calls. All calls in progress
+ * when one breaks belong to the same break. It counts against a job only if the target had answered other jobs since its previous
+ * break and at most MOST_BLAMED calls were in progress. A job with two such breaks is *isolated*: it is repeated without its
+ * schema, alone at its first target, and fails if the connection breaks again while it is alone at a target that has answered
+ * since. An outage therefore fails no job, because nothing is answered between its breaks.
  */
 import { hash } from 'node:crypto'
 import type { Clock } from '../clock.ts'
@@ -17,17 +14,17 @@ import { pause } from './pause.ts'
 
 /** With more calls in progress, a break counts against none of them. */
 const MOST_BLAMED = 4
-/** A job with this many breaks that count is isolated. */
+/** A job with this many counted breaks is isolated. */
 const ISOLATED = 2
-/** A job with this many broken calls is sent without its schema, whether or not they count. */
+/** A job with this many broken calls, counted or not, is sent without its schema. */
 const WITHOUT_SCHEMA = 2
-/** After this many breaks that other jobs may have caused as well, the job runs alone among such jobs, to find out. */
+/** A job with this many breaks that others may have caused runs alone among such jobs, to find out which is to blame. */
 const CAREFUL = 3
 /** An isolated job is not sent to further targets for this long. */
 export const FIRST_TARGET_ONLY_MS = 60_000
-/** For how long other calls may be delayed so that an isolated job runs alone; after that, it runs together with them. */
+/** How long other calls may be delayed so that an isolated job runs alone. Afterwards they run together. */
 export const HOLD_MS = 8_000
-/** A target then serves the others for this many times as long, before the next isolated job. */
+/** Before the next isolated job, the target serves others for this many times as long. */
 const REST = 4
 
 export const NO_BREAKS: JobBreaks = { seen: 0, unexpected: 0, counted: 0, lastMs: 0 }
@@ -40,27 +37,27 @@ export function isSentWithoutSchema({ seen, counted }: JobBreaks): boolean {
   return seen >= WITHOUT_SCHEMA || counted >= ISOLATED
 }
 
-/** Whether the job calls a target only while no other such job does. */
+/** Whether the job may call a target only while no other such job does. */
 export function isCareful({ unexpected }: JobBreaks): boolean {
   return unexpected >= CAREFUL
 }
 
 /** What a break shows about a job. */
 export interface BrokenCall {
-  /** Identifies the break, which several calls may have in common. */
+  /** Identifies the break. Several calls may share one. */
   readonly event: BreakEvent
   /** `certain`: the job was alone, and the target has answered since its previous break. */
   readonly blame: 'none' | 'unexpected' | 'counted' | 'certain'
 }
 
-/** The calls in progress at a break, and what the target had answered since the previous one. */
+/** The calls in progress at a break, and what the target had answered since the previous break. */
 export interface BreakEvent {
   readonly inProgress: number
   readonly answered: Answered
 }
 
 interface Answered {
-  /** A job that was answered; `several` if there were more. */
+  /** One job that was answered; `several` if there were more. */
   readonly job: string | null
   readonly several: boolean
   readonly check: boolean
@@ -68,7 +65,7 @@ interface Answered {
 
 const NOTHING: Answered = { job: null, several: false, check: false }
 
-/** The job's broken calls after one more, and whether the job is to fail. */
+/** Returns the job's broken calls including this one, and whether the job must fail. */
 export function afterBreak(
   before: JobBreaks,
   { blame }: BrokenCall,
@@ -84,14 +81,14 @@ export function afterBreak(
   return { breaks, fails: blame === 'certain' && isIsolated(before) }
 }
 
-/** How a call was made. */
+/** How a call started. */
 export interface CallStart {
   readonly jobId: string
-  /** How many breaks there were when it started: what `began` returned. */
+  /** The number of earlier breaks, which `began` returned. */
   readonly breaksBefore: number
-  /** Whether it is the only one of a careful job. */
+  /** Whether the job is careful, so that no other careful job calls the target. */
   readonly isCareful: boolean
-  /** Of an isolated job. */
+  /** Present for an isolated job. */
   readonly hold: Hold | null
 }
 
@@ -110,17 +107,17 @@ export class TargetBreaks {
   #count = 0
   #last: BreakEvent = { inProgress: 0, answered: NOTHING }
   #answered: Answered = NOTHING
-  /** On the steady clock: the next hold may not start before. */
+  /** The next hold may not start before this (steady clock). */
   #restUntilMs = 0
   #onIdle: (() => void) | null = null
 
-  /** @param onHold delays other calls, or no longer */
+  /** @param onHold starts and ends the delay of other calls */
   constructor(clock: Clock, onHold: (isHeld: boolean) => void) {
     this.#clock = clock
     this.#onHold = onHold
   }
 
-  /** A call starts. Each call ends once. */
+  /** Records the start of a call. Each call must end once. */
   began(): number {
     this.#inProgress += 1
     return this.#count
@@ -131,7 +128,7 @@ export class TargetBreaks {
     if (this.#inProgress === 0) this.#onIdle?.()
   }
 
-  /** The target has answered a job, or a check if it is null. */
+  /** Records that the target has answered a job, or a check if it is null. */
   answered(jobId: string | null): void {
     const { job, several, check } = this.#answered
     if (jobId === null) {
@@ -139,7 +136,7 @@ export class TargetBreaks {
     } else if (!several && job !== jobId) this.#answered = { job: jobId, several: job !== null, check }
   }
 
-  /** The connection of a call has broken; the call is still in progress. */
+  /** Records that the connection of a call broke; the call is still in progress. */
   broke({ jobId, breaksBefore, isCareful: careful, hold }: CallStart): BrokenCall {
     if (breaksBefore === this.#count) {
       this.#count += 1
@@ -156,8 +153,8 @@ export class TargetBreaks {
   }
 
   /**
-   * Delays other calls, and waits for those in progress, so that an isolated job can run alone: one at a time, and for HOLD_MS at
-   * most. Null if the signal stopped the wait. The caller ends the hold.
+   * Delays other calls and waits for those in progress, so that an isolated job runs alone: one at a time, at most HOLD_MS. Null
+   * if the signal stopped the wait. The caller ends the hold.
    */
   async hold(signal: StopSignal): Promise<Hold | null> {
     const restMs = this.#restUntilMs - this.#clock.steadyMs()
@@ -188,12 +185,12 @@ export class TargetBreaks {
   }
 }
 
-/** How many breaks it takes until a schema is avoided. */
+/** The number of breaks after which a schema is avoided. */
 const MOST_BREAKS = 2
-/** For how long the schema is not sent. */
+/** How long an avoided schema is not sent. */
 export const AVOIDED_MS = 3_600_000
 export const AVOIDED_BRIEFLY_MS = 60_000
-/** How many schemas are remembered, the latest ones. */
+/** How many schemas are remembered; the oldest are dropped. */
 const REMEMBERED = 256
 /** Hexadecimal digits of a fingerprint. */
 const DIGITS = 16
@@ -204,16 +201,16 @@ interface KnownSchema {
   readonly untilMs: number
 }
 
-/** Equal for equal texts; for log lines and receipts too. */
+/** Equal for equal texts. Also used in log lines and receipts. */
 export function schemaFingerprint(schemaJson: string): string {
   return hash('sha256', schemaJson, 'hex').slice(0, DIGITS)
 }
 
 /**
- * Schemas that crash model servers, such as one that a grammar parser cannot take: after two breaks during calls that sent the
- * same schema, without an answer to such a call in between, it is sent to no model server for an hour; only for a minute if an
- * outage could be the reason, because nothing but a check was answered before. Its jobs are sent without it, as after a 400.
- * After that, one more break is enough.
+ * Finds schemas that crash model servers, for example because their grammar parser cannot read them. After two breaks during
+ * calls with the same schema, without an answer to such a call in between, the schema is sent to no model server for an hour; for
+ * only a minute if an outage could be the reason, because only a check was answered before. Its jobs are sent without it, as
+ * after a 400. Afterwards one more break is enough.
  */
 export class SchemaBreaks {
   readonly #known = new Map<string, KnownSchema>()
@@ -225,12 +222,12 @@ export class SchemaBreaks {
     return known !== undefined && known.breaks >= MOST_BREAKS && nowMs < known.untilMs
   }
 
-  /** A call that sent the schema was answered. */
+  /** Records that a call with the schema was answered. */
   answered(schemaJson: string): void {
     if (this.#known.size > 0) this.#known.delete(schemaFingerprint(schemaJson))
   }
 
-  /** The connection broke during a call that sent the schema. */
+  /** Records that the connection broke during a call with the schema. */
   broke(schemaJson: string, { event, blame }: BrokenCall, nowMs: number): void {
     const fingerprint = schemaFingerprint(schemaJson)
     const known = this.#known.get(fingerprint)

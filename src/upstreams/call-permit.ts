@@ -1,8 +1,7 @@
 /**
- * The right of a call to be sent, from each rate of its target. It corrects the rates by what the server answers.
- *
- * If the server rejects a request with 429 nevertheless, the rate waits as long as the server asks for, and the request waits with it:
- * the target has not failed. After REJECTIONS in a row it is handled like any other 429.
+ * The permission to send a call, from each rate of its target. It corrects the rates by the server's replies. If the server still
+ * rejects a request with 429, the rate and the request wait as long as the server asks, and the target does not count as failed.
+ * After REJECTIONS in a row, the 429 is handled like that of a target without rates.
  */
 import type { Clock } from '../clock.ts'
 import { failureKind } from './failure-kinds.ts'
@@ -11,9 +10,9 @@ import type { Reservation } from './rate.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 import type { TargetRates } from './target-rates.ts'
 
-/** How often a server may reject a request before its rate is no longer believed to be the reason. */
+/** After this many rejections, the rate is no longer taken for the reason. */
 const REJECTIONS = 3
-/** The wait after the first rejection if the server asks for none; twice as long after each further one. */
+/** The wait after the first rejection if the server does not name one; it doubles with each further rejection. */
 const FIRST_WAIT_MS = 1_000
 
 /** What a call may send. */
@@ -40,7 +39,7 @@ export class CallPermit {
     this.#clock = clock
   }
 
-  /** What the rate has found about a request that was rejected: whether it should wait, or is larger than a minute. */
+  /** What to do with a rejected request: send it again later, or fail it because it is larger than a minute's limit. */
   get verdict(): 'rejected' | 'too large' | null {
     return this.#verdict
   }
@@ -49,7 +48,7 @@ export class CallPermit {
     for (const reservation of this.#reservations) reservation.sent(this.#clock.steadyMs())
   }
 
-  /** Returns whether the rate is the reason for an error, so that neither the target nor the job is to blame. */
+  /** Returns whether the rate explains an error, so that neither the target nor the job is to blame. */
   answered(reply: Reply): boolean {
     const {
       rates: [rate],
@@ -64,7 +63,7 @@ export class CallPermit {
     }
     if (reply.rate !== undefined) rate.serverSays(reply.rate, isAlone)
     if (reply.kind !== 'error' || reply.aborted) return false
-    // Nothing was sent. Many servers count rejected requests, too.
+    // A request that was not sent used nothing. One that was rejected may have, because many servers count it.
     if (reply.connection !== null && reply.broke !== true) this.#correct(0)
     if (reply.status !== 429 || failureKind(reply) !== 'overloaded') return false
     if (this.#reservations.some(({ isTooLarge }) => isTooLarge)) this.#verdict = 'too large'
@@ -75,7 +74,7 @@ export class CallPermit {
     return this.#verdict !== null
   }
 
-  /** What was not sent is free for others. */
+  /** Returns what was reserved but not sent. */
   end(): void {
     for (const reservation of this.#reservations) reservation.end()
   }

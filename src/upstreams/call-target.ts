@@ -1,6 +1,6 @@
 /**
- * One request at one target: waits for a slot of its upstream, calls it if the circuit breakers permit, repeats the call in
- * another format if the server rejects the format, and records what each call showed: about the target, its upstream, the
+ * Sends one request to one target: waits for a slot of its upstream, calls it if the circuit breakers permit, and repeats the
+ * call in another format if the server rejects the format. Records what each call shows about the target, its upstream, the
  * account, the job and its schema.
  */
 import type { Clock } from '../clock.ts'
@@ -40,14 +40,14 @@ export interface CallEvent {
   readonly model: string
   readonly kind: Reply['kind']
   readonly status: number | null
-  /** Ended by our own signal: neither a success nor a failure of the upstream. */
+  /** Our own signal ended the call, so it is neither a success nor a failure of the upstream. */
   readonly aborted: boolean
-  /** Whether the answer was cut off at a length limit. */
+  /** Whether the answer was truncated at a length limit. */
   readonly isTruncated: boolean
   readonly ms: number
 }
 
-/** A call that ended in an error, for the log. It contains no text of the server, which may quote the conversation. */
+/** A call that ended in an error, for the log. Without the server's message, which may quote the conversation. */
 export interface FailedCall extends CallEvent {
   readonly jobId: string
   readonly code: string | null
@@ -58,11 +58,11 @@ export interface FailedCall extends CallEvent {
 }
 
 export interface CallListener {
-  /** What a call of a job with this model cost; null if the target has no price. */
+  /** The cost of a call for a job with this model; null if the target has no price. */
   readonly costOf?: (model: string, target: string, tokens: TokenCount) => number | null
   /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
-  /** Called after `onCall` for each call that ended in an error, except by our own signal. */
+  /** Called after `onCall` for each call that ended in an error, unless our own signal ended it. */
   readonly onFailedCall?: (call: FailedCall) => void
 }
 
@@ -79,15 +79,15 @@ export interface RoutingAttempt extends RoutedReply {
   /** How many tries have counted against the job. */
   tries: number
   breaks: JobBreaks
-  /** Whether `beforeCall` of the request has been called. */
+  /** Whether the request's `beforeCall` was called. */
   hasBegun: boolean
   /** Whether the last call failed because too many were in progress. */
   isBeyondProven: boolean
-  /** What the last call showed if its connection broke. */
+  /** What the last call shows if its connection broke. */
   broke: { readonly fails: boolean } | null
   /** Null unless the target has rates. */
   permit: CallPermit | null
-  /** The jobs of its route that wait for a rate or a slot: it is one of them while it does. */
+  /** The waiting jobs of the route, among them this one while it waits for a rate or a slot. */
   readonly waiting: Set<string>
 }
 
@@ -96,7 +96,7 @@ export type Called = 'called' | 'circuit open' | 'stopped'
 /** A job fails after this many tries that count against it. */
 export const MAX_TRIES = 3
 export const NO_TOKENS: TokenCount = { input: 0, output: 0 }
-/** Accounts take turns where only one job calls at a time. */
+/** Where only one job calls at a time, all accounts have the same weight. */
 const WEIGHT_ALONE = 1
 
 export class TargetCaller {
@@ -108,7 +108,10 @@ export class TargetCaller {
   /** Called when a call has ended. */
   onRoom: () => void = () => {}
 
-  /** @param isPatient whether jobs wait for model servers @param weightOf by the name of a tier */
+  /**
+   * @param isPatient whether jobs wait for model servers
+   * @param weightOf the weight of a tier, by name
+   */
   constructor(clock: Clock, isPatient: boolean, listener: CallListener, weightOf: (tier: string) => number) {
     this.#clock = clock
     this.#isPatient = isPatient
@@ -117,14 +120,14 @@ export class TargetCaller {
   }
 
   /**
-   * Makes one call. Jobs whose next failure would be their last, and those that may crash the target, call it one at a time, so that
-   * only the one that is to blame fails; an isolated job also waits until no other call is in progress.
+   * Makes one call. Jobs whose next failure would be their last, and jobs that may crash the target, call it one at a time, so
+   * that only the one to blame fails; an isolated job also waits until no other call is in progress.
    */
   async call(target: Target, attempt: RoutingAttempt): Promise<Called> {
     const { breaks, tries, request } = attempt
     const mayCrash = breaks !== NO_BREAKS && (isIsolated(breaks) || isCareful(breaks))
     if (tries < MAX_TRIES - 1 && !mayCrash) return this.#callWithSlot(target, attempt)
-    // Nothing is held for a job that will not call.
+    // Does not delay others for a job that will not call.
     if (this.isSkipped(target, attempt)) return 'circuit open'
     const { account } = request
     const { alone } = target
@@ -144,14 +147,14 @@ export class TargetCaller {
   }
 
   /**
-   * Whether the account must not call the target, because a circuit breaker is open. A job that does not wait calls it
-   * nevertheless if no other target is better, because a call that may fail is better than a failure without a call.
+   * Whether an open circuit breaker forbids the account to call the target. A job that does not wait calls it anyway if no other
+   * target is better, because a call that may fail is better than a failure without a call.
    */
   isSkipped({ health }: Target, { request: { account }, targets }: RoutingAttempt): boolean {
     return health.isOpen(account) && (this.#isPatient || !targets.every((one) => one.health.isOpen(account)))
   }
 
-  /** Waiting behind other jobs is not part of a run, so the deadline of a job that may wait is paused. */
+  /** Pauses the time limit of a job that may wait, because waiting behind other jobs is not part of its run. */
   async #paused<Result>(
     { signal, waiting, request }: RoutingAttempt,
     wait: () => Result | Promise<Result>,
@@ -164,17 +167,14 @@ export class TargetCaller {
     return result
   }
 
-  /**
-   * Calls as soon as the upstream has a free slot. The next free slot goes to the waiting account that holds fewest, by the weight
-   * of its tier.
-   */
+  /** Calls when the upstream has a free slot, which goes to the waiting account that holds the fewest for its tier's weight. */
   async #callWithSlot(target: Target, attempt: RoutingAttempt): Promise<Called> {
     const { slots } = target.upstream
     const { signal, request } = attempt
     const { account, tier, priority } = request
     if (signal.reason !== null) return 'stopped'
     if (!slots.tryAcquire(account)) {
-      // A request that has another target must not wait for a slot at a failing one.
+      // A request with another target must not wait for a slot at a failing one.
       if (this.isSkipped(target, attempt)) return 'circuit open'
       const weight = this.#weightOf(tier)
       if (!(await this.#paused(attempt, () => slots.acquire(account, weight, signal, priority))))
@@ -188,9 +188,9 @@ export class TargetCaller {
     }
   }
 
-  /** @param hold of an isolated job, which needs no slot, because nobody else gets one */
+  /** @param hold present for an isolated job, which needs no slot because nobody else gets one */
   async #callIfPermitted(target: Target, attempt: RoutingAttempt, hold: Hold | null): Promise<Called> {
-    // Only now, because a breaker may have opened while the request waited.
+    // Checked again, because a breaker may have opened while the request waited.
     if (this.isSkipped(target, attempt)) return 'circuit open'
     const { health, breaks } = target
     const { request, signal } = attempt

@@ -1,8 +1,6 @@
 /**
- * One request to a model server and its response, within limits of time and size.
- *
- * It implements undici's dispatch interface instead of using `request`, which creates a stream for every body: on this path,
- * that is the largest cost after the sockets.
+ * One request to a model server and its response, limited in time and size. It implements undici's dispatch interface instead of
+ * using `request`, which creates a stream for every body: the largest cost here after the sockets.
  */
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
@@ -10,7 +8,7 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
 import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
 
-/** The body of an error response is read up to this size; a longer one would not explain more. */
+/** Maximum size of an error's body; a longer one would not explain more. */
 export const MAX_ERROR_BODY_BYTES = 64 * 1024
 
 export interface CallLimits {
@@ -18,8 +16,8 @@ export interface CallLimits {
   readonly timeoutMs: number
   readonly maxAnswerBytes: number
   /**
-   * Bounds the memory that all answers of a server take together: only a few may be large at once, and the others are paused
-   * until a slot is free. This delays large answers, but never fails one that has been paid for.
+   * Limits the memory of all answers of a server: only a few may be large at once, and the others are paused until a slot is
+   * free. This delays large answers, but never fails one that was paid for.
    */
   readonly largeAnswers: FairSlots
 }
@@ -28,7 +26,7 @@ type Headers = { readonly [name: string]: string | string[] | undefined }
 
 /** How a call ended. */
 export type CallEnd =
-  /** `body` is null if that of an error response was too long. */
+  /** `body` is null if the body of an error was too long. */
   | {
       readonly kind: 'response'
       readonly status: number
@@ -45,8 +43,8 @@ const EMPTY = Buffer.alloc(0)
 const ABORTED = new Error('The call was aborted.')
 
 /**
- * The first of response, connection error, timeout, excess size and stop signal ends the call; later events are ignored.
- * Unless the response ended it, its connection is closed.
+ * A call ends with the first of these events: response, connection error, timeout, excess size, stop signal. It ignores later
+ * events. Unless the response ended it, it closes the connection.
  */
 export class Call implements Dispatcher.DispatchHandler, StopListener {
   /** Never rejects. */
@@ -127,7 +125,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
-    // Only our own close destroys a pool.
+    // Only we destroy a pool.
     if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') this.#end({ kind: 'aborted' })
     else this.#end({ kind: 'connection error', status: this.#status, code })
   }

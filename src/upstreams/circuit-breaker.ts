@@ -1,6 +1,6 @@
 /**
- * A circuit breaker: whether a target can be called now, from this node's point of view. Each target has one for all accounts,
- * and one for each account whose calls have failed there (target-health.ts). Jobs wait while it is open instead of failing.
+ * A circuit breaker: decides whether this node can call a target now. Each target has one for all accounts, and one for each
+ * account whose calls have failed there (target-health.ts). While it is open, jobs wait instead of failing.
  *
  * ```
  *            5 jobs failed in a row, Retry-After,
@@ -12,21 +12,21 @@
  *      └──────────────────────────────────────────  trial: one job, and not the one that failed last
  * ```
  *
- * A trial that fails makes the target unavailable again. A response to `GET /models` proves only that something is there. It
- * does not cost a job a try or the store a write, and never ends the wait by itself.
+ * A trial that fails makes the target unavailable again. A response to `GET /models` only proves that something responds. It
+ * costs no try of a job and no write to the store, and never ends the wait by itself.
  */
 import type { Clock } from '../clock.ts'
 import type { Trouble } from './model-server.ts'
 
-/** How many jobs must fail in a row, without a success in between, before a target is unavailable. */
+/** How many jobs must fail in a row before a target is unavailable. */
 export const FAILED_JOBS_TO_OPEN = 5
 /** The pause before the first check, doubled for each later one. */
 export const FIRST_CHECK_MS = 1_000
-/** The longest pause between checks: work resumes within ten seconds of a recovery, two checks included. */
+/** The longest pause between checks: with two checks, work resumes within ten seconds of a recovery. */
 export const MAX_CHECK_MS = 4_000
-/** The pauses are shortened or extended by up to this fraction, so that nodes do not check together. */
+/** Pauses are up to this fraction shorter or longer, so that nodes do not check together. */
 const JITTER = 0.25
-/** The maximum number of failed jobs that are remembered, the latest ones. */
+/** How many failed jobs are remembered; the oldest are dropped. */
 export const REMEMBERED = 64
 
 export type HealthPhase = 'available' | 'unavailable' | 'trial'
@@ -35,7 +35,7 @@ export class CircuitBreaker {
   readonly #clock: Clock
   readonly #random: () => number
   readonly #onChange: () => void
-  // Only this class writes these four.
+  // Only this class writes the next four fields.
   phase: HealthPhase = 'available'
   /** Why it is unavailable; null while it is available. */
   trouble: Trouble | null = null
@@ -43,9 +43,9 @@ export class CircuitBreaker {
   unavailableSinceMs: number | null = null
   /** When it last became available, Unix time in milliseconds. */
   availableSinceMs = Number.NEGATIVE_INFINITY
-  /** On the steady clock; Retry-After may move it on. */
+  /** When the next check is due (steady clock); Retry-After may delay it. */
   #checkDueMs = 0
-  /** When the last Retry-After is over, on the steady clock. */
+  /** The end of the last Retry-After (steady clock). */
   #retryAtMs = Number.NEGATIVE_INFINITY
   #checks = 0
   /** The job whose call is the trial. */
@@ -60,13 +60,13 @@ export class CircuitBreaker {
     this.#onChange = onChange
   }
 
-  /** How many more jobs may be started; no further ones during a trial. */
+  /** How many more jobs may start; 0 while a trial is in progress. */
   get allowance(): number {
     if (this.phase === 'available') return Number.POSITIVE_INFINITY
     return this.phase === 'trial' && this.#trialJob === null ? 1 : 0
   }
 
-  /** Jobs that failed since the last success, the last one last: a trial is for another one. */
+  /** Jobs that failed since the last success, latest last. A trial should go to another job. */
   get failedJobs(): readonly string[] {
     return [...this.#failedInRow]
   }
@@ -81,7 +81,7 @@ export class CircuitBreaker {
     return this.phase === 'unavailable' ? this.#clock.nowMs() + this.untilCheckMs : null
   }
 
-  /** Whether no call may begin now. */
+  /** Whether no call may start now. */
   get isOpen(): boolean {
     return this.phase !== 'available' && this.allowance === 0
   }
@@ -90,14 +90,14 @@ export class CircuitBreaker {
     return this.#trialJob === jobId
   }
 
-  /** A call of the job begins; it may be one that is made although the breaker is open. */
+  /** Records the start of a job's call, which may be made although the breaker is open. */
   began(jobId: string): void {
     if (this.phase !== 'trial' || this.#trialJob !== null) return
     this.#trialJob = jobId
     this.#onChange()
   }
 
-  /** A call has succeeded. */
+  /** Records that a call has succeeded. */
   succeeded(jobId: string): void {
     if (this.#failedInRow.size > 0) this.#failedInRow.clear()
     if (this.phase === 'available') return
@@ -111,14 +111,14 @@ export class CircuitBreaker {
     this.#onChange()
   }
 
-  /** A call was aborted on this side, so it shows nothing about the target. */
+  /** Records that this side aborted a call, so that it shows nothing about the target. */
   ignored(jobId: string): void {
     if (this.#trialJob !== jobId) return
     this.#trialJob = null
     this.#onChange()
   }
 
-  /** Remembers that a job failed, without a consequence. */
+  /** Records that a job failed, without opening the breaker. */
   remember(jobId: string): void {
     this.#failedInRow.delete(jobId)
     this.#failedInRow.add(jobId)
@@ -126,9 +126,9 @@ export class CircuitBreaker {
   }
 
   /**
-   * A call has failed. Returns whether this opened the breaker. Calls that were in progress when it became unavailable fail
-   * one after the other; they change nothing but the end of Retry-After.
-   * @param retryAfterMs the delay that the target asked for, already bounded by the caller
+   * Records a failed call. Returns whether it opened the breaker. Calls that were in progress when the target became unavailable
+   * fail one by one; they only extend Retry-After.
+   * @param retryAfterMs the delay that the target asked for, within the caller's bounds
    * @param trouble why the call failed
    */
   failed(jobId: string, retryAfterMs: number | null, trouble: Trouble): boolean {
@@ -142,7 +142,10 @@ export class CircuitBreaker {
     return false
   }
 
-  /** A check has ended. @param trouble null if something responded */
+  /**
+   * Records the result of a check.
+   * @param trouble null if something responded
+   */
   checked(trouble: Trouble | null): void {
     if (this.phase !== 'unavailable') return
     if (trouble === null) {
@@ -154,7 +157,7 @@ export class CircuitBreaker {
     this.#planCheck()
   }
 
-  /** @param retryAfterMs how long at least it must not be called */
+  /** @param retryAfterMs the least time without calls */
   open(trouble: Trouble, retryAfterMs: number): void {
     // A trial that fails continues the same wait, and its backoff.
     if (this.phase === 'available') {
@@ -182,7 +185,7 @@ export class CircuitBreaker {
   }
 }
 
-/** Bounds what is remembered: forgets what was added first. */
+/** Drops the entries that were added first. */
 export function dropOldest(kept: Set<string> | Map<string, unknown>, most: number): void {
   if (kept.size <= most) return
   for (const oldest of kept.keys()) {

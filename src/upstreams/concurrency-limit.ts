@@ -1,25 +1,23 @@
 /**
- * How many calls may be made to an upstream at once. A server's own limit is seldom known: one with a single slot takes any
- * number of calls, and answers most of them too late. So the limit starts low, doubles after each full window of successes up to
- * the ceiling, and halves when the server answers 429 or 503 or not in time.
+ * Finds out how many calls an upstream can handle at once. A server's own limit is seldom known: one with a single slot accepts
+ * any number of calls and answers most of them too late. So the limit starts low, doubles after each full window of successes up
+ * to the ceiling, and halves when the server answers 429 or 503, or not in time. A window counts only while the limit keeps calls
+ * waiting: successes of an idle server prove nothing. Growth back to where it failed is eight times slower.
  *
- * A window is full while the limit is what keeps further calls waiting: successes of a server that is not busy prove nothing.
- * Back to where it failed it goes eight times as slowly.
- *
- * What overloads the server for one account may be the account's own doing. So while calls of others succeed, the limit falls only
- * when a second account sees the overload within a minute; and if it has fallen for an account that called alone, and a call of
- * another one succeeds within a minute, it returns to where it was.
+ * One account may cause an overload by itself. So while calls of others succeed, the limit falls only if a second account sees
+ * the overload within a minute. If it fell for an account that called alone and a call of another one succeeds within a minute,
+ * it returns to its earlier value.
  */
 import type { FairSlots, FairSlotsOptions } from '../sharing/fair-slots.ts'
 
 /** The initial limit if nothing is known about the server. */
 export const START_CONCURRENCY = 8
-/** Full windows before the limit returns to where it failed. */
+/** How many full windows it takes to reach a limit that failed before. */
 const CAUTIOUS_WINDOWS = 8
-/** What other accounts saw counts for this long. */
+/** How long observations of other accounts count. */
 export const OVERLOAD_MS = 60_000
 
-/** When an account last saw something, on the steady clock. */
+/** An account's observation (steady clock). */
 interface Seen {
   readonly account: string
   atMs: number
@@ -27,16 +25,16 @@ interface Seen {
 
 const NEVER: Seen = { account: '', atMs: Number.NEGATIVE_INFINITY }
 
-/** The options of the upstream's slots. */
+/** The options of the upstream's slots, with a limit that adapts. */
 export class ConcurrencyLimit implements FairSlotsOptions {
   readonly reserve = 0
   readonly ceiling: number
   readonly isFixed: boolean
-  /** What it has found. Only this class writes it. */
+  /** The limit found so far. Only this class writes it. */
   found: number
-  /** The same, or 0 while the slots are blocked. A field, because every call reads it. */
+  /** The limit, or 0 while the slots are blocked. A field instead of a getter, because every call reads it. */
   limit: number
-  /** Counts changes: calls that started before the last one show nothing about the current limit. Only this class writes it. */
+  /** Counts changes of the limit: calls from before a change show nothing about the new limit. Only this class writes it. */
   changes = 0
   /** The highest limit at which a full window has succeeded. */
   #proven = 0
@@ -59,12 +57,15 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     this.limit = this.found
   }
 
-  /** Nobody gets a slot while they are blocked. */
+  /** While slots are blocked, nobody gets one. */
   block(isBlocked: boolean): void {
     this.limit = isBlocked ? 0 : this.found
   }
 
-  /** @param begun the value of `changes` when the call started @param slots those held while it was in progress */
+  /**
+   * @param begun the value of `changes` when the call started
+   * @param slots the slots held while it was in progress
+   */
   succeeded(account: string, begun: number, nowMs: number, { held }: Pick<FairSlots, 'held'>): void {
     if (this.isFixed) return
     if (this.#success.account === account) this.#success.atMs = nowMs
@@ -90,8 +91,8 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   }
 
   /**
-   * A call got a 429 or 503, or no response in time. Returns whether more calls were in progress than the server has ever
-   * served at once, so that neither the server nor the job is to blame.
+   * Records that a call got 429 or 503, or no response in time. Returns whether more calls were in progress than the server has
+   * ever handled at once, so that neither the server nor the job is to blame.
    * @param begun the value of `changes` when the call started
    */
   overloaded(account: string, begun: number, nowMs: number): boolean {
@@ -124,7 +125,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   }
 }
 
-/** How many more calls can start soon: the free slots, and an eighth of the limit more, at least 1, less those that wait. */
+/** How many more calls can start soon: the free slots plus an eighth of the limit (at least 1), less the waiting calls. */
 export function freeCalls({ held, limit, waiting }: Pick<FairSlots, 'held' | 'limit' | 'waiting'>): number {
   return limit - held.total + Math.max(1, Math.floor(limit / 8)) - waiting.total
 }

@@ -13,17 +13,17 @@
  */
 import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './model-server.ts'
 
-/** Key, payment, permission, path or model. */
+/** Statuses that the operator must fix: key, payment, permission, path or model. */
 const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
 /** OpenAI responds with 429 and this code when the account has no credit left. */
 const NO_QUOTA = /\binsufficient_quota\b|exceeded your current quota/i
-/** OpenAI's message for a request that exceeds a limit by itself, so that waiting does not help. */
+/** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
 /** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
 const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
 
-/** The parts of an error that are used. */
+/** The parts of an error that determine its kind. */
 export type FailureFacts = Pick<
   UpstreamError,
   'status' | 'message' | 'code' | 'connection' | 'timedOut' | 'retryable'
@@ -38,7 +38,7 @@ export function failureKind(error: FailureFacts): FailureKind {
   return status >= 300 ? statusKind(status, error) : 'broken'
 }
 
-/** Gateways report a failure of their own upstream inside a 200; its code is the actual status. */
+/** Gateways report a failure of the server behind them in a 200; its code is the actual status. */
 function statedStatus({ status, code }: FailureFacts): number | null {
   if (status === null || status >= 300) return status
   const embedded = Number(code)
@@ -56,7 +56,7 @@ function statusKind(status: number, { code, message }: FailureFacts): FailureKin
       if (code === 'insufficient_quota' || NO_QUOTA.test(message)) return 'misconfigured'
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
     case 503:
-    // Anthropic's status for it.
+    // Anthropic's status for an overload.
     case 529:
       return 'overloaded'
     case 500:
@@ -65,7 +65,7 @@ function statusKind(status: number, { code, message }: FailureFacts): FailureKin
     case 409:
     case 502:
     case 504:
-    // Cloudflare's statuses for a server behind it that fails, refuses connections, or responds too late.
+    // Cloudflare's statuses if the server behind it fails, refuses connections, or responds too late.
     case 520:
     case 521:
     case 522:
@@ -77,12 +77,12 @@ function statusKind(status: number, { code, message }: FailureFacts): FailureKin
   }
 }
 
-/** Whether jobs wait after such a failure, once the target cannot be called. */
+/** Whether jobs wait for a target that is unavailable because of such failures. */
 export function isWaitedFor(kind: FailureKind): kind is Trouble['kind'] {
   return kind !== 'too large' && kind !== 'final'
 }
 
-/** The reason that a failed call or check gives about its target. */
+/** What a failed call or check shows about its target. */
 export function troubleOf(error: UpstreamError): Trouble {
   const kind = failureKind(error)
   return { kind: isWaitedFor(kind) ? kind : 'failing', status: error.status, message: error.message }
@@ -104,7 +104,7 @@ const NOT_CONNECTED: readonly string[] = [
   'ETIMEDOUT',
   'UND_ERR_CONNECT_TIMEOUT',
 ]
-/** @param code of the error of a socket, a resolver or OpenSSL */
+/** @param code the error code of a socket, a resolver or OpenSSL */
 export function connectionFault(code: string): ConnectionFault {
   if (DNS.test(code)) return 'dns'
   return TLS.test(code) ? 'tls' : 'connection'

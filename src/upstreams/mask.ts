@@ -1,9 +1,9 @@
 /**
- * Masks the messages of model servers: they may echo the request, and with it the key and what the settings add to it. A
- * secret is found in every usual spelling (JSON inside JSON, a URL), and where it overlaps another one. Pure.
+ * Masks secrets in the messages of model servers, which may echo the request with the key and values from the settings. Finds a
+ * secret in every usual spelling (JSON inside JSON, a URL), and even if it overlaps another one. Pure.
  */
 
-/** Makes an upstream's message safe to show: masks secrets, joins the lines, truncates. */
+/** Makes an upstream's message safe to show: masks secrets, joins lines, truncates. */
 export type Mask = (message: string) => string
 
 /** The maximum length of an upstream's message: enough to act on. */
@@ -14,13 +14,10 @@ export const MASKED_CHARACTERS = 65_536
 
 /** A shorter text, such as `openai`, may be a word that messages need. */
 const LEAST_SECRET = 8
-/** An escaped character is hardly ever longer. */
+/** More characters than an escaped character usually takes. */
 const MOST_SPELLED = 12
 
-/**
- * @param secrets found as they are written; those of LEAST_SECRET characters also in other spellings, and where the server
- * has cut them
- */
+/** @param secrets found as written; with LEAST_SECRET characters or more, also in other spellings and truncated by the server */
 export function maskFor(secrets: readonly string[]): Mask {
   const written = new Set(
     secrets
@@ -37,7 +34,7 @@ export function maskFor(secrets: readonly string[]): Mask {
       for (const at of occurrences(text, secret)) hidden.fill(1, at, at + secret.length)
     }
     if (plain.size > 0) hidePlain(text, plain, hidden)
-    // What is cut off could be the rest of a secret.
+    // What follows the cut could be the rest of a secret.
     if (message.length >= MASKED_CHARACTERS) hidden.fill(1, Math.max(0, text.length - longest * MOST_SPELLED))
     const masked = withoutHidden(text, hidden)
       .replace(/[\s\p{Cc}]+/gu, ' ')
@@ -52,7 +49,7 @@ export function maskFor(secrets: readonly string[]): Mask {
   }
 }
 
-/** What may follow a text that was cut. */
+/** Characters that may follow a truncated text. */
 const ELLIPSIS = ' .…"\'`'
 
 function* occurrences(text: string, part: string): Generator<number> {
@@ -68,7 +65,7 @@ function hidePlain(text: string, secrets: ReadonlySet<string>, hidden: Uint8Arra
     for (const at of occurrences(plain, secret)) {
       hidden.fill(1, starts[at], ends[at + secret.length - 1])
     }
-    // Servers cut what they echo, and a caller can choose where, by the length of the conversation.
+    // Servers truncate what they echo, and a caller can choose where, by the length of the conversation.
     for (let length = Math.min(secret.length - 1, end); length >= LEAST_SECRET; length--) {
       if (!uncut.endsWith(secret.slice(0, length))) continue
       hidden.fill(1, starts[end - length], ends[end - 1])
@@ -90,7 +87,7 @@ function withoutHidden(text: string, hidden: Uint8Array): string {
 }
 
 const BACKSLASH = String.raw`(?:\\|%(?:25)*5[cC])`
-/** Escapes of JSON and of most languages, percent-encoded bytes, and white space; each also escaped repeatedly. */
+/** Escapes of JSON and of most languages, percent-encoded bytes, and white space, each possibly escaped repeatedly. */
 const SPELLED = new RegExp(
   String.raw`${BACKSLASH}+(?:u([\da-fA-F]{4})|x([\da-fA-F]{2})|([bfnrtv]))?|(?:(?!${BACKSLASH})%(?:25)*[\da-fA-F]{2})+|[\s\p{Cc}+]+`,
   'gu',
@@ -98,14 +95,14 @@ const SPELLED = new RegExp(
 
 interface Plain {
   readonly text: string
-  /** For each of its characters, the start and the end of what spells it. */
+  /** For each character, the start and end of its spelling. */
   readonly starts: Uint32Array
   readonly ends: Uint32Array
 }
 
 /**
- * A text whose characters are no longer escaped, so that all spellings of a secret are the same: without backslashes, and
- * with one space for all white space. It is only compared with others, never shown.
+ * A text without escapes, in which all spellings of a secret are equal: without backslashes, and with one space for all white
+ * space. It is only compared, never shown.
  */
 function plainOf(spelled: string): Plain {
   const parts: string[] = []
@@ -158,7 +155,7 @@ function simplified(text: string): string {
 
 function truncate(text: string, length: number): string {
   if (text.length <= length) return text
-  // Never between the halves of a surrogate pair.
+  // Does not cut between the halves of a surrogate pair.
   const end = /[\uD800-\uDBFF]/.test(text.charAt(length - 2)) ? length - 2 : length - 1
   return `${text.slice(0, end)}…`
 }

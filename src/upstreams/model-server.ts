@@ -25,7 +25,7 @@ export interface Prompt {
   /** The account of the job, to which the resources of its answer are charged. */
   readonly account: string
   readonly form: AnswerForm
-  /** `options` of the job as JSON text (`job/options.ts`); absent if it has none. */
+  /** The job's `options` as JSON text (`job/options.ts`); absent if it has none. */
   readonly optionsJson?: string
 }
 
@@ -33,7 +33,7 @@ export interface Prompt {
 export interface TokenCount {
   readonly input: number
   readonly output: number
-  /** Those of the input that the server had cached; absent if it did not report any. */
+  /** Cached tokens of the input; absent if the server reported none. */
   readonly cached?: number
 }
 
@@ -43,7 +43,7 @@ export type Reply =
       readonly kind: 'answer'
       readonly text: string
       readonly tokens: TokenCount
-      /** Present if the model stopped at its own or its server's length limit; the text is what arrived until then. */
+      /** Present if the answer was truncated at a length limit of the model or its server. */
       readonly truncated?: true
       readonly rate?: ServerRate
     }
@@ -68,30 +68,30 @@ export interface UpstreamError {
   readonly status: number | null
   /** For people: the server's own message if it sent one. Never contains a key or a header. */
   readonly message: string
-  /** The server's own code or type of the error, or the code of a connection that failed; null if there is none. */
+  /** The server's code or type of the error, or the code of a failed connection; null if there is none. */
   readonly code: string | null
-  /** What failed about a connection without a response; null if there was a response, or if the call timed out. */
+  /** Why the connection failed; null if there was a response, or if the call timed out. */
   readonly connection: ConnectionFault | null
-  /** True if the server rejects the schema, or the way in which JSON was requested: see `otherFormat`. */
+  /** Whether the server rejects the schema or the way in which JSON was requested: see `otherFormat`. */
   readonly rejectsJsonMode: boolean
-  /** Present if the connection was established and then broke, as when a server crashes. */
+  /** Present if an established connection broke, for example because the server crashed. */
   readonly broke?: true
-  /** True if our own signal ended the call (deadline, cancel, drain), so that it shows nothing about the server. */
+  /** Whether our own signal ended the call (deadline, cancel, drain), so that it shows nothing about the server. */
   readonly aborted: boolean
-  /** True if the call timed out. As a run's last reply, this makes the job's error a `timeout`. */
+  /** Whether the call timed out. If it is a run's last reply, the job's error is `timeout`. */
   readonly timedOut: boolean
-  /** Tokens used despite the error; absent if the server did not count any. */
+  /** Tokens used despite the error; absent if the server counted none. */
   readonly tokens?: TokenCount
   /** Present if the length limit was reached before any text. */
   readonly truncated?: true
   readonly rate?: ServerRate
 }
 
-/** What a server says about its own limits, of requests and tokens per minute; infinite where it is silent. */
+/** The limits that a server reports, in requests and tokens per minute; infinite if it reports none. */
 export interface ServerRate {
   readonly limit: { readonly requests: number; readonly tokens: number }
   readonly left: { readonly requests: number; readonly tokens: number }
-  /** When everything is left again, in milliseconds. */
+  /** When the whole limit is available again, in milliseconds. */
   readonly resetMs: number
 }
 
@@ -109,11 +109,11 @@ export type FailureKind =
 export interface Trouble {
   readonly kind: Exclude<FailureKind, 'too large' | 'final'>
   readonly status: number | null
-  /** For people; never contains a key. */
+  /** A message for people, without keys. */
   readonly message: string
 }
 
-/** Resolving the name, the handshake of TLS, or the connection itself. */
+/** The step that failed: the name lookup, the TLS handshake, or the connection itself. */
 export type ConnectionFault = 'dns' | 'tls' | 'connection'
 
 export interface ModelServer {
@@ -126,12 +126,15 @@ export interface ModelServer {
    * @param signal aborts the call at once
    */
   ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply>
-  /** How to send the prompt now. @param avoidsSchema whether its schema must only be sent as an instruction */
+  /**
+   * The format in which to send the prompt now.
+   * @param avoidsSchema whether its schema must only be sent as an instruction
+   */
   requestFormat(model: string, prompt: Prompt, avoidsSchema?: boolean): RequestFormat
   /**
-   * How to resend the same prompt at once after a call in `format` ended in this error; null if the server does not reject
-   * the format. The replaced call counts neither against the job nor against the target, and appears in the receipt like
-   * every other. A prompt is sent in at most three formats.
+   * The format in which to send the same prompt again at once, after a call in `format` ended in this error; null if the server
+   * does not reject the format. The first call does not count against the job or the target, and appears in the receipt like any
+   * other. A prompt is sent in at most three formats.
    */
   otherFormat(
     model: string,
@@ -139,11 +142,11 @@ export interface ModelServer {
     format: RequestFormat,
     error: UpstreamError,
   ): RequestFormat | null
-  /** What calls have shown about the model's chat template; null if nothing, or if the roles are configured. */
+  /** What is known about the model's chat template; null if nothing, or if the roles are configured. */
   learnedRoles(model: string): LearnedRoles | null
   /**
    * Requests the list of models, which is free, on a connection that no call waits for. Resolves to null if anything responds
-   * except a gateway, or a server that is temporarily unavailable; never rejects.
+   * except a gateway or a temporarily unavailable server; never rejects.
    */
   check(): Promise<UpstreamError | null>
   /** Closes the connections. Calls in progress end as aborted errors. */
@@ -152,7 +155,7 @@ export interface ModelServer {
 
 /** What a model's chat template rejects; such conversations are sent as `no_system`. */
 export interface LearnedRoles {
-  /** Any system message, or only one that is not the first message, and roles that do not alternate. */
+  /** Rejects any system message; or only those that are not the first message, and roles that do not alternate. */
   readonly rejects: 'system' | 'irregular'
   /** How long this is assumed (wall clock). */
   readonly untilMs: number
@@ -162,23 +165,23 @@ export interface LearnedRoles {
 export interface RequestFormat {
   /** How the roles of the messages are sent. */
   readonly roles: SentRoles
-  /** What makes the answer JSON; absent if text was requested. */
+  /** How JSON is requested; absent if text was requested. */
   readonly json_mode?: JsonMode
-  /** The name under which `options.max_tokens` is sent; absent if it is the usual one, or not sent. */
+  /** The name under which `options.max_tokens` is sent; absent for the usual name, or if it is not sent. */
   readonly max_tokens_as?: 'max_completion_tokens'
   /** The instruction added to the caller's messages, if any. */
   readonly instruction?: string
-  /** What differs from the usual format of the prompt, which the server rejected, or which may crash it; absent in that one. */
+  /** What differs from the usual format, because the server rejected that or may crash; absent in the usual format. */
   readonly other_format?: 'roles' | 'json_mode' | 'both'
 }
 
 /**
- * The schema in `response_format`, strict or not; any JSON object, with the schema in an instruction; an instruction
- * alone. `simulated` is the simulator, which generates an instance of the schema itself.
+ * How JSON is requested: by the schema in `response_format`, strict or not; by any JSON object, with the schema in an
+ * instruction; or by an instruction alone. With `simulated`, the simulator generates an instance of the schema.
  */
 export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'
 
-/** One call as the job's receipt stores it. Receipts are released JSON, in which an upstream error is `trouble`. */
+/** One call in the stored receipt. Receipts are released JSON, in which an upstream error is `trouble`. */
 export interface CallRecord extends RequestFormat {
   readonly target: string
   readonly kind: 'answer' | 'refused' | 'trouble'
@@ -186,15 +189,15 @@ export interface CallRecord extends RequestFormat {
   /** When the call started, Unix time in milliseconds. */
   readonly at_ms: number
   readonly ms: number
-  /** What it cost, in millionths of the currency; absent if the target has no price. */
+  /** The cost in millionths of the currency; absent if the target has no price. */
   readonly cost?: number
-  /** Present if the answer was cut off at a length limit. */
+  /** Present if the answer was truncated at a length limit. */
   readonly finish_reason?: 'length'
   /** Present if the connection broke during the call. */
   readonly broke?: {
-    /** How many calls were in progress at the target, this one included. */
+    /** Calls in progress at the target, including this one. */
     readonly in_progress: number
-    /** Whether it counts against the job (breaks.ts). */
+    /** Whether the break counts against the job (breaks.ts). */
     readonly counts: boolean
     /** The fingerprint of the job's schema. */
     readonly schema?: string
@@ -213,14 +216,14 @@ export interface RoutedReply {
   readonly wait?: RequestWait
 }
 
-/** The broken calls of a job, in all its runs. */
+/** The broken calls of a job, over all runs. */
 export interface JobBreaks {
   readonly seen: number
-  /** Those at targets that had answered others since their previous break. */
+  /** Breaks at targets that had answered other jobs since their previous break. */
   readonly unexpected: number
-  /** Those that count against the job. */
+  /** Breaks that count against the job. */
   readonly counted: number
-  /** The last one, Unix time in milliseconds. */
+  /** The time of the last break, Unix time in milliseconds. */
   readonly lastMs: number
 }
 
@@ -244,9 +247,9 @@ export interface RequestWait {
 /** Chooses the model server that answers for a public model name. */
 export interface Router {
   /**
-   * Tries the model's targets in order until one answers or refuses, or until all tries are spent; the last error is
-   * then the reply. If jobs have patience and the targets are unavailable rather than the request at fault, the result has a
-   * `wait`, and no call is made while all of them are. Never rejects because of an upstream.
+   * Tries the model's targets in order until one answers or refuses, or all tries are used; then the last error is the reply. If
+   * jobs have patience, and the targets are unavailable rather than the request at fault, the result has a `wait`. While all
+   * targets are unavailable, no call is made. Never rejects because of an upstream.
    */
   ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply>
   close(): Promise<void>
@@ -259,14 +262,14 @@ export interface ModelRequest {
   readonly tries: number
   /** Calls of earlier runs whose connection broke; absent if none did. */
   readonly breaks?: JobBreaks
-  /** The account of the request: accounts share the slots of an upstream. */
+  /** The account of the request. Accounts share the slots of an upstream. */
   readonly account: string
   /** The public model name, possibly `gpt-auto`. */
   readonly model: string
-  /** The name of the job's tier: `gpt-auto` chooses among the models that it allows, and it sets the account's weight. */
+  /** The name of the job's tier, which sets the account's weight and the models that `gpt-auto` may choose. */
   readonly tier: string
   readonly inputTokens: number
-  /** With which it waits for a slot; absent for normal. */
+  /** The priority with which the request waits for a slot; absent for normal. */
   readonly priority?: Priority
   readonly prompt: Prompt
   /** Awaited once, after the first slot is acquired and before the first call is sent. */

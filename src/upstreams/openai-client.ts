@@ -1,7 +1,4 @@
-/**
- * A model server over HTTP: `POST {base_url}/chat/completions`, not streamed, in the format of OpenAI and of the servers
- * compatible with it.
- */
+/** A model server over HTTP: `POST {base_url}/chat/completions`, not streamed, in the format of OpenAI and compatible servers. */
 import { type Dispatcher, Pool } from 'undici'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
@@ -41,11 +38,11 @@ export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 export const CONNECT_TIMEOUT_MS = 5_000
 /** A server that takes longer to list its models cannot answer a conversation either. */
 const CHECK_TIMEOUT_MS = 4_000
-/** Statuses of a server that cannot serve now, or of a gateway before it. Any other status proves that it is there. */
+/** Statuses of a server that cannot serve now, or of a gateway before it. Any other status proves that the server runs. */
 const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
-/** How many answers over LARGE_ANSWER_BYTES one server may send at once, each of up to MAX_ANSWER_BYTES of memory. */
+/** How many answers over LARGE_ANSWER_BYTES one server may send at once; each may take MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
-/** How many of them are reserved for accounts that have none, so that two slow large answers delay only their own account. */
+/** How many of these are reserved for accounts that have none, so that two slow large answers delay only their own account. */
 const LARGE_ANSWER_RESERVE = 1
 
 /** Messages of chat templates that reject a conversation because of its roles. */
@@ -54,19 +51,19 @@ const ABOUT_ROLES = /\broles?\b|\balternat/i
 export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly name: string
   readonly settings: UpstreamSettings
-  /** The key itself, not the name of its variable; null if the server needs none. */
+  /** The key, not the name of its variable; null if the server needs none. */
   readonly apiKey: string | null
   readonly clock: Clock
   readonly readLarge: ReadLarge
   readonly maxAnswerBytes?: number
   readonly connectTimeoutMs?: number
-  /** Whether to read what the server says about its limits; false if absent. */
+  /** Whether to read the limits that the server reports; false if absent. */
   readonly readsRates?: boolean
-  /** The span of the call that is being made; null for none. */
+  /** The span of the current call; null for none. */
   readonly traceparent?: () => string | null
 }
 
-/** Reads a large completion on a thread, for the account whose job it answers. Null if the signal stopped it first. */
+/** Reads a large completion on a thread, in the account's share. Null if the signal stopped it first. */
 export type ReadLarge = (
   completion: LargeCompletion,
   account: string,
@@ -82,11 +79,11 @@ export class OpenAiClient implements ModelServer {
   readonly #openCheckPool: () => Pool
   /** Null until the first check. */
   #checkPool: Pool | null = null
-  /** The part that all requests have in common. */
+  /** The part that all requests share. */
   readonly #request: Dispatcher.DispatchOptions
   readonly #headers: string[]
   readonly #modelsPath: string
-  /** The fields of `body` in the settings, as the end of each request's body; null if there are none. */
+  /** The `body` from the settings, as the end of each request's body; null if there is none. */
   readonly #bodyEnd: string | null
   readonly #options: SentOptions
   readonly #mask: Mask
@@ -124,10 +121,10 @@ export class OpenAiClient implements ModelServer {
       largeAnswers: new FairSlots({ limit: LARGE_ANSWERS, reserve: LARGE_ANSWER_RESERVE }),
     }
     const poolOptions: Pool.Options = {
-      // null: the slots of the upstream are the only limit.
+      // With null, the slots of the upstream are the only limit.
       connections: settings.max_concurrency,
       pipelining: 1,
-      // One connection per call: over a shared HTTP/2 connection one reset would fail every call in progress.
+      // One connection per call: a reset of a shared HTTP/2 connection would fail every call in progress.
       allowH2: false,
       connect: { timeout: this.#connectTimeoutMs, ...trustedCertificates(ca) },
       // Timeouts are handled here, on the injected clock. A model may think for minutes before its first byte.
@@ -162,8 +159,8 @@ export class OpenAiClient implements ModelServer {
     if (renamed) return renamed
     const { other_format: before } = format
     const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)
-    // A message that names roles may quote a schema with a property of that name. So the schema is left out first, and only if
-    // that is rejected too, the roles are changed: then the schema cannot be what was rejected.
+    // A message that names roles may quote a schema with a property of that name. So the schema is left out first. Only if that
+    // is rejected, too, are the roles changed, because then the schema cannot be the reason.
     const mayBeSchema = error.rejectsJsonMode || (mayBeRoles && ABOUT_ROLES.test(error.message))
     const instead = mayBeSchema ? withoutSchema(prompt.form, format) : null
     if (instead !== null) {

@@ -3,8 +3,8 @@ import type { Clock } from '../clock.ts'
 import type { StopSignal } from '../job/stop.ts'
 
 /**
- * True after `ms`; false as soon as the signal stops it.
- * @param wakers gets, while the pause lasts, a function that ends it with true
+ * Resolves to true after `ms`; to false when the signal stops it.
+ * @param wakers contains, during the pause, a function that ends it with true
  */
 export function pause(
   clock: Clock,

@@ -1,4 +1,7 @@
-/** Reads what a server says about its limits: `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`, and the same of tokens. Pure. */
+/**
+ * Reads the limits that a server reports in `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`, and in the same headers
+ * for tokens. Pure.
+ */
 import type { ServerRate } from './model-server.ts'
 
 type Headers = { readonly [name: string]: string | string[] | undefined }
@@ -7,7 +10,7 @@ const MINUTE_MS = 60_000
 const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** Null if it does not report what is left. A limit of 0 is ignored. */
+/** Returns null if the server does not report what is left. Ignores a limit of 0. */
 export function readRateHeaders(headers: Headers): ServerRate | null {
   const of = (kind: string) => ({
     requests: numberOf(headers[`x-ratelimit-${kind}-requests`]),
@@ -26,7 +29,7 @@ function numberOf(header: Headers[string]): number {
   return typeof header === 'string' && /^\d+$/.test(header) ? Number(header) : Number.POSITIVE_INFINITY
 }
 
-/** `6m0s`, `20ms`, or seconds without a unit. */
+/** Reads `6m0s`, `20ms`, or seconds without a unit. */
 function durationMs(header: Headers[string]): number | null {
   if (typeof header !== 'string') return null
   if (/^\d+(\.\d+)?$/.test(header)) return Number(header) * 1000

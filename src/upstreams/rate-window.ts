@@ -1,11 +1,11 @@
 /**
- * The books of a rate (requests and tokens per minute): what was sent in the last minute, and what nodes hold and have not sent yet.
- * Pure; time is passed in. One node keeps them in memory, several nodes keep them as JSON in the database (app/rate-books.ts).
+ * The state of a rate (requests and tokens per minute): what was sent in the last minute, and what nodes hold and have not sent
+ * yet. Pure; time is an argument. One node keeps the state in memory; several nodes keep it as JSON in the database
+ * (app/rate-books.ts). Guarantees, if estimates are right:
  *
- * Guarantees, as long as estimates are right:
- * - In no 60 s is more sent than the limits, whether the server counts in a fixed or in a sliding minute.
- * - After a pause, at most a sixth of the minute is sent at once, because servers also look at parts of a minute.
- * - What a node holds is counted from the grant on, and after it was sent for a minute more; so a grant never has to be revoked.
+ * - Nodes never exceed the limits within 60 s, whether the server counts in a fixed or in a sliding minute.
+ * - After a pause, at most a sixth of a minute's limit is sent at once, because servers also look at parts of a minute.
+ * - What a node holds counts from the grant until a minute after it was sent, so a grant never has to be revoked.
  * - The node whose next job did not fit gets what it needs before other nodes get more, so a large job does not starve.
  */
 
@@ -14,33 +14,36 @@ export interface Amounts {
   readonly tokens: number
 }
 
-/** A little more than a minute, because requests take different times to arrive. */
+/** Slightly more than a minute, because requests take different times to arrive. */
 export const WINDOW_MS = 60_500
 export const MINUTE_MS = 60_000
-/** Requests that were sent in the same half second are counted together, as of its end. */
+/** Requests sent in the same half second are counted together, at its end. */
 const CELL_MS = 500
-/** How much of a minute may be sent at once after a pause. */
+/** The part of a minute whose limit may be sent at once after a pause. */
 const BURST_MS = 10_000
-/** A node that has not asked for this long no longer holds anything; it asks every second while it does. */
+/** A node that has not asked for this long holds nothing any longer. While it holds something, it asks every second. */
 export const HOLD_MS = 15_000
-/** How long others wait for the node whose next job did not fit to ask again. */
+/** How long others wait for the node whose next job did not fit. */
 const TURN_MS = 3_000
-/** What a server says that is left is believed if it is less than what is left here, and not only because of the time between. */
+/**
+ * The server's report of what is left counts if it is below our own count by more than this fraction of the limit; a smaller
+ * difference may only be a matter of timing.
+ */
 const TOLERANCE = 0.05
 
 interface Held extends Amounts {
   readonly untilMs: number
 }
 
-/** As JSON in the database: nodes of later versions must be able to read it. */
+/** The state is stored as JSON, so later versions must be able to read it. */
 export interface RateState {
-  /** When it was sent, requests and tokens; in the order of time. */
+  /** Requests and tokens by the time when they were sent, in order. */
   used: [atMs: number, requests: number, tokens: number][]
-  /** By node, what it holds. */
+  /** What each node holds. */
   held: Record<string, Held>
-  /** Before these times nothing more is granted: of requests and of tokens, so that they are spread over the minute. */
+  /** The times before which no requests, and no tokens, are granted, to spread them over the minute. */
   paced: { requests: number; tokens: number }
-  /** Before this time the server takes nothing, as it has said. */
+  /** The server has reported that it accepts nothing before this time. */
   blockedUntilMs: number
   /** The node whose next job did not fit, and what it lacks. */
   next: (Held & { readonly node: string }) | null
@@ -48,24 +51,24 @@ export interface RateState {
 
 export interface Ask {
   readonly node: string
-  /** What was sent since the last exchange, and how long ago; negative where an estimate was too high. */
+  /** What was sent since the last exchange, and how long ago; negative if an estimate was too high. */
   readonly used: readonly { readonly agoMs: number; readonly requests: number; readonly tokens: number }[]
-  /** What the node holds. What it does not name is returned. */
+  /** What the node still holds. It returns everything else. */
   readonly held: Amounts
   /** What its next job needs in addition; 0 if none waits. */
   readonly needs: Amounts
-  /** What it would use in addition, at least `needs`. */
+  /** How much more it could use, at least `needs`. */
   readonly wants: Amounts
-  /** What is left according to the server, infinite if it did not say, and when that is a whole minute's again. */
+  /** What is left according to the server (infinite if it reported nothing), and when the whole limit is available again. */
   readonly left: (Amounts & { readonly resetMs: number }) | null
-  /** For how long the server takes nothing. */
+  /** How long the server accepts nothing. */
   readonly blockMs: number
 }
 
 export interface Granted extends Amounts {
-  /** When to ask again if this is less than what was needed. */
+  /** When to ask again if less than `needs` was granted. */
   readonly retryMs: number
-  /** Whether the state has not changed in anything that matters to others. */
+  /** Whether the state has not changed in a way that concerns other nodes. */
   readonly isSame: boolean
 }
 
@@ -77,7 +80,7 @@ export function newRateState(nowMs: number): RateState {
   return { used: [], held: {}, paced, blockedUntilMs: readyMs, next: null }
 }
 
-/** Changes the state, and returns what the node now holds in addition to `ask.held`: all that its next job needs, or nothing. */
+/** Updates the state and returns what the node gets in addition to `ask.held`: at least what its next job needs, or nothing. */
 export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: number): Granted {
   const { node, held, needs, wants } = ask
   dropPast(state, node, nowMs)
@@ -87,7 +90,7 @@ export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: num
     if (agoMs < WINDOW_MS) use(state, nowMs - agoMs, { requests, tokens })
     sent = sum(sent, { requests, tokens })
   }
-  // What was returned, or estimated too high, may be sent earlier than planned; what was estimated too low delays others.
+  // If something was returned or overestimated, sending may resume earlier; if underestimated, later.
   pace(state, limits, difference(sum(sent, held), before), nowMs)
   hold(state, node, held, nowMs)
   const isHeld =
@@ -120,9 +123,9 @@ function hold(state: RateState, node: string, held: Amounts, nowMs: number): voi
   else delete state.held[node]
 }
 
-/** @param asking this node is alive, however long ago it asked before */
+/** @param asking the node that asks, which is alive even if it last asked long ago */
 function dropPast(state: RateState, asking: string, nowMs: number): void {
-  // A node whose clock is ahead may have written a time in the future, where it must not stay.
+  // A node whose clock is ahead may have written a time in the future.
   for (const entry of state.used) if (entry[0] > nowMs + CELL_MS) entry[0] = nowMs
   state.used = state.used.filter(([atMs]) => atMs + WINDOW_MS > nowMs)
   for (const name of ['requests', 'tokens'] as const) {
@@ -131,7 +134,7 @@ function dropPast(state: RateState, asking: string, nowMs: number): void {
   state.blockedUntilMs = Math.min(state.blockedUntilMs, nowMs + WINDOW_MS)
   for (const [node, { untilMs, ...held }] of Object.entries(state.held)) {
     if (untilMs > nowMs || node === asking) continue
-    // It has crashed, and may have sent what it held.
+    // The node has crashed, and may have sent what it held.
     use(state, untilMs, held)
     delete state.held[node]
   }
@@ -156,7 +159,7 @@ function pace(state: RateState, limits: Amounts, amounts: Amounts, nowMs: number
   }
 }
 
-/** Others may use the same key: what they have used counts here too, until the server's minute is over. */
+/** Other programs may use the same key. What they have used counts here, too, until the server's minute ends. */
 function believe(state: RateState, limits: Amounts, left: Ask['left'], nowMs: number): void {
   if (left === null) return
   const free = freeOf(state, limits)
@@ -181,7 +184,7 @@ function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
   return { requests, tokens }
 }
 
-/** How many milliseconds until enough of the last minute has passed; a second if that depends on what nodes hold. */
+/** Milliseconds until enough of the last minute has passed; a second if it depends on what nodes hold. */
 function untilFree(state: RateState, limits: Amounts, needs: Amounts, nowMs: number): number {
   let free = freeOf(state, limits)
   if (fits(needs, free)) return 0

@@ -1,7 +1,7 @@
 /**
- * Requests that wait for a rate, such as the tokens per minute of an upstream: on this node, in the order of priorities and fair
- * between accounts by tokens, until the books (rate-window.ts) let the next one be sent. The next one is not overtaken, however
- * large it is. A request that is larger than a whole minute is sent when nothing else was sent for a minute.
+ * Lets requests wait on this node for a rate, such as the tokens per minute of an upstream, by priority and fairly between
+ * accounts by tokens, until rate-window.ts permits the next one. Nothing overtakes the next request, however large it is. A
+ * request larger than a minute's limit is sent when nothing else was sent for a minute.
  */
 import type { Clock } from '../clock.ts'
 import { LowerTurns, PRIORITIES, type Priority } from '../job/priority.ts'
@@ -9,22 +9,22 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { ServerRate } from './model-server.ts'
 import { type Amounts, type Ask, type Granted, newRateState, exchange as settle } from './rate-window.ts'
 
-/** The pauses between two exchanges with books that nodes share: while requests wait, and while something is held or to be reported. */
+/** The pauses between exchanges of a shared rate: while requests wait, and while something is held or must be reported. */
 const LEAST_PAUSE_MS = 500
 const PAUSE_MS = 1_000
-/** How many requests may wait here at least, so that the next ones are known; the others stay queued. */
+/** Bounds on how many requests wait here, so that the next ones are known; the others stay queued. */
 const LEAST_WAITING = 8
 const MOST_WAITING = 256
 /** The weight of the latest request in the average size. */
 const LATEST = 0.1
 
-/** Where it is counted what all nodes send. */
+/** Keeps the state of a rate, for this node alone or shared between nodes. */
 export interface RateBook {
   /** Whether the rate has an effect now. */
   readonly isOn: () => boolean
-  /** Whether other nodes send too. */
+  /** Whether other nodes use the same rate. */
   readonly isShared: boolean
-  /** As in rate-window.ts, for this node. Returns a promise only if the book is shared. It may reject; then nothing has changed. */
+  /** See rate-window.ts. Returns a promise only if the state is shared. If it rejects, nothing has changed. */
   exchange(limits: Amounts, ask: NodeAsk): Granted | Promise<Granted>
 }
 
@@ -32,10 +32,10 @@ export type NodeAsk = Omit<Ask, 'node'>
 
 export interface RateRequest {
   readonly account: string
-  /** Of the account's tier. */
+  /** The weight of the account's tier. */
   readonly weight: number
   readonly priority?: Priority | undefined
-  /** The estimate. */
+  /** The estimated tokens. */
   readonly tokens: number
 }
 
@@ -49,12 +49,12 @@ interface WaitingRequest extends StopListener {
 }
 
 interface Account {
-  /** The tokens that it was granted, divided by its weight; for a new one, as many as others had when it came. */
+  /** The tokens granted to the account, divided by its weight. A new account starts at the value of the others. */
   turn: number
   readonly requests: Record<Priority, Set<WaitingRequest>>
 }
 
-/** A local book. */
+/** A state in memory, for this node alone. */
 export function ownBook(clock: Pick<Clock, 'steadyMs'>): RateBook {
   const state = newRateState(clock.steadyMs())
   return {
@@ -69,7 +69,7 @@ export class Rate {
   #limits: Amounts
   readonly #book: RateBook
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** What this node may send, and the part of it that requests have reserved. */
+  /** What this node may send, and how much of that is reserved by requests. */
   #held = { requests: 0, tokens: 0 }
   #reserved = { requests: 0, tokens: 0 }
   /** What the next exchange reports. */
@@ -77,7 +77,7 @@ export class Rate {
   #left: (Amounts & { readonly resetMs: number }) | null = null
   #leftAtMs = 0
   #blockedUntilMs = 0
-  /** How many requests were served since the last exchange: about as many will be until the next one. */
+  /** How many requests were served since the last exchange: about as many are expected until the next. */
   #recent = 0
   readonly #accounts = new Map<string, Account>()
   readonly #priorities = new LowerTurns()
@@ -87,7 +87,7 @@ export class Rate {
   #waiting = 0
   #averageTokens = 0
   #isAsking = false
-  /** Asking earlier is useless. */
+  /** Asking before this time would not help (steady clock). */
   #retryAtMs = 0
   #cancelTimer: (() => void) | null = null
 
@@ -102,21 +102,17 @@ export class Rate {
     return this.#limits
   }
 
-  /** How many requests wait. */
   get waiting(): number {
     return this.#waiting
   }
 
-  /** How many more jobs should come here: about those of a second may wait. */
+  /** How many more jobs should come here: about as many as can be sent in a second may wait. */
   get room(): number {
     if (!this.#book.isOn()) return Number.POSITIVE_INFINITY
     return Math.min(MOST_WAITING, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
   }
 
-  /**
-   * Waits until a request with so many tokens may be sent. Null if the signal stopped the wait. Returns a promise only if it has to
-   * wait.
-   */
+  /** Waits until a request with this many tokens may be sent. Null if the signal stopped the wait. A promise only if it waits. */
   reserve(request: RateRequest, signal: StopSignal): Reservation | null | Promise<Reservation | null> {
     if (signal.reason !== null) return null
     const { account, weight, tokens } = request
@@ -149,7 +145,7 @@ export class Rate {
     })
   }
 
-  /** What was reserved is sent, or not needed. */
+  /** Ends a reservation: the amounts were sent, or are not needed. */
   release(amounts: Amounts, isSent: boolean): void {
     add(this.#reserved, amounts, -1)
     if (!isSent) {
@@ -161,7 +157,7 @@ export class Rate {
     }
   }
 
-  /** More was sent than reserved, or less if negative. */
+  /** Records that more was sent than reserved; less if negative. */
   used({ requests, tokens }: Amounts, atMs: number): void {
     if (requests === 0 && tokens === 0) return
     this.#used.push({ atMs, requests, tokens })
@@ -170,8 +166,8 @@ export class Rate {
   }
 
   /**
-   * What the server says with an answer.
-   * @param isAlone whether it must concern this rate; otherwise only what it says about a limit that is the same
+   * Records the limits in a server's response.
+   * @param isAlone whether they must concern this rate; otherwise only a limit equal to the configured one counts
    */
   serverSays({ limit, left, resetMs }: ServerRate, isAlone: boolean): void {
     const configured = this.#configured
@@ -186,16 +182,16 @@ export class Rate {
     this.#limits = { requests: Math.min(requests, limit.requests), tokens: Math.min(tokens, limit.tokens) }
   }
 
-  /** The server takes nothing for so long. */
+  /** Records that the server accepts nothing for this long. */
   block(ms: number): void {
     this.#blockedUntilMs = Math.max(this.#blockedUntilMs, this.#clock.steadyMs() + ms)
     this.#retryAtMs = 0
     this.#plan()
   }
 
-  /** Null if it does not fit now. */
+  /** Returns null if the request does not fit now. */
   #take(tokens: number): Reservation | null {
-    // A larger one is sent when nothing else was for a minute.
+    // A request above the limit is sent when nothing else was sent for a minute.
     const amounts = { requests: 1, tokens: Math.min(tokens, this.#limits.tokens) }
     if (!this.#fits(amounts) && !this.#book.isShared) this.#ask(amounts)
     if (!this.#fits(amounts)) return null
@@ -215,7 +211,7 @@ export class Rate {
     return { requests: this.#held.requests - requests, tokens: this.#held.tokens - tokens }
   }
 
-  /** Serves those that fit, and asks for the next one. */
+  /** Serves the requests that fit, then asks for more for the next one. */
   #serve(): void {
     for (let head = this.#next(); head !== null; head = this.#next()) {
       const reservation = this.#book.isOn()
@@ -232,7 +228,7 @@ export class Rate {
     this.#plan()
   }
 
-  /** Plans the next exchange. */
+  /** Sets the timer for the next exchange. */
   #plan(): void {
     this.#cancelTimer?.()
     this.#cancelTimer = null
@@ -267,7 +263,7 @@ export class Rate {
     const { isShared } = this.#book
     if (!isShared && nowMs < this.#retryAtMs) return
     const used = this.#used.map(({ atMs, ...amounts }) => ({ agoMs: nowMs - atMs, ...amounts }))
-    // What nobody can use until the next request fits is returned: otherwise nodes that each hold a part wait for each other.
+    // Returns what is useless until the next request fits; otherwise nodes that each hold a part could wait for each other.
     const { requests, tokens } = this.#free
     const isShort = isShared && next !== null && (next.requests > requests || next.tokens > tokens)
     if (isShort || (next === null && this.#recent === 0)) this.#held = { ...this.#reserved }
@@ -315,7 +311,7 @@ export class Rate {
     this.#retryAtMs = granted.retryMs === 0 ? 0 : this.#clock.steadyMs() + pauseMs
   }
 
-  /** What further requests will need until the next exchange, by those that wait and those since the last one: a second's at most. */
+  /** What further requests are expected to need until the next exchange, at most a second's worth. */
   get #soon(): Amounts {
     const perSecond = Math.min(this.#perSecond, Math.max(this.#waiting - 1, this.#recent))
     const requests = Math.floor((perSecond * PAUSE_MS) / 1000)
@@ -327,7 +323,7 @@ export class Rate {
     return Math.min(requests, tokens / Math.max(1, this.#averageTokens)) / 60
   }
 
-  /** The request that is served next; it stays the next one until it is served. */
+  /** The request to serve next; it does not change until it is served. */
   #next(): WaitingRequest | null {
     if (this.#waiting === 0) return null
     if (this.#head !== null) return this.#head
@@ -377,7 +373,7 @@ export class Rate {
     return account
   }
 
-  /** Forgets accounts for which nothing waits, and that have no more than others. */
+  /** Drops accounts without waiting requests whose turn is no later than that of the others. */
   #forget(): void {
     for (const [name, { turn, requests }] of this.#accounts) {
       const isIdle = PRIORITIES.every((priority) => requests[priority].size === 0)
@@ -386,11 +382,11 @@ export class Rate {
   }
 }
 
-/** The right to send a request. It is released once; after that, what more was sent than estimated, or less, is corrected. */
+/** The right to send a request. It is released once; afterwards, differences from the estimate are corrected. */
 export class Reservation {
   readonly rate: Rate
   readonly #amounts: Amounts
-  /** The estimate, which may be more than a whole minute. */
+  /** The estimate, which may be more than a minute's limit. */
   readonly tokens: number
   #sentAtMs: number | null = null
   #isReleased = false
@@ -401,12 +397,12 @@ export class Reservation {
     this.tokens = tokens
   }
 
-  /** Whether it is larger than a whole minute. */
+  /** Whether the estimate exceeds a minute's limit. */
   get isTooLarge(): boolean {
     return this.tokens > this.rate.limits.tokens
   }
 
-  /** A request is sent; not the first one if the server rejected its format. */
+  /** Records that a request is sent; it may be the second one, if the server rejected the format of the first. */
   sent(atMs: number): void {
     this.#sentAtMs = atMs
     if (this.#isReleased) this.rate.used(this.#amounts, atMs)
@@ -416,7 +412,7 @@ export class Reservation {
     }
   }
 
-  /** The last request that was sent used so many tokens. */
+  /** Records how many tokens the last request used. */
   usedTokens(tokens: number): void {
     const more = tokens - this.#amounts.tokens
     if (this.#sentAtMs !== null && this.#amounts.requests > 0)

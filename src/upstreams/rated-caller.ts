@@ -1,6 +1,6 @@
 /**
- * Calls targets with rates: estimates the tokens of a request, and waits until each rate lets it be sent. While a request waits, it
- * holds no slot of its upstream, and no time of its run passes. What the server answers corrects the rates (call-permit.ts).
+ * Calls targets with rates: estimates the tokens of a request, and waits until each rate permits it. A waiting request holds no
+ * slot of its upstream, and its run's time limit is paused. The server's replies correct the rates (call-permit.ts).
  */
 import type { Clock } from '../clock.ts'
 import { CallPermit } from './call-permit.ts'
@@ -21,7 +21,7 @@ export class RatedCaller {
     this.#weightOf = weightOf
   }
 
-  /** As `TargetCaller.call`. */
+  /** See `TargetCaller.call`. */
   async call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called> {
     for (let rejections = 0; ; rejections++) {
       if (this.#caller.isSkipped(target, attempt)) return 'circuit open'
@@ -77,7 +77,7 @@ function maxTokensOf({ prompt: { optionsJson } }: ModelRequest): number | undefi
   return max_tokens
 }
 
-/** It was sent when nothing else was, so waiting does not help. */
+/** The request was sent when nothing else was, so waiting would not help. */
 function tooLarge(reply: Reply, reservations: readonly Reservation[]): Reply {
   if (reply.kind !== 'error') return reply
   const [{ tokens, rate } = { tokens: 0, rate: null }] = reservations.filter(({ isTooLarge }) => isTooLarge)

@@ -1,6 +1,6 @@
 /**
- * Reads a model server's response into a reply. Nothing in it is trusted: every field is checked before use, and its
- * messages are masked and truncated before they are stored or shown. Pure.
+ * Reads a model server's response into a reply. It trusts nothing: every field is checked before use, and messages are masked and
+ * truncated before they are stored or shown. Pure.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
@@ -49,7 +49,7 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   )
   const usage = fields<CompletionUsage>(completion?.usage)
   const tokens = usage === null ? NO_TOKENS : readTokens(usage)
-  // Gateways report a failure of their own upstream as an error inside a 200, next to the choices or inside one.
+  // Gateways report a failure of the server behind them as an error in a 200, next to the choices or inside one.
   const error = fields<WireError>(choice?.error) ?? fields<WireError>(completion?.error)
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
   const message = fields<ChatCompletionMessage>(choice?.message)
@@ -67,7 +67,8 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
   if (choice.finish_reason !== 'length') return { kind: 'answer', text, tokens }
-  // The limit is the job's own or the model's, and another call would cost as much and end there too. What arrived is delivered; only an empty answer (a model that spent its limit on reasoning) is a failure.
+  // Another call would cost as much and reach the same limit, of the job or the model. What arrived is delivered; only an empty
+  // answer (a model that used its limit for reasoning) is a failure.
   if (text === '') {
     return upstreamError({
       status,
@@ -84,7 +85,7 @@ interface WirePart {
   readonly text: string
 }
 
-/** The text of a content that is an array of parts. Parts of other types, such as reasoning, are omitted. */
+/** The text in an array of content parts. Parts of other types, such as reasoning, are omitted. */
 function joinParts(content: unknown): string | null {
   if (!Array.isArray(content)) return null
   let joined: string | null = null
@@ -102,13 +103,13 @@ export interface LargeCompletion {
   readonly body: Uint8Array
 }
 
-/** Messages in the reply are not masked yet, because the key stays on its thread. */
+/** Does not mask messages, because the key stays on its thread. */
 export function readLargeCompletion({ status, body }: LargeCompletion): Reply {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
   return readCompletion(status, text, (message) => message.slice(0, MASKED_CHARACTERS))
 }
 
-/** The reply with its messages and its code masked. An answer is unchanged. */
+/** Masks the messages and the code in a reply; does not change answers. */
 export function maskReply(reply: Reply, mask: Mask): Reply {
   if (reply.kind === 'answer') return reply
   const message = mask(reply.message)
@@ -116,7 +117,7 @@ export function maskReply(reply: Reply, mask: Mask): Reply {
   return { ...reply, message, code: mask(reply.code) }
 }
 
-/** Reads a response with an error status. `text` is null if its body was too long. */
+/** Reads an error response. `text` is null if its body was too long. */
 export function readFailure(
   status: number,
   text: string | null,
@@ -151,7 +152,7 @@ function readEmbeddedError(
   const sent = errorWords(error)
   const message = sent === null ? 'The model server responded with an error.' : mask(sent)
   if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
-  // Here a number is the status that the gateway received, which is more specific than the type.
+  // A number is the status that the gateway received, which is more specific than the type.
   const received = typeof error.code === 'number' ? error.code : null
   return upstreamError({
     status,
@@ -167,7 +168,7 @@ function isPolicyBreach(error: Untrusted<WireError>): boolean {
   return POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)
 }
 
-/** A code is a single word; anything else is not shown as a code. */
+/** Only a single word is shown as a code. */
 const CODE = /^[\w.:-]{1,64}$/
 
 /** The server's name for the error: its code, or else its type. A number repeats the status. */
@@ -179,16 +180,16 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
 }
 
 /**
- * Words in messages of servers that reject a schema, or the way in which JSON was requested. If llama.cpp cannot start a
- * grammar in the middle of an answer, it only reports that it failed to initialize samplers.
+ * Words in the messages of servers that reject a schema, or the way in which JSON was requested. llama.cpp only reports that it
+ * failed to initialize samplers if it cannot start a grammar in the middle of an answer.
  */
 const JSON_MODE_WORDS =
   /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object)/i
 
-/** @param sent the message as it was sent: what is masked in it, such as `xgrammar`, may be what tells */
+/** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
   if (status !== 400 && status !== 422 && status !== 500) return false
-  // The end of a long message may be an echo of the conversation.
+  // The end of a long message may echo the conversation.
   const words = sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH)
   return [error?.param, error?.code, words].some(
     (text) => typeof text === 'string' && JSON_MODE_WORDS.test(text),
@@ -203,7 +204,7 @@ function plainText(text: string | null): string | null {
 
 const NO_TOKENS: TokenCount = { input: 0, output: 0 }
 
-/** Of several calls. */
+/** The sum over two calls. */
 export function sumOfTokens(some: TokenCount, more: TokenCount): TokenCount {
   const cached = (some.cached ?? 0) + (more.cached ?? 0)
   return {
@@ -253,7 +254,7 @@ const MEMBERS = [
   'error_description',
   'reason',
   'title',
-  // Portkey's gateway, when it does not reach the server behind it.
+  // Portkey's gateway uses this if it cannot reach the server behind it.
   'html-message',
 ]
 
@@ -262,7 +263,7 @@ const MAX_DEPTH = 5
 /** More errors would not explain more. */
 const MAX_ERRORS = 8
 
-/** Null if there is none. Takes any parsed JSON; the result is not masked. */
+/** Returns the server's message in any parsed JSON, unmasked; null if there is none. */
 function errorWords(value: unknown, depth = 0): string | null {
   if (typeof value === 'string') return value.trim() === '' ? null : value
   if (typeof value !== 'object' || value === null || depth === MAX_DEPTH) return null
@@ -277,7 +278,7 @@ function errorWords(value: unknown, depth = 0): string | null {
   return null
 }
 
-/** FastAPI names the location of a problem next to its message: `{"loc":["body","messages",0],"msg":"Field required"}`. */
+/** FastAPI puts the location of a problem next to its message: `{"loc":["body","messages",0],"msg":"Field required"}`. */
 function withPlace(error: object, words: string): string {
   const place = 'loc' in error && Array.isArray(error.loc) ? error.loc : []
   const path = place.filter((step) => typeof step === 'string' || typeof step === 'number').join('.')

@@ -1,8 +1,6 @@
 /**
- * Builds the body of a chat completion request from a prompt.
- *
- * The conversation and the schema are inserted as stored JSON text: every call needs a body, and parsing and serializing them
- * again would not change anything.
+ * Builds the body of a chat completion request from a prompt. The conversation and the schema are inserted as stored JSON text,
+ * because parsing and serializing them for every call would not change them.
  */
 import type { UpstreamSettings } from '../config/settings.ts'
 import { arrangeMessages, type SentRoles } from './arrange-messages.ts'
@@ -32,7 +30,7 @@ const TEXT_FORMATS: Readonly<Record<SentRoles, RequestFormat>> = {
   no_system: { roles: 'no_system' },
 }
 
-/** How to send the messages in these roles, and request an answer in this format, given what the server supports. */
+/** How to send the messages with these roles and request this format, given what the server supports. */
 export function requestFormat(
   form: AnswerForm,
   roles: SentRoles,
@@ -45,8 +43,8 @@ export function requestFormat(
 }
 
 /**
- * The format for a server that rejected the schema in `response_format`: any object, or nothing, with the schema in an
- * instruction. Null if the format contains nothing that could be rejected.
+ * The format for a server that rejected the schema in `response_format`: the schema in an instruction, with any JSON object or
+ * without a format. Null if the format contains nothing that could be rejected.
  */
 export function withoutSchema(form: AnswerForm, { roles, json_mode }: RequestFormat): RequestFormat | null {
   if (form.kind !== 'schema' || json_mode === undefined) return null
@@ -60,8 +58,8 @@ export function withoutSchema(form: AnswerForm, { roles, json_mode }: RequestFor
 }
 
 /**
- * The instruction that Parley adds to the caller's messages if the server does not enforce the format; null if none is
- * needed. Its place depends on the roles: `arrangeMessages`.
+ * The instruction that Parley adds to the caller's messages if the server does not enforce the format; null if none is needed.
+ * `arrangeMessages` decides where it goes.
  */
 function addedInstruction(form: AnswerForm, mode: JsonMode): string | null {
   if (form.kind === 'json') return `Answer with one JSON value ${ONLY_JSON}`
@@ -69,7 +67,7 @@ function addedInstruction(form: AnswerForm, mode: JsonMode): string | null {
   return `Answer with one JSON value that satisfies the JSON Schema below, ${ONLY_JSON}\n\n${form.schemaJson}`
 }
 
-/** The `response_format` with the comma before it; empty if the request has none. */
+/** The `response_format` with a comma before it; empty if the request has none. */
 function wireFormat(form: AnswerForm, mode: JsonMode): string {
   if (form.kind !== 'schema') return ''
   switch (mode) {
@@ -88,6 +86,6 @@ function wireFormat(form: AnswerForm, mode: JsonMode): string {
 function jsonMode(form: Exclude<AnswerForm, { kind: 'text' }>, supported: StructuredOutput): JsonMode {
   if (form.kind === 'json') return 'instruction'
   if (supported === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
-  // `json_object` forces every answer to be an object, which would break any other schema.
+  // `json_object` forces every answer to be an object, so it is useless for other schemas.
   return supported === 'json_object' && form.isObject ? 'json_object' : 'instruction'
 }

@@ -1,13 +1,8 @@
-/**
- * The part of a request to a model server that never changes: URL, headers and certificates. It is computed once for each
- * upstream.
- */
+/** The constant part of requests to a model server: URL, headers and certificates, computed once for each upstream. */
 import { getCACertificates } from 'node:tls'
 import type { UpstreamAccess } from '../config/upstream-access.ts'
 
-/**
- * The URL of an endpoint of the API. The query of `base_url` is kept, because some gateways expect their api-version there.
- */
+/** The URL of an endpoint. Keeps the query of `base_url`, in which some gateways expect their api-version. */
 export function endpointUrl(
   baseUrl: string,
   endpoint: '/chat/completions' | '/models',
@@ -20,8 +15,8 @@ export function endpointUrl(
 }
 
 /**
- * Alternating names and values, as undici expects them. Headers from the settings replace the default ones. Throws if the key
- * contains characters that are not valid in a header.
+ * Alternating names and values, as undici expects. Headers from the settings replace default ones. Throws if the key contains
+ * characters that a header must not.
  */
 export function requestHeaders(
   upstream: string,
@@ -42,7 +37,7 @@ export function requestHeaders(
   return [...all].flat()
 }
 
-/** The certificates to trust, as an option of a TLS connection; absent if those of the system suffice. */
+/** The certificates to trust, as TLS options; absent if those of the system suffice. */
 export function trustedCertificates(ca: UpstreamAccess['ca']): { readonly ca?: string[] } {
   return ca === null ? {} : { ca: [...getCACertificates('default'), ca] }
 }

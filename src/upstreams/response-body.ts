@@ -1,21 +1,20 @@
 /**
- * A response body that arrives in several pieces, and the bound on the memory that large bodies take together.
- *
- * Nearly every answer arrives in one piece, which openai-client.ts uses directly; this file handles the others.
+ * Collects a response body that arrives in several pieces, and limits the memory of large bodies. Nearly every answer arrives in
+ * one piece, which openai-client.ts uses directly.
  */
 import { isMarkedAsUntransferable } from 'node:worker_threads'
 import type { Dispatcher } from 'undici'
 import { Stop } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
 
-/** An answer that grows beyond this needs a slot for large answers to be read further. */
+/** Beyond this size, an answer needs a slot for large answers before more of it is read. */
 export const LARGE_ANSWER_BYTES = 64 * 1024
 const SMALL_PIECE_BYTES = 2 * 1024
 const BLOCK_BYTES = 16 * 1024
 
 /**
- * Collects pieces. They are not concatenated while they arrive, because a body that turns out to be too large would have
- * cost twice its size; but very small pieces share a block, because a buffer costs more memory than its bytes.
+ * Collects pieces. They are not concatenated as they arrive, because a body that turns out too large would have cost twice its
+ * size. Very small pieces share a block, because a buffer costs more memory than its bytes.
  */
 export class ResponseBody {
   readonly #pieces: Buffer[]
@@ -28,7 +27,7 @@ export class ResponseBody {
     this.#lastReceived = first.buffer
   }
 
-  /** The piece belongs to this body from now on. */
+  /** The body takes ownership of the piece. */
   add(piece: Buffer): void {
     this.#lastReceived = piece.buffer
     if (piece.length >= SMALL_PIECE_BYTES) {
@@ -51,8 +50,8 @@ export class ResponseBody {
   }
 
   /**
-   * Gives the memory of the pieces back at once, and ends this body: V8 collects dropped buffers only after 64 MB of them. The
-   * memory that the last piece came in is left to it, because the connection may still parse what else is there.
+   * Frees the memory of the pieces at once and ends the body, because V8 collects dropped buffers only after 64 MB of them. Does
+   * not free the memory of the last piece, which may contain more that the connection has yet to parse.
    */
   discard(): void {
     for (const { buffer } of this.#pieces) {
@@ -62,16 +61,16 @@ export class ResponseBody {
   }
 }
 
-/** Does nothing for memory that other buffers share, such as that of small ones. */
+/** Does nothing for memory that other buffers share, such as that of small buffers. */
 function free(buffer: ArrayBufferLike): void {
   if (!(buffer instanceof ArrayBuffer) || buffer.detached || isMarkedAsUntransferable(buffer)) return
   buffer.transfer(0)
 }
 
-/** All accounts have the same weight: a slot is held while an answer arrives, not for a share of the upstream. */
+/** All accounts have the same weight, because a slot is held only while an answer arrives. */
 const WEIGHT = 1
 
-/** The slot of one large answer: its response is paused until the slot is acquired. */
+/** The slot of one large answer, whose response is paused until the slot is acquired. */
 export class LargeAnswerSlot {
   readonly #slots: FairSlots
   readonly #account: string
@@ -87,7 +86,7 @@ export class LargeAnswerSlot {
       return
     }
     controller.pause()
-    // In a microtask: undici's parser must not be resumed from inside the callback of another response.
+    // In a microtask, because undici's parser must not be resumed in the callback of another response.
     void acquired.then((isHeld) => {
       if (!isHeld) return
       if (this.#released.reason !== null) {

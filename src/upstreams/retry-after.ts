@@ -1,13 +1,13 @@
 /**
- * How long a request pauses before its targets are tried again: exponential backoff with jitter, and at least the model
- * server's Retry-After, within bounds.
+ * How long a request pauses before it tries its targets again: exponential backoff with jitter, at least the model server's
+ * Retry-After, within bounds.
  */
 import type { UpstreamError } from './model-server.ts'
 
-/** The pause after the first round, before jitter; BACKOFF_FACTOR times as long after the second. */
+/** The pause after the first round, before jitter. It grows by BACKOFF_FACTOR. */
 export const FIRST_BACKOFF_MS = 500
 export const BACKOFF_FACTOR = 4
-/** A pause is shortened or extended by up to this fraction, so that jobs that failed together do not retry together. */
+/** Pauses are up to this fraction shorter or longer, so that jobs that failed together do not retry together. */
 export const JITTER = 0.25
 /** No request waits longer than this for a Retry-After: a run has a deadline, and the last try may succeed. */
 export const MAX_RETRY_AFTER_MS = 60_000

@@ -1,13 +1,12 @@
 /**
- * Chooses the model server that answers a request: tries the model's targets in order, skips those whose circuit breaker is
- * open, and if all have failed, pauses and tries again, up to ROUNDS times in total.
+ * Chooses the model server for a request: tries the model's targets in order, skips those with an open circuit breaker, and if
+ * all have failed, pauses and tries again, up to ROUNDS times. After an error that another call may avoid (failure-kinds.ts), it
+ * tries the next target. An answer, a refusal or any other error ends the request, because another call would cost money and not
+ * change the result.
  *
- * After an error that another call may not get (failure-kinds.ts), the next target is tried. An answer, a refusal or any other
- * error ends the request, because another call would cost money and not change the result.
- *
- * A request does not fail because of errors that are not its job's fault: once its targets are unavailable to its account
- * (target-health.ts), it ends with a `wait`, and the queue repeats it when one of them responds. Without patience, there is
- * no `wait`: the targets are called although they are unavailable, and the last error is the result.
+ * Errors that are not the job's fault do not fail it: once its targets are unavailable to its account (target-health.ts), the
+ * request ends with a `wait`, and the queue repeats it when a target responds. Without patience there is no `wait`: unavailable
+ * targets are called anyway, and the last error is the result.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -54,13 +53,13 @@ export interface RouterOptions extends CallListener {
   readonly random: () => number
   /** Whether jobs wait for model servers (`jobs.patience_seconds`); false if absent. */
   readonly isPatient?: boolean
-  /** Called with the reason when calls to a target no longer succeed, and with null when one has succeeded again. */
+  /** Called with the reason when calls to a target stop succeeding, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
-  /** The books of a rate, by the name of an upstream or a target; its own if absent. */
+  /** The state of a rate, by the name of an upstream or a target; in memory if absent. */
   readonly bookOf?: (name: string) => RateBook
 }
 
-/** For a tier that no longer exists. */
+/** The weight of a tier that no longer exists. */
 const LEAST_WEIGHT = 1
 const NO_CANDIDATES: Candidates = { key: '', targets: [], waiting: new Set() }
 const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
@@ -68,7 +67,7 @@ const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
 export class ModelRouter implements Router, Routes {
   readonly #table: RoutingTable
   readonly #isPatient: boolean
-  /** Null after a change, until they are needed. */
+  /** Null after a change, until they are next read. */
   #limits: RouteLimits | null = NO_LIMITS
   #onChange: () => void = () => {}
   readonly #caller: TargetCaller
@@ -84,7 +83,7 @@ export class ModelRouter implements Router, Routes {
     this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, clock, {
       random,
       onChange: () => {
-        // The queue must not hold back jobs that do not wait.
+        // The queue must not delay jobs that do not wait for model servers.
         if (!isPatient) return
         this.#limits = null
         this.#onChange()
@@ -120,7 +119,7 @@ export class ModelRouter implements Router, Routes {
       return resultOf(attempt, { reply: upstreamError({ message }) })
     }
     const { account } = request
-    /** The success counts of the account when this request first failed at each target. */
+    /** The account's success counts when this request first failed at each target. */
     const successes = new Map<Target, number>()
     for (let round = 1; ; round++) {
       let failures = 0
@@ -156,13 +155,13 @@ export class ModelRouter implements Router, Routes {
         for (const [target, before] of successes) target.health.giveUp(account, trouble, before)
       }
       const areAllOpen = targets.every(({ health }) => health.isOpen(account))
-      // Targets that are only suspected are tried again after a pause, so that a blip costs the job only that pause.
+      // Targets that are only suspected are tried again after a pause, so that a short failure costs only that pause.
       if (this.#isPatient && (areAllOpen || round === ROUNDS)) {
         return resultOf(attempt, { wait: waitOf(attempt, key, areAllOpen) })
       }
       if (round === ROUNDS) return resultOf(attempt)
       const leastMs = areAllOpen && failures > 0 ? retryAfterMs : 0
-      // It comes before jobs that are queued: only if it gets the trial is it known whether it crashes the target.
+      // Waking comes before jobs that are queued: only if this one gets the trial will it show whether it crashes the target.
       const wakers = failures === 0 && this.#isKeptAtFirst(attempt) ? targets[0]?.health.wakers : undefined
       if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal, wakers))) {
         return stopped(attempt)
@@ -180,7 +179,7 @@ export class ModelRouter implements Router, Routes {
 
   room(route: string): number {
     const targets = this.#table.candidates.get(route)?.targets ?? []
-    // Jobs that do not wait for a server that answers nothing must fail soon, however few calls it gets at once.
+    // Jobs that do not wait must fail soon if a server answers nothing, even if it gets few calls at once.
     const mustFail = !this.#isPatient && targets.every(({ health }) => health.reported !== null)
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
     if (target === undefined) return Number.POSITIVE_INFINITY
@@ -205,7 +204,7 @@ export class ModelRouter implements Router, Routes {
     return [...this.#table.candidates.values()].map(({ key, waiting }) => ({ route: key, jobIds: waiting }))
   }
 
-  /** The load and the health of each upstream, for the health view. */
+  /** The load and health of each upstream, for the health view. */
   state(): readonly UpstreamState[] {
     return upstreamStates(this.#table)
   }
@@ -215,7 +214,7 @@ export class ModelRouter implements Router, Routes {
     await Promise.all([...this.#table.upstreams.values()].map(({ server }) => server.close()))
   }
 
-  /** The request's targets in the order to try them; empty if the model is not configured (any longer). */
+  /** The request's targets in the order to try them; empty if the model is not configured. */
   #candidatesOf({ model, tier, inputTokens }: RoutedJob): Candidates {
     const route = this.#table.routes.get(model)
     if (route?.kind === 'fixed') return route.candidates
@@ -236,13 +235,13 @@ export class ModelRouter implements Router, Routes {
   }
 }
 
-/** The targets in order; if none is available, first those that may be called soonest, for example after Retry-After. */
+/** The targets in order; if none is available, the one that may be called soonest comes first, for example after Retry-After. */
 function soonestFirst(targets: readonly Target[], account: string): readonly Target[] {
   if (!targets.every(({ health }) => health.isOpen(account))) return targets
   return targets.toSorted((a, b) => a.health.untilCheckMs(account) - b.health.untilCheckMs(account))
 }
 
-/** Whether a failure counts against the job, given the number of tries that already do. */
+/** Whether a failure counts against the job, which already has this many counted tries. */
 function isOfJob(kind: FailureKind, { health }: Target, { request, tries }: RoutingAttempt): boolean {
   const { account, jobId } = request
   switch (kind) {
@@ -287,7 +286,7 @@ function crashMessage({ breaks }: RoutingAttempt, message: string): string {
   return `${message} It broke during ${breaks.seen} calls for this job, the last time while no other call was in progress, so the job may be what crashes the model server.`
 }
 
-/** The result when our own signal ends the request between two calls. It quotes the last error, which may explain it. */
+/** The result when our own signal ends the request between two calls. It quotes the last error as a possible explanation. */
 function stopped({ reply: last, calls, tokens }: RoutingAttempt): RoutedReply {
   const failed = last.kind === 'error' && calls.length > 0
   const before = failed ? ` The last error before that: ${last.message}` : ''

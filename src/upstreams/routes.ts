@@ -1,6 +1,6 @@
 /**
- * What the queue knows about model servers: the route of a job (the targets that it may be sent to), how many jobs of it can
- * start, and for which routes and accounts jobs wait. The queue passes over such jobs without reading them.
+ * What the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of its jobs can
+ * start, and for which routes and accounts jobs wait. Claims skip such jobs without reading them.
  */
 import type { Trouble } from './model-server.ts'
 import type { Candidates, Target } from './targets.ts'
@@ -9,17 +9,17 @@ export interface Routes extends RouteLimits {
   /** The key of the targets that the job may be sent to, in order; empty if none is configured. */
   routeOf(job: RoutedJob): string
   /**
-   * How many more jobs of the route can start now: the free slots of the upstream of its first target that can be called, and an
-   * eighth of that upstream's limit, at least 1, less the calls that already wait there; and no more than may wait for its rates. May
-   * be negative. Infinity for an unknown route, and without patience while no target answers: then waiting for a slot counts to the
-   * time limit of a run.
+   * How many more jobs of the route can start now. That is the number of free slots at the upstream of the first target that can
+   * be called, plus an eighth of its limit (at least 1), less the calls that wait there, within what may wait for its rates. May
+   * be negative. Infinity for an unknown route, and without patience while no target answers, because a run's time limit then
+   * includes the wait for a slot.
    */
   room(route: string): number
-  /** Whether jobs of the route may have to wait for a rate, which they do in the queue, even if a caller waits for them. */
+  /** Whether jobs of the route may have to wait for a rate. They wait in the queue even if a caller waits for them. */
   isRated(route: string): boolean
   /**
    * Calls `onChange` after each change of `limited` or `limitedAccounts`, and `onRoom` when a call has ended, so that another can
-   * start. There is one listener of each.
+   * start. Only one listener of each is kept.
    */
   watch(onChange: () => void, onRoom?: () => void): void
 }
@@ -30,7 +30,7 @@ export interface WaitingJobs {
   readonly jobIds: ReadonlySet<string>
 }
 
-/** What a route depends on. */
+/** The fields that determine a job's route. */
 export interface RoutedJob {
   readonly model: string
   readonly tier: string
@@ -38,19 +38,19 @@ export interface RoutedJob {
 }
 
 export interface RouteLimits {
-  /** For all accounts, by route: no target of the route is available. A new map after each change; mostly empty. */
+  /** The routes without an available target, for all accounts. Replaced at each change; usually empty. */
   readonly limited: ReadonlyMap<string, RouteLimit>
   /**
-   * For single accounts, by route and then by account: its calls fail at each target of the route that is not unavailable for all.
-   * A new map after each change; mostly empty. Limited routes may have entries too.
+   * By route and account: accounts whose calls fail at each target that is available to others. Replaced at each change; usually
+   * empty. Routes in `limited` may have entries, too.
    */
   readonly limitedAccounts: ReadonlyMap<string, ReadonlyMap<string, RouteLimit>>
 }
 
 export interface RouteLimit {
-  /** How many of its jobs may start: a few on trial; 0 while none of its targets responds. */
+  /** How many of its jobs may start: a few during a trial, 0 while no target responds. */
   readonly allowance: number
-  /** Jobs that failed last, which are started only if there are no others. */
+  /** The jobs that failed last, which are started only if there are no others. */
   readonly failedJobs: readonly string[]
   /** When calls to its targets started to fail, Unix time in milliseconds; null if one has succeeded since. */
   readonly unavailableSinceMs: number | null
@@ -77,8 +77,8 @@ export function routeLimits(candidates: Iterable<Candidates>): RouteLimits {
 }
 
 /**
- * Null if one of the targets can be called as often as anybody wants.
- * @param account null for all accounts; null too if the account can call one of the targets as others can
+ * Returns null if one of the targets can be called without a limit.
+ * @param account null for all accounts. With an account, also returns null if it can call one of the targets as others can
  */
 function limitOf(targets: readonly Target[], account: string | null): RouteLimit | null {
   const failedJobs = new Set<string>()
@@ -112,7 +112,7 @@ export function unavailability(
   return { unavailableSinceMs: latest(since), trouble: trouble.findLast((one) => one !== null) ?? null }
 }
 
-/** The latest start of several states; null if one of them does not apply. */
+/** The latest of the times; null if one of them is null. */
 function latest(times: readonly (number | null)[]): number | null {
   const known = times.filter((time) => time !== null)
   return known.length < times.length ? null : Math.max(...known)

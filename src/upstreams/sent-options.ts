@@ -1,26 +1,26 @@
-/** Sends the options of a job under the names that a model server wants, which for `max_tokens` differ. */
+/** Sends the options of a job under the names that a model server accepts, which differ for `max_tokens`. */
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { JobOptions } from '../job/options.ts'
 import type { RequestFormat, UpstreamError } from './model-server.ts'
 
-/** The older name, which most servers want, and the one that OpenAI wants for models that reason. */
+/** Most servers accept the older name; OpenAI requires the newer one for reasoning models. */
 const NAMES = ['max_tokens', 'max_completion_tokens'] as const
 const [OLDER, NEWER] = NAMES
 type Name = (typeof NAMES)[number]
 
 const MAX_TOKENS = '"max_tokens":'
 const REJECTIONS: readonly (number | null)[] = [400, 422]
-/** A value that is too large is rejected in other words. */
+/** Errors about a value that is too large do not contain these words. */
 const UNSUPPORTED =
   /unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|not permitted|instead|extra/i
 
-/** Which name each model takes: that of the server at first, and after a rejection the one that was answered. */
+/** Remembers which name each model accepts: at first the server's usual one, after a rejection the one that was answered. */
 export class SentOptions {
   readonly #body: UpstreamSettings['body']
   readonly #usual: Name
   readonly #learned = new Map<string, Name>()
 
-  /** @param isOpenAi whether the server is OpenAI's own, or Azure's */
+  /** @param isOpenAi whether the server belongs to OpenAI or Azure */
   constructor(body: UpstreamSettings['body'], isOpenAi: boolean) {
     this.#body = body
     this.#usual = isOpenAi ? NEWER : OLDER
@@ -45,12 +45,12 @@ export class SentOptions {
     return withName(format, name === OLDER ? NEWER : OLDER)
   }
 
-  /** The server answered a request in this format. */
+  /** Records that the server answered a request in this format. */
   answered(format: RequestFormat, model: string, optionsJson: string): void {
     if (optionsJson.includes(MAX_TOKENS)) this.#learned.set(model, nameIn(format))
   }
 
-  /** The end of a request's body after its first fields: those of `body` in the settings, except where the job has an option. */
+  /** The end of a request's body: the fields of `body` in the settings, except those that the job's options replace. */
   bodyEnd(format: RequestFormat, optionsJson: string): string {
     const { max_tokens, ...options }: JobOptions = JSON.parse(optionsJson)
     const fields: Record<string, unknown> = { ...this.#body, ...options }

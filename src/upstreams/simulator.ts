@@ -69,7 +69,7 @@ export class Simulator implements ModelServer {
       : failure(directives.fail, input)
   }
 
-  /** Ends early when the signal stops it or the simulator closes. */
+  /** Ends early if the signal stops it or the simulator closes. */
   async #delay(ms: number, signal: StopSignal): Promise<void> {
     const either = new Stop()
     const listener = { onStop: () => either.now('release') }
@@ -114,7 +114,7 @@ function showsBadJson(message: Message): boolean {
   return message.content.includes(BAD_JSON)
 }
 
-/** Never retryable, whatever it simulates: a caller that requests a failure wants to see it once, not three times. */
+/** Never retryable, because a caller that requests a failure wants to see it once, not three times. */
 function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
   switch (code) {
     case 'model_error':

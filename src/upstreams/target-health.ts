@@ -16,38 +16,38 @@ import type { Clock } from '../clock.ts'
 import { CircuitBreaker, dropOldest, REMEMBERED } from './circuit-breaker.ts'
 import type { Trouble } from './model-server.ts'
 
-/** For how many accounts a target remembers failures: those that failed first are forgotten. */
+/** How many accounts with failures a target remembers; the oldest are dropped. */
 export const MAX_ACCOUNTS = 256
 
-/** What a call showed. `ignored`: it was aborted on this side. */
+/** The result of a call. `ignored`: this side aborted it. */
 export type CallResult =
   | { readonly kind: 'success' }
   | { readonly kind: 'ignored' }
   | { readonly kind: 'failure'; readonly retryAfterMs: number | null; readonly trouble: Trouble }
 
-/** What is known about an account whose calls failed: its circuit breaker, and how its jobs failed. */
+/** The state of an account whose calls failed: its circuit breaker, and how its jobs failed. */
 export class AccountHealth extends CircuitBreaker {
-  /** How many calls of all accounts had succeeded when one of its calls last failed. */
+  /** How many calls of all accounts had succeeded when a call of this one last failed. */
   failedAt: number | null = null
   /** How many of its calls have succeeded. */
   successes = 0
-  /** By job: how many calls had succeeded at its last failure, and whether one did between its last two. */
+  /** By job: how many calls had succeeded at its last failure, and whether one succeeded between its last two failures. */
   readonly failures = new Map<string, { readonly successes: number; readonly succeededBetween: boolean }>()
 }
 
 export interface HealthListener {
   /** Asks the target for its list of models. Resolves to null if something responds; never rejects. */
   check(): Promise<Trouble | null>
-  /** What may be called has changed. */
+  /** Called when the target may be called more, or less, than before. */
   changed(): void
-  /** No call succeeds any longer, for that reason; or one has succeeded again. */
+  /** Called with the reason when calls stop succeeding, and with null when one succeeds again. */
   reported(trouble: Trouble | null): void
 }
 
 export class TargetHealth {
   /** The circuit breaker for all accounts. */
   readonly all: CircuitBreaker
-  /** End the pauses of requests that may be sent only here, when a check was answered. */
+  /** Functions that end the pauses of requests that have only this target, when a check was answered. */
   readonly wakers = new Set<() => void>()
   readonly #accounts = new Map<string, AccountHealth>()
   readonly #clock: Clock
@@ -66,7 +66,7 @@ export class TargetHealth {
     this.all = new CircuitBreaker(clock, random, () => this.#changed())
   }
 
-  /** No further checks. */
+  /** Stops all further checks. */
   close(): void {
     this.#isClosed = true
     this.#cancelCheck()
@@ -82,12 +82,12 @@ export class TargetHealth {
     return this.all.isOpen || this.#accounts.get(account)?.isOpen === true
   }
 
-  /** Whether no wait is in progress, so that a failure shows something new. */
+  /** Whether the target is available to the account, so that a failure shows something new. */
   isCallable(account: string): boolean {
     return this.#of(account).every(({ phase }) => phase === 'available')
   }
 
-  /** How long until the account may be able to call, in milliseconds. */
+  /** Milliseconds until the account may be able to call. */
   untilCheckMs(account: string): number {
     return Math.max(...this.#of(account).map(({ untilCheckMs }) => untilCheckMs))
   }
@@ -98,7 +98,7 @@ export class TargetHealth {
     return times.length === 0 ? null : Math.min(...times)
   }
 
-  /** When it last became available to the account, Unix time in milliseconds. */
+  /** When the target last became available to the account, Unix time in milliseconds. */
   availableSinceMs(account: string): number {
     return Math.max(...this.#of(account).map(({ availableSinceMs }) => availableSinceMs))
   }
@@ -107,7 +107,7 @@ export class TargetHealth {
     return this.#accounts.get(account)?.trouble ?? this.all.trouble
   }
 
-  /** A call of the job begins. Each call ends once. */
+  /** Records the start of a job's call. Each call must end once. */
   began(account: string, jobId: string): void {
     this.all.began(jobId)
     this.#accounts.get(account)?.began(jobId)
@@ -141,8 +141,8 @@ export class TargetHealth {
   }
 
   /**
-   * Whether no other job of the account has failed since the last success, so that this one may be the cause. If several fail by
-   * turns, it is rather the target.
+   * Whether no other job of the account has failed since the last success, so that this one may be the cause. If several jobs
+   * fail, the target is more likely the cause.
    */
   failsAlone(account: string, jobId: string): boolean {
     for (const [other, { successes }] of this.#accounts.get(account)?.failures ?? []) {
@@ -151,7 +151,7 @@ export class TargetHealth {
     return true
   }
 
-  /** The job has failed permanently: its failures show nothing about those that follow. */
+  /** Forgets the failures of a job that has failed permanently: they show nothing about later jobs. */
   forget(account: string, jobId: string): void {
     this.#accounts.get(account)?.failures.delete(jobId)
   }
@@ -161,7 +161,7 @@ export class TargetHealth {
     return this.#accounts.get(account)?.successes ?? 0
   }
 
-  /** All tries of a job have failed: the account waits, unless other calls of it succeeded meanwhile. */
+  /** Call this when all tries of a job have failed: the account waits, unless other calls of it succeeded meanwhile. */
   giveUp(account: string, trouble: Trouble, successesBefore: number): void {
     const own = this.#accounts.get(account)
     if (own === undefined || own.successes > successesBefore || !this.isCallable(account)) return
@@ -176,7 +176,10 @@ export class TargetHealth {
     return waiting.length === 0 ? null : Math.min(...waiting.map(({ untilCheckMs }) => untilCheckMs))
   }
 
-  /** A check has ended. @param trouble null if something responded */
+  /**
+   * Records the result of a check.
+   * @param trouble null if something responded
+   */
   checked(trouble: Trouble | null): void {
     const due = [...this.#accounts.values()].filter(
       ({ phase, untilCheckMs }) => phase === 'unavailable' && untilCheckMs === 0,
@@ -188,8 +191,8 @@ export class TargetHealth {
   }
 
   /**
-   * Since when no call has succeeded although at least one account waits, for operators: the breaker to report; null if calls of
-   * other accounts succeed.
+   * Since when no call has succeeded while at least one account waits: the breaker to report to operators. Null if calls of other
+   * accounts succeed.
    */
   get reported(): CircuitBreaker | null {
     if (this.all.unavailableSinceMs !== null) return this.all
@@ -225,14 +228,14 @@ export class TargetHealth {
       return
     }
     this.all.remember(jobId)
-    // While all wait, failures of calls that were in progress before show nothing about their account, but for Retry-After.
+    // While all accounts wait, failures of earlier calls show nothing about their account, except for Retry-After.
     if (this.all.phase !== 'available' && retryAfterMs === null && !own.isTrialOf(jobId)) return
     if (own.failed(jobId, retryAfterMs, trouble) && isQuiet) this.#considerAll(account, trouble)
   }
 
   /**
-   * The calls of this account fail, and none has succeeded meanwhile: if those of another one fail too, it is the target. A call
-   * that has succeeded since shows that the other one's failures are its own.
+   * Decides whether the target fails for all accounts. The calls of this account fail without a success in between. If those of
+   * another one fail, too, the target is the cause, unless a call succeeded after the other's last failure.
    */
   #considerAll(account: string, trouble: Trouble): void {
     if (this.all.phase !== 'available') return
@@ -243,7 +246,7 @@ export class TargetHealth {
     if (doOthersWait || trouble.kind === 'unreachable') this.#openForAll(trouble)
   }
 
-  /** Respects Retry-After of all that wait: the shortest of them, so that no single one can block the others. */
+  /** Waits for the shortest Retry-After of the waiting accounts, so that no single account can block the others. */
   #openForAll(trouble: Trouble): void {
     this.all.open(trouble, this.nextCheckMs ?? 0)
   }
@@ -264,7 +267,7 @@ export class TargetHealth {
     this.#listener.changed()
   }
 
-  /** Plans one check for all that wait, at the pace of the one that is due first. */
+  /** Plans one check for all that wait, when the first of them is due. */
   #planCheck(): void {
     this.#cancelCheck()
     const inMs = this.nextCheckMs
@@ -274,7 +277,7 @@ export class TargetHealth {
 
   /** Never rejects. */
   async #check(): Promise<void> {
-    // Retry-After may have postponed it since.
+    // Retry-After may have delayed the check meanwhile.
     if (this.nextCheckMs === 0) {
       this.#isChecking = true
       const trouble = await this.#listener.check()

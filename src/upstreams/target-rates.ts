@@ -1,24 +1,24 @@
-/** The rates that the settings give to targets: of an upstream, which all its targets share, and of a model on it. */
+/** The rates that the settings give to targets: of an upstream, shared by all of its targets, and of a model on it. */
 import type { ModelSettings } from '../config/settings.ts'
 import type { Rate } from './rate.ts'
 
-/** What an answer counts as in addition to its input before anything is known. */
+/** The estimated tokens of an answer before any is known. */
 const USUAL_OUTPUT_TOKENS = 1024
-/** The weight of the latest answer. */
+/** The weight of the latest answer in the average. */
 const LATEST = 0.1
 /** Estimates are this many average deviations above the average, so that few are too low. */
 const DEVIATIONS = 2
 
 /** The rates of a target, and what its answers have used. */
 export interface TargetRates {
-  /** Its own, then that of its upstream. */
+  /** The target's own rate comes first, then that of its upstream. */
   readonly rates: readonly [Rate, ...Rate[]]
-  /** Whether what the server says about its limits concerns the first of them: only this target uses it. */
+  /** Whether the limits that the server reports concern the first rate, because only this target uses it. */
   readonly isAlone: boolean
   readonly answers: AnswerSizes
 }
 
-/** How many tokens a request uses in addition to its counted input: its answer, and what its chat template adds. */
+/** Learns how many tokens a request uses in addition to its counted input: its answer, and what its chat template adds. */
 export class AnswerSizes {
   #average: number | null = null
   #deviation = 0

@@ -1,6 +1,6 @@
 /**
- * The routing table: the targets of each public model name, in the order to try them. It is built once from the
- * settings, so that a request only looks up its list. Also what the dashboard and metrics show of it.
+ * The routing table: the targets of each public model name, in the order to try them. It is built once from the settings, so
+ * routing a request is a lookup. It also contains what the dashboard and metrics show.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -18,7 +18,7 @@ import { type RateLimits, type TargetRates, targetRates } from './target-rates.t
 export interface Upstream {
   readonly server: ModelServer
   readonly slots: FairSlots
-  /** How many slots there are. */
+  /** The number of slots, which adapts. */
   readonly limits: ConcurrencyLimit
 }
 
@@ -30,22 +30,22 @@ export interface Target {
   readonly model: string
   readonly health: TargetHealth
   readonly breaks: TargetBreaks
-  /** One slot for jobs whose next failure may be their last, so that only the one that is to blame fails. */
+  /** One slot for jobs whose next failure may be their last, so that only the job to blame fails. */
   readonly alone: FairSlots
-  /** Null if neither it nor its upstream has a rate. */
+  /** Null if neither the target nor its upstream has a rate. */
   readonly rates: TargetRates | null
 }
 
 /** The targets that a job may be sent to, in the order to try them. */
 export interface Candidates {
-  /** Identifies them to the queue: the names of the targets, in their order. */
+  /** Identifies the targets to the queue by their names, in order. */
   readonly key: string
   readonly targets: readonly Target[]
-  /** The jobs that wait here for a rate or a slot of one of them. */
+  /** The jobs that wait on this node for a rate or a slot of a target. */
   readonly waiting: Set<string>
 }
 
-/** The candidates for inputs larger than the previous range and of at most `upToTokens`. */
+/** The candidates for inputs of up to `upToTokens` that are larger than the previous range. */
 interface SizeRange {
   readonly upToTokens: number
   readonly candidates: Candidates
@@ -60,10 +60,10 @@ export type Route =
 export interface RoutingTable {
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly targets: readonly Target[]
-  /** The parts of all routes, by key. */
+  /** The candidates of all routes, by key. */
   readonly candidates: ReadonlyMap<string, Candidates>
   readonly routes: ReadonlyMap<string, Route>
-  /** By the name of the tier. */
+  /** The weight of each tier, by name. */
   readonly weights: ReadonlyMap<string, number>
 }
 
@@ -87,11 +87,11 @@ interface Candidate {
 
 export interface HealthOptions {
   readonly random: () => number
-  /** What may be called has changed. */
+  /** Called when a target may be called more, or less, than before. */
   readonly onChange: () => void
-  /** No call succeeds any longer, for that reason; or one has succeeded again. */
+  /** Called with the reason when calls stop succeeding, and with null when one succeeds again. */
   readonly onReport: (target: Target, trouble: Trouble | null) => void
-  /** Creates the books of a rate. */
+  /** Creates the state of a rate. */
   readonly bookOf?: (name: string) => RateBook
 }
 
@@ -191,8 +191,8 @@ function autoRanges(
 }
 
 /**
- * First the candidates for inputs of this size, in the order of the settings; then the others, largest first, because an
- * answer from a model for smaller inputs is better than none.
+ * First the candidates for inputs of this size, in the configured order, then the others, largest first: an answer from a model
+ * for smaller inputs is better than none.
  */
 function targetsByFit(candidates: readonly Candidate[], inputTokens: number): readonly Target[] {
   const fitting = candidates.filter(({ upToTokens }) => upToTokens >= inputTokens)
@@ -206,12 +206,12 @@ export interface UpstreamState {
   readonly name: string
   readonly running: number
   readonly waiting: number
-  /** How many jobs of this node wait for a rate; null if there is none. */
+  /** How many jobs of this node wait for a rate; null if there is no rate. */
   readonly waitingForRate: number | null
   /** The current limit of concurrent calls, and its maximum. */
   readonly limit: number
   readonly maxConcurrency: number
-  /** When the first of its targets is checked next (wall clock); null unless all of them are unavailable. */
+  /** When the first of its targets is checked next (wall clock); null unless all are unavailable. */
   readonly openUntilMs: number | null
   readonly targets: readonly TargetState[]
 }
@@ -221,11 +221,11 @@ export interface TargetState {
   readonly consecutiveFailures: number
   /** When it is checked next (wall clock); null unless it is unavailable. */
   readonly openUntilMs: number | null
-  /** What its chat template rejects; null if unknown or nothing. */
+  /** What its chat template rejects; null if nothing is known. */
   readonly learnedRoles: LearnedRoles | null
   /** Null while calls succeed; otherwise when they started to fail (wall clock), and why. */
   readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
-  /** For how many accounts it is unavailable or on trial because of failures of their own calls. */
+  /** How many accounts cannot call it freely because their own calls failed. */
   readonly limitedAccounts: number
 }
 

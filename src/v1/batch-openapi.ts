@@ -20,7 +20,7 @@ const batch = Type.Object(
     errors: Type.Optional(
       Type.Object(
         { object: Type.Literal('list'), data: Type.Array(problem) },
-        { description: 'What is wrong with lines; in a batch in progress, why no further lines start.' },
+        { description: 'The errors of lines; while the batch runs, why no further lines start.' },
       ),
     ),
     input_file_id: text,
@@ -72,16 +72,19 @@ const list = Type.Object(
 const body = Type.Object(
   {
     input_file_id: Type.String({
-      description: 'A file with the purpose `batch`: a JSON object in each line.',
+      description: 'A file with the purpose `batch`: one JSON object per line.',
     }),
     endpoint,
     completion_window: Type.Literal('24h'),
     metadata: Type.Optional(metadata),
     output_expires_after: Type.Optional(
-      Type.Object({
-        anchor: Type.Literal('created_at'),
-        seconds: Type.Integer({ minimum: 3600, maximum: 2_592_000 }),
-      }),
+      Type.Object(
+        {
+          anchor: Type.Literal('created_at'),
+          seconds: Type.Integer({ minimum: 3600, maximum: 2_592_000 }),
+        },
+        { description: 'When the files of its results expire.' },
+      ),
     ),
   },
   { title: 'CreateBatchRequest' },
@@ -112,7 +115,7 @@ export const BATCH_SCHEMAS = {
   cancel: {
     ...DOCUMENTED,
     operationId: 'cancelBatch',
-    summary: 'Cancel a batch: its lines that have not ended',
+    summary: 'Cancel the unfinished lines of a batch',
     params,
     response: one,
   },

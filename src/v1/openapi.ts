@@ -49,11 +49,11 @@ const ERRORS: Readonly<Record<number, string>> = {
   403: 'The tier or a suspension forbids the request.',
   404: 'The model, the file or the path does not exist.',
   405: 'The path does not support this method.',
-  408: 'The answer is not ready. The same request, sent again, waits for the same job.',
+  408: 'The answer is not ready. If you send the request again, it waits for the same job.',
   409: 'The job was cancelled, or the Idempotency-Key was used with another body.',
   413: 'The body is too large.',
-  415: 'The body has another type than the route expects, or it is compressed.',
-  429: 'A rate was exceeded, or a quota or cap is reached (`insufficient_quota`).',
+  415: 'The body has the wrong content type, or is compressed.',
+  429: 'A rate limit, a quota or a cap is reached (quota and cap: `insufficient_quota`).',
   431: 'The request headers are too large.',
   500: 'Internal server error.',
   502: 'The job failed; `code` is that of the job.',
@@ -88,7 +88,7 @@ const format = Type.Object(
 const length = Type.Optional(
   Type.Integer({
     minimum: 1,
-    description: 'Maximum tokens of the answer. One that reaches it has the `finish_reason` `length`.',
+    description: 'Maximum tokens of the answer. A longer answer is cut, with the `finish_reason` `length`.',
   }),
 )
 

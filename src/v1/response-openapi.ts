@@ -40,13 +40,20 @@ const inputItem = Type.Object(
 const createBody = Type.Object(
   {
     model: Type.String({ description: 'A public model name.' }),
-    input: Type.Union([text, Type.Array(inputItem)]),
+    input: Type.Union([text, Type.Array(inputItem)], { description: 'A text, or the messages in order.' }),
     instructions: Type.Optional(Type.String({ description: 'The first message, with the role `system`.' })),
     background: Type.Optional(
-      Type.Boolean({ description: 'Whether to return the response at once; it runs in the background.' }),
+      Type.Boolean({ description: 'Whether to run the response in the background and return at once.' }),
     ),
-    text: Type.Optional(Type.Object({ format: Type.Optional(format) })),
-    reasoning: Type.Optional(Type.Object({ effort: reasoning_effort })),
+    text: Type.Optional(
+      Type.Object({ format: Type.Optional(format) }, { description: 'The `format` of the answer.' }),
+    ),
+    reasoning: Type.Optional(
+      Type.Object(
+        { effort: reasoning_effort },
+        { description: '`effort`: how much the model thinks before it answers.' },
+      ),
+    ),
     max_output_tokens: max_tokens,
     temperature,
     top_p,
@@ -133,7 +140,7 @@ export const SCHEMAS = {
   create: {
     ...DOCUMENTED,
     operationId: 'createResponse',
-    summary: 'Create a response, held or in the background',
+    summary: 'Create a response, and wait for it or run it in the background',
     body: createBody,
     ...answer(response, 'The response: queued if it runs in the background, else completed or incomplete.'),
   },
@@ -154,7 +161,7 @@ export const SCHEMAS = {
   delete: {
     ...DOCUMENTED,
     operationId: 'deleteResponse',
-    summary: 'Delete a response, also one that has not ended',
+    summary: 'Delete a response, finished or not',
     params,
     ...answer(deleted, 'The response was deleted.'),
   },

@@ -7,6 +7,7 @@ import { type Reply, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { NO_CAPS } from '../store-contract/fixtures.ts'
+import { eventually } from '../support/eventually.ts'
 import { completed, enqueued, granted, refused } from './expect.ts'
 import { startStage, UNLIMITED_READS } from './stage.ts'
 
@@ -90,13 +91,12 @@ onEachStore(() => {
     await database.query(
       `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'options')`,
     )
-    const until = async (status: number) => {
-      for (;;) {
-        const answer = await parley.post(`${MESSAGES}?include=usage`, ask(1), key)
-        if (answer.status === status) return answer
-        t.signal.throwIfAborted()
-      }
-    }
+    const until = (status: number) =>
+      eventually(
+        () => parley.post(`${MESSAGES}?include=usage`, ask(1), key),
+        (answer) => answer.status === status,
+        { signal: t.signal },
+      )
     const { usage } = granted(await until(200), 200)
     assert.equal('cost' in usage, false)
     const warnings = parley.log.filter(({ message }) =>

@@ -6,6 +6,7 @@ import { isPostgres } from '../../src/store/open.ts'
 import { type Received, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
+import { eventually } from '../support/eventually.ts'
 import { adminOf } from './admin/admin.ts'
 import { completed, enqueued, failed, granted, invalid, refused } from './expect.ts'
 import { startStage } from './stage.ts'
@@ -160,13 +161,12 @@ onEachStore(() => {
          on conflict (node) do update set lease_until = excluded.lease_until`,
           [seconds],
         )
-      const untilStatus = async (status: number) => {
-        for (;;) {
-          const answer = await parley.post(MESSAGES, job({ [field]: value }), key)
-          if (answer.status === status) return answer
-          t.signal.throwIfAborted()
-        }
-      }
+      const untilStatus = (status: number) =>
+        eventually(
+          () => parley.post(MESSAGES, job({ [field]: value }), key),
+          (answer) => answer.status === status,
+          { signal: t.signal },
+        )
       await lease(60)
       const mixed = await untilStatus(503)
       assert.equal(mixed.headers.get('retry-after'), '5')

@@ -21,8 +21,10 @@ import { granted } from './expect.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
 const MINUTE_MS = 60_000
-const STEP_MS = 500
-/** Work in transit takes at most this many round trips; a job between two tries is in transit, too. */
+const STEP_MS = 1000
+/** For long waits in which little happens. */
+const LONG_STEP_MS = 5000
+/** For what is in transit; a job between two tries is as well. */
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
@@ -106,11 +108,14 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
   return { clock, answering, models, provider, nodes, parley }
 }
 
-/** Advances time. Between steps, it waits until each running job waits for the rate or has its request at the model server. */
-async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number): Promise<void> {
-  for (let passed = 0; passed < ms; passed += STEP_MS) {
+/**
+ * Advances time; between steps, what is in transit arrives: each job that runs either waits for the rate or has its request at the
+ * model server.
+ */
+async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs = STEP_MS): Promise<void> {
+  for (let passed = 0; passed < ms; passed += stepMs) {
     t.signal.throwIfAborted()
-    scene.clock.advance(STEP_MS)
+    scene.clock.advance(stepMs)
     for (let n = 0; n < 3; n++) await Promise.all(scene.nodes.map((node) => node.get('/readyz')))
     for (let n = 0; n < MOST_ROUND_TRIPS && (await inTransit(scene)) > 0; n++) t.signal.throwIfAborted()
   }
@@ -219,7 +224,7 @@ onEachStore(() => {
     assert.equal((await shown(parley, done, key)).status, 'completed')
     assert.equal((await shown(parley, late, key)).error.code, 'deadline_exceeded')
     assert.equal((await shown(parley, cancelled, key)).error.code, 'cancelled')
-    await pass(t, scene, MINUTE_MS)
+    await pass(t, scene, MINUTE_MS, LONG_STEP_MS)
     assert.equal(scene.models.completions().length, 2)
   })
 
@@ -260,7 +265,7 @@ onEachStore(() => {
     await pass(t, scene, 50_000)
     // These calls were in transit before the server reported how little is left.
     assert.ok(provider.rejectedAtMs.length <= 10, String(provider.rejectedAtMs))
-    await pass(t, scene, 2 * MINUTE_MS)
+    await pass(t, scene, 2 * MINUTE_MS, LONG_STEP_MS)
     assert.equal(callsOf(scene, /1000/) - provider.rejectedAtMs.length, 22)
   })
 
@@ -279,7 +284,7 @@ onEachStore(() => {
     await pass(t, scene, 30_000)
     assert.equal((await shown(parley, first, key)).status, 'completed')
     assert.equal(scene.models.completions().length, 1)
-    await pass(t, scene, 4 * MINUTE_MS)
+    await pass(t, scene, 4 * MINUTE_MS, LONG_STEP_MS)
     assert.equal((await shown(parley, second, key)).status, 'completed')
     const { error } = await shown(parley, third, key)
     assert.equal(error.code, 'model_error')

@@ -4,8 +4,8 @@ import type { Mutation } from './scheduling-mutations.ts'
 export const BATCH_MUTATIONS: readonly Mutation[] = [
   {
     what: 'a line of a batch whose result is stored stays open',
-    file: 'src/batches/batch-run.ts',
-    text: 'endedJobIds: step.ended.map(({ jobId }) => jobId),',
+    file: 'src/batches/step.ts',
+    text: 'endedJobIds: this.#ended.map(({ jobId }) => jobId),',
     by: 'endedJobIds: [],',
   },
   {
@@ -17,7 +17,7 @@ export const BATCH_MUTATIONS: readonly Mutation[] = [
   {
     what: 'lines of a batch that did not start in time have no result',
     file: 'src/batches/batch-run.ts',
-    text: 'else addProblem(step, wrong ?? format.unfinished(customId, this.#idOf(line), problem), problem)',
+    text: 'else step.addProblem(wrong ?? format.unfinished(customId, this.#idOf(line), problem), problem)',
     by: '',
   },
   {

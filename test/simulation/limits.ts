@@ -200,7 +200,7 @@ export class Limits {
       return one.attempts.some((ids) =>
         ids.every((id) => {
           const [job, known] = [this.#jobs.get(id), ledger.jobs.get(id)]
-          if (job === undefined || known === undefined || job.storedMs > startedMs) return false
+          if (job === undefined || known === undefined || job.storedMs >= startedMs) return false
           return !known.wasDeleted && world.nowMs - known.createdAtMs < ledger.retentionMs
         }),
       )

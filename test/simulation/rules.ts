@@ -283,9 +283,16 @@ function checkCosts({ ledger, db }: Facts): void {
   }
   for (const { account, inputTokens, outputTokens, cost = 0 } of db.usage.values()) {
     const tokens = inputTokens + outputTokens
-    const least = tokens - (ledger.inputOfCancelled.get(account) ?? 0)
+    const least = tokens - inputOfCancelled(ledger, account)
     if (cost < least || cost > tokens) ledger.violate(COSTS, `${account}: ${cost} for ${tokens} tokens`)
   }
+}
+
+/** The sums of deleted accounts are stored under other names. */
+function inputOfCancelled({ inputOfCancelled, deletedAccounts }: Ledger, account: string): number {
+  const own = inputOfCancelled.get(account)
+  if (own !== undefined) return own
+  return Math.max(0, ...[...deletedAccounts].map((name) => inputOfCancelled.get(name) ?? 0))
 }
 
 /** Usage must equal what model servers counted, minus what was lost. */

@@ -182,6 +182,11 @@ export function batchTests(on: On): void {
       piece = await store.readPiece(fileId, at)
     }
     assert.ok(Buffer.concat(read).equals(whole))
+    // The 7 bytes were written again, and so were the 3.
+    assert.deepEqual(
+      read.map(({ length }) => length),
+      [PIECE_BYTES - 10, PIECE_BYTES, PIECE_BYTES, 10],
+    )
     const ended = await store.findBatch('acme', id)
     assert.deepEqual([ended?.outputFileId, ended?.errorFileId], [fileId, null])
     assert.equal((await store.quotaUse('acme')).storedBytes, whole.length)

@@ -9,9 +9,17 @@ import { CLONE, reaches } from './test-files.ts'
 /** Files that start and kill processes run long, and clean up at the end of their own process. */
 const PROCESSES =
   /^test\/(process|nodes|long|upgrade|postgres|support)\/.*\.test\.ts$|^test\/process\/server-process\.ts$/
-/** These files mostly wait, usually for leases to expire, or take longest among those with their own process. */
-const FIRST =
-  /^test\/(nodes|upgrade)\/|^test\/process\/(admin-actions|batch-resume|kills|large-jobs|pipelining|server-package|usage-kills)\.test\.ts$/
+/** These wait most of the time, mostly for leases to expire, or take longest of those with their own process. */
+const FIRST = new RegExp(
+  [
+    /^test\/(nodes|upgrade)\//,
+    /^test\/(examples|docs\/callback-examples|counts\/counts)\.test\.ts$/,
+    /^test\/process\/(admin-actions|backup|batch-command|batch-kills|batch-resume|cost-kills)\.test\.ts$/,
+    /^test\/process\/(kills|large-jobs|pipelining|server-package|suspects|usage-kills)\.test\.ts$/,
+  ]
+    .map(({ source }) => source)
+    .join('|'),
+)
 const BROWSER = /^test\/browser\//
 /** Matches code that depends on the whole process's memory, flags or environment. */
 const OWN_PROCESS = /\b(setFlagsFromString|memoryUsage|expose[-_]gc|residentMiB|process\.env\.?\S* = )/
@@ -20,8 +28,9 @@ const BROWSER_GROUPS = 4
 const OTHER_GROUPS = 10
 
 /**
- * Returns the groups in the order in which to start them. Files that mostly wait or take long come first, so that others run in
- * the meantime; other single files come last, so that no process runs alone at the end.
+ * In the order in which to start them. Files that wait most of the time or take long come first, in turn with groups, which keep a
+ * core busy: where several only waited, the cores were idle. Other single files come last, so that no process is left to run
+ * alone at the end.
  * @param files paths relative to the clone
  */
 export function groupsOf(files: readonly string[]): readonly (readonly string[])[] {
@@ -29,12 +38,13 @@ export function groupsOf(files: readonly string[]): readonly (readonly string[])
   const together = files.filter((file) => !alone.includes(file))
   const browser = together.filter((file) => BROWSER.test(file))
   const others = together.filter((file) => !BROWSER.test(file))
-  return [
-    ...alone.filter((file) => FIRST.test(file)).map((file) => [file]),
-    ...dealt(others, OTHER_GROUPS),
-    ...dealt(browser, BROWSER_GROUPS),
-    ...alone.filter((file) => !FIRST.test(file)).map((file) => [file]),
-  ]
+  const groups = [...dealt(others, OTHER_GROUPS), ...dealt(browser, BROWSER_GROUPS)]
+  const first = alone.filter((file) => FIRST.test(file)).map((file) => [file])
+  const inTurn = Array.from({ length: Math.max(first.length, groups.length) }, (_, at) => [
+    ...first.slice(at, at + 1),
+    ...groups.slice(at, at + 1),
+  ])
+  return [...inTurn.flat(), ...alone.filter((file) => !FIRST.test(file)).map((file) => [file])]
 }
 
 function isAlone(file: string): boolean {

@@ -11,6 +11,7 @@ export const STEP_MS = 250
 /** Shorter than a check of a model server may take. */
 export const LONG_STEP_MS = 3500
 const ROUND_TRIPS = 3
+const MOST_IDS = 100
 const ROUND_TRIPS_OF_A_JOB = 24
 
 /** With one slot, the jobs run one after the other. */
@@ -56,32 +57,45 @@ export async function metric(parley: Parley, line: string): Promise<number> {
 
 export const running = (parley: Parley) => metric(parley, 'parley_jobs_running')
 
+/** As the account reads them, a hundred in a request. */
+export async function readJobs(
+  parley: Parley,
+  key: string,
+  ids: readonly string[],
+): Promise<readonly Answer['body'][]> {
+  const jobs: Answer['body'][] = []
+  for (const some of chunks(ids, MOST_IDS)) {
+    const { body } = await parley.get(`${MESSAGES}?ids=${some.join(',')}`, key)
+    assert.deepEqual([body.data.not_found, body.data.more], [[], []])
+    jobs.push(...body.data.jobs)
+  }
+  return jobs
+}
+
 export async function statuses(
   parley: Parley,
   key: string,
   ids: readonly string[],
 ): Promise<Record<string, number>> {
   const counts: Record<string, number> = {}
-  for (const id of ids) {
-    const { body } = await parley.get(`${MESSAGES}/${id}`, key)
-    counts[body.data.status] = (counts[body.data.status] ?? 0) + 1
-  }
+  for (const { status } of await readJobs(parley, key, ids)) counts[status] = (counts[status] ?? 0) + 1
   return counts
 }
 
 export const completions = (models: ModelServerForTests) => models.completions().length
 
 /**
- * Returns a condition for `untilTrue`: whether all of these jobs have ended. To save reads, it reads no finished job again, and
- * stops at the first open one.
+ * A condition for `untilTrue`: whether all of these jobs have ended. It does not read jobs again that had ended, nor more than
+ * one while that is open: otherwise each step would read every job.
  */
 export function allEnded(parley: Parley, key: string, ids: readonly string[]): () => Promise<boolean> {
-  const left = [...ids]
+  let left = ids
   return async () => {
-    for (let [id] = left; id !== undefined; [id] = left) {
-      const { completed = 0, failed = 0 } = await statuses(parley, key, [id])
-      if (completed + failed === 0) return false
-      left.shift()
+    for (let count = 1; left.length > 0; count = MOST_IDS) {
+      const some = await readJobs(parley, key, left.slice(0, count))
+      const open = some.filter(({ status }) => status !== 'completed' && status !== 'failed')
+      left = [...open.map(({ job_id }) => String(job_id)), ...left.slice(count)]
+      if (open.length > 0) return false
     }
     return true
   }

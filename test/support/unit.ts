@@ -20,8 +20,9 @@ import { CLONE, TESTS, testFiles } from './test-files.ts'
 const RUN_FILES = new URL('run-files.ts', import.meta.url).href
 const OPTIONS = [
   '--test',
-  '--test-concurrency=3',
-  // This is the timeout of a whole group. Its files, and their tests, have shorter ones.
+  // Twice as many as a small machine has cores, because about half of the processes wait at any time.
+  '--test-concurrency=4',
+  // The timeout of a whole group. Its files, and their tests, have shorter ones.
   '--test-timeout=1800000',
   '--test-global-setup=test/postgres/global-setup.ts',
 ]

@@ -392,9 +392,11 @@ onEachStore(() => {
       "insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '1 hour')",
     )
     const file = await openai.files.create({ file: await toFile(Buffer.from('{}'), 'in'), purpose: 'batch' })
+    // The client would wait as long as Retry-After says.
+    const options = { maxRetries: 0 }
     const create = () =>
       openai.batches
-        .create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' })
+        .create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' }, options)
         .catch((error) => error)
     const refused = await eventually(create, (answer) => answer instanceof Error, { signal: t.signal })
     assert.equal(refused.status, 503)

@@ -9,6 +9,7 @@ import { isPostgres } from '../../src/store/open.ts'
 import { startStage, stopAtOnce } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
+import { eventually } from '../support/eventually.ts'
 import { openaiOf } from './official-client.ts'
 
 const HELLO = { model: 'gpt-5-mini', input: 'Hello' } as const
@@ -231,18 +232,15 @@ onEachStore(() => {
     await database.query(
       `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
     )
-    for (;;) {
-      t.signal.throwIfAborted()
-      const error = await openai.responses.create(HELLO).then(
+    const create = () =>
+      openai.responses.create(HELLO).then(
         () => null,
         (refused: unknown) => refused,
       )
-      if (error === null) continue
-      assert.ok(error instanceof OpenAI.InternalServerError)
-      assert.deepEqual([error.status, error.headers?.get('x-should-retry')], [503, 'true'])
-      assert.match(error.message, /earlier version/)
-      return
-    }
+    const error = await eventually(create, (refused) => refused !== null, { signal: t.signal })
+    assert.ok(error instanceof OpenAI.InternalServerError)
+    assert.deepEqual([error.status, error.headers?.get('x-should-retry')], [503, 'true'])
+    assert.match(error.message, /earlier version/)
   })
 
   test('a background create whose answer was lost is joined by its retry, and by no other create', async (t) => {

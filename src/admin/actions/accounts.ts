@@ -143,7 +143,7 @@ const setWebhook = adminAction({
   },
   command: {
     name: 'accounts webhook',
-    description: 'set where events of an account are sent',
+    description: 'set the address for events of an account',
     arguments: { ...NAME, url: ['[url]', 'the address that receives events'] },
     options: { clear: ['--clear', 'send no events'] },
     help: "\nEvents report how background responses and batches ended. They are signed with the account's secret.",
@@ -417,7 +417,7 @@ const deleteAccount = adminAction({
     operationId: 'deleteAccount',
     summary: 'Permanently delete an account with its keys, jobs and secrets',
     description:
-      'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. The sums of its usage stay for invoices, under a name that only this response contains. The audit log keeps its entries about the account.',
+      'Suspends the account, cancels its jobs, then deletes everything. This takes at least 3 seconds, because every node must apply the suspension first. Its usage totals are kept for invoices, under a name that only this response contains. The audit log keeps its entries about the account.',
     success: 'The account was deleted.',
     data: Type.Object({
       deleted: Type.Literal(true),
@@ -437,7 +437,7 @@ const deleteAccount = adminAction({
     options: { yes: ['--yes', 'do not ask for confirmation'], scrub: NO_SCRUB },
     help: `
 Queued and running jobs are cancelled first. Without --yes the command asks you to type the account's name.
-The sums of its usage stay for invoices, under a name that the command prints.
+Its usage totals are kept for invoices, under a name that the command prints.
 ${SCRUB_HELP}`,
     examples: ['parley accounts delete acme', 'parley accounts delete acme --yes --no-scrub'],
     confirms: true,

@@ -22,7 +22,8 @@ const cancelBatch = adminAction({
     path: '/batches/:batchId/cancel',
     operationId: 'cancelAnyBatch',
     summary: 'Cancel a batch: no further lines start, and those that run are cancelled',
-    description: 'Its files have the results of the lines that had ended. A second call changes nothing.',
+    description:
+      'Its files contain the results of the lines that had finished. A second call changes nothing.',
     success: 'The batch is being cancelled.',
     data: Type.Object({ status: Type.String() }),
     conflicts: true,

@@ -70,7 +70,7 @@ const replay = adminAction({
   },
   command: {
     name: 'callbacks replay',
-    description: 'send a callback again now, with the full number of attempts',
+    description: 'send a callback again now, with all attempts',
     arguments: { jobId: ['[job-id]', 'the ID of its job; the callback may be in any state'] },
     options: {
       allFailed: ['--all-failed', 'replay all callbacks that failed permanently'],

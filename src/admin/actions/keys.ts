@@ -15,14 +15,13 @@ const createKey = adminAction({
       account: Type.String({ description: 'The account. It is created if it does not exist.' }),
       tier: Type.Optional(
         Type.String({
-          description:
-            'The tier of the account, one of those that are configured; may be absent if the account exists.',
+          description: 'A configured tier. May be absent if the account exists.',
         }),
       ),
       label: Type.Optional(
         Type.String({
           pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,100}$',
-          description: 'What you call the key, at most 100 characters in one line.',
+          description: 'A name for the key: at most 100 characters in one line.',
         }),
       ),
       expires_days: Type.Optional(
@@ -66,7 +65,7 @@ const createKey = adminAction({
     operationId: 'createKey',
     summary: 'Create a key, and its account if it does not exist',
     description:
-      'Only this response contains the key, because the database stores just its hash. If the account exists already, `tier` may be absent, or must be its tier.',
+      'Only this response contains the key, because the database stores just its hash. If the account exists, `tier` must be absent or its tier.',
     status: 201,
     success: 'The key.',
     data: newKey,
@@ -82,7 +81,7 @@ const createKey = adminAction({
     options: {
       account: ['--account <name>', 'the account that the key belongs to'],
       tier: ['--tier <tier>', 'tier of a new account', DEFAULT_TIERS],
-      label: ['--label <text>', 'what you call the key, for lists'],
+      label: ['--label <text>', 'a name for the key, shown in lists'],
       expires_days: ['--expires <days>', 'days until the key expires (default: never)'],
     },
     required: ['account'],
@@ -170,7 +169,7 @@ const rotateOldKey = adminAction({
     operationId: 'rotateKey',
     summary: 'Replace a key by a new one',
     description:
-      'Creates a key with the same account and label, and lets the old one expire after a grace time, in which both work. A key that was created to expire after some days is replaced by one that expires after as many. Only this response contains the new key.',
+      'Creates a key with the same account, label and lifetime. Both keys work until the old one expires after a grace time. Only this response contains the new key.',
     status: 201,
     success: 'The new key.',
     data: rotatedKey,

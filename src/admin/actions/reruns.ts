@@ -17,7 +17,7 @@ const howFields = {
   ),
   again: Type.Optional(
     Type.Boolean({
-      description: 'Also rerun jobs that were rerun before, and in a search reruns that ended like this.',
+      description: 'Also rerun jobs that were rerun before and, in a search, reruns.',
     }),
   ),
 }
@@ -102,7 +102,7 @@ const rerunFoundJobs = adminAction({
       ),
       model: Type.Optional(modelName),
       status: Type.Optional(
-        Type.Enum(['failed', 'completed'], { description: 'How the jobs ended; `failed` if absent.' }),
+        Type.Enum(['failed', 'completed'], { description: 'The status of the jobs; `failed` if absent.' }),
       ),
       from: time('Only jobs created at this Unix time (seconds) or later.'),
       to: time('Only jobs created before this Unix time (seconds).'),
@@ -117,7 +117,7 @@ const rerunFoundJobs = adminAction({
           minimum: 1,
           maximum: MOST,
           default: DEFAULT_LIMIT,
-          description: 'How many jobs to rerun at most.',
+          description: 'The maximum number of jobs to rerun.',
           examples: [100],
         }),
       ),
@@ -165,7 +165,7 @@ const rerunFoundJobs = adminAction({
       ),
       waiting: Type.Integer({
         minimum: 0,
-        description: 'Reruns that are requested, and that no server has made within 10 s.',
+        description: 'Reruns that no server has created within 10 s of the request.',
       }),
       next: next('before'),
     }),
@@ -173,24 +173,24 @@ const rerunFoundJobs = adminAction({
   },
   command: {
     name: 'jobs rerun',
-    description: 'on the database: create new jobs with the requests of finished ones',
+    description: 'on the database: run finished jobs again, as new jobs',
     arguments: { jobId: ['[job-id]', 'the job to rerun'] },
     options: {
       account: ['--account <name>', 'rerun the failed jobs of this account'],
       error_code: ['--error-code <code>', 'rerun jobs that failed with this code, such as model_error'],
       model: ['--model <name>', 'rerun the failed jobs of this model'],
-      status: ['--status <status>', 'rerun jobs that ended like this: failed (default) or completed'],
+      status: ['--status <status>', 'rerun jobs with this status (default: failed)'],
       from: ['--from <time>', 'rerun jobs that were created at this Unix time or later'],
       to: ['--to <time>', 'only jobs that were created before this Unix time'],
       before: ['--before <job-id>', 'only jobs before this one'],
       limit: ['--limit <count>', `rerun at most this many (default: ${DEFAULT_LIMIT})`],
       with_callback: ['--with-callback', 'also send the callbacks of the original jobs'],
-      again: ['--again', 'also rerun jobs that were rerun before, and reruns'],
+      again: ['--again', 'also rerun reruns, and jobs that were rerun before'],
     },
     help: `
 A rerun is a new job with the same request. ${PAYS.replace(': ', ':\n')}
-A running server makes it within about two seconds. A filter skips reruns, and jobs that were rerun before, so the command can
-be repeated. With --again, it finds both: to rerun only what failed again, pass the time of the first command as --from.`,
+A running server creates it within about two seconds. Filters skip reruns, and jobs that were rerun before, so you can repeat
+the command. --again includes both: to rerun only what failed again, pass the time of the first command as --from.`,
     examples: [
       'parley jobs rerun 019a5d3e-…',
       'parley jobs rerun --account acme --error-code model_error --from $(date -d yesterday +%s)',

@@ -20,7 +20,9 @@ const createToken = adminAction({
         description: 'Who or what will use it, for the audit log: at most 64 characters in one line.',
       }),
       read_only: Type.Optional(
-        Type.Boolean({ description: 'Whether it can only read, and no contents of jobs. False if absent.' }),
+        Type.Boolean({
+          description: 'Whether the token allows only reading, without contents of jobs. False if absent.',
+        }),
       ),
       expires_days: Type.Optional(
         Type.Number({
@@ -63,7 +65,7 @@ const createToken = adminAction({
     description: 'create and print an admin token for one operator or program',
     arguments: { name: ['<name>', 'who or what will use it; the audit log shows it'] },
     options: {
-      read_only: ['--read-only', 'it can only read, and no contents of jobs'],
+      read_only: ['--read-only', 'allow only reading, without contents of jobs'],
       expires_days: ['--expires <days>', 'days until it expires (default: never)'],
     },
     examples: ['parley tokens create alice', 'parley tokens create grafana --read-only --expires 365'],

@@ -21,7 +21,7 @@ Examples:
 
 All lines are checked before the first is sent. After Ctrl-C, a crash or an outage, run the same command again to resume:
 no job is sent or paid for twice. When all jobs have finished, the results are written in the order of the lines.
-This machine must stay connected. To leave a file of OpenAI's lines to the server instead, use parley batches.
+This machine must stay connected. To let the server run a file of OpenAI's lines instead, use parley batches.
 ${EXIT_CODES_HELP.replace('2 the job failed', '2 a line was not completed')}`
 
 export function addBatch(command: Command, exit: (code: number) => void): void {

@@ -20,7 +20,7 @@ Examples:
   parley batches list
   parley batches cancel "$id"
 
-The server has the file and runs it, also while this machine is off: up to 50,000 lines, in the background, within 24 hours.
+The server runs the file in the background, even while this machine is off: up to 50,000 lines, within 24 hours.
 Each line is {"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"model":"gpt-5-mini","messages":[…]}}.
 For jobs in Parley's own format, or results in the order of the lines, use parley batch.`
 
@@ -30,19 +30,19 @@ const CODES = EXIT_CODES_HELP.replace('2 the job failed', '2 the batch did not a
 )
 
 export function addBatches(group: Command, exit: (code: number) => void): void {
-  group.description('batches that the server runs from a file: create, list, show, download, cancel')
+  group.description('create, list, show, download and cancel batches that the server runs from a file')
   group.addHelpText('after', `${HELP}\n${CODES}`)
   addServerOptions(
     group
       .command('create')
-      .description('upload a file of lines, and create a batch of it')
+      .description('upload a file of lines, and create a batch from it')
       .argument('<file>', 'lines of JSON, one request each; - is standard input')
       .addOption(
-        new Option('--endpoint <endpoint>', 'what the lines request')
+        new Option('--endpoint <endpoint>', 'the route that the lines call')
           .choices(['chat/completions', 'responses'])
           .default('chat/completions'),
       )
-      .option('--metadata <pair>', 'KEY=VALUE to remember with the batch; may be repeated', addPair)
+      .option('--metadata <pair>', 'KEY=VALUE to store with the batch; repeatable', addPair)
       .option('--wait', 'wait until the batch has ended')
       .option('--json', 'print the batch as a JSON object'),
   )
@@ -64,7 +64,7 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
   addServerOptions(
     group
       .command('show')
-      .description('show how far a batch is')
+      .description('show the progress of a batch')
       .argument('<batch-id>', 'the batch ID')
       .option('--wait', 'wait until the batch has ended')
       .option('--json', 'print the batch as a JSON object'),
@@ -77,7 +77,7 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
   addServerOptions(
     group
       .command('download')
-      .description('write the answers and errors of a batch that has ended to two files')
+      .description('download the answers and errors of a finished batch into two files')
       .argument('<batch-id>', 'the batch ID')
       .option('--out <file>', 'file for the answers (default: BATCH-ID_output.jsonl); - is standard output')
       .option('--errors <file>', 'file for the errors (default: BATCH-ID_error.jsonl); - is standard output')
@@ -92,7 +92,7 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
   addServerOptions(
     group
       .command('cancel')
-      .description('cancel a batch: no further lines start, and those that run are cancelled')
+      .description('cancel a batch: no further lines start, and running ones are cancelled')
       .argument('<batch-id>', 'the batch ID')
       .option('--json', 'print the batch as a JSON object'),
   ).action(async (id: string, options: CancelBatchOptions) => {

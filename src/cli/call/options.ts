@@ -66,15 +66,15 @@ export function addSend(command: Command, exit: (code: number) => void): void {
         numberFrom(CACHE_TTL_S.least, CACHE_TTL_S.most),
       )
       .addOption(
-        new Option('--priority <priority>', 'whether other jobs start first').choices([...PRIORITIES]),
+        new Option('--priority <priority>', 'jobs of higher priority start first').choices([...PRIORITIES]),
       )
       .option(
         '--complete-within <seconds>',
-        'the job fails if it has not ended this long after its creation',
+        'the job fails if it has not finished this long after its creation',
         numberFrom(COMPLETE_WITHIN_S.least, COMPLETE_WITHIN_S.most),
       )
       .option('--options <json>', `options of the model, for example '{"temperature":0.2,"max_tokens":500}'`)
-      .option('--metadata <pair>', 'KEY=VALUE to remember with the job; may be repeated', addPair)
+      .option('--metadata <pair>', 'KEY=VALUE to store with the job; repeatable', addPair)
       .addOption(new Option('--no-wait', 'print the job ID at once; get the answer later with `parley job`'))
       .option('--json', 'print the whole result object'),
   )
@@ -108,7 +108,7 @@ export function addJob(command: Command, exit: (code: number) => void): void {
         new Option('--cancel', 'cancel the job if it has not finished').conflicts(['wait', 'delete']),
       )
       .addOption(new Option('--delete', 'permanently delete a finished job').conflicts('wait'))
-      .option('--drop-callback', 'with --delete: also if its callback has not been delivered')
+      .option('--drop-callback', 'with --delete: even if its callback is undelivered')
       .option('--json', 'print the whole result object'),
   )
     .addHelpText('after', JOB_HELP)

@@ -65,7 +65,7 @@ function addServe(program: Command, exit: (code: number) => void): void {
         .default('all'),
     )
     .addOption(
-      new Option('--threads <number>', 'accepted for compatibility with 0.3, without effect').argParser(
+      new Option('--threads <number>', 'has no effect; accepted for compatibility with 0.3').argParser(
         threadsOf,
       ),
     )
@@ -165,7 +165,7 @@ function addBackup(program: Command): void {
     .command('restore')
     .description('replace the database with a backup; no server may be running')
     .argument('<file>', 'a file that `parley backup` wrote')
-    .option('--force', 'also replace a database that is not empty; it is kept next to the new one')
+    .option('--force', 'also replace a database that is not empty; the old one is kept next to it')
     .option('--json', 'print the contents of the backup as a JSON object')
     .addOption(config())
     .addHelpText(
@@ -265,7 +265,7 @@ function addRecords(program: Command): void {
     .option('--month <month>', 'only this month in UTC, in the form YYYY-MM', monthOption)
     .option(
       '--by <keys>',
-      'sum by these, separated by commas: month, account, model, metadata.KEY',
+      'group by these, separated by commas: month, account, model, metadata.KEY',
       usageKeysOption,
     )
     .option('--json', 'print a JSON array')

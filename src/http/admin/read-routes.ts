@@ -198,8 +198,7 @@ export function batchRoutes(app: FastifyInstance, { store, clock }: AdminOptions
   readRoute(app, '/batches/:batchId', {
     operationId: 'getAnyBatch',
     summary: 'Show a batch without the contents of its files',
-    description:
-      'Shows its progress, what is wrong with it, the lines that run, its files, and what it used.',
+    description: 'Shows its progress, errors, running lines, files and usage.',
     params: SUBJECT_PARAMS.batch,
     success: 'The batch.',
     data: batchDetails,
@@ -346,7 +345,7 @@ export function tokensRoute(app: FastifyInstance, { store }: AdminOptions): void
     operationId: 'listAdminTokens',
     summary: 'List admin tokens, oldest first',
     description:
-      'Those that operators created, including revoked and expired ones. The tokens themselves are not stored.',
+      'Lists the tokens that operators created, including revoked and expired ones. The tokens themselves are not stored.',
     success: 'The tokens.',
     data: tokenList,
     read: async () => {
@@ -391,7 +390,7 @@ export function usageEventsRoute(app: FastifyInstance, { store, currency, clock 
     operationId: 'listUsageEvents',
     summary: 'List what each finished job used, for billing',
     description:
-      'One event for each job, in the order in which jobs were created; a job that ends later than others follows them. Store `next` with the events, and ask again from there: no event is missing, and none comes twice. Jobs appear a minute after their creation at the earliest, and while 256 jobs before them are unfinished, later. Events exist for as long as their jobs (`jobs.retention_seconds`, unless a job is deleted).',
+      'Returns one event for each finished job, roughly in the order of creation. Store `next` with the events, and continue from there: no event is missing, and none comes twice. A job appears at least a minute after its creation, and later while 256 earlier jobs are unfinished. Events exist as long as their jobs (`jobs.retention_seconds`, unless a job is deleted).',
     querystring: filter({ after: before('The `next` of an earlier response.', 'AZpdPgAAcACAAAAAAAAAAA') }),
     success: 'A page of usage events.',
     data: usageEventList,
@@ -421,7 +420,7 @@ export function auditRoute(app: FastifyInstance, { store }: AdminOptions): void 
     operationId: 'listAuditLog',
     summary: 'List the audit log, newest first',
     description:
-      'Who did what to which job, key or account, and with what result: through this API, the dashboard or the command line.',
+      'Lists who did what to which job, key or account, with which result: through this API, the dashboard or the command line.',
     querystring: filter({
       account: Type.Optional(accountName),
       before: before('Only entries before this ID: the `next` of the previous page.'),

@@ -88,7 +88,7 @@ const jobResult = Type.Object(
 /** The `include` parameter of reads. `convertQuery` splits the list. */
 export const includeParameter = Type.Optional(
   Type.Array(Type.Enum([...INCLUDES]), {
-    description: 'What else to return of each job: `usage`, `metadata`. Commas separate several values.',
+    description: 'What to add to each job, separated by commas.',
     examples: [['usage']],
   }),
 )
@@ -99,11 +99,11 @@ export const usage = Type.Union(
       {
         model: Type.Union([Type.String(), Type.Null()], {
           description:
-            'The model that answered, as its server names it; null if none did, or for a cached response.',
+            'The model that answered, as its server names it; null without an answer, or if it was cached.',
         }),
         input_tokens: Type.Integer({ description: 'As the model server counted them, over all calls.' }),
         cached_input_tokens: Type.Integer({
-          description: 'How many of the input tokens the model server had cached.',
+          description: 'The input tokens that the model server had cached.',
         }),
         output_tokens: Type.Integer(),
         cost: Type.Optional(
@@ -142,7 +142,7 @@ const open = (status: string) => ({
   waiting_for: Type.Optional(
     Type.Enum(['budget'], {
       description:
-        'Only with `include=usage`: the job is queued until the monthly cap in money of its account has room for it.',
+        'Only with `include=usage`: the job is queued until the monthly money cap has room for it.',
     }),
   ),
   metadata: Type.Optional(metadata),
@@ -171,7 +171,7 @@ const failed = {
 const pendingJob = Type.Object(open('pending'), { title: 'PendingJob', description: 'The job is queued.' })
 const assignedJob = Type.Object(open('assigned'), {
   title: 'AssignedJob',
-  description: 'A node is running the job.',
+  description: 'A node has started the job. A job that goes back to the queue keeps this status.',
 })
 const completedJob = Type.Object(completed, {
   title: 'CompletedJob',
@@ -204,7 +204,7 @@ export const timedOut = Type.Object(
   { status: Type.Literal('timeout'), job_id: jobId },
   {
     title: 'TimedOut',
-    description: 'The wait timed out before the job finished. The job continues; read it by its ID.',
+    description: 'The job did not finish in time. It continues; read it by its ID.',
   },
 )
 

@@ -51,7 +51,7 @@ const OPERATORS_DOCUMENT = {
   title: 'Parley: admin API',
   description: `For operators of Parley: the admin API, which the dashboard uses, and the routes for monitoring. The API for callers is described at \`${DOCUMENTS.callers}\`.`,
   tags: [
-    { name: 'Admin', description: 'Inspect and control the service. One token grants access to all of it.' },
+    { name: 'Admin', description: 'Inspect and control the service, with an admin token.' },
     { name: 'Operations', description: 'Health and metrics.' },
   ],
   securitySchemes: {

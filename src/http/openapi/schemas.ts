@@ -47,8 +47,7 @@ const header = (description: string) => Type.String({ description })
 
 /** A header of every response. */
 export const REQUEST_ID = {
-  description:
-    'The ID of the request in the log of the server. If the request has a valid X-Request-Id, it is used.',
+  description: "The ID of the request in the server's log: the request's own X-Request-Id if that is valid.",
   schema: { type: 'string' },
 }
 export const RATE_HEADERS = {
@@ -58,14 +57,14 @@ export const RATE_HEADERS = {
 }
 const IGNORED = {
   'x-parley-ignored': header(
-    'JSON pointers to parts of the schema that answers are not checked for: annotations, unknown keywords, and unsupported formats. Percent-encoded, separated by commas, at most 1 KB; a final `+3` means that three more were omitted. Absent if everything is checked.',
+    'JSON pointers to the parts of the schema that are not checked: annotations, unknown keywords and unsupported formats. Percent-encoded, separated by commas, at most 1 KB; a final `+3` means that three more were omitted. Absent if everything is checked.',
   ),
 }
 export const RETRY_AFTER = { 'retry-after': header('Seconds to wait before you retry.') }
 const READ_AFTER = { 'retry-after': header('Seconds to wait before you read the job.') }
 export const WAIT_AFTER = {
   'retry-after': header(
-    'Seconds to wait before you ask again. Present only if the server did not wait as long as `wait` requests, because too many requests are waiting or the server is shutting down.',
+    'Seconds to wait before you ask again. Present only if the server responded before the end of `wait`, because it is full or shutting down.',
   ),
 }
 const SIMULATED = {
@@ -85,7 +84,7 @@ export const idempotencyHeader = Type.Object({
 })
 
 export const answers = {
-  ended: success('The job finished within the wait: it completed or failed.', endedJob, {
+  ended: success('The job has finished: it completed or failed.', endedJob, {
     headers: {
       ...IGNORED,
       ...SIMULATED,

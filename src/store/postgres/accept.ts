@@ -1,6 +1,6 @@
 /**
- * Stores new jobs in Postgres, those of many acceptances in one statement: with idempotency keys or without, handed off, queued, or
- * completed by a cached response. `fair-order.ts` gives queued jobs their turns.
+ * Stores new jobs in Postgres, those of many acceptances in one statement. They can have idempotency keys, and can be handed off,
+ * queued, or completed by a cached response. `fair-order.ts` gives queued jobs their turns.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
@@ -30,7 +30,7 @@ import { hasLarge } from './text-array.ts'
 import { storedTexts, textOf as textOfColumn } from './texts.ts'
 import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
-/** Each key of a group takes an entry in the lock table, which all nodes share: 6,400 entries by default. */
+/** Each idempotency key of a group takes an entry in the lock table of the database, which has 6,400 entries by default. */
 const MAX_GROUP = 128
 
 export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'findEarlier'> {
@@ -54,27 +54,26 @@ export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | '
   }
 }
 
-/** The earlier request of a key. */
+/** The earlier request with the same key. */
 interface Remembered {
   readonly fingerprint: string
   readonly jobIds: readonly string[]
 }
 
-/** Whether the last group of acceptances had jobs with cached responses. */
+/** Whether cached responses completed jobs of the last group. */
 interface CachedLately {
   is: boolean
 }
 
 interface Result {
   readonly accepted: Accepted
-  /** Of the acceptance's key, now; null if it has none. */
+  /** The request that is now stored under the acceptance's key; null if it has no key. */
   readonly remembered: Remembered | null
 }
 
 /**
- * Of several acceptances with one key, the first is sent to the database; what becomes of it decides the others.
- *
- * A statement that cannot use cached responses costs the database half as much. Unless the last group had some, it is tried first,
+ * If several acceptances have the same key, only the first is sent to the database, and its result decides the others. A
+ * statement that cannot use cached responses costs the database half as much. It is tried first unless the last group used some,
  * and the acceptances that it leaves out are sent again.
  */
 async function acceptGroup(
@@ -99,13 +98,14 @@ async function acceptGroup(
       if (firsts.get(key) === acceptance) {
         results.set(acceptance, result instanceof Failed ? result : result.accepted)
       } else if (!(result instanceof Failed)) {
-        // A conflict does not say whether the jobs of the earlier request exist, and this one may repeat that request.
+        // A conflict does not show whether the jobs of the earlier request still exist, and this acceptance may repeat that
+        // request.
         if (result.accepted.kind === 'conflict' && repeats(acceptance, result.remembered)) return true
-        // Nothing was stored under the key, and this one may cost less.
+        // The first stored nothing, and this one may cost less.
         if (result.accepted.kind === 'over cost cap') return true
         results.set(acceptance, resultOf(acceptance, result.remembered))
       } else if (result.error instanceof StoreUnavailable) results.set(acceptance, result)
-      // The first was rejected for what it contains; this one may be another request.
+      // The first was rejected for its contents; this one may be a different request.
       else return true
       return false
     })
@@ -123,9 +123,9 @@ function repeats({ idempotency }: Acceptance, remembered: Remembered | null): bo
   return remembered?.fingerprint === idempotency?.fingerprint
 }
 
-/** What a remembered key makes of an acceptance. */
+/** The result of an acceptance whose key has this earlier request. */
 function resultOf(acceptance: Acceptance, remembered: Remembered | null): Accepted {
-  // With its own jobs, it is the same acceptance, whose first response was lost.
+  // The same job ID means that this acceptance itself was stored, and its first response was lost.
   if (remembered === null || remembered.jobIds[0] === acceptance.jobs[0]?.job.id) return { kind: 'accepted' }
   return earlierOf(acceptance.idempotency, remembered)
 }
@@ -135,9 +135,9 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 }
 
 /**
- * All acceptances are of one node, and no two have the same key. All are stored, or none, except those that are left out.
- * @param mode `uncached`: as `first`, but acceptances whose jobs may have cached responses are left out
- * @param found whether there were cached responses; set here
+ * Stores all acceptances or none, except those that it leaves out. All must be from one node, with distinct keys.
+ * @param mode `uncached` is `first`, but leaves out acceptances whose jobs may have cached responses
+ * @param found set here: whether there were cached responses
  */
 async function acceptAll(
   { database, walks, notifications, others }: PostgresParts,
@@ -170,13 +170,13 @@ async function acceptAll(
     : mode === 'uncached'
       ? await database.query(uncached, values.slice(0, uncached.parameters))
       : await database.query(ACCEPT[mode], values)
-  // The first try may have waited for a lock until now, and what it stored is visible only to another statement.
+  // The first try may have waited for a lock until now, so only a new statement sees what it stored.
   if (mode === 'again') rows.push(...(await database.query(ANSWERED, [jobs.map(({ job }) => job.id)])))
   const taken = new Map<number, Remembered>()
   const contents = new Map<string, string | null>()
   const over = new Map<number, number>()
   const leftOut = new Set<number>()
-  /** The least turn that was queued on each route. */
+  /** The least turn that was queued, by route. */
   const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
@@ -196,7 +196,7 @@ async function acceptAll(
     const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
     return { accepted, remembered: earlier ?? own }
   })
-  // The turns that the first try gave are not known.
+  // The turns that the first try assigned are unknown.
   if (mode === 'again') for (const { route, handedOff } of jobs) if (!handedOff) queued.set(route, 0)
   for (const [route, turn] of queued) {
     walks.joined(route, turn)
@@ -226,7 +226,7 @@ function weightOfAcceptance({ jobs }: Acceptance): number {
   return jobs.reduce((total, { job }) => total + weightOfJob(job), 0)
 }
 
-/** The values of `ACCEPT`, in its order. */
+/** The values of `ACCEPT`, in order. */
 function valuesOf(
   acceptances: readonly Acceptance[],
   jobs: readonly NewJob[],
@@ -264,7 +264,7 @@ function valuesOf(
   ]
 }
 
-/** The values that `ACCEPT_CAPPED` has in addition. */
+/** The additional values of `ACCEPT_CAPPED`. */
 function capValues(acceptances: readonly Acceptance[], mode: Mode | 'uncached'): unknown[] {
   const capped = acceptances.flatMap(({ costCap, jobs }, index) =>
     costCap === undefined ? [] : [{ place: index + 1, costCap, id: jobs[0]?.job.id }],
@@ -289,7 +289,7 @@ const [MONTH, USAGE, PRICED_USAGE, RECEIPT] = [1, 2, 3, 4].map((after) => `$${TU
 const CAP_TYPES = ['integer', 'numeric', 'uuid']
 const CAPS_FROM = TURNS_AT + 5
 
-/** Null if the account does not exist, which the column does not allow: the statement fails with `UnknownAccount`. */
+/** Null if the account does not exist. The column does not allow null, so the statement then fails with `UnknownAccount`. */
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
@@ -297,7 +297,7 @@ const TEXT_OF_CACHED = textOfColumn('n', 'content')
 const ANSWERED_NOW = `union all
     select 'answered', null, id, null, null, case when origin is not null then ${TEXT_OF_CACHED} end, null, null from n where cached_id is not null`
 
-/** `over` has the requests that would exceed the cap in money of their account, of those for which there is one. */
+/** `over` has the requests that would exceed the cost cap of their account, if it has one. */
 const OVER = `costs as (
     select f.request, min(f.account) as account, sum(f.reserved) as cost, min(c.cap) as cap, min(c.id::text)::uuid as id
     from found f join ${unnest(CAP_TYPES, CAPS_FROM)} as c(request, cap, id) using (request)
@@ -311,7 +311,7 @@ const OVER = `costs as (
   ),
   n as materialized (select * from found where request not in (select request from over)),`
 
-/** The keys of the acceptances, and those of them that are remembered. */
+/** Locks the keys of the acceptances and selects those that are already stored. */
 const TAKEN_KEYS = `
   keys as (
     select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
@@ -321,7 +321,7 @@ const TAKEN_KEYS = `
     from taken_keys(${arrays(KEY_TYPES.slice(0, -1), KEYS_FROM)}, ${NOW})
   ),`
 
-/** @param without the part with further requests that are not accepted */
+/** @param without the CTE with further requests that are not accepted */
 const remember = (without: string | null) => `
   remembered as (
     insert into idempotency (account, key, fingerprint, job_ids, until_ms)
@@ -352,7 +352,7 @@ const PLACED_IN_FAIR_ORDER = `
     returning route, turn
   )`
 
-/** Of jobs all of which are handed off. */
+/** Places jobs that are all handed off. */
 const PLACED_HERE = `
   placed as (
     insert into open_jobs (${OPEN_JOB_NAMES})
@@ -370,15 +370,15 @@ const ROWS_OF_TURNS = `union all
   select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`
 
 /**
- * Accepts what certainly has no cached response, and returns the others as `left out`. Each statement costs more to start than a
- * job costs, and most of that are parts that few groups need: those for keys, for queued jobs, and above all those that store
- * outcomes, because they open every partition.
+ * Accepts jobs that have no cached response, and returns the others as `left out`. It consists of only the parts that the group
+ * needs, because starting a statement costs more than storing a job. The parts for keys, for queued jobs and above all for
+ * outcomes, which open every partition, cost the most to start.
  */
 const acceptUncached = (
   isKeyed: boolean,
   isQueued: boolean,
 ): Statement & { readonly parameters: number } => ({
-  // The first of the values of `ACCEPT`.
+  // It takes only the first of the values of `ACCEPT`.
   parameters: isQueued ? TURNS_AT : isKeyed ? TURNS_AT - 1 : KEYS_FROM - 1,
   name: `accept uncached${isKeyed ? ' keyed' : ''}${isQueued ? ' queued' : ''}`,
   text: `
@@ -407,9 +407,9 @@ const KEYED = acceptUncached(true, false)
 const QUEUED = acceptUncached(true, true)
 
 /**
- * `taken` has the keys that are remembered; `taken_keys` locks all of them first, so of equal ones on several nodes one is
- * accepted. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
- * each taken key, a row for each completed job, and a row with the least turn that was queued on each route.
+ * `taken_keys` locks all keys first, so that of equal keys on several nodes one is accepted; `taken` has those already stored.
+ * `n` has the jobs of the other acceptances, with the cached response that completes each. The result has a row for each taken
+ * key, a row for each completed job, and a row with the least turn queued on each route.
  */
 const accept = (mode: Mode, isCapped: boolean): Statement => ({
   name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
@@ -455,7 +455,7 @@ const accept = (mode: Mode, isCapped: boolean): Statement => ({
   ${ROWS_OF_TURNS}`,
 })
 
-/** To repeat an unknown commit: what the first try stored stays as it is. */
+/** `again` repeats an unknown commit: it does not change what the first try stored. */
 const ACCEPT: Readonly<Record<Mode, Statement>> = {
   first: accept('first', false),
   again: accept('again', false),
@@ -466,7 +466,7 @@ const ACCEPT_CAPPED: Readonly<Record<Mode | 'uncached', Statement>> = {
   again: accept('again', true),
 }
 
-/** $1 the jobs of a repeated acceptance. */
+/** $1 the jobs of the repeated acceptances. */
 const ANSWERED: Statement = {
   repeatable: true,
   name: 'answered',
@@ -474,7 +474,7 @@ const ANSWERED: Statement = {
     where id = any ($1::uuid[]) and (usage::json ->> 'cache_hit')::boolean`,
 }
 
-/** $1 account, $2 key, $3 fingerprint, $4 now. */
+/** $1 account, $2 key, $3 fingerprint, $4 the current time. */
 const TAKEN: Statement = {
   repeatable: true,
   name: 'find taken key',

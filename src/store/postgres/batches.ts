@@ -1,4 +1,4 @@
-/** Stores what reports the end of a batch, in Postgres: a row like that of a finished job, without a model (`NO_MODEL`). */
+/** Stores the callback that reports the end of a batch in Postgres, in the row of a finished job without a model (`NO_MODEL`). */
 
 import type { BatchReport } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'

@@ -1,4 +1,4 @@
-/** Jobs in Postgres that wait for the budget of their account. */
+/** Jobs that wait for the budget of their account, in Postgres. */
 import { monthOf } from '../../job/month.ts'
 import { BUDGET_QUEUES, type BudgetedJobs, type BudgetStore, type JobOverBudget } from '../budget-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
@@ -53,7 +53,7 @@ function readJob(row: Row): JobOverBudget {
   }
 }
 
-/** $1 the queues. From each account with queued jobs to the next in the index. */
+/** $1 the queues. Jumps in the index from one account with queued jobs to the next. */
 const ACCOUNTS: Statement = {
   repeatable: true,
   name: 'accounts over budget',
@@ -91,8 +91,8 @@ const JOBS: Statement = {
 }
 
 /**
- * $1 ids, $2 routes, $3 steps, $4 what they reserve, $5 the queues, $6 the cap, null for none, $7 the month, $8 the state of earlier runs,
- * $9 now, $10 the turns of routes. The account is locked as for its acceptances (`over_cost_caps`).
+ * $1 IDs, $2 routes, $3 steps, $4 reserved amounts, $5 the queues, $6 the cap or null, $7 the month, $8 the state of earlier
+ * runs, $9 the current time, $10 the turns of routes. Locks the account as accepting its jobs does (`over_cost_caps`).
  */
 const QUEUE: Statement = {
   name: 'queue within budget',

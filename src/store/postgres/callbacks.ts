@@ -1,4 +1,4 @@
-/** Callbacks that are owed, in Postgres. What is recorded or loaded together goes into one statement. */
+/** Pending callbacks in Postgres. Concurrent calls share statements. */
 import { attemptLine, readCallbackBody, readDueCallback, recordCells, URL_PREFIX } from '../callback-rows.ts'
 import {
   type AttemptRecord,
@@ -40,7 +40,7 @@ export function callbackOperations({
       const attempts = deferred.map(({ attempts }) => attempts)
       const rows = await database.query(TAKE_DEFERRED, [node, ids, attempts, leaseUntilMs])
       const taken = new Map(rows.map(readDueCallback).map((due) => [due.jobId, due]))
-      // An update returns its rows in any order.
+      // `update … returning` returns rows in any order.
       return ids.flatMap((jobId) => taken.get(jobId) ?? [])
     },
 
@@ -93,15 +93,15 @@ function keyOf(jobId: string, attempt: number): string {
   return `${jobId} ${attempt}`
 }
 
-/** Postgres knows these lengths, and the first characters, without reading the whole texts. */
+/** Postgres reads these lengths and first characters without reading whole texts. */
 const SELECT_TAKEN = `
   select t.*, left(j.callback, ${URL_PREFIX}) as callback_prefix,
     octet_length(j.callback) + ${resultBytesOf('o')} as body_bytes
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
- * $1 node, $2 lane, $3 limit, $4 now, $5 until when each is leased. What another node has taken stays its own while that
- * lives, regardless of the clocks.
+ * $1 node, $2 lane, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node took stay with it,
+ * regardless of the clocks.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -118,7 +118,7 @@ const TAKE = {
   )
   ${SELECT_TAKEN}`,
 }
-/** $1 node, $2 ids, $3 attempts so far, $4 until when each is leased. In the order of ids, so that no two wait for each other. */
+/** $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows by ID, so that no two statements deadlock. */
 const TAKE_DEFERRED = {
   name: 'take deferred callbacks',
   text: `
@@ -135,7 +135,7 @@ const TAKE_DEFERRED = {
   )
   ${SELECT_TAKEN}`,
 }
-/** $1 ids, $2 the attempts under which they were taken. */
+/** $1 IDs, $2 the attempts under which they were taken. */
 const LOAD: Statement = {
   repeatable: true,
   name: 'load callbacks',

@@ -1,4 +1,4 @@
-/** What cancelling stores in Postgres, and how nodes are informed. */
+/** Cancels jobs in Postgres and informs the nodes that hold them. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { CANCELLED_RECEIPT_JSON, type CancelledOutcome, pricedUsageJson } from '../admin-action-store.ts'
@@ -10,12 +10,12 @@ import { USAGE_COLUMNS } from '../usage-rows.ts'
 import type { Database, Statement } from './database.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 
-/** A node that has not asked for so long is dead. */
+/** A node that has not asked for its cancelled jobs for this long is dead. */
 const REPORTED_WITHIN_MS = 3_600_000
 
 /**
- * The node that holds a job finds it gone when it settles: the fence of all writes is its row in `open_jobs`. The node in the
- * rows of outcomes is who cancelled them, because no node settled them; no node has such a name.
+ * The row in `open_jobs` fences all writes, so the node that holds a cancelled job cannot settle it. `outcomes.node` stores who
+ * cancelled the job, since no node settled it; no node can have such a name.
  */
 export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
   const { by, errorJson, usageJson, nowMs } = outcome
@@ -67,12 +67,12 @@ export function cancelledOperations(database: Database): Pick<NodeStore, 'takeCa
   }
 }
 
-/** Deletes what no node has taken. */
+/** Deletes reports that no node took in time. */
 export async function forgetCancelled(database: Database, nowMs: number): Promise<void> {
   await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }
 
-/** Every node queries this often, mostly without a result: a lookup in the primary key. */
+/** A lookup by primary key, because every node runs this often and mostly finds nothing. */
 const TAKE_CANCELLED: Statement = {
   name: 'take cancelled',
   text: `delete from cancelled_jobs where ctid = any (array (

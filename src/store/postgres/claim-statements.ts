@@ -1,10 +1,8 @@
 /**
- * The statements that claim jobs in Postgres: a walk of a route, the lane of an account, and suspects.
- *
- * They are written so that the planner cannot mistake how few rows there are: each limit is a plain number (a tenth of the table is
- * what it takes a limit for that it must compute), ids come as an array, and the jobs of ids are looked up one by one. Joined
- * with what it took for a tenth, it read all of `open_jobs` for each claim. Rows are only locked as `first` asks for them, so
- * none is that is not looked at.
+ * The statements that claim jobs in Postgres: by a walk of a route, from one account, and suspects. They keep the planner from
+ * overestimating how many rows there are, which once made it read all of `open_jobs` for each claim: limits are literal numbers
+ * (it assumes a tenth of the table for a computed limit), IDs come as an array, and jobs are looked up one by one. Only the rows
+ * that `first` reads are locked.
  */
 import { COUNTED_OF_QUEUE, INLINE_TEXT_BYTES } from '../store.ts'
 import { requestBytesOf } from '../stored-bytes.ts'
@@ -14,9 +12,9 @@ const inline = (column: string, text = column) =>
   `case when bytes <= ${INLINE_TEXT_BYTES} then ${text} end as ${column}`
 
 /**
- * Claims the jobs of `first` and returns them in order. Large texts stay outside of the rows, and `octet_length` does not fetch
- * them.
- * @param looked the end of the walk, a column of each row; a row without a job if there are none
+ * Claims the jobs of `first` and returns them in order. `octet_length` does not read large texts, which are stored outside of
+ * their rows.
+ * @param looked columns that every row gets and that report where the walk ended; without jobs, there is one row with only these
  */
 const claimAll = (now: string, looked: string) => `
   taken as (
@@ -38,9 +36,9 @@ const claimAll = (now: string, looked: string) => `
 const NO_WALK = '(select 1 as one)'
 
 /**
- * $1 node, $2 limit, $3 now, $4 route, $5 and $6 the place to begin at, $7 how many rows to look at, $8 accounts and $9 jobs to
- * pass over. The row that the walk looked at last is returned if it claims fewer jobs than its limit, with the number of rows,
- * and the first of the jobs to pass over, if any of them is queued from there on.
+ * $1 node, $2 limit, $3 the current time, $4 route, $5 and $6 the place to start at, $7 how many rows to read, $8 accounts and $9
+ * jobs to skip. If it claims fewer jobs than the limit, it also returns the last row that it read, how many it read, and the
+ * first skipped job of $9 that is queued behind the start.
  */
 export const WALK = {
   name: 'claim of route',
@@ -75,7 +73,7 @@ export const WALK = {
   ${claimAll('$3', 'place')}`,
 }
 
-/** $1 node, $2 limit, $3 now, $4 route, $5 account, $6 jobs to pass over. */
+/** $1 node, $2 limit, $3 the current time, $4 route, $5 account, $6 jobs to skip. */
 export const CLAIM_OF_LANE = {
   name: 'claim of account',
   text: `
@@ -88,8 +86,8 @@ export const CLAIM_OF_LANE = {
 }
 
 /**
- * $1 node, $2 limit, $3 now, $4 the crash count, $5 that of a suspect that must fail if it crashed alone, for which every crash
- * must be confirmed, $6 routes to pass over.
+ * $1 node, $2 limit, $3 the current time, $4 the crash count, $5 the crash count at which a suspect that crashed alone fails, so
+ * that all of its crashes must be confirmed, $6 routes to skip.
  */
 export const CLAIM_SUSPECTS = {
   name: 'claim suspects',
@@ -104,7 +102,7 @@ export const CLAIM_SUSPECTS = {
   ${claimAll('$3', NO_WALK)}`,
 }
 
-/** From each route to the next in the index, whatever is queued between. */
+/** Jumps in the index from one route to the next. */
 const ROUTES = `with recursive routes (route) as (
     (select route from open_jobs where turn is not null order by route, turn, id limit 1)
     union all
@@ -125,7 +123,7 @@ export const QUEUE_DEPTHS = {
   where r.route is not null`,
 } as const
 
-/** Which routes have queued jobs. The offset keeps the planner off the index of lanes. A row with the next deadline comes with them. */
+/** The routes with queued jobs, and a row with the next deadline. The offset keeps the planner from using the index of lanes. */
 export const QUEUED = {
   name: 'queued',
   repeatable: true,

@@ -1,4 +1,4 @@
-/** Claims queued jobs in Postgres: by a walk of a route, of the lane of an account, or suspects. */
+/** Claims queued jobs in Postgres: by a walk of a route, from one account, or suspects. */
 import { isBefore, type Place } from '../route-places.ts'
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from '../rows.ts'
 import {
@@ -59,7 +59,7 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
     return { jobs, mayHaveMore: jobs.length === limit }
   }
 
-  /** @param route null if turns have no meaning for a route */
+  /** @param route null if the turns of the rows are not those of one route */
   const claimedOf = (route: string | null, rows: readonly Row[]): Claimed['jobs'] => {
     const claimed = rows.filter(({ id }) => id !== null)
     if (route !== null) for (const row of claimed) walks.claimed(route, numberOf(row, 'turn'))
@@ -117,7 +117,7 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
   }
 }
 
-/** Where the next walk begins: after what this one looked at, but not after a job that it was to pass over. */
+/** Where the next walk starts: behind the rows that this one read, but not behind a job that it must skip. */
 function endOf(rows: readonly Row[], from: Place, most: number): WalkEnd {
   const [first = {}] = rows
   const last = first.looked === null ? rows.at(-1) : { turn: first.looked_turn, id: first.looked_id }

@@ -1,4 +1,4 @@
-/** Jobs and outcomes as columns: arrays that one statement takes apart with `unnest`, however many rows there are. */
+/** Turns jobs and outcomes into column arrays, which one statement expands with `unnest`. */
 import { wholeMs } from '../../clock.ts'
 import { errorJson, type Job } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
@@ -9,12 +9,12 @@ import type { Claimed, JobTexts, Settlement } from '../store.ts'
 import { textArray } from './text-array.ts'
 import { STORED_TEXT_TYPES, storedTextColumns } from './texts.ts'
 
-/** About what a job weighs in a statement: the characters of its texts. */
+/** The approximate weight of a job in a statement, in characters. */
 export function weightOfJob({ messagesJson, callbackJson }: Job): number {
   return 500 + messagesJson.length + (callbackJson?.length ?? 0)
 }
 
-/** The same for a settlement. */
+/** The approximate weight of a settlement in a statement, in characters. */
 export function weightOfSettlement({ outcome, receiptJson }: Settlement): number {
   const contentLength = outcome.status === 'completed' ? outcome.contentJson.length : receiptJson.length
   return 300 + contentLength + receiptJson.length
@@ -38,7 +38,7 @@ export const NEW_JOB_TYPES = [
 export const NEW_JOB_NAMES =
   'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages_zstd, messages_bytes, messages, response_format, callback'
 
-/** @param messages those of the jobs */
+/** @param messages the messages of the jobs, as they are stored */
 export function newJobColumns(jobs: readonly Job[], messages: readonly StoredText[]): unknown[] {
   const deadlines: (number | null)[] = []
   const priorities: (Priority | null)[] = []
@@ -78,8 +78,8 @@ export function contentOf({ outcome }: Settlement): string | null {
 }
 
 /**
- * What may be large comes last: the driver copies all that is before a parameter for which its buffer is too small.
- * @param contents those of the settlements
+ * Large columns come last, because the driver copies everything before a parameter that does not fit into its buffer.
+ * @param contents the contents of the settlements, as they are stored
  */
 export function settlementColumns(
   settlements: readonly Settlement[],
@@ -107,17 +107,17 @@ export function settlementColumns(
   ]
 }
 
-/** `unnest($3::uuid[], $4::text[] …)`, the first parameter being number `from`. */
+/** Returns for example `unnest($3::uuid[], $4::text[] …)`, where `from` is the number of the first parameter. */
 export function unnest(types: readonly string[], from: number): string {
   return `unnest(${arrays(types, from)})`
 }
 
-/** `$3::uuid[], $4::text[] …` */
+/** Returns for example `$3::uuid[], $4::text[] …`. */
 export function arrays(types: readonly string[], from: number): string {
   return types.map((type, index) => `$${from + index}::${type}[]`).join(', ')
 }
 
-/** A row with the columns of `jobs` and those of the claim: without its texts if they are too large. */
+/** Reads a row with the columns of `jobs` and of the claim; it has no texts if they are too large. */
 export function readClaimedJob(row: Row): Claimed['jobs'][number] {
   const earlierJson = textOrNull(row, 'earlier')
   const crashCount = numberOf(row, 'deaths')

@@ -1,6 +1,6 @@
 /**
- * The crashes that were counted in Postgres, by node: reverted when it turns out that the node was only paused, and confirmed
- * when it has been absent for long. A trigger on `open_jobs` writes their rows (migrations.ts).
+ * The crashes that are counted for each node in Postgres. They are reverted if the node was only paused, and confirmed when it
+ * has been absent long enough. A trigger on `open_jobs` writes the rows (migrations.ts).
  */
 import { numberOf, textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
@@ -15,7 +15,7 @@ export function crashOperations(
   return {
     revertCrashes: async () => {
       const rows = await database.query(REVERT)
-      // Walks pass over suspects, and it may be none any longer.
+      // Walks skip suspects. A job may no longer be one, so walks must find it again.
       noteReturned(parts, rows)
       return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
     },
@@ -28,12 +28,12 @@ export function crashOperations(
   }
 }
 
-/** Deletes a bounded number of crashes of jobs that have ended. */
+/** Deletes a bounded number of crashes of finished jobs. */
 export async function forgetCrashes(database: Database, limit: number): Promise<void> {
   await database.query(FORGET, [limit])
 }
 
-/** $1 is the alias of `crashes`. */
+/** @param crash the alias of `crashes` */
 const hasLease = (crash: string) =>
   `exists (select 1 from nodes n where n.node = ${crash}.node and n.lease_until > clock_timestamp())`
 

@@ -1,6 +1,6 @@
 /**
- * The connections to Postgres: a pool of them, statements by name, and errors by what they mean (errors.ts). No query
- * waits without end: the server ends a long one, and a connection that does not answer at all is abandoned.
+ * Connections to Postgres: a pool, named statements, and errors classified by meaning (errors.ts). No query waits forever: the
+ * server ends a slow one, and a connection that does not respond is closed.
  */
 import pg from 'pg'
 import type { Row } from '../rows.ts'
@@ -8,29 +8,29 @@ import type { Methods, Operation, Sql, Steps } from '../sql.ts'
 import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
-/** How long a connection may take, and how long after its time limit the server may take to report that it ended a statement. */
+/** How long connecting may take, and how long after its time limit a statement's error may take to arrive. */
 const NETWORK_MS = 5_000
-/** A node that is suspended during a transaction would hold row locks that the others skip. */
+/** Limits how long a node that is suspended during a transaction holds row locks, whose rows other nodes skip. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
 /**
- * Each of our statements finds its few rows by an index. By default the planner reads the whole queue and sorts it for
- * a claim when it has no statistics of the table yet, or keeps a plan from when the table was empty. Without an index it
- * still reads the whole table; then it must not consider that expensive enough to compile the statement. With these
- * settings one plan is right for all values, and planning each claim again would cost as much as the claim itself.
+ * Each statement finds its few rows by an index. Without these settings, the planner reads and sorts the whole queue for a claim
+ * if the table has no statistics yet, or keeps a plan from when the table was empty. Where a whole table must be read, the
+ * planner must not compile the statement because that seems expensive. With these settings one plan suits all values; planning
+ * each claim would cost as much as the claim.
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
 
-/** Prepared once on each connection, under its name. */
+/** A statement that is prepared under its name, once on each connection. */
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** Running it a second time changes nothing and returns the same, so it is run again if the connection broke. */
+  /** True if a second run changes nothing and returns the same. The statement is then repeated if the connection broke. */
   readonly repeatable?: true
 }
 
-/** What runs statements: the pool, or one connection inside a transaction. */
+/** Runs statements: the pool, or one connection in a transaction. */
 export interface Queries {
   query(statement: Statement, values?: readonly unknown[]): Promise<Row[]>
 }
@@ -38,15 +38,18 @@ export interface Queries {
 export interface DatabaseOptions {
   readonly url: string
   readonly connections: number
-  /** Whether statements are prepared by name; some poolers give each transaction another connection. */
+  /** Whether statements are prepared by name. Must be false behind poolers that change the connection between transactions. */
   readonly prepare: boolean
-  /** Far longer than any of our statements takes: one that reaches it is stuck behind a lock or a failing disk. */
+  /** The time limit of a statement: one that reaches it must be blocked by a lock or a failing disk. */
   readonly statementMs: number
   /** How long the network may take; `NETWORK_MS` by default. */
   readonly networkMs?: number
 }
 
-/** The settings of every connection. @param statementMs null for no limit, as in a migration */
+/**
+ * The settings of every connection.
+ * @param statementMs the time limit of statements; null for none, as in a migration
+ */
 export function connectionSettings(
   url: string,
   statementMs: number | null,
@@ -66,7 +69,7 @@ export function connectionSettings(
   }
 }
 
-/** The address's own options are kept: a search_path, for one. */
+/** Keeps options that the URL contains, such as a search_path. */
 function withPlanning(url: string): string {
   const address = new URL(url)
   const own = address.searchParams.get('options')
@@ -76,7 +79,7 @@ function withPlanning(url: string): string {
 
 const BIGINT = 20
 
-/** Times and counts fit a double; by default they would arrive as text. */
+/** Parses bigint as a number, since our times and counts fit a double. By default they would be texts. */
 const numbersForBigints: pg.CustomTypesConfig = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
     oid === BIGINT ? Number : pg.types.getTypeParser(oid, format as 'text'),
@@ -85,7 +88,7 @@ const numbersForBigints: pg.CustomTypesConfig = {
 export class Database implements Queries {
   readonly #pool: pg.Pool
   readonly #prepare: boolean
-  /** Runs every statement as a repeatable one. */
+  /** Runs every statement as if it were repeatable. */
   readonly repeatable: Queries = {
     query: (statement, values) => this.query({ ...statement, repeatable: true }, values),
   }
@@ -94,20 +97,20 @@ export class Database implements Queries {
     this.#prepare = prepare
     const settings = connectionSettings(url, statementMs, networkMs)
     this.#pool = new pg.Pool({ ...settings, max: connections, idleTimeoutMillis: 60_000 })
-    // The pool replaces a connection that breaks while it is idle.
+    // The pool replaces a connection that breaks while idle, so its error needs no handling.
     this.#pool.on('error', () => {})
   }
 
   /**
-   * Runs one statement, which is a transaction of its own. Rejects with `OutcomeUnknown` if it may have run
-   * nevertheless, and with another `StoreUnavailable` if it has not run but may be tried again.
+   * Runs one statement in its own transaction. Rejects with `OutcomeUnknown` if it may have run, and with another
+   * `StoreUnavailable` if it did not run and can be retried.
    */
   query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     const work = (client: pg.ClientBase) => this.#run(client, statement, values)
     return this.#retried(work, statement.repeatable ?? false)
   }
 
-  /** Runs several in one transaction, which is rolled back when `work` rejects. */
+  /** Runs statements in one transaction, which is rolled back if `work` rejects. */
   transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T> {
     return this.#retried(async (client) => {
       await this.#run(client, BEGIN)
@@ -153,7 +156,7 @@ export class Database implements Queries {
   async #withClient<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
     const client = await this.#connect()
     let broken = false
-    // A connection that breaks between two statements emits this; the next statement on it is rejected.
+    // A connection that breaks between two statements emits an error; the next statement on it is rejected.
     const onError = () => {
       broken = true
     }
@@ -169,7 +172,7 @@ export class Database implements Queries {
     }
   }
 
-  /** A connection that breaks while it opens is tried once more: no statement was sent on it yet. */
+  /** Retries once if the connection breaks while it opens, because no statement was sent yet. */
   #connect(): Promise<pg.PoolClient> {
     return this.#pool
       .connect()
@@ -185,7 +188,7 @@ const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
 
-/** The operations that both stores share, as methods on this database. */
+/** The operations of both stores, as methods on this database. */
 export function methodsOn<Table extends Readonly<Record<string, Operation<never, unknown>>>>(
   database: Database,
   table: Table,
@@ -206,7 +209,7 @@ async function runSteps<Result>(queries: Queries, steps: Steps<Result>): Promise
   return next.value
 }
 
-/** Runs a statement that both stores share. */
+/** Runs a statement of the SQL that both stores share. */
 export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]> {
   const text = texts.reduce((all, one, at) => `${all}$${at}${one}`)
   const name = NAMES.get(text) ?? `shared ${NAMES.size + 1}`
@@ -214,5 +217,5 @@ export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]
   return queries.query({ name, text }, values)
 }
 
-/** Statements are prepared by name; these are named by their text. */
+/** The names of shared statements, by their text. */
 const NAMES = new Map<string, string>()

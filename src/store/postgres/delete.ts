@@ -1,4 +1,6 @@
-/** Deletes the rows of ended jobs and of whole accounts in Postgres, and removes deleted data from the disk as far as it can. */
+/**
+ * Deletes the rows of finished jobs and of whole accounts in Postgres, and removes deleted data from the disk as far as possible.
+ */
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import type { AccountDeleted, AdminActionStore } from '../admin-action-store.ts'
@@ -10,18 +12,18 @@ import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, LOCK_USAGE } from './quotas.ts'
 
-/** A node's transaction that is idle for longer is ended (`database.ts`). */
+/** Longer than Postgres allows a transaction to be idle (`database.ts`). */
 const MAX_WRITER_MS = 15_000
 const WRITER_PAUSE_MS = 20
-/** A job's times come from the clock of one node, which may have been set meanwhile. */
+/** The clock of the node that wrote a job's times may have been wrong by this much. */
 const CLOCK_SLACK_MS = 600_000
 
-/** Reports of cancellations stay: their nodes take them, and then stop running these jobs. */
+/** Keeps the reports of cancellations: nodes must still read them to stop running these jobs. */
 export function* deleteJobs(rows: readonly Row[]): Steps<void> {
   const ids = rows.map((row) => textOf(row, 'id'))
   yield deleteRows(ids)
-  // Cached responses are found by when they expire: no later than the longest time after their job did. There is no index by
-  // job; between these times there is at most one more hour of responses than those of the jobs.
+  // Cached responses are found by their time of expiry, because there is no index by job. They expire at most the longest TTL
+  // after their job, so the range includes at most an extra hour of responses.
   const times = rows.flatMap((row) => {
     const settledAtMs = numberOf(row, 'settled_at_ms')
     return [settledAtMs, numberOrNull(row, 'claimed_at_ms') ?? settledAtMs]
@@ -58,8 +60,8 @@ export function deletionOperations(
 }
 
 /**
- * Resolves when every transaction that was storing jobs has ended: one that began before an account was deleted does not see
- * that, and may still store a job of it. Waits no longer than the server allows a transaction to be idle.
+ * Resolves when every transaction that stores jobs has ended. One that began before an account was deleted does not see the
+ * deletion and may still store a job for the account. Waits no longer than a transaction may be idle.
  */
 async function writersEnded(database: Database): Promise<void> {
   const transactions = (rows: readonly Row[]) => rows.map((row) => textOf(row, 'virtualtransaction'))
@@ -71,7 +73,7 @@ async function writersEnded(database: Database): Promise<void> {
 }
 
 /**
- * On a connection of its own: a vacuum runs in no transaction and has no time limit. Tables that the role does not
+ * Uses a separate connection, because a vacuum cannot run in a transaction and needs no time limit. Tables that the role does not
  * own are left to autovacuum.
  */
 async function vacuum(url: string): Promise<void> {
@@ -112,7 +114,7 @@ const HAS_OPEN_JOBS: Statement = {
   name: 'account has open jobs',
   text: 'select 1 from open_jobs where account = $1 limit 1',
 }
-/** A statement takes this lock before it takes its snapshot, and its transaction keeps it until it has ended. */
+/** A statement takes this lock before its snapshot and holds it until its transaction ends. */
 const WRITERS: Statement = {
   repeatable: true,
   name: 'transactions that write jobs',
@@ -124,7 +126,7 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
-/** As deltas, because a second call may add to what the first one moved. */
+/** Moves usage as deltas, because a second call may find more to move. */
 const MOVE_USAGE: readonly Statement[] = [
   {
     name: "move account's deltas of usage",
@@ -136,7 +138,7 @@ const MOVE_USAGE: readonly Statement[] = [
       select $2, ${USAGE_COLUMNS.replace('account, ', '')} from usage where account = $1`,
   },
 ]
-/** Its callbacks went with its jobs; one that is owed without either would be taken again and again. */
+/** Deleting its jobs has deleted its callbacks. A pending callback without account or job would be taken again and again. */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],
   ['idempotency', 'account = $1'],

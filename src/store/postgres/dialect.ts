@@ -1,4 +1,4 @@
-/** What the SQL that both stores run needs to know of Postgres. An open job has a row in `open_jobs`, one that ended in `outcomes`. */
+/** What the shared SQL needs to know about Postgres. An open job has a row in `open_jobs`, a finished one in `outcomes`. */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { raw, type Sql, sql, type Value } from '../sql.ts'
@@ -16,7 +16,7 @@ const quotaUseOf = (account: Value | Sql) => sql`
   ) sums`
 
 export const POSTGRES: Dialect = {
-  // A statement each.
+  // Each chunk is one statement.
   chunkRows: 2000,
   greatest: (one, other) => sql`greatest(${one}, ${other})`,
   jobId: (id) => sql`${id}::uuid`,
@@ -41,11 +41,11 @@ export const POSTGRES: Dialect = {
 
   quotaUseOf,
   joinQuotaUse: sql`cross join lateral (${quotaUseOf(sql`a.name`)}) q`,
-  // Held jobs are few compared with those that may wait.
+  // Held jobs need no bound: they are few compared with those that may be queued.
   openJobsOf: (account) => sql`(select count(*) from (
       select 1 from open_jobs where account = ${account} and turn is not null limit ${raw(MAX_OPEN_COUNTED)}
     ) waiting) + (select count(*) from open_jobs where node is not null and account = ${account})`,
-  // Sums, and the deltas that settling writes next to them. One statement sees a fold as complete or as not begun.
+  // Adds the deltas that settling writes to the sums. One statement sees either all of a fold or nothing of it.
   usage: (condition) => sql`
     select account, month, model, sum(jobs) as jobs, sum(failed_jobs) as failed_jobs, sum(cache_hits) as cache_hits,
       sum(calls) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens, sum(cost) as cost
@@ -56,7 +56,7 @@ export const POSTGRES: Dialect = {
 
   text: (row, column) => raw(textOf(row.texts.join(''), column)),
   placeIn: (text, part) => sql`strpos(${text}, ${part})`,
-  // Joined as sets, the planner might read all outcomes to find those of a few jobs.
+  // With a set join, the planner might read all outcomes to find those of a few jobs.
   joinJob: (id) => sql`
     cross join lateral (select * from jobs where id = ${id} limit 1) j
     left join lateral (select * from outcomes where id = ${id} limit 1) o on true
@@ -84,7 +84,7 @@ export const POSTGRES: Dialect = {
     select job_id, job_id as place, ${columns} from callbacks
     where job_id < ${jobId} and ${onlyFailed ? sql`failed_at_ms is not null` : sql`true`} order by job_id desc`,
   isCallbackOf: (jobId) => sql`job_id = ${jobId}`,
-  // What another replay has locked would use up the limit, and be found replayed once the lock is free.
+  // Skips rows that another replay has locked: they would use up the limit, and then turn out to be replayed already.
   failedCallbacks: (condition, limit) => sql`
     select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
     where ${condition} order by c.job_id limit ${limit} for update of c skip locked`,

@@ -1,33 +1,35 @@
 /**
- * What an error of the database means for the operation that met it. Everything else follows from four questions: may it be
- * tried again, is it rejected permanently, may it have been carried out, and is the connection still good.
+ * Classifies errors of the database by four questions: can the operation be retried, is it rejected permanently, may it have run,
+ * and can the connection still be used?
  */
 import { DatabaseError } from 'pg'
 import { StoreUnavailable, UnknownAccount, WriteRejected } from '../store.ts'
 
-/** The connection broke during the operation: it may have run, or may still run. */
+/** The connection broke during the operation, which may have run or may still run. */
 export class OutcomeUnknown extends StoreUnavailable {}
 
-/** The database ended the operation in favour of another, and nothing of it remains: it is tried again at once. */
+/** The database rolled the operation back in favour of another; it is retried at once. */
 export class Overruled extends StoreUnavailable {}
 
-/** SQLSTATE of a deadlock, of a serialization failure, and of a plan that a migration has made stale. */
+/** SQLSTATE codes: deadlock, serialization failure, and a plan that a migration made stale. */
 const OVERRULED = ['40P01', '40001', '0A000']
-/** SQLSTATE classes that pass: connection, resources, operator intervention, system, and a lock that is not available. */
+/**
+ * SQLSTATE classes of temporary errors: connection, resources, operator intervention, system, and a lock that is not available.
+ */
 const PASSING_CLASSES = ['08', '53', '57', '58', '55']
-/** SQLSTATE classes of errors in the row itself: its data, a constraint, a limit of the database's. */
+/** SQLSTATE classes of errors in the row itself: its data, a constraint, a limit of the database. */
 const REJECTING_CLASSES = ['22', '23', '54']
-/** A null where a value is required. */
+/** SQLSTATE: null in a column that must not be null. */
 const NOT_NULL = '23502'
-/** A server that only reads: a standby, as after a switch to another primary. */
+/** SQLSTATE: the server is read-only, such as a standby after a failover. */
 const READ_ONLY = '25006'
-/** The server ends the connection with these: shutting down, crashed, starting up, or its session was ended. */
+/** SQLSTATE codes with which the server closes a connection: shutdown, crash, startup, session timeout. */
 const ENDING = ['57P01', '57P02', '57P03', '57P05', '25P03']
 
-/** @param error what a query was rejected with, once it had been sent */
+/** @param error the rejection of a query that was sent */
 export function meaningOf(error: unknown): unknown {
   if (!(error instanceof DatabaseError)) {
-    // Not an answer of the server's: the socket broke, or no answer came in time.
+    // The error is not from the server: the socket broke, or no response came in time.
     return new OutcomeUnknown(`The connection to the database broke: ${textOf(error)}`, { cause: error })
   }
   const code = error.code ?? ''
@@ -40,7 +42,7 @@ export function meaningOf(error: unknown): unknown {
   if (code === READ_ONLY || PASSING_CLASSES.includes(code.slice(0, 2))) {
     return new StoreUnavailable(message, { cause: error })
   }
-  // `accept.ts` gives a job null as its account if that account does not exist.
+  // `accept.ts` writes null as the account of a job if that account does not exist.
   if (code === NOT_NULL && error.column === 'account') return new UnknownAccount()
   if (REJECTING_CLASSES.includes(code.slice(0, 2))) return new WriteRejected(message, { cause: error })
   return error
@@ -51,7 +53,7 @@ export function breaksConnection(meaning: unknown): boolean {
   return meaning instanceof OutcomeUnknown || (meaning instanceof StoreUnavailable && isReadOnly(meaning))
 }
 
-/** A connection to a standby would keep refusing writes, while a new one may find the new primary. */
+/** A connection to a standby would keep refusing writes; a new connection may reach the new primary. */
 function isReadOnly({ cause }: StoreUnavailable): boolean {
   return cause instanceof DatabaseError && cause.code === READ_ONLY
 }

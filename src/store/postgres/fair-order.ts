@@ -1,31 +1,32 @@
 /**
- * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. A turn is the greatest of the route's turn, the turn
- * of the job at its head, and one step after the last queued job of its account there. The head counts because nothing
- * records the turns of an account whose jobs all run: at the route's turn, an account whose jobs come one by one would
- * always be next. The database decides all of it, so nodes need not agree on anything.
+ * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. A turn is the greatest of the route's turn, the turn of the
+ * route's first job, and one step after the last queued job of the account on that route. The first job counts because the turns
+ * of an account whose jobs all run are recorded nowhere: at the route's turn, an account whose jobs arrive one by one would
+ * always be next. The database decides all of this, so nodes need not agree on anything.
  */
 
 /**
- * How far the route has been claimed, as the node knows it.
- * @param turns the parameter with the turns of all routes, as `RouteWalks` writes them
+ * The turn up to which the route has been claimed, as far as the node knows.
+ * @param turns the parameter with the turns of all routes, from `RouteWalks.turnsJson`
  */
 const turnOf = (turns: string, route: string) =>
   `greatest((${turns}::jsonb -> 'routes' ->> ${route})::bigint, (${turns}::jsonb ->> 'floor')::bigint)`
 
-/** The turn of the first job that is queued from there on; null if there is none. */
+/** The turn of the first job that is queued at or after this turn; null if there is none. */
 const headFrom = (turn: string, route: string) =>
   `(select h.turn from open_jobs h where h.turn is not null and h.route = ${route} and h.turn >= ${turn}
         order by h.turn, h.id limit 1)`
 
-/** The turn of the head of the route, so that returned jobs are claimed first. */
+/** The turn of the first job of the route, so that returned jobs are claimed first. */
 export const headTurn = (turns: string, route: string) =>
   `(select coalesce(${headFrom('r.turn', route)}, r.turn) from (select ${turnOf(turns, route)} as turn) r)`
 
 /**
- * The parts `ordered` and `begins` of a statement: a queued job gets the turn at which the jobs of its account begin, plus what
- * its own are ahead of it. The planner expects few jobs where there may be thousands: it would join `ordered` to `jobs` row by row,
- * and compute `begins` for each row, so `ordered` has all columns of `jobs`, and `begins` is materialized.
- * @param jobs the part with the new jobs
+ * The CTEs `ordered` and `begins` of a statement. A queued job gets the turn at which the jobs of its account begin, plus those
+ * of its account that are ahead of it in the statement. The planner expects few jobs where there may be thousands, and would join
+ * `ordered` to `jobs` row by row and compute `begins` for each row. Therefore `ordered` has all columns of `jobs`, and `begins`
+ * is materialized.
+ * @param jobs the CTE with the new jobs
  */
 export const queuedJobsInFairOrder = (turns: string, jobs: string) => `
   ordered as (
@@ -44,5 +45,5 @@ export const queuedJobsInFairOrder = (turns: string, jobs: string) => `
     cross join lateral (select ${turnOf(turns, 'q.route')} as turn) r
   )`
 
-/** The turn of a job, for a statement that has joined `ordered n` to `begins b`; null if it was handed off. */
+/** The turn of a job, for a statement that joins `ordered n` to `begins b`; null if the job was handed off. */
 export const TURN_OF_JOB = 'case when not handed_off then b.turn + n.ahead end'

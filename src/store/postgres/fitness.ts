@@ -1,7 +1,4 @@
-/**
- * Checks whether a Postgres is fit to hold jobs: what would break a guarantee prevents the start; what weakens one is a
- * warning.
- */
+/** Checks a Postgres database: what would break a guarantee prevents the start; what weakens one is a warning. */
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { type DatabaseCheck, DatabaseProblem } from '../database-problem.ts'
@@ -9,17 +6,17 @@ import type { Row } from '../rows.ts'
 import { connectionSettings, Database, type Queries } from './database.ts'
 
 export const LEAST_VERSION = 14
-/** Beyond that, people who compare times of nodes with times of the database notice a difference. */
+/** With a larger difference, people who compare times of nodes with times of the database would notice. */
 const CLOCK_DIFFERENCE_MS = 5_000
 
 interface Fitness {
   readonly version: string
-  /** What breaks a guarantee. */
+  /** What would break a guarantee. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }
 
-/** Rejects with a `DatabaseProblem` that names the problems; reports the warnings. */
+/** Rejects with a `DatabaseProblem` that names the problems, and passes warnings to `onNote`. */
 export async function checkFitness(queries: Queries, onNote: (message: string) => void): Promise<void> {
   const { problems, warnings } = await fitnessOf(queries)
   if (problems.length > 0) throw new DatabaseProblem(problems.join(' '))
@@ -98,10 +95,10 @@ const LOOK = {
 }
 
 const STATEMENT_MS = 5000
-/** A notification that has not arrived by then does not arrive at all. */
+/** A notification that takes longer is taken as lost. */
 const NOTIFICATION_MS = 2000
 
-/** What `parley check` reports, without changing anything in the database. */
+/** Checks the database for `parley check`, without changing anything in it. */
 export async function checkPostgres(url: string): Promise<DatabaseCheck> {
   const database = new Database({ url, connections: 1, prepare: false, statementMs: STATEMENT_MS })
   try {

@@ -1,17 +1,17 @@
-/** Gathers operations that arrive together into statements of many rows, one group for each kind of operation. */
+/** Gathers concurrent operations into statements with many rows: one group for each kind of operation. */
 import { GroupCommit, type GroupCommitOptions } from '../group-commit.ts'
 
 /** Operations in one statement. */
 const MAX_GROUP = 512
-/** Statements of a kind that run at once: the next gathers while one waits for the disk, and one while it is sent. */
+/** Concurrent statements of one kind: while one waits for the disk, the next one is sent. */
 const IN_FLIGHT = 2
-/** Maximum characters in one statement. Larger ones cost more memory than they gain. */
+/** Maximum characters in one statement. Larger statements cost more memory than they save time. */
 export const MAX_WEIGHT = 4 * 1024 * 1024
 
 export class StatementGroups {
   readonly #all: { drained(): Promise<void> }[] = []
 
-  /** Nothing is shed unless `maxQueued` is set. */
+  /** Operations are never rejected for the length of the queue unless `maxQueued` is set. */
   add<Op, Result>(
     options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
   ): GroupCommit<Op, Result> {
@@ -21,7 +21,7 @@ export class StatementGroups {
     return group
   }
 
-  /** Resolves when nothing is queued and nothing is in commit. */
+  /** Resolves when no operation is queued or in commit. */
   async drained(): Promise<void> {
     await Promise.all(this.#all.map((group) => group.drained()))
   }

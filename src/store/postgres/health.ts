@@ -1,10 +1,10 @@
-/** How long the queue in Postgres is, and whether the database takes a write. */
+/** Measures the length of the queue in Postgres, and checks whether the database accepts writes. */
 import { numberOf, numberOrNull } from '../rows.ts'
 import type { Store } from '../store.ts'
 import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 
-/** Counted one by one up to here; beyond it the statistics that the database keeps are near enough. */
+/** Up to this many jobs are counted exactly; beyond it, the statistics of the database are good enough. */
 const MAX_COUNTED = 10_000
 
 export function healthOperations(

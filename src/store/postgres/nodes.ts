@@ -36,8 +36,8 @@ export function nodeOperations({
 }
 
 /**
- * Leases on a connection of their own, which no other statement can keep waiting. The network may take no longer than a
- * statement: a renewal that waits for a dead connection would make the next one late.
+ * Uses a separate connection, so that no other statement delays a renewal. The network may take no longer than a statement,
+ * because a renewal that waits for a dead connection would delay the next one.
  */
 export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
   const database = new Database({ ...options, connections: 1, networkMs: options.statementMs })
@@ -52,7 +52,7 @@ async function renew(database: Database, node: string, leaseMs: number): Promise
   return renewed?.kept === true
 }
 
-/** `xmax` of a row is 0 only where it was inserted and not updated. */
+/** `xmax` is 0 only in a row that was inserted, not updated. */
 const RENEW = {
   name: 'renew',
   text: `insert into nodes (node, lease_until, features)

@@ -1,7 +1,8 @@
 /**
  * Notifications between nodes, by LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job was settled for which
- * another node has a pending response. NOTIFY locks the whole database at its commit, so it stays out of the transactions of jobs, and
- * notifications that arise together are sent together. Each may be lost; a poll of the database every second covers for it.
+ * another node has a pending response. NOTIFY takes a lock on the whole database when it commits, so it runs outside of the
+ * transactions of jobs, and notifications raised together are sent together. Each may be lost; polling the database every second
+ * makes up for it.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
@@ -9,19 +10,20 @@ import type { NodeEvents } from '../node-store.ts'
 import { connectionSettings, type Database } from './database.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
-/** At most one statement is sent in this time; notifications raised meanwhile are sent with the next one. */
+/** At most one statement is sent in this time; the next one sends the notifications raised meanwhile. */
 const GATHER_MS = 10
 const POLL_MS = 1000
-/** How long a notification to this node itself may take before it reports that none arrive. */
+/** If the node does not receive its own test notification within this time, it reports that none arrive. */
 const ECHO_MS = 3000
 const RECONNECT_MS = 1000
 /** A notification holds at most 8,000 bytes. */
 const IDS_PER_NOTIFICATION = 200
-/** A longer route is not named. */
+/** A notification about a route with a longer name does not name it. */
 const MAX_ROUTE_BYTES = 7000
 /**
- * What precedes the turn in a notification for nodes up to version 0.3, which read a number and know no routes. Later nodes get one of
- * their own for each route, and ignore it. Without it, the notification is of such a node, and may be about any route.
+ * Precedes the turn in a notification for nodes up to version 0.3, which read a number and ignore routes. Later nodes ignore such
+ * a notification, because they get another one for each route. A notification without this prefix comes from such an old node and
+ * may concern any route.
  */
 const WITH_ROUTE = '+'
 
@@ -30,7 +32,7 @@ export interface NotificationsOptions {
   readonly statementMs: number
   readonly database: Database
   readonly node: string
-  /** Called with the turn of a job that another node queued, or a lesser one. The route is null if it is not known. */
+  /** Called when another node has queued jobs, with the least of their turns or less. The route is null if it is not known. */
   readonly onQueued: (route: string | null, turn: number) => void
   /** Called every second, whether notifications arrive or not. */
   readonly onPoll: () => void
@@ -48,11 +50,11 @@ export class Notifications {
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
-  /** The least turn that was queued, by route. */
+  /** The least turn queued since the last statement, by route. */
   #queued = new Map<string, number>()
   #settled = new Map<string, string[]>()
   readonly #remoteWaits = new RemoteWaits(() => performance.now())
-  /** Jobs to announce that this node waits for, and what resolves once they are announced. */
+  /** The jobs that this node waits for and has yet to announce, and the promise that resolves when they are announced. */
   #announced: string[] = []
   #announcement = Promise.withResolvers<void>()
   #sending = false
@@ -66,7 +68,7 @@ export class Notifications {
     this.#events = events
   }
 
-  /** Resolves when it listens, or could not connect yet; it keeps trying. */
+  /** Resolves when the node listens, or could not connect; it keeps trying. */
   async begin(): Promise<void> {
     const poll = setInterval(() => {
       this.#options.onPoll()
@@ -76,7 +78,7 @@ export class Notifications {
     await this.#connect()
   }
 
-  /** A job with this turn is queued on the route. */
+  /** Notifies other nodes that a job with this turn was queued on the route. */
   jobQueued(route: string, turn: number): void {
     if (this.#client === null) return
     this.#queued.set(route, Math.min(this.#queued.get(route) ?? turn, turn))
@@ -84,8 +86,8 @@ export class Notifications {
   }
 
   /**
-   * Asks the other nodes to notify this one when they end these jobs. Resolves when they have been asked, or when that failed:
-   * the poll covers for it.
+   * Asks the other nodes to notify this one when they finish these jobs. Resolves when they were asked or that failed, because
+   * the poll makes up for it.
    */
   async announceWaits(jobIds: readonly string[]): Promise<void> {
     if (this.#client === null || jobIds.length === 0) return
@@ -94,14 +96,14 @@ export class Notifications {
     await this.#announcement.promise
   }
 
-  /** A job ended here; other nodes may have announced that they wait for it. */
+  /** Notifies the nodes that announced that they wait for this job, which finished here. */
   ended(jobId: string): void {
     for (const node of this.#remoteWaits.end(jobId)) this.settledFor(node, jobId)
   }
 
-  /** A job was settled here for which that node has a pending response. */
+  /** Notifies the node with a pending response for this job, which was settled here. */
   settledFor(origin: string, jobId: string): void {
-    // What cannot be sent now is not stored either: the other node's poll finds it.
+    // Without a connection, the notification is dropped: the other node's poll finds the job.
     if (this.#client === null) return
     const ids = this.#settled.get(origin)
     if (ids) ids.push(jobId)
@@ -122,7 +124,7 @@ export class Notifications {
     if (this.#closed) return
     const client = new pg.Client(connectionSettings(this.#options.url, this.#options.statementMs))
     let ended = false
-    // A connection that fails may emit more than one event, and must be followed by one other only.
+    // A failing connection may emit several events, but must be replaced only once.
     const onEnd = () => {
       if (!ended) this.#reconnect(client)
       ended = true
@@ -170,7 +172,7 @@ export class Notifications {
     this.#timers.add(timer.unref())
   }
 
-  /** Sends this node a notification on another connection: a pooler may accept LISTEN and never deliver one. */
+  /** Sends this node a notification through another connection, because some poolers accept LISTEN but never deliver. */
   async #test(): Promise<void> {
     const token = `echo ${randomBytes(6).toString('hex')}`
     clearTimeout(this.#echo?.timer)
@@ -188,7 +190,7 @@ export class Notifications {
       if (!payload.startsWith(WITH_ROUTE)) this.#jobWaits(null, Number(payload))
     } else if (channel === this.#routesChannel) {
       const [turn = '', node = ''] = payload.split(' ', 2)
-      // What this node queues itself is known at once.
+      // The node knows already what it queues itself.
       if (node === this.#options.node) return
       this.#jobWaits(payload.slice(turn.length + node.length + 2), Number(turn))
     } else if (channel === this.#waitsChannel) {
@@ -228,7 +230,7 @@ export class Notifications {
     try {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
     } catch {
-      // They are lost, and the poll every second covers for them.
+      // They are lost; the poll makes up for it.
     }
     announcement.resolve()
     this.#later(GATHER_MS, () => {
@@ -264,7 +266,7 @@ export class Notifications {
   }
 }
 
-/** A channel belongs to the whole database, and another Parley may use another schema of it. */
+/** A channel is visible in the whole database, where another Parley may use another schema. */
 function channelOf(what: 'jobs' | 'routes' | 'waits', schema: string): string {
   return `parley_${what}_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }

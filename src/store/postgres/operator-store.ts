@@ -1,4 +1,4 @@
-/** Admin actions of commands directly on a Postgres database, also while servers are running. */
+/** Runs the admin actions of commands directly on a Postgres database, also while servers are running. */
 import type { Secrets } from '../account-store.ts'
 import { accountOperations } from '../accounts.ts'
 import { adminTokenOperations } from '../admin-tokens.ts'
@@ -32,7 +32,7 @@ const SHARED = {
   ...usageOperations(POSTGRES),
 }
 
-/** A command's statements are short, but its user may wait for a lock. */
+/** Long for a short statement, because a command may have to wait for a lock. */
 const COMMAND_MS = 30_000
 const LOOK_UP_MS = 5000
 

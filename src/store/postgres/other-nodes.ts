@@ -1,17 +1,17 @@
-/** What nodes on one database tell each other in their rows: how far each has claimed the routes, and what it knows. */
+/** What nodes on one database publish in their rows: how far each has claimed the routes, and the features that it knows. */
 import type { Feature } from '../node-store.ts'
 import { numberOf, type Row, textOrNull } from '../rows.ts'
 import type { Database, Statement } from './database.ts'
 import type { RouteWalks } from './route-walks.ts'
 
-/** What this node knows of the others, as of its last look at them. */
+/** The other nodes, as this node last read them. */
 export class OtherNodes {
   readonly #database: Database
   readonly #node: string
   readonly #walks: RouteWalks
-  /** What each of those that are alive knows. */
+  /** The features of each live node. */
   #known: readonly (readonly string[])[] = []
-  /** The same of all that have a row, dead or alive. */
+  /** The features of each node that has a row, dead or alive. */
   #knownToAny: readonly (readonly string[])[] = []
 
   constructor(database: Database, node: string, walks: RouteWalks) {
@@ -24,12 +24,12 @@ export class OtherNodes {
     return this.#known.every((features) => features.includes(feature))
   }
 
-  /** Also to nodes whose leases have expired: during an outage of the database all have, and those that were paused may return. */
+  /** Includes nodes whose leases have expired: in an outage of the database every lease expires, and paused nodes may return. */
   isKnownToAbsent(feature: Feature): boolean {
     return this.#knownToAny.every((features) => features.includes(feature))
   }
 
-  /** Shares how far this node has claimed each route, and learns how far the others have, and what they know. */
+  /** Publishes how far this node has claimed each route, and reads the same and the features of the others. */
   async look(): Promise<void> {
     const turns = this.#walks.turns()
     const highest = Math.max(0, ...Object.values(turns))
@@ -50,8 +50,8 @@ export class OtherNodes {
 const featuresOf = (row: Row) => (textOrNull(row, 'features') ?? '').split(' ')
 
 /**
- * Nodes up to version 0.3 share one turn of all routes, which they get from the others as well: otherwise the jobs that they queue
- * would come before all others.
+ * Nodes up to version 0.3 share one turn for all routes. They must get the turns of newer nodes, too; otherwise the jobs that
+ * they queue would come first.
  */
 const LOOK: Statement = {
   repeatable: true,

@@ -1,4 +1,4 @@
-/** Fails queued jobs in Postgres that have waited too long for model servers. */
+/** Fails queued jobs in Postgres that have waited too long for model servers, or whose deadline has passed. */
 
 import { asItIs } from '../compressed-text.ts'
 import { createdBefore, overdueResult } from '../overdue.ts'
@@ -25,7 +25,7 @@ export function overdueOperations({ database, notifications }: PostgresParts): P
   }
 }
 
-/** Picks and locks them, then settles them as jobs of no node. */
+/** Picks and locks the jobs, then settles them as jobs that no node holds. */
 async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limit: number): Promise<Row[]> {
   const { error } = overdue
   const rows =
@@ -49,7 +49,7 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
   return rows
 }
 
-/** The values of `LOCK_OVERDUE`, in its order. */
+/** The values of `LOCK_OVERDUE`, in order. */
 function valuesOf(overdue: PastPatience, nowMs: number, limit: number): unknown[] {
   const { route, account, unavailableSinceMs, patienceMs } = overdue
   const times = [Math.floor(unavailableSinceMs), Math.floor(nowMs - patienceMs)]
@@ -72,9 +72,9 @@ const OF_PICKED = `
   from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
- * $1 route, $2 account, null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait must have
- * begun, $6 the ID before which a job without times of its own was created. Jobs that were released to wait, or
- * have waited for a budget, have such times, and are few.
+ * $1 route, $2 account or null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait
+ * must have begun, $6 the ID before which a job without a stored wait must have been created. Few jobs have a stored wait: those
+ * that were released to wait, or waited for a budget.
  */
 const LOCK_OVERDUE: Statement = {
   name: 'lock overdue',
@@ -94,7 +94,7 @@ const LOCK_OVERDUE: Statement = {
   ${OF_PICKED}`,
 }
 
-/** $1 now, $2 limit. */
+/** $1 the current time, $2 limit. */
 const LOCK_LATE: Statement = {
   name: 'lock late',
   text: `

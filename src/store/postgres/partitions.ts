@@ -1,7 +1,7 @@
 /**
- * The partitions of `jobs` and `outcomes`: each holds the jobs created in one span of time, and is dropped as a whole
- * when all of them have expired, which costs the same for a million jobs as for one. They are created ahead of time. A job
- * that fits in none, because a clock jumped, is in the default partition, from which expiry deletes row by row.
+ * The partitions of `jobs` and `outcomes`. Each holds the jobs created in one span of time and is dropped as a whole when all of
+ * them have expired, at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits in none,
+ * because a clock jumped, goes to the default partition, where `expire` deletes row by row.
  */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
@@ -10,13 +10,13 @@ import { forgetEmptyHours, forgetHours } from './quotas.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** The partitions that always exist: the present one and the next ones. */
+/** How many partitions always exist: the current one and the next ones. */
 const AHEAD = 3
-/** The most partitions that a transfer creates: each takes about ten of the locks that one transaction may hold. */
+/** Maximum partitions that a transfer creates: each takes about ten locks, and a transaction may hold a limited number. */
 const MAX_CREATED = 300
-/** SPEC §2.1: no response is cached for longer, whatever its job's retention. */
+/** SPEC §2.1: no cached response lives longer, regardless of its job's retention. */
 export const LONGEST_TTL_MS = HOUR_MS
-/** A drop waits for no long query, and delays no other statement while it waits: it is tried again at the next round. */
+/** A drop gives up after this time, because other statements wait behind it. The next round retries it. */
 const LOCK_MS = 200
 
 interface Span {
@@ -24,7 +24,7 @@ interface Span {
   readonly toMs: number
 }
 
-/** Creates those that are missing and drops those that have expired. Only one node does so at a time. */
+/** Creates missing partitions and drops expired ones. Only one node at a time does this. */
 export async function keepPartitions(database: Database, expiry: Expiry): Promise<void> {
   await database.transaction(async (queries) => {
     const [lock] = await queries.query(TRY_LOCK)
@@ -39,9 +39,9 @@ export async function keepPartitions(database: Database, expiry: Expiry): Promis
 }
 
 /**
- * Creates those that are missing for jobs of another database, which keep their ids, inside the caller's transaction. What is
- * older than `MAX_CREATED` spans, or lies in the future, goes to the default partition.
- * @param idsMs the times in the ids
+ * Creates the partitions for jobs from another database, which keep their IDs, in the caller's transaction. Jobs in the future or
+ * older than `MAX_CREATED` spans go to the default partition.
+ * @param idsMs the times in the IDs
  */
 export async function partitionsFor(
   queries: Queries,
@@ -78,7 +78,7 @@ function missing(spans: readonly Span[], expiry: Expiry): Span[] {
   return wanted
 }
 
-/** A day each; an hour if jobs are stored so shortly that a day would outlast them by far. */
+/** The width of a partition: a day, or an hour if a day is long compared with the retention. */
 function widthOf({ retentionMs }: Expiry): number {
   return retentionMs >= 2 * DAY_MS ? DAY_MS : HOUR_MS
 }
@@ -89,7 +89,7 @@ function overlaps(spans: readonly Span[], { fromMs, toMs }: Span): boolean {
 
 async function create(queries: Queries, span: Span): Promise<void> {
   const [from, to] = bounds(span)
-  // Rows that came before their partition stay where they are, and so does all of their span.
+  // If rows of this span are in the default partition already, all rows of the span stay there.
   const [strays] = await queries.query(STRAYS, [from, to])
   if (strays?.found) return
   for (const table of ['jobs', 'outcomes']) {
@@ -101,7 +101,7 @@ async function create(queries: Queries, span: Span): Promise<void> {
   }
 }
 
-/** Whether nothing in it can ever be read again. */
+/** Whether no job in the partition can be read any longer. */
 async function isOver(queries: Queries, span: Span, { nowMs, retentionMs }: Expiry): Promise<boolean> {
   if (span.toMs > nowMs - retentionMs) return false
   const keptMs = Math.max(retentionMs, LONGEST_TTL_MS)
@@ -121,7 +121,7 @@ function bounds({ fromMs, toMs }: Span): [string, string] {
   return [leastOf(fromMs), leastOf(toMs)]
 }
 
-/** Below every id of that moment, whatever its version and variant bits. */
+/** Less than every ID of that millisecond, regardless of version and variant bits. */
 function leastOf(ms: number): string {
   return `${leastJobId(ms).slice(0, 13)}-0000-0000-000000000000`
 }
@@ -130,7 +130,7 @@ function nameOf(table: string, { fromMs, toMs }: Span): string {
   return `${table}_${fromMs / 1000}_${toMs / 1000}`
 }
 
-/** Not worth preparing: it runs once. */
+/** Statements that run once are not worth preparing. */
 const plain = (text: string) => ({ name: '', text })
 
 const TRY_LOCK = {
@@ -138,7 +138,7 @@ const TRY_LOCK = {
   text: `select pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) as mine`,
 }
 const LIMIT_LOCKS = { name: '', text: `set local lock_timeout = ${LOCK_MS}` }
-/** Disabled otherwise (database.ts), but the only way to use the index of when outcomes were settled. */
+/** Bitmap scans are disabled (database.ts), but only they can use the index on the time of settlement. */
 export const ALLOW_BITMAPS = { name: '', text: 'set local enable_bitmapscan = on' }
 const LIST = {
   name: '',

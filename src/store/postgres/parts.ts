@@ -1,4 +1,4 @@
-/** What the operations of a Postgres store share, as one of many nodes. */
+/** What the operations of the Postgres store of one node share. */
 import type { Database } from './database.ts'
 import type { StatementGroups } from './groups.ts'
 import type { Notifications } from './notifications.ts'

@@ -1,4 +1,4 @@
-/** The store on Postgres as one of many nodes uses it, composed of operations that are implemented in several files. */
+/** The Postgres store of one of many nodes, composed of the operations in the other files. */
 import { budgetOperations as sharedBudgetOperations } from '../budget.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import type { Store } from '../store.ts'
@@ -41,11 +41,11 @@ export interface PostgresStoreOptions {
   readonly retentionMs: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** What the operator should know, such as that notifications do not arrive. */
+  /** Messages for the operator, for example that notifications do not arrive. */
   readonly onNote: (message: string) => void
 }
 
-/** Migrates and connects. Rejects with a `DatabaseProblem` for what the operator must fix. */
+/** Migrates the schema and connects. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   await migratePostgres(options.url)
   const database = new Database(options)
@@ -73,7 +73,7 @@ function connectParts(database: Database, options: PostgresStoreOptions): Postgr
     node,
     onQueued: (route, turn) => walks.joined(route, turn),
     onPoll: () => {
-      // The next poll is in a second.
+      // A failure needs no handling, because the next poll follows in a second.
       others.look().catch(() => {})
     },
     onChange: onNote,

@@ -1,7 +1,7 @@
 /**
- * What accounts have used, and what they have open and stored, in Postgres. Accepting, settling and deleting write only deltas,
- * which are folded into sums later, so that no two statements wait for each other. Quotas are sums by account and by the hour in
- * the id of the job: those of an hour go with the partition that holds its jobs.
+ * The usage of accounts in Postgres, and what they have open and stored. Accepting, settling and deleting only insert deltas,
+ * which are folded into sums later, so that no two statements wait for each other. Quotas are summed by account and by the hour
+ * in the ID of the job, so that the sums of an hour can be deleted with the partition that holds its jobs.
  */
 import { raw, type Sql, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
@@ -13,11 +13,11 @@ const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
 
-/** The bytes of what was asked, of a row of `open_jobs`; nodes of version 0.2 do not store them there. */
+/** The bytes of the request of a row of `open_jobs`. Nodes of version 0.2 do not store them there. */
 export const openBytesOf = (row: string) =>
   `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
 
-/** Deletes the jobs, their outcomes and callbacks, and subtracts what was stored of those that this very statement deleted. */
+/** Deletes jobs with their outcomes and callbacks, and subtracts their stored bytes if this statement deleted them. */
 export const deleteRows = (ids: readonly string[]): Sql => sql`
   with deleted_jobs as (
     delete from jobs j where j.id = any (${ids}::uuid[]) returning j.id, j.account, ${raw(requestBytesOf('j'))} as bytes
@@ -33,49 +33,49 @@ export const deleteRows = (ids: readonly string[]): Sql => sql`
   select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes)), 0
   from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
-/** Folds some deltas into the sums, unless another node is doing so; returns whether more may be left. */
+/** Folds some deltas into the sums, unless another node is folding. Returns whether there may be more. */
 export async function foldUsage(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_USAGE)
   return Number(row?.folded) >= STEP
 }
 
-/** Waits for a fold that is running and prevents the next, until the end of the transaction. */
+/** Waits for a running fold and prevents the next one until the end of the transaction. */
 export const LOCK_USAGE: Statement = {
   name: 'lock usage',
   text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
 }
 
-/** The same for quotas. */
+/** Folds some deltas of quotas, unless another node is folding. Returns whether there may be more. */
 export async function foldQuotas(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_QUOTAS)
   return Number(row?.folded) >= STEP
 }
 
 /**
- * Corrects the sums of open jobs where they differ from `open_jobs`. While nodes of version 0.2 take part, triggers count for
- * them; what is left are jobs that such a node settled while the triggers were being created, and mistakes of any kind.
+ * Corrects the sums of open jobs where they differ from `open_jobs`. While nodes of version 0.2 run, triggers count for them, but
+ * miss jobs that such a node settled while the triggers were being created.
  */
 export async function reconcileOpenJobs(database: Database): Promise<void> {
   await database.transaction(async ({ query }) => {
-    // Statements after this one see what an earlier correction has written, so none is made twice.
+    // Later statements see what an earlier correction wrote, so none is made twice.
     await query(LOCK_USAGE)
     await query(ALLOW_SCANS)
     await query(RECONCILE)
   })
 }
 
-/** Forgets the sums of hours whose jobs are being dropped, at the end of the caller's transaction. */
+/** Deletes the sums of hours whose jobs are being dropped, at the end of the caller's transaction. */
 export async function forgetHours({ query }: Queries, fromMs: number, toMs: number): Promise<void> {
-  // A fold that is running could bring back what is deleted here.
+  // Otherwise a running fold could restore what is deleted here.
   await query(LOCK_USAGE)
   for (const table of ['quota_sums', 'quota_deltas']) {
     await query(FORGET_HOURS(table), [fromMs / HOUR_MS, toMs / HOUR_MS])
   }
 }
 
-/** Forgets the sums of hours of which no job is left: a node of version 0.2 dropped their partition, or deleted the last. */
+/** Deletes the sums of hours without jobs: a node of version 0.2 dropped their partition or deleted the last job. */
 export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Promise<void> {
-  // A fold that is running could bring back what is deleted here.
+  // Otherwise a running fold could restore what is deleted here.
   await query(LOCK_USAGE)
   await query(FORGET_EMPTY_HOURS, [Math.floor(beforeMs / HOUR_MS)])
 }
@@ -83,8 +83,8 @@ export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Pr
 const HOUR_MS = 3_600_000
 
 /**
- * One statement, so that nobody sees a delta in both places or in none. Should two meet all the same, each delta is deleted
- * by one of them only. In the order of the key, so that no two wait for each other.
+ * One statement moves a delta, so that readers always see it exactly once. Even two concurrent folds move each delta once,
+ * because only one of them deletes it. Rows are locked in the order of the key, so that no two statements deadlock.
  */
 const FOLD_USAGE: Statement = {
   repeatable: true,
@@ -134,10 +134,10 @@ const FOLD_QUOTAS: Statement = {
   select count(*) as folded from gone`,
 }
 
-/** Disabled otherwise (database.ts), but here all rows are read. */
+/** Sequential scans are disabled (database.ts), but here all rows are read. */
 const ALLOW_SCANS: Statement = { name: '', text: 'set local enable_seqscan = on' }
 
-/** One snapshot of the jobs, the sums and the deltas: a job that is being accepted or settled is in all of them or in none. */
+/** Reads jobs, sums and deltas in one snapshot, in which a job that is being accepted or settled is in all of them or none. */
 const RECONCILE: Statement = {
   name: 'reconcile open jobs',
   text: `
@@ -156,15 +156,15 @@ const RECONCILE: Statement = {
   where (o.jobs, o.bytes, o.reserved) is distinct from (q.jobs, q.bytes, q.reserved)`,
 }
 
-/** $1 the first hour, $2 the hour after the last. */
+/** $1 the first hour, $2 the hour after the last one. */
 const FORGET_HOURS = (table: string): Statement => ({
   name: `forget hours in ${table}`,
   text: `delete from ${table} where hour >= $1::bigint and hour < $2::bigint`,
 })
 
 /**
- * $1 the hour before which jobs may have expired. Sums and deltas go together, by one snapshot: the delta of a job that was just
- * deleted would otherwise remain without the sum that it is subtracted from.
+ * $1 the hour before which all jobs may have expired. One snapshot deletes sums and deltas: otherwise the delta of a job that was
+ * just deleted could remain without the sum that it is subtracted from.
  */
 const FORGET_EMPTY_HOURS: Statement = {
   name: 'forget empty hours',

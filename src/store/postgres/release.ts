@@ -1,4 +1,4 @@
-/** Returns jobs that their node releases to the head of the queue, in Postgres. */
+/** Returns jobs that this node releases to the head of the queue, in Postgres. */
 import { numberOf, type Row, textOf } from '../rows.ts'
 import type { Store, WaitingRelease } from '../store.ts'
 import type { Statement } from './database.ts'
@@ -14,7 +14,7 @@ interface OneRelease {
 
 export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' | 'releaseWaiting'> {
   const { database, groups, walks } = parts
-  /** When a model server fails, all that runs there is released at once. All releases are of this node. */
+  /** When a model server fails, all of its jobs are released at once, so releases share statements. All are of this node. */
   const waiting = groups.add<OneRelease, undefined>({
     weight: { of: ({ release }) => 100 + release.earlierJson.length, max: MAX_WEIGHT },
     commit: (group) => eachAlone(group, releaseAll),
@@ -50,7 +50,10 @@ export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' |
   }
 }
 
-/** Jobs returned to the queue: rows with `route` and `turn`, which is null for one that another node has claimed. */
+/**
+ * Makes walks and other nodes find jobs that returned to the queue. In a row with `route` and `turn`, a null turn means that
+ * another node has claimed the job.
+ */
 export function noteReturned({ walks, notifications }: PostgresParts, rows: readonly Row[]): void {
   for (const row of rows) {
     if (row.turn === null) continue
@@ -60,7 +63,7 @@ export function noteReturned({ walks, notifications }: PostgresParts, rows: read
   }
 }
 
-/** $1 node, $2 ids, $3 attempts, $4 the turns of routes. */
+/** $1 node, $2 IDs, $3 attempts, $4 the turns of routes. */
 const RELEASE: Statement = {
   repeatable: true,
   name: 'release',
@@ -70,7 +73,7 @@ const RELEASE: Statement = {
   where o.id = c.id and o.node = $1 and o.attempt = c.attempt returning o.route, o.turn`,
 }
 
-/** $1 node, $2 the turns of routes, then ids, attempts, routes, earlier runs, times of release, and how long they had waited. */
+/** $1 node, $2 the turns of routes, then IDs, attempts, routes, earlier runs, times of release, and earlier waiting times. */
 const RELEASE_WAITING: Statement = {
   repeatable: true,
   name: 'release waiting',

@@ -1,13 +1,13 @@
 /**
- * Which other nodes wait for which jobs, as they announced it: so that the node that ends a job notifies them at once. It may
- * forget some, and remember some whose wait has ended; a poll of every node makes up for both.
+ * Remembers which other nodes announced that they wait for which jobs, so that the node that finishes a job can notify them at
+ * once. It may forget a wait, or remember one that has ended; each node's poll makes up for both.
  */
 
-/** Longer than any wait (SPEC §2.1). */
+/** Longer than any wait can last (SPEC §2.1). */
 const REMEMBERED_MS = 130_000
-/** Some 30 MB; the oldest are forgotten first. */
+/** About 30 MB; the oldest waits are forgotten first. */
 const MAX_JOBS = 100_000
-/** Jobs that ended here last, of which an announcement may arrive late. A power of two. */
+/** How many jobs that finished here are remembered, because an announcement may arrive late. Must be a power of two. */
 const RECENT_JOBS = 1024
 
 interface Waiting {
@@ -18,7 +18,7 @@ interface Waiting {
 export class RemoteWaits {
   readonly #steadyMs: () => number
   readonly #maxJobs: number
-  /** In the order of their announcement. */
+  /** In order of announcement. */
   readonly #byJob = new Map<string, Waiting>()
   readonly #recent: string[] = []
   #endedCount = 0
@@ -32,7 +32,7 @@ export class RemoteWaits {
     return this.#byJob.size
   }
 
-  /** Returns those of the jobs that ended here just before; they are not remembered. */
+  /** Remembers the waits, except those for jobs that have just finished here, and returns the IDs of those jobs. */
   add(node: string, jobIds: readonly string[]): string[] {
     const nowMs = this.#steadyMs()
     const recent = new Set(this.#recent)
@@ -50,7 +50,7 @@ export class RemoteWaits {
     return jobIds.filter((jobId) => recent.has(jobId))
   }
 
-  /** A job ended here. Returns the nodes that wait for it, which are forgotten. */
+  /** Returns the nodes that wait for the job, which finished here, and forgets their waits. */
   end(jobId: string): Iterable<string> {
     this.#recent[this.#endedCount++ & (RECENT_JOBS - 1)] = jobId
     if (this.#byJob.size === 0) return []

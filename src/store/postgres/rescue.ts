@@ -1,4 +1,4 @@
-/** Returns the jobs and callbacks of dead nodes in Postgres: of nodes whose lease has expired. */
+/** Returns jobs and callbacks of dead nodes, whose lease has expired, in Postgres. */
 import type { Claim } from '../node-store.ts'
 import type { Store } from '../store.ts'
 import type { Statement } from './database.ts'
@@ -35,7 +35,7 @@ export function rescueOperations(parts: PostgresParts): Pick<Store, 'recordStart
   }
 }
 
-/** $1 node, $2 ids, $3 attempts. */
+/** $1 node, $2 IDs, $3 attempts. */
 const RECORD_STARTS: Statement = {
   repeatable: true,
   name: 'record starts',
@@ -44,7 +44,7 @@ const RECORD_STARTS: Statement = {
   where o.id = c.id and o.node = $1 and o.attempt = c.attempt`,
 }
 
-/** $1 is this node, and never dead. */
+/** Requires $1 to be this node, which is never dead. */
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
@@ -52,10 +52,9 @@ const isDead = (table: string) => `${table}.node is not null and ${table}.node <
 const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
 
 /**
- * $1 node, $2 the turns of routes, $3 now. A node may have very many callbacks, so the nodes that have any are
- * listed first. A node without a lease is dead too: it lost the lease, wrote, and exited.
- *
- * A crash counts against a suspect if its start was recorded; it crashed alone if no other suspect of its node counts.
+ * $1 node, $2 the turns of routes, $3 the current time. Lists the nodes with callbacks first, because a node can have very many.
+ * A node without a lease is dead, too: it lost the lease, wrote, and exited. A crash counts against a suspect if its start was
+ * recorded. A suspect crashed alone if no other suspect of its node counts.
  */
 const RESCUE: Statement = {
   repeatable: true,

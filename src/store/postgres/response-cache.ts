@@ -1,4 +1,4 @@
-/** Cached responses in Postgres, many looked up in one statement. */
+/** Finds cached responses in Postgres, many in one statement. */
 import { storedTextOf } from '../compressed-text.ts'
 import { numberOf } from '../rows.ts'
 import type { Store } from '../store.ts'

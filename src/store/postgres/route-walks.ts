@@ -1,38 +1,37 @@
 /**
- * Where this node's walks of the routes begin. Claimed jobs leave dead entries in the index of their route, which stay as long as
- * any older snapshot exists; a walk of them would cost more the more was claimed. So a walk begins at the route's place, which
- * moves back for jobs that join the queue, as far as this node knows. From time to time it begins at the very front, for
- * jobs that this node received no notification about, and for those of nodes up to version 0.3, whose turns are of one count
- * for all routes.
+ * Where this node's walks of the routes start. Claimed jobs leave dead entries in the index of their route as long as any older
+ * snapshot exists, so walking from the front would cost more with each claim. So a walk starts at the route's place, which moves
+ * back when this node sees a job join the queue before it. From time to time a walk starts at the very front, to find jobs that
+ * the node was not notified about, and jobs of nodes up to version 0.3, which use one sequence of turns for all routes.
  */
 import { FRONT, isBefore, type Place, RoutePlaces } from '../route-places.ts'
 
 const WHOLE_EVERY_MS = 1000
-/** Walking a whole route takes at most this part of the time, however many dead entries there are. */
+/** The maximum share of time spent on walks from the front, regardless of the number of dead entries. */
 const WHOLE_SHARE = 1 / 20
 
 export interface Walk {
   readonly route: string
   readonly from: Place
   readonly startedMs: number
-  /** The least turn that joined the route since. */
+  /** The least turn that joined the route since the walk started. */
   joined: number
 }
 
 /** How a walk ended. */
 export interface WalkEnd {
-  /** Where the next one begins. */
+  /** Where the next walk starts. */
   readonly place: Place
-  /** Whether it stopped before the end of the queue. */
+  /** Whether the walk stopped before the end of the queue. */
   readonly stopped: boolean
-  /** Whether the place is that of a job that the walk was to pass over. */
+  /** Whether the place is that of a job that the walk had to skip. */
   readonly isPinned: boolean
 }
 
-/** The time until a walk begins at the front again, counted from the walk that comes to where the places were before. */
+/** When a route is next walked from the front. That walk ends at the place where the previous walk had stopped. */
 interface Whole {
   dueMs: number
-  /** How far the walk must come; null if none is in progress. */
+  /** The place that the walk must reach; null if no walk from the front is in progress. */
   until: Place | null
   spentMs: number
 }
@@ -41,10 +40,10 @@ export class RouteWalks {
   readonly #places = new RoutePlaces()
   readonly #wholes = new Map<string, Whole>()
   readonly #walks = new Set<Walk>()
-  /** How far nodes up to version 0.3 have claimed, of any route. */
+  /** The turn up to which nodes up to version 0.3 have claimed jobs of any route. */
   #floor = 0
 
-  /** What statements need to give jobs their turns. */
+  /** The parameter from which statements compute turns. */
   turnsJson(): string {
     return JSON.stringify({ floor: this.#floor, routes: this.turns() })
   }
@@ -55,7 +54,7 @@ export class RouteWalks {
     return Object.fromEntries(routes.map((route) => [route, this.#places.turn(route)]))
   }
 
-  /** Other nodes have claimed that far. Jobs before that may still be queued. */
+  /** Records how far other nodes have claimed. Jobs before these turns may still be queued. */
   reached(turns: Readonly<Record<string, number>>): void {
     for (const [route, turn] of Object.entries(turns)) this.#places.reached(route, turn)
   }
@@ -64,7 +63,7 @@ export class RouteWalks {
     this.#floor = turn
   }
 
-  /** A job with this turn is queued now; null if its route is not known. */
+  /** Records that a job with this turn was queued; the route is null if it is not known. */
   joined(route: string | null, turn: number): void {
     for (const one of route === null ? [...this.#places.routes()] : [route]) this.#places.joined(one, turn)
     for (const walk of this.#walks) {
@@ -72,7 +71,7 @@ export class RouteWalks {
     }
   }
 
-  /** @param keepsPlace as in `ClaimOfRoute` */
+  /** @param keepsPlace see `ClaimOfRoute` */
   begin(route: string, keepsPlace: boolean, steadyMs: number): Walk {
     const whole = this.#wholeOf(route)
     if (!keepsPlace && steadyMs >= whole.dueMs) {
@@ -84,7 +83,7 @@ export class RouteWalks {
     return walk
   }
 
-  /** @param end null if the walk does not move the place, or has failed */
+  /** @param end null if the walk failed or must not move the place */
   end(walk: Walk, end: WalkEnd | null, steadyMs: number): void {
     const { route, startedMs, joined } = walk
     this.#walks.delete(walk)
@@ -92,7 +91,7 @@ export class RouteWalks {
     const whole = this.#wholeOf(route)
     const { until } = whole
     const isBehind = until !== null && isBefore(end.place, until)
-    // It saw all there is, so nothing is queued before the place where the walk before it had come to.
+    // The walk saw the whole queue, so nothing is queued before the place that the previous walk reached.
     const seesAll = isBehind && !end.stopped && !end.isPinned
     this.#places.moved(route, seesAll ? until : end.place)
     this.#places.joined(route, joined)
@@ -102,7 +101,7 @@ export class RouteWalks {
     whole.dueMs = steadyMs + Math.max(WHOLE_EVERY_MS, whole.spentMs / WHOLE_SHARE)
   }
 
-  /** Jobs of the route up to this turn were claimed. */
+  /** Records that jobs of the route up to this turn were claimed. */
   claimed(route: string, turn: number): void {
     this.#places.claimed(route, turn)
   }

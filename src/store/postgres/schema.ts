@@ -1,30 +1,30 @@
-/** Brings the schema up to date. Many nodes may start at once: one migrates, and the others wait and find it done. */
+/** Migrates the Postgres schema. When many nodes start at once, one migrates and the others wait for it. */
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
 import { connectionSettings } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
 
-/** Any number that no other program on the same database is likely to lock. */
+/** An arbitrary number that no other program on the same database is likely to lock. */
 const LOCK = 7_264_539_153
 /**
- * The lock of a transfer, held as long as its transaction: servers and commands request it before anything else, and do not start
- * without it. An advisory lock of this schema, as the argument of Postgres's functions for them.
+ * The lock that a transfer holds until its transaction ends. Servers and commands request it first and do not start without it.
+ * It is an advisory lock of this schema, as an SQL argument.
  */
 export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
 /** How long a migration waits for the locks of its tables. */
 export interface Patience {
-  /** Meanwhile every later statement on the table waits as well. */
+  /** While a migration waits, every later statement on the table waits behind it. */
   readonly lockMs: number
   readonly tries: number
-  /** Between tries, so that the statements that queued behind it run first. */
+  /** The pause between tries, in which the statements that queued behind it run. */
   readonly pauseMs: number
 }
 const PATIENCE: Patience = { lockMs: 2000, tries: 5, pauseMs: 1000 }
-/** SQLSTATE of a lock that was not granted in time, and of a deadlock. */
+/** SQLSTATE codes: a lock that was not granted in time, and a deadlock. */
 const IN_THE_WAY = ['55P03', '40P01']
 
-/** Returns how many migrations were applied. Rejects with a `DatabaseProblem` for what the operator must fix. */
+/** Returns how many migrations were applied. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
 export async function migratePostgres(url: string, patience = PATIENCE): Promise<number> {
   const client = new pg.Client(connectionSettings(url, null))
   client.on('error', () => {})
@@ -48,16 +48,13 @@ async function migrate(client: pg.Client, patience: Patience): Promise<number> {
   }
 }
 
-/**
- * Each migration is a transaction of its own, so that its locks are held no longer than it runs. Returns whether there was
- * one to apply.
- */
+/** Applies the next migration in its own transaction, to hold locks only while it runs. Returns whether there was one. */
 async function applyNext(client: pg.Client, patience: Patience): Promise<boolean> {
   for (let tried = 1; ; tried++) {
     try {
       return await tryNext(client, patience.lockMs)
     } catch (error) {
-      // Fails if the connection broke, and the first error has the cause.
+      // The rollback fails if the connection broke; the first error has the cause.
       await client.query('rollback').catch(() => {})
       if (!IN_THE_WAY.includes((error as { code?: string }).code ?? '')) throw error
       if (tried === patience.tries) {
@@ -72,7 +69,7 @@ async function applyNext(client: pg.Client, patience: Patience): Promise<boolean
 }
 
 async function tryNext(client: pg.Client, lockMs: number): Promise<boolean> {
-  // Without a session's lock, so that it holds behind a pooler that shares connections between transactions.
+  // Uses the lock of a transaction, because a session's lock would not work behind a pooler that shares connections.
   await client.query('begin')
   await rejectDuringTransfer(client)
   await client.query(`select pg_advisory_xact_lock(${LOCK})`)

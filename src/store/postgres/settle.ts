@@ -1,4 +1,4 @@
-/** Stores outcomes in Postgres, many in one statement: each only if this node still holds the job under this attempt. */
+/** Stores outcomes in Postgres, many in one statement, each only if this node still holds the job under this attempt. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Row, textOf, textOrNull } from '../rows.ts'
 import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store.ts'
@@ -21,10 +21,10 @@ import { hasLarge } from './text-array.ts'
 import { storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
-/** The node in the rows of outcomes of jobs that no node held; no node has such a name. */
+/** The node in the outcome of a job that no node held; no node can have such a name. */
 const NO_NODE = 'none'
 
-/** A settled job, and the node that has a pending response for it. */
+/** The result for a job, and the node that has a pending response for it. */
 interface SettledJob {
   readonly settled: Settled
   readonly origin: string | null
@@ -32,7 +32,7 @@ interface SettledJob {
 
 export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   const { database, groups, notifications, others, onCommit } = parts
-  /** Jobs whose settlement may be committed although its answer was lost. */
+  /** Jobs whose settlement may be committed although the response was lost. */
   const unknown = new Set<string>()
   const settlements = groups.add<Settlement, SettledJob>({
     ...(onCommit && { onCommit }),
@@ -54,7 +54,7 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   }
 }
 
-/** Rejects rather than repeats: the caller tries again until the commit is known, however long that takes. */
+/** Rejects instead of repeating, because the caller retries for as long as it takes. */
 async function settleOrMark(
   database: Database,
   settlements: readonly Settlement[],
@@ -72,9 +72,9 @@ async function settleOrMark(
 }
 
 /**
- * Settles all; returns the results in their order.
- * @param unknown jobs whose settlement by this node may be committed already: if it is, they count as settled. Gets those that were
- * settled if it rejects
+ * Settles all; returns the results in order.
+ * @param unknown jobs that this node may have settled already; if it did, they count as settled. If this rejects, it adds the
+ * settled ones
  */
 async function settleAll(
   database: Database,
@@ -111,13 +111,13 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
   return { settled: row?.there ? 'stale' : 'gone', origin: null }
 }
 
-/** Most usage has no cost, and is not parsed. */
+/** Parses only usage that has a cost, which most has not. */
 export const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
 
 /**
- * With `freed` (id, account, has_callback, deaths, claimed_at_ms, the bytes of what was asked, what was reserved, and was_open: 1 or 0) and `s` (the
- * settlements): the outcomes, the callbacks that are owed, the cached responses, and the usage and what is open and stored, a
- * row of its own for each sum, so that no statement waits for another.
+ * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits for
+ * another. It reads the CTE `s` (the settlements) and the CTE `freed` (id, account, has_callback, deaths, claimed_at_ms, the
+ * bytes of the request, the reserved amount, and was_open: 1 or 0).
  * @param node the parameter with the node
  */
 export const STORE_OUTCOMES = (node: string) => `
@@ -150,10 +150,9 @@ export const STORE_OUTCOMES = (node: string) => `
   )`
 
 /**
- * $1 node, then the columns of settlements, IDs first. The planner assumes that jobs with a node are rare, because most jobs
- * have none, and would search by node: past every row that this node has ever held and that vacuum has not removed yet. There is
- * no index for `is not distinct from`, which prevents that; `is true` makes it look claims up in a hash instead of scanning all
- * of them for each job.
+ * $1 node, then the columns of settlements, IDs first. Most jobs have no node, so the planner takes jobs with a node as rare and
+ * would search by node, through every dead row that this node ever held. `is not distinct from` has no index, which prevents
+ * that. `is true` makes it look up claims in a hash instead of scanning them all for each job.
  */
 export const SETTLE = {
   name: 'settle',
@@ -175,8 +174,8 @@ function notFreedValues(settlements: readonly Settlement[]): unknown[] {
 }
 
 /**
- * Jobs that were not freed: whether they exist, and whether this claim has settled them. A statement of its own, because it opens
- * every partition. Each `limit 1` makes the planner search an index by ID.
+ * For jobs that were not freed: whether they exist, and whether this claim has settled them. It is a separate statement because
+ * it opens every partition. Each `limit 1` makes the planner search an index by ID.
  */
 const NOT_FREED: Statement = {
   repeatable: true,

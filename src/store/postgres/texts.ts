@@ -1,20 +1,20 @@
-/** Texts in Postgres that may be compressed: nodes compress them, with less CPU time than Postgres would take, and to less. */
+/** Compressible texts in Postgres. Nodes compress them, using less CPU time than Postgres, for a better result. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { asItIs, BASE64, type StoredText, storedText, storedTextOnThread } from '../compressed-text.ts'
 import { binaryArray, textArray } from './text-array.ts'
 
-/** Postgres itself compresses rows of this size, with five times the CPU time and to more. */
+/** Postgres compresses rows of this size itself, using five times the CPU time for a worse result. */
 export const COMPRESS_FROM_BYTES = 2048
-/** From so many characters on, a text is compressed on a thread; shorter ones cost less than a round trip to it. */
+/** A text of at least this many characters is compressed on a thread; for a shorter one, the round trip would cost more. */
 const ON_THREAD = 65_536
-/** After so many characters, in less than two milliseconds, the event loop has its turn. */
+/** After this many characters, which take up to two milliseconds, other work of the event loop gets its turn. */
 const IN_ONE_TURN = 131_072
 
-/** Selects a text: one that is compressed as base64, which takes two thirds of what Postgres writes of bytes. */
+/** Selects a text. A compressed one comes as base64, which is two thirds of the size of Postgres' hexadecimal output. */
 export const textOf = (row: string, column: 'messages' | 'content') =>
   `coalesce('${BASE64}' || encode(${row}.${column}_zstd, 'base64'), ${row}.${column})`
 
-/** @param compress false while a node is alive that would not understand compressed texts */
+/** @param compress false while a live node would not understand compressed texts */
 export async function storedTexts(
   texts: readonly (string | null)[],
   compress: boolean,
@@ -37,7 +37,7 @@ export async function storedTexts(
   return stored
 }
 
-/** The three columns of a text. */
+/** The types of the three columns of a text. */
 export const STORED_TEXT_TYPES = ['bytea', 'integer', 'text'] as const
 
 export function storedTextColumns(texts: readonly StoredText[]): unknown[] {

@@ -1,6 +1,6 @@
 /**
- * A Postgres as the source or the target of a transfer, while no server uses it. The source is read as it was at one moment. The
- * target is filled in one transaction: rows that were never committed cost nothing but space, which vacuum frees.
+ * A Postgres database as the source or the target of a transfer, while no server uses it. The source is read in one snapshot. The
+ * target is filled in one transaction; rows of an aborted transfer only cost space until vacuum frees it.
  */
 import pg from 'pg'
 import { jobIdMs } from '../../job/job-id.ts'
@@ -32,7 +32,7 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
     lockTables: 'lock table nodes in share mode',
   })
   try {
-    // Every read here is along a key. Without statistics, as after another transfer, the planner may choose otherwise.
+    // Every read follows a key. Without statistics, as after another transfer, the planner may choose otherwise.
     await connection.run('set local enable_seqscan = off')
     await connection.run('set local enable_hashjoin = off')
     await connection.run('set local enable_mergejoin = off')
@@ -43,7 +43,7 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
   }
 }
 
-/** Migrating would create the tables, and a mistyped address would be transferred as an empty database. */
+/** Migrating would create the tables, so a mistyped URL would be transferred as an empty database. */
 async function rejectUnlessParley(url: string): Promise<void> {
   const client = new pg.Client(connectionSettings(url, null))
   client.on('error', () => {})
@@ -70,7 +70,7 @@ function postgresSource(connection: TransferConnection): TransferSource {
       select h.turn from open_jobs h where h.turn is not null and h.route = q.route order by h.turn, h.id limit 1)`,
     from: {
       cachedResponses: { key: ['fingerprint', 'job_id'] },
-      // Includes usage that has not been folded yet.
+      // Includes usage that was not folded yet.
       usage: { table: sql`(${POSTGRES.usage(sql`true`)})` },
     },
     query: (statement) => queryOf(connection, statement),
@@ -120,7 +120,7 @@ function postgresTarget(connection: TransferConnection, expiry: Expiry): Transfe
     },
 
     commit: async () => {
-      // Plans from the statistics of empty tables would be poor until autovacuum gathers new ones.
+      // Until autovacuum gathers statistics, plans would be based on those of empty tables.
       await connection.run(
         'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, files, file_pieces, audit, reruns',
       )
@@ -133,7 +133,7 @@ function postgresTarget(connection: TransferConnection, expiry: Expiry): Transfe
   }
 }
 
-/** From what was inserted: what each account has open and stored. */
+/** Computes what each account has open and stored from the inserted rows. */
 const QUOTA_SUMS = `
   insert into quota_sums (${QUOTA_COLUMNS})
   select j.account, hour_of_job(j.id), count(q.id), coalesce(sum(q.bytes), 0), coalesce(sum(o.bytes), 0),
@@ -142,27 +142,27 @@ const QUOTA_SUMS = `
 const HOLDS_ANYTHING = `
   select exists (select 1 from accounts) or exists (select 1 from jobs) or exists (select 1 from usage) as anything`
 
-/** Far longer than the other database takes for a batch. The transaction of a transfer whose machine is gone ends after it. */
+/** Far longer than the other database takes for a batch. If the client disappears, its transaction ends after this time. */
 const IDLE_MS = 600_000
 const LOCK_MS = 5_000
 
 interface TransferTransaction {
-  /** Such as `isolation level repeatable read`. */
+  /** For example `isolation level repeatable read`. */
   readonly mode: string
-  /** Keeps processes that do not request the lock, such as a node that was suspended, from writing meanwhile. */
+  /** Locks tables against processes that do not request the transfer lock, such as a suspended node. */
   readonly lockTables: string
 }
 
 /**
- * The one connection of a transfer, in its one transaction. While it is open no server uses the database: running servers are
- * found by their leases, and starting ones by the lock that they request (schema.ts).
+ * The single connection and transaction of a transfer. Meanwhile no server can use the database: running servers are found by
+ * their leases, and starting ones request the same lock (schema.ts).
  */
 class TransferConnection implements Queries {
   readonly #client: pg.Client
 
   private constructor(client: pg.Client) {
     this.#client = client
-    // A connection that breaks is reported by the next statement on it.
+    // The next statement reports a broken connection.
     client.on('error', () => {})
   }
 
@@ -190,12 +190,12 @@ class TransferConnection implements Queries {
     return this.run(text, values)
   }
 
-  /** Not prepared by its name: batches are large, and a pooler may have given others the same connection before. */
+  /** Not prepared by name: batches are large, and a pooler may have shared the connection before. */
   run(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     return asProblem(async () => (await this.#client.query<Row>(text, [...values])).rows)
   }
 
-  /** What was not committed is rolled back. */
+  /** Rolls back what was not committed. */
   async close(): Promise<void> {
     await this.#client.end()
   }

@@ -1,17 +1,17 @@
-/** Handles failed groups, and commits whose outcome is unknown. */
+/** Handles groups that failed, and commits whose outcome is unknown. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Failed } from '../group-commit.ts'
 import { StoreUnavailable } from '../store.ts'
 import { OutcomeUnknown } from './errors.ts'
 
-/** A caller is waiting for the response: after this time it gets a 503. A restart takes less. */
+/** Longer than a restart of the database takes. After this time, the waiting caller gets a 503. */
 const MAX_UNKNOWN_MS = 20_000
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 /**
- * Runs a group as one; if the database rejects it, each operation on its own, for one of them may be at fault. A database
- * that cannot be reached fails all of them.
+ * Runs a group together. If the database rejects it, runs each operation alone, because one of them may be at fault. If the
+ * database is unreachable, all of them fail.
  */
 export async function eachAlone<Op, Result>(
   ops: readonly Op[],
@@ -28,12 +28,12 @@ export async function eachAlone<Op, Result>(
   }
 }
 
-/** `again` does not change what is already stored: to repeat an unknown commit. */
+/** `again` repeats an unknown commit: it does not change what is already stored. */
 export type Mode = 'first' | 'again'
 
 /**
- * The same for writes whose commit may be unknown: `run` is repeated as `again` until the outcome is known. If the database
- * rejects the repeated group, because an account was deleted meanwhile, each operation on its own is a repetition as well.
+ * Does the same for writes whose commit may be unknown: `run` is repeated as `again` until the outcome is known. If the database
+ * rejects the repeated group, for example because an account was deleted meanwhile, each operation runs alone as `again`.
  */
 export function eachAloneUntilKnown<Op, Result>(
   ops: readonly Op[],
@@ -52,8 +52,8 @@ export function eachAloneUntilKnown<Op, Result>(
 }
 
 /**
- * Runs `first`; if its commit is unknown, `again`, until that succeeds or certainly fails. `again` finds what `first` did,
- * and does what it did not do. Rejects with `StoreUnavailable` when that took too long.
+ * Runs `first`. If its commit is unknown, runs `again` until that succeeds or certainly fails. `again` detects what `first`
+ * stored and does the rest. Rejects with `StoreUnavailable` if this takes too long.
  */
 export async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
   let error: unknown

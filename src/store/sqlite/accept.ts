@@ -18,7 +18,7 @@ import { FIND_CACHED } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** A new job as it crosses to the storage thread; `sqlite-store.ts` makes it. */
+/** A new job in the form that is sent to the storage thread; `sqlite-store.ts` makes it. */
 export type NewJobCells = readonly [
   id: string,
   account: string,
@@ -40,7 +40,7 @@ export type NewJobCells = readonly [
   reserved: number | null,
 ]
 
-/** Where the cached response of a fingerprint is, unless it has gone meanwhile. */
+/** The row of the cached response for a fingerprint, unless the response has been deleted meanwhile. */
 export type CachedAt = readonly [fingerprint: string, seq: number]
 
 export const acceptOperations = {
@@ -78,7 +78,7 @@ export const acceptOperations = {
   ),
 }
 
-/** A request that repeats an earlier one adds nothing, and neither does a job that a cached response completes. */
+/** Checks the cost cap. Repeated requests and jobs that a cached response completes cost nothing. */
 function checkCost(
   file: ServedFile,
   nowMs: number,
@@ -104,7 +104,7 @@ function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: numbe
   return row ? storedTextOf(row, 'content') : null
 }
 
-/** The job's row is written once, as it ended: never assigned, never queued. */
+/** Writes the job's row once, as settled: it is never queued or assigned. */
 function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
   const [
     jobId,
@@ -153,7 +153,7 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
   storeOutcome(file, row, ['completed', contentJson, null, usage, CACHE_HIT_RECEIPT_JSON, null, 0, nowMs])
 }
 
-/** Remembers the key for these jobs, unless it is taken: then returns what the earlier request makes of this one. */
+/** Stores the key for these jobs. If the key is already stored, returns the result that follows for this request. */
 function rememberKey(
   file: ServedFile,
   idempotency: Idempotency,
@@ -163,7 +163,7 @@ function rememberKey(
   const { key, fingerprint, untilMs } = idempotency
   const account = jobs[0]?.[1] ?? ''
   const row = [account, key, fingerprint, JSON.stringify(jobs.map(([id]) => id)), untilMs] as const
-  // Nearly always the key is new.
+  // Nearly every key is new.
   if (file.prepare(INSERT_KEY).run(...row).changes > 0) return null
   const earlier = findEarlier(file, account, idempotency, nowMs)
   if (earlier === null) file.prepare(REPLACE_KEY).run(...row)
@@ -180,12 +180,12 @@ function findEarlier(
   if (!earlier || Number(earlier.until_ms) <= nowMs) return null
   if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
   const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // If the jobs of the earlier request no longer exist, the request is accepted again instead of returning IDs of missing
-  // jobs.
+  // If the jobs of the earlier request no longer exist, the request is accepted again; otherwise the caller would get IDs of
+  // missing jobs.
   return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-/** The turns of the account's next jobs by route, as far as known: the jobs of a batch follow each other. */
+/** The known turns of the account's next jobs, by route: jobs of a batch follow each other. */
 type NextTurns = Map<string, number>
 
 function storeJob(
@@ -218,7 +218,7 @@ function storeJob(
   file.quotas.add(account, 1, requestBytes(messages, format, callback), reserved ?? 0)
 }
 
-/** @param values of `INSERT_JOB`, in its order */
+/** @param values the values of `INSERT_JOB`, in order */
 function insertJob(file: ServedFile, values: readonly (string | number | null)[]): void {
   if (file.prepare(INSERT_JOB).run(...values).changes === 0) throw new UnknownAccount()
 }

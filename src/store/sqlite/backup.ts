@@ -1,4 +1,4 @@
-/** Backs up a database file into another, also while a server is running, and replaces one with a backup. */
+/** Backs up a database file into another file, also while a server is running, and replaces a database with a backup. */
 import { chownSync, existsSync, linkSync, lstatSync, realpathSync, renameSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from '../backup.ts'
@@ -7,7 +7,7 @@ import { holdsAnything, openReadOnly } from './database-summary.ts'
 import { lockForRestoring } from './file.ts'
 import { takeSnapshot } from './snapshot.ts'
 
-/** The endings of files that belong to a database file. */
+/** The suffixes of the files that belong to a database file. */
 const SIBLINGS = ['', '-wal', '-shm', '-journal', '.lock', '.lock-journal', '.admin-token']
 
 export async function backUpFile(
@@ -15,7 +15,7 @@ export async function backUpFile(
   target: string,
   options: WriteOptions,
 ): Promise<DatabaseSummary> {
-  // Opening would make it, and an address that is mistyped would be backed up as an empty database.
+  // Opening would create the file, so a mistyped path would be backed up as an empty database.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no database ${path} to back up.`)
   refuseUnfit(target, path)
   if (!options.force) refuseToReplace(target)
@@ -50,15 +50,15 @@ function refuseToReplace(target: string): void {
 }
 
 /**
- * Replaces the file, and keeps the old one under another name. The backup is read as a database is, not as bytes: so a copy of a whole data folder is restored with what is in its
- * write-ahead log, and a damaged backup replaces nothing.
+ * Replaces the file and keeps the old one under another name. The backup is read as a database, not copied as bytes, so restoring
+ * a copy of a whole data folder includes its write-ahead log, and a damaged backup replaces nothing.
  */
 export async function restoreFile(backup: string, path: string, options: RestoreOptions): Promise<Restored> {
   if (!statSync(backup, { throwIfNoEntry: false })?.isFile())
     throw new DatabaseProblem(`There is no file ${backup}.`)
   const lock = lockForRestoring(path)
   try {
-    // The lock is next to the name that servers use, everything else next to the file itself.
+    // The lock is next to the path that servers use, everything else next to the file that a link there points to.
     const place = existsSync(path) ? realpathSync(path) : path
     if (realpathSync(backup) === place) throw new DatabaseProblem(`${backup} is the database itself.`)
     if (!options.force && holdsSomething(place)) {
@@ -81,7 +81,7 @@ export async function restoreFile(backup: string, path: string, options: Restore
   }
 }
 
-/** A file that cannot be read may hold anything. */
+/** A file that cannot be read counts as not empty. */
 function holdsSomething(path: string): boolean {
   if (sizeOf(path) === 0) return sizeOf(`${path}-wal`) > 0
   try {
@@ -100,7 +100,7 @@ function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
-/** A backup is often restored by root, for a server that runs as another user. */
+/** Root often restores a backup for a server that runs as another user. */
 function giveToOwnerOf(path: string, made: readonly string[]): void {
   if (process.geteuid?.() !== 0) return
   const { uid, gid } = statSync(existsSync(path) ? path : dirname(path))
@@ -108,8 +108,8 @@ function giveToOwnerOf(path: string, made: readonly string[]): void {
 }
 
 /**
- * The write-ahead log first, since an old one would corrupt a new file; the old file keeps its name until the new one replaces
- * it, if the file system has links.
+ * Moves the write-ahead log first, because an old one would corrupt a new file. If the file system supports hard links, the old
+ * file keeps its name until the new one replaces it.
  */
 function putAside(path: string, nowMs: number): string | null {
   const aside = `${path}.replaced-${new Date(nowMs).toISOString().replaceAll(':', '-')}`

@@ -1,4 +1,4 @@
-/** Jobs in SQLite that wait for the budget of their account. */
+/** Jobs that wait for the budget of their account, in SQLite. */
 import { monthOf } from '../../job/month.ts'
 import {
   BUDGET_QUEUES,
@@ -55,7 +55,7 @@ export const budgetOperations = {
   }),
 }
 
-/** From each account with queued jobs to the next in the index. */
+/** Jumps in the index from one account with queued jobs to the next. */
 const ACCOUNTS = `
   with recursive found (account) as (
     select min(account) from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0

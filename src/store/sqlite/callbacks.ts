@@ -1,4 +1,4 @@
-/** Callbacks that are owed, in SQLite. */
+/** Pending callbacks in SQLite. */
 import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-rows.ts'
 import {
   type CallbackBody,
@@ -15,7 +15,7 @@ import { read, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
 export const callbackOperations = {
-  /** Returns rows as `readDue` reads them. */
+  /** Returns the columns that `readDue` reads. */
   takeCallbacks: write(
     (file: ServedFile, { node, queue, limit, nowMs, leaseUntilMs }: TakeCallbacks): Cell[][] => {
       const rows = file.cells(DUE, DELIVERY_QUEUES.indexOf(queue), nowMs, limit)
@@ -23,13 +23,13 @@ export const callbackOperations = {
     },
   ),
 
-  /** Returns rows as `readDue` reads them. */
+  /** Returns the columns that `readDue` reads. */
   takeDeferred: write((file: ServedFile, { node, deferred, leaseUntilMs }: TakeDeferred): Cell[][] => {
     const rows = deferred.flatMap(({ jobId, attempts }) => file.cells(DEFERRED, jobId, attempts))
     return lease(file, rows, node, leaseUntilMs)
   }),
 
-  /** Returns a row as `readBody` reads it. */
+  /** Returns the columns that `readBody` reads. */
   loadCallback: read((file: ServedFile, jobId: string, attempt: number): Cell[] | null => {
     const [row] = file.cells(BODY, jobId, attempt)
     if (row) row[CONTENT] = asText(row[CONTENT])
@@ -59,7 +59,7 @@ export const callbackOperations = {
   }),
 }
 
-/** @param rows whose last cell is the row number, which is taken away */
+/** @param rows the last cell of each is the row number, which this removes */
 function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: number): Cell[][] {
   const update = file.prepare(LEASE)
   for (const row of rows) update.run(node, leaseUntilMs, row.pop() ?? null)
@@ -67,8 +67,7 @@ function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: numbe
 }
 
 /**
- * What `readDue` reads, and the row number, by which the callback is leased. SQLite knows the lengths without reading the
- * texts.
+ * The columns that `readDue` reads, then the row number, by which the callback is leased. SQLite knows lengths without reading.
  */
 const DUE_COLUMNS = `c.job_id, c.attempt + 1, c.tries + 1, c.account, c.owed_since_ms, substr(r.callback, 1, ${URL_PREFIX}),
   octet_length(r.callback) + ${resultBytesOf('o')}, c.seq`
@@ -79,7 +78,7 @@ export function readDue(cells: readonly Cell[]): DueCallback {
 }
 
 const CONTENT = 5
-/** What `readBody` reads. */
+/** The columns that `readBody` reads. */
 const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, j.settled_at_ms, ${textOf('o', 'content')}, o.error, o.usage,
   a.secret, a.previous_secret, a.rotated_at_ms`
 
@@ -104,7 +103,7 @@ const BODY = `
   select ${BODY_COLUMNS} from jobs j join callbacks c on c.seq = j.seq
   join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq left join accounts a on a.name = c.account
   where j.id = ? and c.attempt = ? and c.due_at_ms is not null and c.under_way`
-/** The job is looked up by its id first: callbacks are stored by the job's row number. */
+/** Looks up the job by its ID first, because callbacks are stored by the job's row number. */
 const RECORD = `
   update callbacks set due_at_ms = ?1, delivered_at_ms = ?2, failed_at_ms = ?3, node = null, under_way = 0,
     tries = tries - ?4, lane = case when ?1 is null then lane else 1 end,

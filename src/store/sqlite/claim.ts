@@ -1,4 +1,4 @@
-/** Claims queued jobs in SQLite: by a walk of a route, of the lane of an account, or suspects. */
+/** Claims queued jobs in SQLite: by a walk of a route, from one account, or suspects. */
 import { wholeMs } from '../../clock.ts'
 import type { Priority } from '../../job/priority.ts'
 import { isBefore, type Place } from '../route-places.ts'
@@ -20,7 +20,7 @@ import type { Cell, ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
-/** Claimed jobs as they cross between threads: rows as `readClaimedJob` reads them. */
+/** Claimed jobs in the form that is sent between threads: rows that `readClaimedJob` reads. */
 export interface ClaimedRows {
   readonly rows: Cell[][]
   readonly mayHaveMore: boolean
@@ -88,7 +88,7 @@ function find(file: ServedFile, limit: number, from: ClaimFrom): Found {
   return { ids: rows.map(([id]) => String(id)), mayHaveMore: rows.length === limit }
 }
 
-/** Looks at the jobs of the route one by one, from its place. */
+/** Reads the jobs of the route one by one, from its place on. */
 function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }: ClaimOfRoute): Found {
   const [exceptAccounts, exceptJobs] = [new Set(except.exceptAccounts), new Set(except.exceptJobs)]
   const from = file.places.place(route)
@@ -111,12 +111,12 @@ function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }:
 }
 
 const [MESSAGES, TURN, BYTES, PRIORITY, DEADLINE] = [11, 14, 15, 16, 17]
-/** Of `octet_length` SQLite reads the head of the row only, however long the text is. */
+/** For `octet_length`, SQLite reads only the head of the row, however long the text is. */
 const SIZE = requestBytesOf('r')
 const MESSAGES_TEXT = textOf('r', 'messages')
 const inline = (text: string) => `case when ${SIZE} <= ${INLINE_TEXT_BYTES} then ${text} end`
 
-/** In the order in which `readClaimedJob` takes it. */
+/** In the order that `readClaimedJob` expects. */
 const BY_ID = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.attempt, j.deaths, j.crashed_alone,
     j.earlier, ${[MESSAGES_TEXT, 'r.response_format', 'r.callback'].map(inline).join(', ')}, j.turn, ${SIZE}, j.priority, j.deadline_ms
@@ -133,7 +133,7 @@ export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] 
     cacheTtlMs: wholeMs(Number(ttlS)),
     inputTokens: Number(tokens),
     createdAtMs: Number(createdAtMs),
-    // The row was read before this claim counted.
+    // The row was read before this claim incremented the attempt.
     attempt: Number(attempt) + 1,
     crashCount: Number(deaths),
     crashedAlone: Number(deaths) > 0 && crashedAlone === deaths,
@@ -169,7 +169,7 @@ const CLAIM = `
   where id = ?`
 const TEXTS = `
   select ${MESSAGES_TEXT}, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
-/** From each route to the next in the index, whatever is queued between. */
+/** Jumps in the index from one route to the next. */
 const ROUTES = `with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null
     union all
@@ -185,7 +185,7 @@ const QUEUE_DEPTHS = `
   ${ROUTES}
   select r.route, (select count(*) ${COUNTED}) as jobs, (select min(id) ${COUNTED}) as oldest
   from routes r where r.route is not null`
-/** A row with the next deadline comes first. */
+/** The first row has the next deadline. */
 export const QUEUED = `
   ${ROUTES}
   select null as route, (

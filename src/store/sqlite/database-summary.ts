@@ -1,4 +1,4 @@
-/** Reads a database file without changing it: whether it is one of Parley, whether it is damaged, and what it contains. */
+/** Reads a database file without changing it: whether it belongs to Parley, whether it is damaged, and what it contains. */
 import { statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import type { DatabaseSummary } from '../backup.ts'
@@ -9,14 +9,14 @@ import { newerSchema, schemaVersion } from './schema.ts'
 /** How long a read may wait for a writer. */
 const BUSY_TIMEOUT_MS = 5000
 
-/** The caller closes it. Throws a `DatabaseProblem` if the file is not a database of Parley, or of a newer version. */
+/** The caller closes it. Throws a `DatabaseProblem` if the file is not a database of Parley or comes from a newer version. */
 export function openReadOnly(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
   try {
     const schema = schemaVersion(db)
     if (schema === 0) throw new DatabaseProblem(`${path} is not a database of Parley.`)
     if (schema > MIGRATIONS.length) throw newerSchema(schema)
-    // Another program's database may have a version, too.
+    // The version alone proves nothing: other programs' databases may have one.
     const tables = db.prepare(
       `select count(*) as found from sqlite_schema where type = 'table' and name in ('accounts', 'keys', 'jobs')`,
     )
@@ -28,14 +28,14 @@ export function openReadOnly(path: string): DatabaseSync {
   }
 }
 
-/** What SQLite finds wrong with the file; null if nothing is. Reads all of it. */
+/** Returns the first problem that SQLite finds in the file, or null. Reads the whole file. */
 export function faultOf(db: DatabaseSync): string | null {
   const [row] = db.prepare('pragma integrity_check(1)').all()
   const found = String(row?.integrity_check)
   return found === 'ok' ? null : found
 }
 
-/** For every schema that this version can read. */
+/** Works for every schema that this version can read. */
 export function summaryOf(db: DatabaseSync, path: string): DatabaseSummary {
   const numberOf = (sql: string) => Number(db.prepare(sql).get()?.number)
   const byStatus = db.prepare('select status, count(*) as jobs from jobs group by status').all()

@@ -1,4 +1,4 @@
-/** Deletes the rows of ended jobs and of whole accounts in SQLite, and removes deleted data from the disk. */
+/** Deletes the rows of finished jobs and of whole accounts in SQLite, and removes deleted data from the disk. */
 import type { AccountDeleted } from '../admin-action-store.ts'
 import { type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
@@ -32,11 +32,11 @@ export const deletionOperations = {
   }),
 
   /**
-   * Rewrites the file without the freed pages, and empties the write-ahead log, which still contains them. Like a read, it runs
-   * outside of any transaction. Throws if another process keeps reading the file.
+   * Rewrites the file without freed pages and empties the write-ahead log, which still contains them. It is declared as a read
+   * because it cannot run in a transaction. Throws if another process keeps reading the file.
    */
   scrub: read(({ db }: OpenFile): void => {
-    // The copy that is made meanwhile is as large as the file, perhaps too large for memory.
+    // The temporary copy is as large as the file, perhaps too large for memory.
     db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
     const row = db.prepare('pragma wal_checkpoint(truncate)').get()
     if (row?.busy !== 0)
@@ -44,11 +44,11 @@ export const deletionOperations = {
   }),
 }
 
-/** Queued and held jobs have an index each. */
+/** Queued and held jobs have separate indexes. */
 const HAS_OPEN_JOBS = ['turn', 'node'].map(
   (column) => `select 1 from jobs where account = ? and ${column} is not null limit 1`,
 )
-/** Its sums stay for as long as jobs of it do, so that they remain the sums of what is stored. */
+/** The account's sums of quotas stay as long as its jobs, because they must match what is stored. */
 const DELETE_OF_ACCOUNT = [
   ...['keys', 'turns', 'idempotency', 'callbacks'].map((table) => `delete from ${table} where account = ?`),
   'delete from quota_sums where account = ? and open_jobs = 0 and stored_bytes = 0',

@@ -1,4 +1,4 @@
-/** What the SQL that both stores run needs to know of SQLite. A row number, `seq`, joins the rows of a job. */
+/** What the shared SQL needs to know about SQLite. The rows of a job are joined by a row number, `seq`. */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { AFTER_ALL } from '../pagination.ts'
@@ -10,7 +10,7 @@ import { deleteJobs } from './delete.ts'
 import { textOf } from './texts.ts'
 
 export const SQLITE: Dialect = {
-  // Two milliseconds of the storage thread.
+  // A chunk takes two milliseconds of the storage thread.
   chunkRows: 500,
   greatest: (one, other) => sql`max(${one}, ${other})`,
   jobId: (id) => sql`${id}`,
@@ -53,7 +53,7 @@ export const SQLITE: Dialect = {
     crashCount: sql`j.deaths`,
   },
 
-  // Open jobs are found by indexes that hold no others, however many have ended since.
+  // The indexes for open jobs contain no others, regardless of the number of finished jobs.
   jobsWith: (status, columns, condition) => {
     if (status === 'pending')
       return sql`select ${columns} from jobs indexed by jobs_by_age where turn is not null and ${condition}`
@@ -62,7 +62,7 @@ export const SQLITE: Dialect = {
       select ${columns} from jobs indexed by jobs_returned where turn is not null and attempt > 0 and ${condition}`
   },
 
-  /** Row numbers are assigned in the order of acceptance, as IDs are. */
+  /** Row numbers are in the order of acceptance, like IDs. */
   callbacksBefore: (jobId, onlyFailed, columns) => {
     const before =
       jobId === AFTER_ALL ? raw(Number.MAX_SAFE_INTEGER) : sql`(select seq from jobs where id = ${jobId})`

@@ -1,4 +1,4 @@
-/** Deletes what has expired in SQLite, in steps so small that no write waits long behind one. */
+/** Deletes expired data in SQLite, in steps so small that no write waits long behind one. */
 import { leastJobId } from '../../job/job-id.ts'
 import { purgeBatches } from '../batches.ts'
 import type { Expiry } from '../expiry.ts'
@@ -13,13 +13,14 @@ import { runSteps, write } from './operation.ts'
 
 const { forgetReruns } = rerunOperations(SQLITE)
 
-/** Rows of each kind that one step looks at. */
+/** Rows of each kind that one step examines. */
 const STEP = 400
 
 export const expireOperations = {
-  /** Takes one step; returns whether another would find work now. */
+  /** Runs one step; returns whether another one would find work now. */
   expire: write((file: ServedFile, expiry: Expiry): boolean => {
-    // From the oldest on. One that is cached for long delays the shorter ones behind it by an hour at most (SPEC §2.1).
+    // Deletes the oldest responses first. One with a long TTL delays the deletion of shorter ones behind it by at most an hour
+    // (SPEC §2.1).
     const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)
@@ -31,8 +32,8 @@ export const expireOperations = {
 }
 
 /**
- * Jobs lie in the order of their creation, and none younger than the retention can have expired, so only the oldest rows are
- * looked at. Rows that cannot be deleted yet are passed over once a round, not once a step.
+ * Jobs are in order of creation, and none younger than the retention can have expired, so only the oldest rows are examined. A
+ * row that cannot be deleted yet is skipped once per round, not in every step.
  */
 function expireJobs(file: ServedFile, expiry: Expiry): number {
   const before = leastJobId(expiry.nowMs - expiry.retentionMs)

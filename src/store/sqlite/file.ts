@@ -1,18 +1,18 @@
-/** Opens a SQLite file: durable commits, and one server at a time. */
+/** Opens a SQLite file with durable commits, for one server at a time. */
 import { chmodSync, existsSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
 
-/** How long another process, such as the command line, may hold the write lock before that is an error. */
+/** How long another process, such as a command, may hold the write lock. */
 const BUSY_TIMEOUT_MS = 5000
-/** Pages of write-ahead log before a checkpoint: rarer checkpoints cost less in total. */
+/** Pages in the write-ahead log that trigger a checkpoint. Rarer checkpoints cost less in total. */
 const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536
 
 /**
- * Opens the file. Creates it and its folder if they are missing, readable by their owner only: the file holds the secrets
- * that sign callbacks. Every commit is on the disk before it returns (`synchronous=FULL`).
+ * Opens the file. Creates missing files and folders, readable only by their owner, because the file holds the secrets that sign
+ * callbacks. Every commit is on disk before it returns (`synchronous=FULL`).
  */
 export function openFile(path: string): DatabaseSync {
   try {
@@ -37,7 +37,7 @@ function openDurably(path: string): DatabaseSync {
   return db
 }
 
-/** One by one, because the recursive `mkdirSync` never returns if a folder cannot be created, as below /proc. */
+/** Creates one folder at a time: the recursive `mkdirSync` never returns if a folder cannot be created, as in /proc. */
 function makeFolder(folder: string): void {
   if (existsSync(folder)) return
   makeFolder(dirname(folder))
@@ -45,9 +45,9 @@ function makeFolder(folder: string): void {
 }
 
 /**
- * Takes the lock that keeps a second server off the file: an exclusive transaction on a small sibling database, since
- * Node has no flock. The lock ends with the process, however that ends. Keep the handle referenced: a collected handle
- * would release it.
+ * Takes the lock that keeps a second server off the file: an exclusive transaction on a small file next to it, because Node has
+ * no flock. The lock ends with the process, even after a crash. Keep a reference to the handle: garbage collection would release
+ * the lock.
  */
 export function lockForServing(path: string): DatabaseSync {
   return lock(
@@ -56,7 +56,7 @@ export function lockForServing(path: string): DatabaseSync {
   )
 }
 
-/** The same lock, for a transfer: no server runs meanwhile, and no other transfer. */
+/** Takes the same lock for a transfer, which excludes servers and other transfers. */
 export function lockForTransfer(path: string): DatabaseSync {
   return lock(
     path,
@@ -64,7 +64,7 @@ export function lockForTransfer(path: string): DatabaseSync {
   )
 }
 
-/** The same lock, for a backup that replaces the file. */
+/** Takes the same lock for a backup that replaces the file. */
 export function lockForRestoring(path: string): DatabaseSync {
   return lock(
     path,
@@ -92,12 +92,12 @@ function lock(path: string, refusal: string): DatabaseSync {
   }
 }
 
-/** The lock files of earlier versions could be read by everyone, and a reader can hold a lock. */
+/** The lock files of earlier versions were readable by everyone, and a reader can hold a lock. */
 function restrictToOwner(file: string): void {
   try {
     chmodSync(file, 0o600)
   } catch (error) {
-    // It belongs to another user, who lets this one write to it.
+    // The file belongs to another user, who lets this one write to it.
     if ((error as { code?: string }).code !== 'EPERM') throw error
   }
 }

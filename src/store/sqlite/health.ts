@@ -1,4 +1,4 @@
-/** How long the queue in a SQLite file is, and whether the file takes a write. */
+/** Measures the length of the queue in a SQLite file, and checks whether the file accepts writes. */
 import type { Depth } from '../store.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'

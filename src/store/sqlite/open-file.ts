@@ -1,15 +1,13 @@
-/** A SQLite file that is open: its prepared statements, its transactions, and what is kept in memory about it. */
+/** An open SQLite file: its prepared statements, its transactions, and the state kept in memory about it. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { RoutePlaces } from '../route-places.ts'
 import { QueueState } from './queue-state.ts'
 import { QuotaSums, UsageSums } from './sums.ts'
 
-/**
- * The value of a column. Rows are passed between threads as arrays of cells, which cost a fraction of copying objects.
- */
+/** The value of a column. Threads exchange rows as arrays of cells, because copying objects costs several times as much. */
 export type Cell = string | number | null | Uint8Array
 
-/** As any process may open it; a command does so while a server is running. */
+/** A file as any process may open it, such as a command while a server is running. */
 export class OpenFile {
   readonly db: DatabaseSync
   readonly usage = new UsageSums()
@@ -21,7 +19,7 @@ export class OpenFile {
     this.db = db
   }
 
-  /** Each statement is prepared when it is first used, once. */
+  /** Prepares a statement when it is first used. */
   prepare(sql: string): StatementSync {
     const known = this.#statements.get(sql)
     if (known) return known
@@ -30,13 +28,13 @@ export class OpenFile {
     return statement
   }
 
-  /** The rows of a select, each an array of its columns. */
+  /** Returns the rows of a select, each as an array of its columns. */
   cells(sql: string, ...values: Cell[]): Cell[][] {
     const rows: unknown[] = this.#prepareCells(sql).all(...values)
     return rows.map(asCells)
   }
 
-  /** The same, read one by one. */
+  /** Reads the same rows one by one. */
   *each(sql: string, ...values: Cell[]): Generator<Cell[]> {
     for (const row of this.#prepareCells(sql).iterate(...values)) yield asCells(row)
   }
@@ -61,7 +59,7 @@ export class OpenFile {
       this.db.exec('commit')
       return result
     } catch (error) {
-      // SQLite has already rolled back by itself after some errors, such as a full disk.
+      // SQLite rolls back by itself after some errors, such as a full disk.
       if (this.db.isTransaction) this.db.exec('rollback')
       this.usage.forget()
       this.quotas.forget()
@@ -70,11 +68,11 @@ export class OpenFile {
   }
 }
 
-/** As the server opens it, which is alone on its file but for commands. */
+/** A file as its only server opens it; commands may open it, too. */
 export class ServedFile extends OpenFile {
   readonly queue: QueueState
   readonly places = new RoutePlaces()
-  /** The last job that the deletion of expired jobs has looked at; it starts over when it reaches the young ones. */
+  /** The last job that the deletion of expired jobs has examined. It starts over when it reaches jobs that are too young. */
   expiryCursor = ''
 
   constructor(db: DatabaseSync) {

@@ -1,6 +1,6 @@
 /**
- * Every operation of the SQLite store, by name. The storage thread looks operations up here, and the methods of its client
- * and of commands are derived from here with their types.
+ * Every operation of the SQLite store, by name. The storage thread finds operations here, and the typed methods of its client and
+ * of commands are derived from this table.
  */
 import { accountOperations } from '../accounts.ts'
 import { adminTokenOperations } from '../admin-tokens.ts'
@@ -35,7 +35,7 @@ import { rescueOperations } from './rescue.ts'
 import { responseCacheOperations } from './response-cache.ts'
 import { settleOperations } from './settle.ts'
 
-/** Shared with commands, which may run while a server is running. */
+/** Operations that commands use, too, even while a server is running. */
 const OPERATOR_OPERATIONS = {
   ...onFile(accountOperations(SQLITE)),
   ...onFile(adminTokenOperations),
@@ -80,7 +80,7 @@ export type OperatorName = keyof typeof OPERATOR_OPERATIONS
 export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
 export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
 
-/** An operation to run, as it crosses to the storage thread: an array, because copying one is cheap. */
+/** A call of an operation in the form that is sent to the storage thread. It is an array because copying one is cheap. */
 export type Call = readonly [name: Name, args: Args<Name>]
 
 export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS
@@ -88,7 +88,7 @@ export const operatorOperations: {
   readonly [N in OperatorName]: Operation<OpenFile, Args<N>, Result<N>>
 } = OPERATOR_OPERATIONS
 
-/** The operations of those names as asynchronous methods. */
+/** These operations as asynchronous methods. */
 export type Methods<N extends Name> = { [One in N]: (...args: Args<One>) => Promise<Result<One>> }
 
 export function methodsOf<N extends Name>(

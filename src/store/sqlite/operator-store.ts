@@ -1,4 +1,4 @@
-/** Admin actions of commands directly on a SQLite file, also while a server is running: without lock or thread. */
+/** Runs the admin actions of commands on a SQLite file, also while a server is running, so without the lock or the thread. */
 import { DatabaseSync } from 'node:sqlite'
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
@@ -16,13 +16,13 @@ export function openSqliteForOperator(path: string): OperatorStore {
   const file = new OpenFile(db)
   const call = async <N extends OperatorName>(name: N, args: Args<N>): Promise<Result<N>> => {
     const { kind, run } = operatorOperations[name]
-    // Each write is one short transaction, so that the server hardly waits for it.
+    // Each write is a short transaction, so that the server hardly waits for it.
     return kind === 'read' ? run(file, ...args) : file.transaction(() => run(file, ...args))
   }
   return { ...withSearches(SQLITE, methodsOf(operatorOperations, call)), close: async () => db.close() }
 }
 
-/** What can be said of a file that opens. An older server may be using it, so it is not upgraded; a new file gets its schema. */
+/** Describes a file that opens. Creates the schema of a new file, but does not migrate one that an older server may use. */
 export function checkFile(path: string): string {
   const db = openFile(path)
   try {

@@ -1,4 +1,4 @@
-/** Fails queued jobs in SQLite that have waited too long for model servers. */
+/** Fails queued jobs in SQLite that have waited too long for model servers, or whose deadline has passed. */
 import { errorJson } from '../../job/job.ts'
 import { createdBefore, overdueResult } from '../overdue.ts'
 import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
@@ -34,7 +34,7 @@ function fail(file: ServedFile, jobId: string, nowMs: number, error: string): Fa
   return { jobId, account, model, createdAtMs: numberOf(job, 'created_at_ms'), hasCallback, usage }
 }
 
-/** Jobs that were released to wait, or have waited for a budget, have times of their own, and are few; the others have waited since their creation. */
+/** A few jobs store since when they wait: those released to wait or that waited for a budget. Others wait since creation. */
 const FIND = `
   select * from (
     select id from jobs indexed by jobs_waiting

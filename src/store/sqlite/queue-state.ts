@@ -1,6 +1,6 @@
 /**
- * How many jobs of a SQLite file are queued and assigned, and the row number of the next one, kept in memory: counting them
- * would take as long as the queue is. It follows the transactions: an operation that changes rows changes this too.
+ * Keeps in memory how many jobs of a SQLite file are queued and assigned, and the next row number, because counting takes longer
+ * the longer the queue is. An operation that changes rows must change this, too, and a rollback restores it.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import type { QuotaSums } from './sums.ts'
@@ -36,7 +36,7 @@ export class QueueState {
     return { nextSeq: this.#nextSeq, waiting: this.#waiting, assigned: this.#assigned }
   }
 
-  /** Goes back to how it was before a transaction that was rolled back. */
+  /** Restores the state from before a transaction that was rolled back. */
   restore({ nextSeq, waiting, assigned }: QueueSnapshot): void {
     this.#nextSeq = nextSeq
     this.#waiting = waiting
@@ -44,29 +44,29 @@ export class QueueState {
   }
 
   /**
-   * Reads it from the tables: at the start, and after others have ended jobs. The queued jobs are those that are open and not
-   * assigned, because counting a million of them takes 0.3 s, in which the storage thread does nothing else.
+   * Counts in the tables: at the start, and after another process has finished jobs. It counts queued jobs as open jobs that are
+   * not assigned; counting a million of them directly would block the storage thread for 0.3 s.
    */
   recount(file: Statements): void {
     const numberOf = (sql: string) => Number(Object.values(file.prepare(sql).get() ?? { none: 0 })[0] ?? 0)
-    // A cached response may outlive its job's other rows by a little, and its row number must not be used again.
+    // A cached response may slightly outlive the other rows of its job, and its row number must not be reused.
     this.#nextSeq =
       Math.max(numberOf('select max(seq) from requests'), numberOf('select max(seq) from kept_answers')) + 1
     this.#assigned = numberOf('select count(*) from jobs indexed by jobs_held where node is not null')
     this.#waiting = file.quotas.openJobs(file) - this.#assigned
   }
 
-  /** The row number of a new job. */
+  /** Returns the row number for a new job. */
   takeSeq(): number {
     return this.#nextSeq++
   }
 
-  /** A job is queued. */
+  /** A job was queued. */
   join(): void {
     this.#waiting += 1
   }
 
-  /** A job is handed off: it is assigned without having waited. */
+  /** A job was handed off: it was assigned without being queued. */
   handOff(): void {
     this.#assigned += 1
   }
@@ -77,13 +77,13 @@ export class QueueState {
     this.#assigned += jobs
   }
 
-  /** Assigned jobs went back to the queue. */
+  /** Assigned jobs returned to the queue. */
   return(jobs: number): void {
     this.#waiting += jobs
     this.#assigned -= jobs
   }
 
-  /** A queued job ended. */
+  /** A queued job finished. */
   endQueued(): void {
     this.#waiting -= 1
   }

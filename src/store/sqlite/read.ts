@@ -9,7 +9,7 @@ import { read } from './operation.ts'
 import { textOf } from './texts.ts'
 
 export const readOperations = {
-  /** Returns cells, of which `readJob` makes the job: they cost less to copy between threads. */
+  /** Returns cells, because they cost less to copy between threads than the job that `readJob` makes of them. */
   read: read(
     (
       file: OpenFile,
@@ -48,7 +48,7 @@ export const readOperations = {
   ),
 }
 
-/** A job of an account as it crosses from the storage thread. */
+/** A job of an account in the form that the storage thread sends. */
 export type ReadCells = readonly [
   status: JobRecord['status'],
   createdAtMs: number,
@@ -63,7 +63,7 @@ export function readJob(id: string, cells: ReadCells): ReadJob {
   return { id, status, createdAtMs, contentJson, errorJson, usageJson, omittedBytes }
 }
 
-/** SQLite knows the size of a text without reading it. */
+/** SQLite knows the size of a text without reading the text. */
 const BYTES = resultBytesOf('o')
 const CONTENT = textOf('o', 'content')
 const READ = `

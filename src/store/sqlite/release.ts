@@ -24,7 +24,7 @@ export const releaseOperations = {
   }),
 }
 
-/** The turn of a job that returns to the route, which is then queued there. */
+/** Returns the turn for a job that returns to the route, and marks the route as queued from there on. */
 export function returnTurn(file: ServedFile, route: string): number {
   const turn = headTurn(file, route)
   file.places.joined(route, turn)

@@ -1,4 +1,4 @@
-/** Returns the jobs and callbacks of other nodes in SQLite. Only one server uses the file, so every other node is dead. */
+/** Returns jobs and callbacks of dead nodes in SQLite. Only one server uses the file, so every other node is dead. */
 import type { Claim } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { ServedFile } from './open-file.ts'
@@ -26,7 +26,7 @@ const RECORD_START = 'update jobs set started = attempt where id = ? and node = 
 const RESCUE_CALLBACKS = `
   update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)
   where due_at_ms is not null and node is not null and node <> ?`
-/** A suspect counts if its start was recorded, and crashed alone if no other suspect of its node counts. */
+/** A crash counts against a suspect if its start was recorded. A suspect crashed alone if no other suspect of its node counts. */
 const LOST_JOBS = `
   with lost as (
     select id, node, route, deaths, crashed_alone, deaths > 0 as suspect, deaths = 0 or started = attempt as counts

@@ -1,4 +1,4 @@
-/** Cached responses in SQLite. `response-index.ts` knows in which row the response to a fingerprint is. */
+/** Cached responses in SQLite. `response-index.ts` finds the row for a fingerprint. */
 import { storedTextOf } from '../compressed-text.ts'
 import type { Cell, OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
@@ -10,7 +10,7 @@ export const responseCacheOperations = {
     return row ? storedTextOf(row, 'content') : null
   }),
 
-  /** The entries after a row, as `[seq, fingerprint, until_ms]`, from which the index is built at the start. */
+  /** The entries after a row, as `[seq, fingerprint, until_ms]`, to build the index at the start. */
   listResponses: read((file: OpenFile, afterSeq: number, limit: number): Cell[][] =>
     file.cells(LIST, afterSeq, limit),
   ),

@@ -1,15 +1,14 @@
 /**
- * In which row the cached response to a fingerprint is: an index in memory over the narrow, append-only table `kept_answers`.
- *
- * The obvious index, a B-tree by fingerprint, dirtied a random page for every job and doubled the cost of a job's whole
- * life (docs/internals/measurements.md). Here the table grows at one end and the index is built from it at the start. An entry takes 20
- * bytes; entries that have expired make room when a shard is full.
+ * An index in memory that finds the row of the cached response for a fingerprint in the narrow, append-only table `kept_answers`.
+ * A B-tree index by fingerprint dirtied a random page for every job and doubled the total cost of a job
+ * (docs/internals/measurements.md). The table only grows at its end, and the index is built from it at the start. An entry takes
+ * 20 bytes; when a shard is full, it drops expired entries.
  */
 
 const SHARDS = 64
 const LEAST_SLOTS = 256
 
-/** Open addressing with linear probing. A shard is small, so that growing it delays the event loop by little. */
+/** A hash table with open addressing and linear probing. A shard is small, so that growing it hardly delays the event loop. */
 interface Shard {
   slots: number
   used: number
@@ -17,14 +16,14 @@ interface Shard {
   high: Uint32Array
   low: Uint32Array
   seq: Float64Array
-  /** Seconds since 1970; 0 marks a slot never used. */
+  /** Seconds since 1970; 0 marks a slot that was never used. */
   untilS: Uint32Array
 }
 
 export class ResponseIndex {
   readonly #shards = Array.from({ length: SHARDS }, () => emptyShard(LEAST_SLOTS))
 
-  /** Remembers that the outcome in row `seq` answers this fingerprint until then. The later call wins. */
+  /** Stores that the outcome in row `seq` answers this fingerprint until then. A later call replaces an earlier one. */
   set(fingerprint: string, seq: number, untilMs: number, nowMs: number): void {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -41,11 +40,11 @@ export class ResponseIndex {
     shard.high[slot] = high
     shard.low[slot] = low
     shard.seq[slot] = seq
-    // Rounded up: the index may find a response for a moment too long, since the row itself decides.
+    // Rounded up, so the index may find a response slightly too long; the row itself decides.
     shard.untilS[slot] = Math.ceil(untilMs / 1000)
   }
 
-  /** The row whose outcome may answer, or null. The caller compares the whole fingerprint there. */
+  /** Returns the row whose outcome may be the answer, or null. The caller compares the whole fingerprint there. */
   find(fingerprint: string, nowMs: number): number | null {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -67,7 +66,7 @@ function emptyShard(slots: number): Shard {
   }
 }
 
-/** The slot of these bits, or the free one where they would go. */
+/** Returns the slot of these bits, or the free slot for them. */
 function slotOf({ slots, high: highs, low: lows, untilS }: Shard, high: number, low: number): number {
   let slot = low & (slots - 1)
   while (untilS[slot] !== 0 && (highs[slot] !== high || lows[slot] !== low)) {
@@ -76,7 +75,7 @@ function slotOf({ slots, high: highs, low: lows, untilS }: Shard, high: number, 
   return slot
 }
 
-/** Makes room: the shard keeps its live entries only, which then fill a quarter of its slots or less. */
+/** Keeps only the live entries of the shard, which then fill at most a quarter of its slots. */
 function grow(shard: Shard, nowS: number): void {
   const { high, low, seq, untilS } = shard
   const live = untilS.reduce((count, until) => (until > nowS ? count + 1 : count), 0)
@@ -94,7 +93,7 @@ function grow(shard: Shard, nowS: number): void {
   })
 }
 
-/** FNV-1a over a part of the fingerprint, whose characters are evenly spread. */
+/** FNV-1a over a part of the fingerprint is enough, because its characters are evenly distributed. */
 function hash(text: string, from: number, to: number): number {
   let bits = 0x811c9dc5
   for (let i = from; i < to; i++) bits = Math.imul(bits ^ text.charCodeAt(i), 0x01000193)

@@ -1,10 +1,10 @@
-/** Brings the schema of a SQLite file up to date. */
+/** Migrates the schema of a SQLite file. */
 import type { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
 import { openFile } from './file.ts'
 import { MIGRATIONS } from './migrations.ts'
 
-/** Opens the file to migrate it, and closes it. Returns how many migrations were applied. */
+/** Opens the file, migrates it, and closes it. Returns how many migrations were applied. */
 export function migrateFile(path: string): number {
   const db = openFile(path)
   try {
@@ -24,13 +24,13 @@ export function migrate(db: DatabaseSync): number {
     db.exec(`pragma user_version = ${MIGRATIONS.length}; commit`)
     return MIGRATIONS.length - version
   } catch (error) {
-    // SQLite has already rolled back by itself after some errors, such as a full disk.
+    // SQLite rolls back by itself after some errors, such as a full disk.
     if (db.isTransaction) db.exec('rollback')
     throw error
   }
 }
 
-/** Drops what only earlier versions use: when a server starts, none of them uses the file any longer. */
+/** Drops indexes that only earlier versions use. When a server starts, no earlier version uses the file any longer. */
 export function dropUnusedIndexes(db: DatabaseSync): void {
   db.exec(`
     drop index if exists jobs_in_line;
@@ -39,7 +39,7 @@ export function dropUnusedIndexes(db: DatabaseSync): void {
   `)
 }
 
-/** How many migrations made the file's schema: 0 for a new file. */
+/** How many migrations the file's schema has; 0 for a new file. */
 export function schemaVersion(db: DatabaseSync): number {
   return Number(db.prepare('pragma user_version').get()?.user_version)
 }

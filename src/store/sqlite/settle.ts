@@ -1,4 +1,4 @@
-/** Stores outcomes in SQLite: each only if the node still holds the job under this attempt. */
+/** Stores outcomes in SQLite, each only if the node still holds the job under this attempt. */
 import { storedText } from '../compressed-text.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
@@ -6,14 +6,14 @@ import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** How a job ended, as it crosses to the storage thread; `sqlite-store.ts` makes it. */
+/** An outcome in the form that is sent to the storage thread; `sqlite-store.ts` makes it. */
 export type OutcomeCells = readonly [
   status: 'completed' | 'failed',
   content: string | null,
   error: string | null,
   usage: string,
   receipt: string,
-  /** Of the answer if it is to be cached. */
+  /** The fingerprint under which to cache the answer; null not to cache it. */
   fingerprint: string | null,
   cachedUntilMs: number,
   nowMs: number,
@@ -25,16 +25,16 @@ export interface EndedRow {
   readonly account: string
   readonly model: string
   readonly owesCallback: boolean
-  /** How the account's open jobs change: 0 for a job that a cached response completed when it was accepted. */
+  /** The change of the account's open jobs: 0 for a job that a cached response completed on acceptance. */
   readonly openJobs: -1 | 0
-  /** What was stored of the job in this transaction already. */
+  /** The bytes of the job that this transaction has already counted. */
   readonly bytes: number
-  /** What it had reserved while it was open. */
+  /** What the job had reserved while it was open. */
   readonly reserved: number
 }
 
 export const settleOperations = {
-  /** Returns the row number of the outcome, by which a cached answer is found. */
+  /** Returns the row number of the outcome, which the index of cached responses stores. */
   settle: write(
     (
       file: ServedFile,
@@ -66,10 +66,7 @@ export const settleOperations = {
   ),
 }
 
-/**
- * Everything that settling stores in addition to the job's own row: outcome, cached response, owed callback, usage, sums of
- * quotas.
- */
+/** Stores everything except the job's own row: outcome, cached response, pending callback, usage, and sums of quotas. */
 export function storeOutcome(
   file: OpenFile,
   { seq, jobId, account, model, owesCallback, openJobs, bytes, reserved }: EndedRow,
@@ -83,7 +80,7 @@ export function storeOutcome(
   file.quotas.add(account, openJobs, bytes + outcomeBytes(content, error, receipt), -reserved)
 }
 
-/** Of a row of `jobs`. */
+/** Reads a row of `jobs`. */
 export function reservedOf(job: Row): number {
   return numberOrNull(job, 'reserved') ?? 0
 }

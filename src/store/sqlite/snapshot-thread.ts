@@ -1,6 +1,6 @@
 /**
- * The thread of one snapshot: SQLite writes all of it in one statement, and meanwhile the command must be able to show
- * progress, and to clean up when it is interrupted.
+ * The thread of one snapshot. SQLite writes a snapshot in a single statement, and meanwhile the command must show progress and
+ * clean up if it is interrupted.
  */
 import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
@@ -12,7 +12,7 @@ export type SnapshotResult = { readonly summary: DatabaseSummary } | { readonly 
 
 interface Paths {
   readonly from: string
-  /** An empty file. */
+  /** The path of an empty file to write to. */
   readonly to: string
 }
 
@@ -33,7 +33,7 @@ function write({ from, to }: Paths): DatabaseSummary {
   return asProblem(from, () => check(from, to))
 }
 
-/** All that was written is read again: a backup that turns out to be damaged when it is needed is useless. */
+/** Reads all that was written: damage must show now, not when the backup is needed. */
 function check(from: string, to: string): DatabaseSummary {
   const copy = openReadOnly(to)
   try {
@@ -45,7 +45,7 @@ function check(from: string, to: string): DatabaseSummary {
   }
 }
 
-/** @param folder the one that is written to, if the work writes */
+/** @param folder the folder that the work writes to, if any */
 function asProblem<T>(from: string, work: () => T, folder?: string): T {
   try {
     return work()

@@ -1,6 +1,6 @@
 /**
- * Takes a snapshot of a database file, which a server may be using: a single file, complete and checked, that holds what
- * was committed before it began. It has a temporary name until it is put in place.
+ * Takes a snapshot of a database file, even while a server uses it: one complete and checked file with everything committed
+ * before it began. It has a temporary name until it is put in place.
  */
 import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
@@ -15,14 +15,14 @@ const PROGRESS_MS = 500
 
 export interface Snapshot {
   readonly summary: DatabaseSummary
-  /** Its path, next to its final path. */
+  /** The temporary path, next to the final one. */
   readonly file: string
-  /** Durably, and in one step for other processes. */
+  /** Renames the file durably and atomically. */
   putInPlace(): void
   remove(): void
 }
 
-/** Rejects with a `DatabaseProblem` for what the operator must fix, and then leaves nothing behind. */
+/** Rejects with a `DatabaseProblem` for problems that the operator must fix, and then leaves no file behind. */
 export async function takeSnapshot(
   from: string,
   place: string,
@@ -53,7 +53,7 @@ export async function takeSnapshot(
   }
 }
 
-/** Creates the empty file: it will hold conversations and signing secrets. */
+/** Creates the empty file, private because it will hold conversations and signing secrets. */
 function makePrivate(file: string): void {
   try {
     closeSync(openSync(file, 'wx', 0o600))

@@ -1,4 +1,4 @@
-/** The store on SQLite as the server uses it: groups operations and sends them to the storage thread. */
+/** The SQLite store of a server: it groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
 import { errorJson } from '../../job/job.ts'
 import { moduleURL } from '../../module-url.ts'
@@ -28,11 +28,11 @@ import type { OutcomeCells } from './settle.ts'
 import type { Reply, Request, StartReport } from './thread.ts'
 
 const MAX_GROUP = 1024
-/** Groups in progress: while one is being committed, the next one gathers. */
+/** Groups in progress: while one is committed, the next one gathers. */
 const IN_FLIGHT = 8
-/** How long answered requests may wait to be deleted together with another write. */
+/** How long the deletion of answered requests may wait to share another write. */
 const FORGET_WAIT_MS = 250
-/** Cached responses that are read at once to build their index. */
+/** Cached responses that are read at once to build the index. */
 const INDEX_STEP = 5000
 
 export interface SqliteStoreOptions {
@@ -41,11 +41,11 @@ export interface SqliteStoreOptions {
   readonly maxQueued: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** The storage thread exited unexpectedly: nothing can be stored any more, and the process should exit. */
+  /** Called when the storage thread exited unexpectedly: nothing can be stored any longer, so the process should exit. */
   readonly onFatal: (error: Error) => void
 }
 
-/** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for what the operator must fix. */
+/** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const worker = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
@@ -59,7 +59,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   return storeOn(new ThreadClient(worker, options), options)
 }
 
-/** Calls operations in the storage thread, and groups what is called together. */
+/** Calls operations in the storage thread, in groups of concurrent calls. */
 class ThreadClient {
   readonly #worker: Worker
   readonly #onFatal: (error: Error) => void
@@ -86,7 +86,7 @@ class ThreadClient {
         const calls = group.map(({ jobId, attempt }): Call => ['loadCallback', [jobId, attempt]])
         return this.#send('read', calls)
       },
-      // One at a time, so that the thread never holds more bodies than one read of them.
+      // One read at a time, so that the thread never holds more than the bodies of one read.
       inFlight: 1,
       maxGroup: MAX_GROUP,
       weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
@@ -104,16 +104,16 @@ class ThreadClient {
   /** @param mayWaitMs how long a write may wait for others */
   call<N extends Name>(name: N, args: Args<N>, mayWaitMs?: number): Promise<Result<N>> {
     const { kind, sheddable } = operations[name]
-    // The thread runs the operation of that name, so its result is of that operation.
+    // The thread runs the operation of this name, so the result has its type.
     return this.#groups[kind].submit([name, args], { sheddable, mayWaitMs }) as Promise<Result<N>>
   }
 
-  /** Bodies are read together up to a number of bytes, not of operations. */
+  /** A group of bodies is limited by bytes, not by operations. */
   loadBody(callback: CallbackToLoad): Promise<Result<'loadCallback'>> {
     return this.#bodies.submit(callback) as Promise<Result<'loadCallback'>>
   }
 
-  /** Finishes what was called and ends the thread. A second call waits for the same end. */
+  /** Finishes pending calls and ends the thread. A second call returns the same promise. */
   close(): Promise<void> {
     this.#closed ??= this.#finish()
     return this.#closed
@@ -198,7 +198,7 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
     /** No other node uses this file. */
     subscribe: () => {},
     announceWaits: async () => {},
-    // Only nodes that share a database keep rates there.
+    // Rates are stored only for nodes that share a database.
     readRate: async () => null,
     writeRate: async () => false,
 
@@ -251,7 +251,7 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
   }
 }
 
-/** Adds the responses that were cached before this start to their index. */
+/** Adds the responses cached before this start to the index. */
 async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () => number): Promise<void> {
   let afterSeq = 0
   while (!thread.isClosed) {

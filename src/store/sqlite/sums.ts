@@ -1,6 +1,6 @@
 /**
- * What a transaction has yet to write: the usage of accounts, and what they have open and stored. It is summed in memory and
- * written once at the end, so that a group of a thousand jobs of one account costs two rows.
+ * The usage and quotas that a transaction has yet to write. They are summed in memory and written once at the end, so that a
+ * group of a thousand jobs of one account costs two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { MAX_COST, sumOfCosts } from '../../job/amount.ts'
@@ -11,7 +11,7 @@ import type { UsageKey, UsageRecord } from '../usage-store.ts'
 
 type Statements = Pick<DatabaseSync, 'prepare'>
 
-/** A job that has just ended. */
+/** The usage of a job that has just finished. */
 export interface EndedUse {
   readonly account: string
   readonly model: string
@@ -22,7 +22,7 @@ export interface EndedUse {
 
 type Sums = { -readonly [Name in keyof UsageRecord]: UsageRecord[Name] }
 
-/** The maximum of a sum of tokens. A model server may report any number, and that must not keep a job from being settled. */
+/** The maximum of a sum of tokens. A model server may report any number, which must not prevent settling a job. */
 export const MAX_TOKENS = Number.MAX_SAFE_INTEGER
 
 export class UsageSums {
@@ -41,7 +41,7 @@ export class UsageSums {
     if (usage.cost !== undefined) sums.cost = sumOfCosts(sums.cost ?? 0, usage.cost)
   }
 
-  /** What the account's jobs of the month cost, with what was counted and is not written yet. */
+  /** The cost of the account's finished jobs of the month, including unwritten sums. */
   costOf(file: Statements, account: string, month: string): number {
     let cost = Number(file.prepare(COST_OF_MONTH).get(account, month)?.cost ?? 0)
     for (const sums of this.#sums.values()) {
@@ -50,7 +50,7 @@ export class UsageSums {
     return cost
   }
 
-  /** Writes what was counted: the last statements of a transaction. */
+  /** Writes the sums as the last statements of a transaction. */
   write(file: Statements): void {
     if (this.#sums.size === 0) return
     for (const sums of this.#sums.values()) {
@@ -74,7 +74,7 @@ export class UsageSums {
     this.#sums.clear()
   }
 
-  /** Forgets what was counted in a transaction that was rolled back. */
+  /** Drops the sums of a transaction that was rolled back. */
   forget(): void {
     this.#sums.clear()
   }
@@ -99,7 +99,7 @@ export const ADD_TO_USAGE = {
     output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS}),
     cost = case when excluded.cost is null then cost else min(ifnull(cost, 0) + excluded.cost, ${MAX_COST}) end`,
 }
-/** The sum of all models may exceed an integer. */
+/** The total over all models may exceed an integer. */
 const COST_OF_MONTH = 'select total(cost) as cost from usage where account = ? and month = ?'
 const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
 
@@ -112,7 +112,7 @@ interface Change {
 export class QuotaSums {
   readonly #changes = new Map<string, Change>()
 
-  /** @param openJobs 1 for a job that was accepted, -1 for one that ended, else 0 */
+  /** @param openJobs 1 for an accepted job, -1 for a finished one, otherwise 0 */
   add(account: string, openJobs: number, bytes: number, reserved: number): void {
     const change = this.#changes.get(account)
     if (change === undefined) this.#changes.set(account, { openJobs, bytes, reserved })
@@ -123,20 +123,20 @@ export class QuotaSums {
     }
   }
 
-  /** How many jobs of all accounts are open, with what was added and is not written yet. */
+  /** The number of open jobs of all accounts, including unwritten changes. */
   openJobs(file: Statements): number {
     let open = Number(file.prepare(OPEN_JOBS).get()?.open_jobs ?? 0)
     for (const { openJobs } of this.#changes.values()) open += openJobs
     return open
   }
 
-  /** What the open jobs of the account may cost, with what was added and is not written yet. */
+  /** The reserved cost of the account's open jobs, including unwritten changes. */
   reservedOf(file: Statements, account: string): number {
     const written = Number(file.prepare(RESERVED).get(account)?.reserved ?? 0)
     return Math.max(0, written + (this.#changes.get(account)?.reserved ?? 0))
   }
 
-  /** Writes what was added: the last statements of a transaction. */
+  /** Writes the changes as the last statements of a transaction. */
   write(file: Statements): void {
     if (this.#changes.size === 0) return
     for (const [account, { openJobs, bytes, reserved }] of this.#changes) {
@@ -145,15 +145,15 @@ export class QuotaSums {
     this.#changes.clear()
   }
 
-  /** Forgets what was added in a transaction that was rolled back. */
+  /** Drops the changes of a transaction that was rolled back. */
   forget(): void {
     this.#changes.clear()
   }
 }
 
 /**
- * Counts the jobs of earlier versions, once: when a server starts for the first time on a file that such a version wrote. Not
- * a part of the migration, because a command may migrate the file while a server of an earlier version still uses it.
+ * Counts the jobs of earlier versions once: when a server first starts on a file that such a version wrote. The migration does
+ * not do this, because a command may migrate the file while an earlier server still uses it.
  */
 export function countOnce(db: DatabaseSync): void {
   if (db.prepare('select counted from quota_state').get()?.counted === 1) return
@@ -161,8 +161,8 @@ export function countOnce(db: DatabaseSync): void {
 }
 
 /**
- * Corrects what open jobs have reserved, when a server starts: one of version 0.3, which has used the file meanwhile, ends jobs
- * without it. Reads nothing more if nothing is reserved.
+ * Corrects the reserved sums when a server starts, because a server of version 0.3 may have finished jobs without updating them.
+ * If nothing is reserved, it reads nothing more.
  */
 export function correctReserved(db: DatabaseSync): void {
   if (db.prepare('select 1 from quota_sums where reserved <> 0 limit 1').get() === undefined) return
@@ -186,7 +186,7 @@ export const ADD_TO_QUOTAS = {
 const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
 const RESERVED = 'select reserved from quota_sums where account = ?'
 const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
-/** After this the sums are complete, and starts only read them. */
+/** Afterwards the sums are complete, and later starts only read them. */
 export const COUNT = `
   delete from quota_sums;
   insert into quota_sums (account, open_jobs, stored_bytes, reserved)

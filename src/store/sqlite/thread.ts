@@ -1,6 +1,6 @@
 /**
- * The storage thread: only it touches the database file, so that a slow disk never delays the HTTP loop. It answers groups
- * of operations, and commits the writes of all groups that have arrived in one transaction.
+ * The storage thread. Only it touches the database file, so that a slow disk never delays the event loop of HTTP. It answers
+ * groups of operations, and commits the writes of all groups that have arrived in one transaction.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
@@ -12,14 +12,14 @@ import { type Args, type Call, type Name, operations, type Result } from './oper
 import { dropUnusedIndexes, migrate } from './schema.ts'
 import { correctReserved, countOnce } from './sums.ts'
 
-/** A group of operations. Writes run in one transaction; reads run outside of any. */
+/** A group of operations. Writes run in one transaction, reads outside of any. */
 export interface Request {
   readonly id: number
   readonly kind: 'read' | 'write'
   readonly calls: readonly Call[]
 }
 
-/** Answers a request: the result of each operation, in order, and which of them failed. */
+/** The reply to a request: the result of each operation, in order, and which operations failed. */
 export interface Reply {
   readonly id: number
   readonly values: readonly unknown[]
@@ -28,20 +28,20 @@ export interface Reply {
 
 export type Failure = readonly [index: number, message: string, kind: FailureKind]
 
-/** `unavailable` may succeed later, `rejected` and `unknown account` never will, and `error` is unexpected. */
+/** `unavailable` may succeed later, `rejected` and `unknown account` never will; `error` is unexpected. */
 export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'error'
 
-/** The first message of the thread. `operator` is whether the operator must fix why it could not start. */
+/** The first message of the thread. `operator` shows whether the operator must fix the cause. */
 export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }
 
-/** SQLite's primary result codes that may pass: busy, locked, no memory, read-only, I/O, full, cannot open. */
+/** Primary result codes of SQLite for temporary errors: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
-/** Codes of errors in the row itself: too big, constraint, mismatch. */
+/** Primary result codes for errors in the row itself: too big, constraint, mismatch. */
 const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
 const REMEDY = 'Check free disk space and the permissions of the file, and start again.'
 
-/** So many messages at most are answered together, so that one transaction stays short. */
+/** Maximum messages that are answered together, so that a transaction stays short. */
 const MAX_MESSAGES = 16
 
 interface Results {
@@ -51,11 +51,11 @@ interface Results {
 
 class StorageThread {
   readonly #file: ServedFile
-  /** Never read, but it must stay referenced: the lock goes when the handle is collected. */
+  /** Unused, but referenced: garbage collection of the handle would release the lock. */
   readonly lock: DatabaseSync
 
   constructor(path: string) {
-    // The lock first: while a transfer fills the file it cannot even be opened.
+    // The lock comes first, because a file that a transfer is filling cannot be opened.
     this.lock = lockForServing(path)
     const db = openFile(path)
     migrate(db)
@@ -65,7 +65,7 @@ class StorageThread {
     this.#file = new ServedFile(db)
   }
 
-  /** Answers requests that arrived while another was being answered. */
+  /** Answers requests that arrived while others were being answered. */
   answer(requests: readonly Request[]): Reply[] {
     const { values, failures } = this.#commit(
       requests.filter(({ kind }) => kind === 'write').flatMap(({ calls }) => calls),
@@ -97,12 +97,11 @@ class StorageThread {
       return { values: commit(calls), failures: [] }
     } catch (error) {
       if (calls.length === 1) return { values: [undefined], failures: [failureOf(error, 0)] }
-      // One operation may be at fault, or the group may be too large for what is left of the disk: each on its own.
+      // One operation may be at fault, or the group too large for the free disk space, so each runs alone.
       return eachAlone(calls, (call) => commit([call])[0])
     }
   }
 
-  /** A plain lookup by name. */
   #run<N extends Name>(name: N, args: Args<N>): Result<N> {
     return operations[name].run(this.#file, ...args)
   }
@@ -139,7 +138,7 @@ function kindOf(error: unknown): FailureKind {
 
 type Message = Request | 'close'
 
-/** Other messages that have arrived, up to a bound. */
+/** Other messages that have already arrived, up to a limit. */
 function* waitingMessages(port: MessagePort): Generator<Message> {
   for (let count = 1; count < MAX_MESSAGES; count++) {
     const next = receiveMessageOnPort(port)
@@ -148,7 +147,7 @@ function* waitingMessages(port: MessagePort): Generator<Message> {
   }
 }
 
-/** Started as a thread: reports `ready`, or why it cannot start, then answers requests until it receives `close`. */
+/** Runs the thread: reports `ready` or why it cannot start, then answers requests until it receives `close`. */
 function serve(port: MessagePort): void {
   let thread: StorageThread
   try {

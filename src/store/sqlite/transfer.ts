@@ -1,8 +1,7 @@
 /**
- * A SQLite file as the source or the target of a transfer, while no server uses it. The source is read as it was at one moment.
- * The target is filled in one transaction, with a rollback journal: that holds only the few pages there were before, where a
- * write-ahead log would hold all that is transferred. A transfer that is killed is rolled back by the next process that opens
- * the file.
+ * A SQLite file as the source or the target of a transfer, while no server uses it. The source is read in one snapshot. The
+ * target is filled in one transaction with a rollback journal, which holds only the few pages that existed before; a write-ahead
+ * log would hold everything that is transferred. If a transfer is killed, the next process that opens the file rolls it back.
  */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
@@ -26,7 +25,7 @@ import { migrate, schemaVersion } from './schema.ts'
 import { COUNT } from './sums.ts'
 
 export function openSqliteSource(path: string): TransferSource {
-  // Opening would create it, and a mistyped address would be transferred as an empty database.
+  // Opening would create the file, so a mistyped path would be transferred as an empty database.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
   const lock = lockForTransfer(path)
   let db: DatabaseSync | undefined
@@ -36,7 +35,7 @@ export function openSqliteSource(path: string): TransferSource {
       throw new DatabaseProblem(`${path} is not a database of Parley.`)
     }
     migrate(db)
-    // One snapshot for all that follows: commands may create keys meanwhile.
+    // All reads use one snapshot, because commands may create keys meanwhile.
     db.exec('begin')
     return sqliteSource(db, lock)
   } catch (error) {
@@ -53,7 +52,7 @@ function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
       select min(h.turn) from jobs h indexed by jobs_by_route where h.turn is not null and h.route = j.route)`,
     from: {
       callbacks: { key: ['seq'] },
-      // Starts from the jobs, because only their rows have the row number.
+      // Starts from the jobs, because only their rows contain the row number.
       cachedResponses: {
         table: sql`(
           select j.id as job_id, k.fingerprint, j.settled_at_ms as kept_at_ms, k.until_ms
@@ -70,7 +69,7 @@ function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
 }
 
 export function openSqliteTarget(path: string): TransferTarget {
-  // The lock first: while another transfer fills the file it cannot even be opened.
+  // The lock comes first, because a file that another transfer is filling cannot be opened.
   const lock = lockForTransfer(path)
   let db: DatabaseSync | undefined
   try {
@@ -78,7 +77,7 @@ export function openSqliteTarget(path: string): TransferTarget {
     migrate(db)
     if (holdsAnything(db)) throw notEmpty(path)
     leaveWriteAheadLog(db, path)
-    // Durable even if the power fails just after the commit: the journal's removal is, too.
+    // `extra` makes the removal of the journal durable, too, in case the power fails just after the commit.
     db.exec('pragma synchronous = extra; begin exclusive')
     if (holdsAnything(db)) throw notEmpty(path)
     return sqliteTarget(db, lock)
@@ -123,7 +122,7 @@ function sqliteTarget(db: DatabaseSync, lock: DatabaseSync): TransferTarget {
   }
 }
 
-/** The rows of a job have its row number. */
+/** All rows of a job share its row number. */
 function insert(
   db: DatabaseSync,
   kind: Kind,
@@ -144,7 +143,7 @@ function insert(
   )
 }
 
-/** Turns SQLite's errors into problems that the operator can fix. */
+/** Turns SQLite's errors into a `DatabaseProblem`. */
 function asProblem<T>(work: () => T): T {
   try {
     return work()

@@ -9,6 +9,7 @@ import { reply, type Script } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
 import { type Answer, job } from '../../parley.ts'
 import { startReceiver } from '../../receiver.ts'
+import { eventually } from '../../support/eventually.ts'
 import { enqueued, granted, invalid, refused } from '../expect.ts'
 import { type StageOptions, startStage } from '../stage.ts'
 import { adminOf } from './admin.ts'
@@ -322,12 +323,18 @@ onEachStore(() => {
     await database.query(
       `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
     )
-    // A node checks the other nodes every second.
-    while (parley.store.isKnownToAll('uncached')) await parley.get('/readyz')
+    // A node looks at the others every second.
+    const untilKnown = (known: boolean) =>
+      eventually(
+        () => parley.store.isKnownToAll('uncached'),
+        (isKnown) => isKnown === known,
+        { signal: t.signal },
+      )
+    await untilKnown(false)
     const { details } = refused(await admin.post(`/jobs/${id}/rerun`), 409)
     assert.equal(details, 'A node of an earlier version is still running.')
     await database.query(`delete from nodes where node = 'earlier'`)
-    while (!parley.store.isKnownToAll('uncached')) await parley.get('/readyz')
+    await untilKnown(true)
     granted(await admin.post(`/jobs/${id}/rerun`), 200)
   })
 })

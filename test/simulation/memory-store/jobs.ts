@@ -558,8 +558,10 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
     if (endedAtMs !== null && endedAtMs <= madeMs) db.reruns.delete(id)
   }
   const expired: JobRow[] = []
+  const ofLines = new Set([...db.batches.values()].flatMap(({ lines }) => lines.map(({ jobId }) => jobId)))
   for (const row of db.jobs.values()) {
-    if (expired.length < STEP && hasExpired(row, expiry) && db.mayTake(row.job.id)) expired.push(row)
+    const isTaken = hasExpired(row, expiry) && !ofLines.has(row.job.id) && db.mayTake(row.job.id)
+    if (expired.length < STEP && isTaken) expired.push(row)
   }
   for (const row of expired) db.delete(row)
   return expired.length === STEP

@@ -59,7 +59,7 @@ function Details({ account, onChange }: DetailsProps) {
     <${AccountKeys} account=${account} onChange=${onChange} />
     <${Panel} title="Delete the account" wide>
       <div class="step-line">
-        <p>Permanently deletes its jobs with their contents, its keys, secrets and usage.</p>
+        <p>Permanently deletes its jobs with their contents, its keys and its secrets.</p>
         <${DeleteAccount} name=${account.name} onFailed=${onChange} />
       </div>
     <//>`

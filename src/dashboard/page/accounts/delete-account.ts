@@ -73,7 +73,7 @@ function DeleteDialog({ name, isDeleting, error, onDelete, onClose }: DeleteDial
     <form onSubmit=${onSubmit} novalidate>
       <div class="dialog-text">
         <p>This suspends the account and cancels its queued and running jobs. Then it deletes all of its jobs with their conversations,
-          answers and callbacks, and its keys and secrets. Its usage stays, under another name. <strong>This cannot be undone.</strong> Callbacks that are still owed
+          answers and callbacks, and its keys and secrets. Its usage stays, under another name. <strong>This cannot be undone.</strong> Pending callbacks
           are not sent.</p>
         <p>The audit log, the server's log and backups are not deleted. The audit log names the account and its jobs.</p>
         <${TextField} label="Type the account's name to confirm" value=${typed} onInput=${setTyped} disabled=${isDeleting} autofocus

@@ -46,7 +46,7 @@ function WebhookDialog({ account: { name, webhook_url }, onChange, onClose }: We
       <div class="dialog-text">
         <p>Events report how background responses and batches ended. They are signed, retried and replayed like callbacks.</p>
         <${TextField} label="URL" type="url" value=${url} onInput=${setUrl} error=${error} autocomplete="off"
-          hint="Leave it empty to send no events. Responses and batches that exist keep the address they were created with." />
+          hint="Leave it empty to send no events. Existing responses and batches keep their address." />
       </div>
       <div class="dialog-actions">
         <button type="button" class="button" onClick=${onClose}>Close</button>

@@ -66,7 +66,7 @@ function Details({ batch }: { readonly batch: BatchDetails }) {
         ${output_file && html`<${ResultFile} batchId=${batch.batch_id} which="output" file=${output_file} />`}
         ${error_file && html`<${ResultFile} batchId=${batch.batch_id} which="error" file=${error_file} />`}
       </div>`
-          : html`<p class="muted">${batch.ended_at === null ? 'There are files when the batch has ended.' : 'There are no files, or they were deleted.'}</p>`
+          : html`<p class="muted">${batch.ended_at === null ? 'The files appear when the batch has ended.' : 'There are no files, or they were deleted.'}</p>`
       }
     <//>
     ${problems.length > 0 && html`<${Problems} problems=${problems} />`}

@@ -67,7 +67,7 @@ export function CallbacksPage() {
 
 const EMPTY: Readonly<Record<string, string>> = {
   failed: 'No callbacks have failed',
-  owed: 'No callbacks are owed',
+  owed: 'No callbacks are pending',
   delivered: 'No callbacks have been delivered yet',
 }
 

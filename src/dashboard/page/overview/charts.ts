@@ -70,7 +70,7 @@ export function Charts({ points, now, span }: ChartsProps) {
     <${Chart} title="Run time" unit="from claim to settlement" kind="lines" times=${times} series=${drawn.run} format=${duration} />
     <${Chart} title="Tokens by model" unit="per minute" kind="stack" times=${times} series=${drawn.tokens} format=${count} />
     <${Chart} title="Callbacks" unit="per minute" kind="stack" times=${times} series=${drawn.callbacks} format=${figure} />
-    <${Chart} title="Callbacks owed" unit="" kind="lines" times=${times} series=${drawn.owed} format=${count} />
+    <${Chart} title="Pending callbacks" unit="" kind="lines" times=${times} series=${drawn.owed} format=${count} />
   </section>`
 }
 

@@ -85,7 +85,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     },
     { name: 'Tokens', value: count(tokens), note: 'in the last minute' },
     {
-      name: 'Callbacks owed',
+      name: 'Pending callbacks',
       value: count(owed),
       // The database is read less often than this node counts, so `late` may describe callbacks that have been delivered.
       note: late === 0 || owed === 0 ? 'none overdue' : `up to ${duration(late * 1000)} overdue`,

@@ -69,7 +69,7 @@ function Row({ upstream, points, name }: RowProps) {
     <th scope="row">
       <span class="breaks">${name}</span>
       ${rejected_roles.map(({ model, rejects, until }) => html`<div key=${model} class="hint breaks">${model} rejects ${REJECTED[rejects]}. Until ${timeOfDay(until)} they are sent in user messages.</div>`)}
-      ${unavailable.map(({ model, since, message }) => html`<div key=${model} class="hint breaks">Jobs wait for ${model} since ${timeOfDay(since)}: ${message}</div>`)}
+      ${unavailable.map(({ model, since, message }) => html`<div key=${model} class="hint breaks">Jobs have been waiting for ${model} since ${timeOfDay(since)}: ${message}</div>`)}
       ${limited_accounts > 0 && html`<div class="hint">${limited_accounts} ${limited_accounts === 1 ? 'account waits' : 'accounts wait'} because of failures of their own calls.</div>`}
     </th>
     <td>

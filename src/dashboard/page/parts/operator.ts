@@ -40,7 +40,7 @@ function NameDialog({ name, onClose }: { readonly name: string; readonly onClose
     <form onSubmit=${onSubmit} novalidate>
       <div class="dialog-text">
         <${TextField} label="Name" value=${typed} onInput=${setTyped} error=${error} autofocus autocomplete="off" spellcheck=${false}
-          hint="Everyone with the admin token has the same rights. The audit log distinguishes operators by this name and their IP address. The name is not verified, and is stored in this tab only." />
+          hint="The audit log shows this name next to your IP address. It is not verified, and is stored in this tab only." />
       </div>
       <div class="dialog-actions">
         <button type="button" class="button" onClick=${onClose}>Cancel</button>

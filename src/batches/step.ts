@@ -1,0 +1,94 @@
+/** What a step of a batch gathers until it is stored. */
+import { sumOfCosts } from '../job/amount.ts'
+import type { BatchEnd, BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
+import type { LineResult } from './line-format.ts'
+import { keyOfLine } from './line-starts.ts'
+import type { Problem, Progress } from './progress.ts'
+
+export const EXPIRED: Problem = {
+  code: 'batch_expired',
+  message: 'This request could not be executed before the completion window expired.',
+}
+
+export interface StoredAs {
+  readonly node: string
+  readonly status: BatchStatus
+  readonly nowMs: number
+  /** Of the files, when they have their first content. */
+  readonly makeId: () => string
+  readonly end: BatchEnd | null
+}
+
+export class Step {
+  /** How far the batch is with it. */
+  progress: Progress
+  /** How often a line has got a job or a result. */
+  size = 0
+  /** By job. A line that also ended in this step is not among them. */
+  readonly #started = new Map<string, BatchLine>()
+  readonly #ended: BatchLine[] = []
+  readonly #output: string[] = []
+  readonly #errors: string[] = []
+
+  constructor(progress: Progress) {
+    this.progress = progress
+  }
+
+  /** The line got a job. */
+  begin(line: BatchLine): void {
+    this.#started.set(line.jobId, line)
+    this.size += 1
+  }
+
+  /** The job of the line has ended; its result follows. */
+  end(line: BatchLine): void {
+    this.#started.delete(line.jobId)
+    this.#ended.push(line)
+  }
+
+  addResult(result: LineResult): void {
+    const { progress } = this
+    ;(result.failed ? this.#errors : this.#output).push(result.json)
+    this.size += 1
+    this.progress = {
+      ...progress,
+      completed: progress.completed + (result.failed ? 0 : 1),
+      failed: progress.failed + (result.failed ? 1 : 0),
+      inputTokens: progress.inputTokens + result.inputTokens,
+      cachedTokens: progress.cachedTokens + result.cachedTokens,
+      outputTokens: progress.outputTokens + result.outputTokens,
+      ...(result.cost !== undefined && { cost: sumOfCosts(progress.cost ?? 0, result.cost) }),
+    }
+  }
+
+  /** @param json the result of a line without an answer */
+  addProblem(json: string, problem: Problem): void {
+    const { progress } = this
+    this.#errors.push(json)
+    this.size += 1
+    const expired = progress.expired || problem === EXPIRED
+    this.progress = { ...progress, failed: progress.failed + 1, expired }
+  }
+
+  toStore(batch: StoredBatch, { node, status, nowMs, makeId, end }: StoredAs): BatchStep {
+    return {
+      batchId: batch.id,
+      node,
+      version: batch.version,
+      status,
+      progressJson: JSON.stringify(this.progress),
+      started: [...this.#started.values()],
+      endedJobIds: this.#ended.map(({ jobId }) => jobId),
+      forgottenKeys: this.#ended.map(({ line }) => keyOfLine(batch.id, line)),
+      output: extensionOf(batch.outputFileId, makeId, this.#output),
+      errors: extensionOf(batch.errorFileId, makeId, this.#errors),
+      nowMs,
+      end,
+    }
+  }
+}
+
+function extensionOf(fileId: string | null, makeId: () => string, lines: readonly string[]) {
+  if (lines.length === 0) return null
+  return { fileId: fileId ?? makeId(), content: Buffer.from(`${lines.join('\n')}\n`) }
+}

@@ -1,0 +1,29 @@
+/**
+ * A SQLite file with the tables of this version and nothing in them, for tests that start on a new database. To make the tables takes
+ * longer than what many tests do there, so each process makes them once, and copies the file.
+ */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { migrateFile } from '../../src/store/sqlite/schema.ts'
+
+let contents: Buffer | undefined
+
+/** Does nothing if the file exists. */
+export function makeEmptyFile(path: string): void {
+  contents ??= make()
+  try {
+    writeFileSync(path, contents, { flag: 'wx', mode: 0o600 })
+  } catch (error) {
+    if ((error as { code?: string }).code !== 'EEXIST') throw error
+  }
+}
+
+function make(): Buffer {
+  const folder = mkdtempSync(join(tmpdir(), 'parley-empty-'))
+  const path = join(folder, 'parley.db')
+  migrateFile(path)
+  const bytes = readFileSync(path)
+  rmSync(folder, { recursive: true })
+  return bytes
+}
