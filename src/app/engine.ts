@@ -154,8 +154,8 @@ export function createEngine(parts: EngineParts) {
 
   const drainMs = wholeMs(settings.jobs.drain_seconds)
   const polls = [retention, remoteResults, cancellation, budget]
-  const stop = (clients: Clients) =>
-    shutDown({ clock, drainMs, polls, pendingResponses, worker, dispatcher, lease, router }, clients)
+  const running = { clock, drainMs, polls, pendingResponses, worker, dispatcher, lease, router: upstreams }
+  const stop = (clients: Clients) => shutDown(running, clients)
 
   return { tiers, pendingResponses, bytes, dispatcher, worker, cancellation, creator, start, stop }
 }
@@ -214,7 +214,7 @@ interface RunningParts {
   readonly worker: { drain(drainMs: number): Promise<void> }
   readonly dispatcher: Stoppable
   readonly lease: Stoppable
-  readonly router: { close(): Promise<void> }
+  readonly router: Pick<ModelRouter, 'leaveRates' | 'close'>
 }
 
 /**
@@ -225,8 +225,11 @@ async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
   const polls = parts.polls.map((poll) => poll.stop())
   parts.pendingResponses.stop()
   const closed = clients.close()
-  await parts.worker.drain(parts.drainMs)
-  // Closing also ends the timeouts of requests, so a client that never completes its own would keep the server running forever.
+  const drained = parts.worker.drain(parts.drainMs)
+  // After the drain has begun, so that this node does not claim them again.
+  parts.router.leaveRates()
+  await drained
+  // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
   const cancel = parts.clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
   await Promise.all([closed, parts.dispatcher.stop(), ...polls])
   cancel()

@@ -176,7 +176,8 @@ export async function connect(parts: OpenedParts): Promise<Service> {
   })
   const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
   const queues = () => worker.schedule.queues
-  const wakeCalls = role === 'api' ? null : createWakeCalls({ ...common, upstreams, queues })
+  const wakeCalls =
+    role === 'api' ? null : createWakeCalls({ ...common, upstreams, queues, signal: stopping.signal })
   const app = await createHttp({
     ...common,
     ...engine,

@@ -12,7 +12,7 @@ import { OpenAiClient, type ReadLarge } from '../upstreams/openai-client.ts'
 import type { RateBook } from '../upstreams/rate.ts'
 import { ModelRouter } from '../upstreams/router.ts'
 import { Simulator } from '../upstreams/simulator.ts'
-import { maxConcurrency } from './slots.ts'
+import { jobSlots, maxConcurrency } from './slots.ts'
 
 export interface RouterParts {
   readonly configuration: Pick<Configuration, 'settings' | 'concurrency' | 'simulated'>
@@ -91,6 +91,7 @@ export function createRouter({
     tiers: tiersOf(settings),
     clock,
     random,
+    slots: jobSlots(settings),
     isPatient: settings.jobs.patience_seconds > 0,
     onCall,
     bookOf,

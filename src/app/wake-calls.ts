@@ -21,6 +21,8 @@ export interface WakeCallOptions {
   /** The queues with jobs that this node knows of. */
   readonly queues: () => Iterable<RouteQueue>
   readonly clock: Clock
+  /** Aborts calls in progress: a stop does not wait for them. */
+  readonly signal: AbortSignal
   readonly log: Log
 }
 
@@ -30,6 +32,7 @@ export function createWakeCalls({
   upstreams,
   queues,
   clock,
+  signal,
   log,
 }: WakeCallOptions): PollingLoop | null {
   const urls = Object.entries(settings.upstreams).flatMap(([name, { wake_url: url }]) =>
@@ -54,13 +57,14 @@ export function createWakeCalls({
         headersTimeout: TIMEOUT_MS,
         bodyTimeout: TIMEOUT_MS,
         reset: true,
+        signal,
       })
       await body.dump()
       if (statusCode < 300)
-        log.info({ upstream }, 'called wake_url: jobs wait for a model server that is away')
+        log.info({ upstream }, 'called wake_url: jobs wait for a model server that does not respond')
       else log.warn({ upstream, status: statusCode }, 'wake_url did not respond with success; retrying')
     } catch (error) {
-      log.warn({ upstream, ...errorFields(error) }, 'could not call wake_url; retrying')
+      if (!signal.aborted) log.warn({ upstream, ...errorFields(error) }, 'could not call wake_url; retrying')
     }
   }
   const task = async (): Promise<void> => {

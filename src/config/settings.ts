@@ -169,7 +169,7 @@ const upstream = Type.Object(
     ),
     wake_url: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
-        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds.',
+        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds. Needs `jobs.patience_seconds`: without it, no job waits.',
     }),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description: 'A PEM file of certificates to trust in addition to those of the system.',

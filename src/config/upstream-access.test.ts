@@ -21,10 +21,10 @@ function fileOf(text: string): string {
 }
 
 /** The configuration with one upstream, which has these settings and a model of this name. */
-function load(upstream: object, env: Environment = {}, model = 'm') {
+function load(upstream: object, env: Environment = {}, model = 'm', settings: object = {}) {
   const own = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null, ...upstream }
   const models = { small: { targets: [{ upstream: 'own', model }] } }
-  return loadConfiguration(env, fileOf(JSON.stringify({ upstreams: { own }, models })))
+  return loadConfiguration(env, fileOf(JSON.stringify({ upstreams: { own }, models, ...settings })))
 }
 
 function accessOf(upstream: object, env: Environment = {}, model = 'm'): UpstreamAccess {
@@ -189,4 +189,13 @@ test('an upstream that no model uses may lack what it takes from outside', () =>
   const models = { small: { targets: [{ upstream: 'own', model: 'm' }] } }
   const { access } = loadConfiguration({}, fileOf(JSON.stringify({ upstreams: { own, other }, models })))
   assert.deepEqual(access.get('other'), { apiKey: null, headers: {}, query: {}, ca: null, secrets: [] })
+})
+
+test('a wake_url needs jobs that wait', () => {
+  const wake = { wake_url: 'http://127.0.0.1:9/wake' }
+  assert.equal(load(wake).settings.upstreams.own?.wake_url, wake.wake_url)
+  assert.throws(
+    () => load(wake, {}, 'm', { jobs: { patience_seconds: 0 } }),
+    /upstreams\.own\.wake_url: no job waits for a model server while jobs\.patience_seconds is 0/,
+  )
 })

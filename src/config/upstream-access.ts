@@ -44,7 +44,7 @@ const HEADER_VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/
  * @param keyless upstreams that need no key although models use them
  */
 export function upstreamAccess(
-  { upstreams, models }: Settings,
+  { upstreams, models, jobs }: Settings,
   env: Environment,
   keyless: ReadonlySet<string>,
 ): AccessFindings {
@@ -56,7 +56,14 @@ export function upstreamAccess(
     const names = targets.flatMap((target) => (target.upstream === name ? target.model : []))
     const isUsed = names.length > 0
     problems.push(...urlProblems(`${path}.base_url`, upstream.base_url))
-    if (upstream.wake_url !== null) problems.push(...urlProblems(`${path}.wake_url`, upstream.wake_url))
+    if (upstream.wake_url !== null) {
+      problems.push(...urlProblems(`${path}.wake_url`, upstream.wake_url))
+      if (jobs.patience_seconds === 0) {
+        problems.push(
+          `${path}.wake_url: no job waits for a model server while jobs.patience_seconds is 0, so it would never be called; set jobs.patience_seconds, or remove wake_url`,
+        )
+      }
+    }
     const { api_key_env } = upstream
     const apiKey = api_key_env === null ? null : env[api_key_env] || null
     if (api_key_env !== null && apiKey === null && isUsed && !keyless.has(name)) {

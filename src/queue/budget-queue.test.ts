@@ -70,3 +70,23 @@ test('it looks every second while jobs wait, when one ends, and not after it was
   clock.advance(5000)
   assert.deepEqual(await taken(), [])
 })
+
+test('a look takes up a bounded number of accounts, and reads which ones wait once a round', async () => {
+  const names = Array.from({ length: 250 }, (_, n) => `account ${n}`)
+  const { clock, queue, taken } = start(names)
+  queue.look()
+  for (let read = 0; read < 251; ) read += (await taken()).length
+  const looks: string[][] = []
+  for (let look = 0; look < 3; look++) {
+    clock.advance(1000)
+    const calls: string[] = []
+    for (let turns = 0; turns < 50; turns++) calls.push(...(await taken()))
+    looks.push(calls)
+  }
+  assert.deepEqual(
+    looks.map(({ length }) => length),
+    [101, 100, 50],
+  )
+  assert.deepEqual(new Set(looks.flat()), new Set([...names, 'accounts']))
+  await queue.stop()
+})

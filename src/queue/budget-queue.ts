@@ -15,7 +15,9 @@ import { capsOf } from './monthly-caps.ts'
 
 /** Polls because caps change, months end, and jobs finish on other nodes. */
 const LOOK_EVERY_MS = 1000
-/** Maximum jobs of one statement. Usually not even the first one fits. */
+/** The maximum accounts that a look adds to those known to have changed: with more of them, a round takes several looks. */
+const MAX_ACCOUNTS = 100
+/** The maximum jobs of one statement. Usually not even the first one fits. */
 const MAX_STEP = 64
 
 export interface BudgetQueueOptions {
@@ -32,10 +34,13 @@ export interface BudgetQueueOptions {
 
 export class BudgetQueue {
   readonly #options: BudgetQueueOptions
-  /** Accounts that this node knows to have waiting jobs. */
-  #waiting: ReadonlySet<string> = new Set()
-  /** Accounts whose next job may fit now. */
+  /** Accounts whose jobs wait, as far as this node knows. */
+  #waiting = new Set<string>()
+  /** Those of this round that were not looked at yet. */
+  #round: string[] = []
+  /** Those that may have room now. */
   readonly #due = new Set<string>()
+  #startsRound = false
   #mustLook = false
   #running: Promise<void> | null = null
   #cancelLook: (() => void) | null = null
@@ -58,7 +63,7 @@ export class BudgetQueue {
 
   /** Call this when a job of the account was accepted to wait. */
   added(account: string): void {
-    this.#waiting = new Set([...this.#waiting, account])
+    this.#waiting.add(account)
     this.#due.add(account)
     this.#run()
   }
@@ -91,8 +96,14 @@ export class BudgetQueue {
       while (!this.#isStopped && (this.#mustLook || this.#due.size > 0)) {
         if (this.#mustLook) {
           this.#mustLook = false
-          this.#waiting = new Set(await store.accountsOverBudget())
-          for (const account of this.#waiting) this.#due.add(account)
+          const found = new Set(await store.accountsOverBudget())
+          for (const account of found.difference(this.#waiting)) this.#due.add(account)
+          this.#waiting = found
+          if (this.#startsRound) {
+            this.#round = [...found]
+            this.#continueRound()
+            this.#startsRound = false
+          }
         }
         for (const account of this.#due) {
           this.#due.delete(account)
@@ -105,7 +116,17 @@ export class BudgetQueue {
     }
     if (this.#isStopped || (this.#waiting.size === 0 && !this.#mustLook)) return
     this.#cancelLook?.()
-    this.#cancelLook = clock.after(LOOK_EVERY_MS, () => this.look())
+    this.#cancelLook = clock.after(LOOK_EVERY_MS, () => {
+      // The more accounts wait, the longer it takes to read which, so that is done once a round.
+      this.#startsRound = this.#round.length === 0
+      this.#mustLook ||= this.#startsRound
+      this.#continueRound()
+      this.#run()
+    })
+  }
+
+  #continueRound(): void {
+    for (const account of this.#round.splice(0, MAX_ACCOUNTS)) this.#due.add(account)
   }
 
   /** Queues jobs of the account until one does not fit under its cap. */
@@ -118,7 +139,7 @@ export class BudgetQueue {
       const jobs = await store.jobsOverBudget(account, step)
       const owner = jobs.length === 0 ? null : await store.findOwner(account)
       if (owner === null) {
-        this.#waiting = this.#waiting.difference(new Set([account]))
+        this.#waiting.delete(account)
         return
       }
       const cap = known && (capsOf(account, tiers.of(owner.tier), owner.caps)?.cost ?? null)
@@ -131,8 +152,8 @@ export class BudgetQueue {
       })
       for (const route of new Set(routes)) onQueued(route)
       if (isCapReached) {
-        // Jobs may have been added during the statement.
-        this.#waiting = new Set([...this.#waiting, account])
+        // They may have been added while this looked.
+        this.#waiting.add(account)
         return
       }
     }

@@ -292,12 +292,13 @@ class Execution {
     wait: RequestWait,
     reply: Exclude<Reply, { kind: 'answer' }>,
   ): ExecutionResult | WaitingExecution {
-    const { route, tries, breaks, trouble } = wait
+    const { route, tries, breaks, trouble, isForRate } = wait
     const nowMs = this.#options.clock.nowMs()
     const { createdAtMs } = this.#job
-    const waited = waitedMs(this.#earlier, { ...wait, createdAtMs, runStartedMs: this.#startedMs, nowMs })
+    const times = { ...wait, createdAtMs, runStartedMs: this.#startedMs, nowMs }
+    const waited = isForRate ? this.#earlier.waitedMs : waitedMs(this.#earlier, times)
     const { patienceMs } = this.#options
-    if (waited >= patienceMs) return this.#fail(outOfPatience(patienceMs, trouble ?? reply))
+    if (!isForRate && waited >= patienceMs) return this.#fail(outOfPatience(patienceMs, trouble ?? reply))
     const runs: EarlierRuns = {
       calls: this.#calls.length + this.#omittedCalls,
       records: this.#calls.slice(-MAX_CALL_RECORDS),

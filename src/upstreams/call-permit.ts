@@ -65,6 +65,7 @@ export class CallPermit {
     if (reply.kind !== 'error' || reply.aborted) return false
     // A request that was not sent used nothing. One that was rejected may have, because many servers count it.
     if (reply.connection !== null && reply.broke !== true) this.#correct(0)
+    if (!this.#reservations.every(({ isCounted }) => isCounted)) return false
     if (reply.status !== 429 || failureKind(reply) !== 'overloaded') return false
     if (this.#reservations.some(({ isTooLarge }) => isTooLarge)) this.#verdict = 'too large'
     else if (this.#rejections < REJECTIONS) {

@@ -242,6 +242,8 @@ export interface RequestWait {
   /** When one of the targets last became available, as far as this node knows. */
   readonly availableSinceMs: number
   readonly trouble: Trouble | null
+  /** Nothing has failed, and the wait uses none of the job's patience. */
+  readonly isForRate?: true
 }
 
 /** Chooses the model server that answers for a public model name. */

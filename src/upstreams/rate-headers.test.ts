@@ -25,9 +25,10 @@ const CASES: readonly (readonly [
     {
       'x-ratelimit-limit-requests': '0',
       'x-ratelimit-limit-tokens': '0',
-      'x-ratelimit-remaining-tokens': '5',
+      'x-ratelimit-remaining-requests': '0',
+      'x-ratelimit-remaining-tokens': '0',
     },
-    { limit: { requests: NONE, tokens: NONE }, left: { requests: NONE, tokens: 5 }, resetMs: 60_000 },
+    null,
   ],
   [
     { 'x-ratelimit-remaining-tokens': '0', 'x-ratelimit-reset-tokens': '7' },

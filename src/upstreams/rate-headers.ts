@@ -10,18 +10,19 @@ const MINUTE_MS = 60_000
 const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** Returns null if the server does not report what is left. Ignores a limit of 0. */
+/** Null if it does not report what is left. Where the limit is 0, both are ignored: some servers send that for no limit. */
 export function readRateHeaders(headers: Headers): ServerRate | null {
-  const of = (kind: string) => ({
-    requests: numberOf(headers[`x-ratelimit-${kind}-requests`]),
-    tokens: numberOf(headers[`x-ratelimit-${kind}-tokens`]),
-  })
-  const left = of('remaining')
+  const of = (name: 'requests' | 'tokens') => {
+    const limit = numberOf(headers[`x-ratelimit-limit-${name}`])
+    if (limit === 0) return { limit: Number.POSITIVE_INFINITY, left: Number.POSITIVE_INFINITY }
+    return { limit, left: numberOf(headers[`x-ratelimit-remaining-${name}`]) }
+  }
+  const [requests, tokens] = [of('requests'), of('tokens')]
+  const left = { requests: requests.left, tokens: tokens.left }
   if (!Number.isFinite(left.requests) && !Number.isFinite(left.tokens)) return null
   const resets = [headers['x-ratelimit-reset-requests'], headers['x-ratelimit-reset-tokens']].map(durationMs)
   const known = resets.filter((ms) => ms !== null)
-  const { requests, tokens } = of('limit')
-  const limit = { requests: requests || Number.POSITIVE_INFINITY, tokens: tokens || Number.POSITIVE_INFINITY }
+  const limit = { requests: requests.limit, tokens: tokens.limit }
   return { limit, left, resetMs: known.length === 0 ? MINUTE_MS : Math.max(...known) }
 }
 

@@ -123,3 +123,31 @@ test('while the server takes nothing, a node asks others no more often than ever
   await one.pass(15)
   assert.ok(one.sent.includes('later'))
 })
+
+test('what was sent is reported within about a second, however steadily requests are sent', async () => {
+  const { one, counts } = await startTwo()
+  await one.pass(20)
+  const before = counts.exchanges
+  for (let n = 0; n < 50; n++) {
+    one.rate.used({ requests: 0, tokens: 1 }, one.clock.steadyMs())
+    one.clock.advance(200)
+    await setImmediate()
+  }
+  assert.ok(counts.exchanges - before >= 8, String(counts.exchanges - before))
+})
+
+test('a request costs the same, however many accounts there are', () => {
+  const costOf = (accounts: number) => {
+    const clock = new FakeClock()
+    const unlimited = { requests: 1e9, tokens: 1e12 }
+    const rate = new Rate(unlimited, ownBook(clock), clock)
+    const before = process.cpuUsage().user
+    for (let n = 0; n < accounts; n++)
+      void rate.reserve({ account: `account ${n}`, weight: 1, tokens: 100 }, new Stop())
+    return process.cpuUsage().user - before
+  }
+  costOf(1000)
+  const [few, many] = [costOf(1000), costOf(8000)]
+  // Eight times as many, and if each looked at all, 64 times.
+  assert.ok(many < 30 * few, `${few} and ${many} µs`)
+})

@@ -48,11 +48,8 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (reservation: Reservation | null) => void
 }
 
-interface Account {
-  /** The tokens granted to the account, divided by its weight. A new account starts at the value of the others. */
-  turn: number
-  readonly requests: Record<Priority, Set<WaitingRequest>>
-}
+/** By account, in the order in which they came. */
+type Waiting = Map<string, Set<WaitingRequest>>
 
 /** A state in memory, for this node alone. */
 export function ownBook(clock: Pick<Clock, 'steadyMs'>): RateBook {
@@ -69,7 +66,9 @@ export class Rate {
   #limits: Amounts
   readonly #book: RateBook
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** What this node may send, and how much of that is reserved by requests. */
+  /** Each request that waits has a slot of the node. */
+  mostWaiting = MOST_WAITING
+  /** What this node may send, and the part of it that requests have reserved. */
   #held = { requests: 0, tokens: 0 }
   #reserved = { requests: 0, tokens: 0 }
   /** What the next exchange reports. */
@@ -79,7 +78,12 @@ export class Rate {
   #blockedUntilMs = 0
   /** How many requests were served since the last exchange: about as many are expected until the next. */
   #recent = 0
-  readonly #accounts = new Map<string, Account>()
+  /** Those of a priority: only accounts for which one waits, so that it does not matter how many others there are. */
+  readonly #queues: Record<Priority, Waiting> = { high: new Map(), normal: new Map(), low: new Map() }
+  /** By account, the tokens that it was granted, divided by its weight; for a new one, as many as others had when it came. */
+  readonly #turns = new Map<string, number>()
+  /** With this many accounts, those that have no more than others are forgotten. */
+  #forgetAt = MOST_WAITING
   readonly #priorities = new LowerTurns()
   /** The turn of the last account that was served. */
   #turn = 0
@@ -87,8 +91,11 @@ export class Rate {
   #waiting = 0
   #averageTokens = 0
   #isAsking = false
-  /** Asking before this time would not help (steady clock). */
+  #isClosed = false
+  /** Asking earlier is useless. */
   #retryAtMs = 0
+  /** When the last exchange was answered. */
+  #exchangedAtMs = Number.NEGATIVE_INFINITY
   #cancelTimer: (() => void) | null = null
 
   constructor(limits: Amounts, book: RateBook, clock: Pick<Clock, 'steadyMs' | 'after'>) {
@@ -109,10 +116,13 @@ export class Rate {
   /** How many more jobs should come here: about as many as can be sent in a second may wait. */
   get room(): number {
     if (!this.#book.isOn()) return Number.POSITIVE_INFINITY
-    return Math.min(MOST_WAITING, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
+    return Math.min(this.mostWaiting, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
   }
 
-  /** Waits until a request with this many tokens may be sent. Null if the signal stopped the wait. A promise only if it waits. */
+  /**
+   * Waits until a request with so many tokens may be sent. Null if the signal or `close` ended the wait. Returns a promise only if
+   * it has to wait.
+   */
   reserve(request: RateRequest, signal: StopSignal): Reservation | null | Promise<Reservation | null> {
     if (signal.reason !== null) return null
     const { account, weight, tokens } = request
@@ -126,6 +136,7 @@ export class Rate {
         return reservation
       }
     }
+    if (this.#isClosed) return null
     return new Promise((resolve) => {
       const waiting: WaitingRequest = {
         ...request,
@@ -189,7 +200,22 @@ export class Rate {
     this.#plan()
   }
 
-  /** Returns null if the request does not fit now. */
+  /** The node stops: nothing waits here any longer, and what it holds for further requests is returned to others. */
+  close(): void {
+    this.#isClosed = true
+    const queues = Object.values(this.#queues)
+    for (const waiting of queues.flatMap((queue) =>
+      [...queue.values()].flatMap((requests) => [...requests]),
+    )) {
+      this.#remove(waiting)
+      waiting.signal.unlisten(waiting)
+      waiting.resolve(null)
+    }
+    this.#recent = 0
+    if (this.#book.isShared && this.#isOpen) this.#ask(null)
+  }
+
+  /** Null if it does not fit now. */
   #take(tokens: number): Reservation | null {
     // A request above the limit is sent when nothing else was sent for a minute.
     const amounts = { requests: 1, tokens: Math.min(tokens, this.#limits.tokens) }
@@ -235,8 +261,10 @@ export class Rate {
     if (this.#isAsking) return
     const { isShared } = this.#book
     if (this.#waiting === 0 && !(isShared && this.#isOpen)) return
-    const inMs = this.#waiting > 0 ? this.#retryAtMs - this.#clock.steadyMs() : PAUSE_MS
-    if (isShared && inMs <= 0) this.#askForHead()
+    // However often this is called, the exchange is not postponed.
+    const atMs = this.#waiting > 0 ? this.#retryAtMs : this.#exchangedAtMs + PAUSE_MS
+    const inMs = atMs - this.#clock.steadyMs()
+    if (isShared && this.#waiting > 0 && inMs <= 0) this.#askForHead()
     else {
       this.#cancelTimer = this.#clock.after(Math.max(1, inMs), () => {
         this.#cancelTimer = null
@@ -305,10 +333,11 @@ export class Rate {
 
   #granted(granted: Granted): void {
     add(this.#held, granted)
+    this.#exchangedAtMs = this.#clock.steadyMs()
     const pauseMs = this.#book.isShared
       ? Math.min(PAUSE_MS, Math.max(LEAST_PAUSE_MS, granted.retryMs))
       : granted.retryMs
-    this.#retryAtMs = granted.retryMs === 0 ? 0 : this.#clock.steadyMs() + pauseMs
+    this.#retryAtMs = granted.retryMs === 0 ? 0 : this.#exchangedAtMs + pauseMs
   }
 
   /** What further requests are expected to need until the next exchange, at most a second's worth. */
@@ -332,53 +361,59 @@ export class Rate {
     )
     const [priority] = [...due, ...PRIORITIES.filter((one) => this.#hasWaiting(one))]
     if (priority === undefined) return null
-    let next: Account | null = null
-    for (const account of this.#accounts.values()) {
-      if (account.requests[priority].size > 0 && (next === null || account.turn < next.turn)) next = account
+    let next: WaitingRequest | null = null
+    let turn = Number.POSITIVE_INFINITY
+    for (const [account, [first]] of this.#queues[priority]) {
+      const own = this.#turns.get(account) ?? 0
+      if (first === undefined || own >= turn) continue
+      next = first
+      turn = own
     }
-    this.#head = next?.requests[priority].values().next().value ?? null
-    return this.#head
+    this.#head = next
+    return next
   }
 
   #hasWaiting(priority: Priority): boolean {
-    return [...this.#accounts.values()].some(({ requests }) => requests[priority].size > 0)
+    return this.#queues[priority].size > 0
   }
 
   #add(waiting: WaitingRequest): void {
-    this.#accountOf(waiting.account).requests[waiting.priority].add(waiting)
+    const { account, priority } = waiting
+    const queue = this.#queues[priority]
+    const requests = queue.get(account)
+    if (requests === undefined) queue.set(account, new Set([waiting]))
+    else requests.add(waiting)
+    this.#turns.set(account, this.#turnOf(account))
     this.#waiting += 1
   }
 
   #remove(waiting: WaitingRequest): void {
-    if (!this.#accounts.get(waiting.account)?.requests[waiting.priority].delete(waiting)) return
+    const { account, priority } = waiting
+    const requests = this.#queues[priority].get(account)
+    if (!requests?.delete(waiting)) return
+    if (requests.size === 0) this.#queues[priority].delete(account)
     this.#waiting -= 1
     if (this.#head === waiting) this.#head = null
   }
 
   #served(account: string, weight: number, tokens: number): void {
-    const served = this.#accountOf(account)
-    this.#turn = Math.max(this.#turn, served.turn)
-    served.turn += tokens / weight
-    if (this.#accounts.size > MOST_WAITING) this.#forget()
+    const turn = this.#turnOf(account)
+    this.#turn = turn
+    this.#turns.set(account, turn + tokens / weight)
+    if (this.#turns.size > this.#forgetAt) this.#forget()
   }
 
-  #accountOf(name: string): Account {
-    let account = this.#accounts.get(name)
-    if (account === undefined) {
-      const requests = { high: new Set<never>(), normal: new Set<never>(), low: new Set<never>() }
-      account = { turn: this.#turn, requests }
-      this.#accounts.set(name, account)
-    }
-    account.turn = Math.max(account.turn, this.#turn)
-    return account
+  #turnOf(account: string): number {
+    return Math.max(this.#turn, this.#turns.get(account) ?? 0)
   }
 
-  /** Drops accounts without waiting requests whose turn is no later than that of the others. */
+  /** Forgets accounts that have no more than others, unless one of their requests waits. */
   #forget(): void {
-    for (const [name, { turn, requests }] of this.#accounts) {
-      const isIdle = PRIORITIES.every((priority) => requests[priority].size === 0)
-      if (isIdle && turn <= this.#turn) this.#accounts.delete(name)
+    for (const [account, turn] of this.#turns) {
+      const isIdle = PRIORITIES.every((priority) => !this.#queues[priority].has(account))
+      if (isIdle && turn <= this.#turn) this.#turns.delete(account)
     }
+    this.#forgetAt = Math.max(MOST_WAITING, 2 * this.#turns.size)
   }
 }
 
@@ -397,7 +432,12 @@ export class Reservation {
     this.tokens = tokens
   }
 
-  /** Whether the estimate exceeds a minute's limit. */
+  /** Whether the rate had an effect when the request was sent. */
+  get isCounted(): boolean {
+    return this.#amounts.requests > 0
+  }
+
+  /** Whether it is larger than a whole minute. */
   get isTooLarge(): boolean {
     return this.tokens > this.rate.limits.tokens
   }
@@ -415,7 +455,7 @@ export class Reservation {
   /** Records how many tokens the last request used. */
   usedTokens(tokens: number): void {
     const more = tokens - this.#amounts.tokens
-    if (this.#sentAtMs !== null && this.#amounts.requests > 0)
+    if (this.#sentAtMs !== null && this.isCounted)
       this.rate.used({ requests: 0, tokens: more }, this.#sentAtMs)
   }
 

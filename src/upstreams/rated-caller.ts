@@ -21,12 +21,12 @@ export class RatedCaller {
     this.#weightOf = weightOf
   }
 
-  /** See `TargetCaller.call`. */
-  async call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called> {
+  /** As `TargetCaller.call`; `leaving` if the request would have to wait although the node stops. */
+  async call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called | 'leaving'> {
     for (let rejections = 0; ; rejections++) {
       if (this.#caller.isSkipped(target, attempt)) return 'circuit open'
       const reservations = await this.#reserve(rates, attempt)
-      if (reservations === null) return 'stopped'
+      if (reservations === null) return attempt.signal.reason === null ? 'leaving' : 'stopped'
       const permit = new CallPermit(rates, reservations, attempt.request, rejections, this.#clock)
       attempt.permit = permit
       let called: Called
@@ -44,7 +44,7 @@ export class RatedCaller {
     }
   }
 
-  /** Null if the signal stopped the wait. */
+  /** Null if the wait ended. */
   async #reserve({ rates, answers }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
     const { request, signal, waiting } = attempt
     const { account, tier, priority, jobId } = request

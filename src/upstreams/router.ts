@@ -35,6 +35,7 @@ import {
   createRoutingTable,
   type RoutedTier,
   type RoutingTable,
+  ratesOf,
   type Target,
   type UpstreamOptions,
   type UpstreamState,
@@ -55,7 +56,9 @@ export interface RouterOptions extends CallListener {
   readonly isPatient?: boolean
   /** Called with the reason when calls to a target stop succeeding, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
-  /** The state of a rate, by the name of an upstream or a target; in memory if absent. */
+  /** Of the node: at most half of them are for jobs that wait for a rate, so that other routes keep some. Absent for any number. */
+  readonly slots?: number
+  /** The books of a rate, by the name of an upstream or a target; its own if absent. */
   readonly bookOf?: (name: string) => RateBook
 }
 
@@ -91,6 +94,11 @@ export class ModelRouter implements Router, Routes {
       onReport: (target, trouble) => options.onAvailability?.(target, trouble),
       ...(options.bookOf && { bookOf: options.bookOf }),
     })
+    const rates = ratesOf(this.#table.targets)
+    for (const rate of rates) {
+      const most = Math.max(1, Math.floor((options.slots ?? Number.POSITIVE_INFINITY) / 2 / rates.size))
+      rate.mostWaiting = Math.min(rate.mostWaiting, most)
+    }
     const weightOf = (tier: string) => this.#table.weights.get(tier) ?? LEAST_WEIGHT
     this.#caller = new TargetCaller(clock, isPatient, options, weightOf)
     this.#rated = new RatedCaller(this.#caller, clock, weightOf)
@@ -133,6 +141,8 @@ export class ModelRouter implements Router, Routes {
           : this.#rated.call(target, rates, attempt))
         if (called === 'circuit open') continue
         if (called === 'stopped') return stopped(attempt)
+        if (called === 'leaving')
+          return resultOf(attempt, { wait: { ...waitOf(attempt, key, false), isForRate: true } })
         const { reply } = attempt
         if (reply.kind !== 'error' || reply.aborted) return resultOf(attempt)
         const kind = failureKind(reply)
@@ -207,6 +217,11 @@ export class ModelRouter implements Router, Routes {
   /** The load and health of each upstream, for the health view. */
   state(): readonly UpstreamState[] {
     return upstreamStates(this.#table)
+  }
+
+  /** Ends the requests that wait for a rate, and those that would have to, with a `wait`: the node stops, and others continue with them. */
+  leaveRates(): void {
+    for (const rate of ratesOf(this.#table.targets)) rate.close()
   }
 
   async close(): Promise<void> {

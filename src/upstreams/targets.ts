@@ -108,7 +108,7 @@ export function createRoutingTable(
     const limits = new ConcurrencyLimit(maxConcurrency, startConcurrency)
     upstreams.set(name, { server, limits, slots: new FairSlots(limits) })
   }
-  const ratesOf = targetRates(
+  const ratesOfTarget = targetRates(
     upstreamOptions,
     models,
     (name, limits) => new Rate(limits, bookOf(name), clock),
@@ -138,7 +138,7 @@ export function createRoutingTable(
         upstream.slots.limitChanged()
       }),
       alone: new FairSlots({ limit: 1, reserve: 0 }),
-      rates: ratesOf(upstreamName, model),
+      rates: ratesOfTarget(upstreamName, model),
     }
     targets.set(name, target)
     return target
@@ -235,7 +235,7 @@ export function upstreamStates({
 }: Pick<RoutingTable, 'upstreams' | 'targets'>): UpstreamState[] {
   return [...upstreams].map(([name, upstream]) => {
     const own = targets.filter((target) => target.upstream === upstream)
-    const rates = new Set(own.flatMap((target) => target.rates?.rates ?? []))
+    const rates = ratesOf(own)
     const states = own.map(({ model, health }) => ({
       model,
       consecutiveFailures: health.all.failedJobs.length,
@@ -255,6 +255,10 @@ export function upstreamStates({
       targets: states,
     }
   })
+}
+
+export function ratesOf(targets: readonly Target[]): ReadonlySet<Rate> {
+  return new Set(targets.flatMap(({ rates }) => rates?.rates ?? []))
 }
 
 function unavailableOf({ reported }: TargetHealth): TargetState['unavailable'] {

@@ -331,6 +331,64 @@ onEachStore(() => {
     )
   })
 
+  test('jobs that wait for a rate leave slots to other routes of the same account', async (t) => {
+    const scene = await start(t, {
+      upstream: { requests_per_minute: 1 },
+      settings: {
+        jobs: { concurrency: 4 },
+        models: {
+          'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
+          free: { targets: [{ upstream: 'other', model: 'm' }] },
+        },
+      },
+      otherUpstream: {},
+    })
+    const { parley } = scene
+    const key = await parley.key('user_max')
+    await createBatches(scene, key, jobsOf(Array.from({ length: 90 }, () => 100)))
+    await pass(t, scene, 5_000)
+    assert.ok((await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}')) >= 1)
+    const ids = await createBatches(scene, key, jobsOf([100, 100, 100], { model: 'free' }))
+    await pass(t, scene, 15_000)
+    for (const id of ids) assert.equal((await shown(parley, id, key)).status, 'completed')
+  })
+
+  test('a server that stops leaves jobs that wait for a rate to others at once, with what they have used', async (t) => {
+    const scene = await start(t, {
+      upstream: { requests_per_minute: 1 },
+      settings: { jobs: { patience_seconds: 0 } },
+    })
+    const { parley, clock, models } = scene
+    const key = await parley.key()
+    // The answer is no object, so a repair waits, too.
+    const json = { response_format: { format: 'json', schema: { type: 'object' } } }
+    const ids = await createBatches(scene, key, [...jobsOf([100], json), ...jobsOf([100, 100])])
+    await pass(t, scene, 30_000)
+    assert.equal(await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}'), 3)
+    const atMs = clock.steadyMs()
+    await parley.stop()
+    assert.equal(clock.steadyMs(), atMs)
+    const next = await startParley(t, {
+      upstream: models.baseUrl,
+      clock,
+      folder: parley.folder,
+      settings: {
+        tiers: UNLIMITED_READS,
+        upstreams: { openai: { base_url: models.baseUrl, api_key_env: null } },
+      },
+    })
+    await pass(t, { ...scene, nodes: [next], parley: next }, 5_000)
+    const [repaired, ...others] = await Promise.all(ids.map((id) => shown(next, id, key)))
+    assert.deepEqual(
+      others.map(({ status }) => status),
+      ['completed', 'completed'],
+    )
+    assert.equal(repaired.status, 'failed')
+    assert.equal(repaired.error.code, 'validation_error')
+    // One call for each job, and the repair; none was repeated.
+    assert.equal(models.completions().length, 4)
+  })
+
   const skip = storeName() !== 'Postgres'
   test('while an older node is alive, rates have no effect', { skip }, async (t) => {
     const scene = await start(t, { upstream: { requests_per_minute: 1 } })
@@ -349,5 +407,14 @@ onEachStore(() => {
       parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message)).length,
       1,
     )
+    // A 429 is handled like any other, although the upstream has a rate.
+    const { provider } = scene
+    assert.ok(provider.take(LIMITS.tokens - 500, scene.clock.steadyMs()))
+    await createBatches(scene, await parley.key(), jobsOf([1000]))
+    await pass(t, scene, 10_000)
+    const times = provider.rejectedAtMs
+    assert.ok(times.length > 1)
+    assert.equal(new Set(times).size, times.length, String(times))
+    assert.equal(unavailable(parley.log).length, 1)
   })
 })

@@ -5,10 +5,10 @@ import { reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { createJobs, untilTrue } from '../support/outage.ts'
 import { granted } from './expect.ts'
-import { startStage } from './stage.ts'
+import { startStage, stopAtOnce } from './stage.ts'
 
 onEachStore(() => {
-  test('a server that is away is woken once jobs wait, again every 30 s, and not once it responds', async (t) => {
+  test('a server that does not respond is woken once jobs wait, again every 30 s, and not once it responds', async (t) => {
     const waker = await startModelServer({ script: () => reply.status(202) })
     t.after(() => waker.close())
     const wake_url = `${waker.baseUrl}/wake?token=a-secret`
@@ -35,5 +35,22 @@ onEachStore(() => {
     await untilTrue(t, stage, async () => (await status()) === 'completed')
     await pass(60_000)
     assert.equal(waker.requests.length, 3)
+  })
+
+  test('a stop does not wait for a wake_url that never responds', async (t) => {
+    const waker = await startModelServer({ script: () => () => {} })
+    t.after(() => waker.close())
+    const wake_url = `${waker.baseUrl}/wake`
+    const stage = await startStage(t, {
+      settings: { upstreams: { openai: { api_key_env: null, wake_url } } },
+    })
+    const { parley, models } = stage
+    await models.kill()
+    await createJobs(parley, await parley.key(), 1)
+    await untilTrue(t, stage, () => waker.requests.length > 0)
+    const startMs = performance.now()
+    await stopAtOnce(stage)
+    // Without the abort, undici waits for the response for ten seconds.
+    assert.ok(performance.now() - startMs < 8_000)
   })
 })
