@@ -75,7 +75,7 @@ function targetOf(context: ReadContext, root: SchemaNode, fragment: string): Sch
   return context.anchors.get(decoded(fragment) ?? '') ?? null
 }
 
-/** Keywords that contain schemas, by the keys that lead to one of them. */
+/** Keywords whose value is a schema; the keywords of the next lists contain several. */
 const HOLDS_ONE = new Set([
   ...['items', 'additionalItems', 'additionalProperties', 'propertyNames', 'contains', 'not', 'if', 'then'],
   'else',

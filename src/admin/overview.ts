@@ -20,7 +20,7 @@ export const upstreamTrouble = {
 const troubleSchema = Type.Object(upstreamTrouble)
 export type UpstreamTrouble = Static<typeof troubleSchema>
 
-/** Accurate to 10%; null if nothing was measured. */
+/** Percentiles are accurate to 10%; null if nothing was measured. */
 const percentiles = Type.Object({
   p50: orNull(Type.Number()),
   p95: orNull(Type.Number()),

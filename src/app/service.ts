@@ -252,8 +252,7 @@ function passed(clock: Clock, ms: number): Promise<void> {
 }
 
 /**
- * 0.4 accepts the setting so that files of 0.3 stay valid. Operators who set `auto` or 1 expect nothing else, so they get no
- * warning.
+ * Warns of a setting that only keeps files of 0.3 valid. With `auto` or 1 the server behaves as requested, so there is no warning.
  */
 function warnOfThreads({ threads }: Settings, log: Log): void {
   if (threads === 'auto' || threads === 1) return

@@ -1,4 +1,4 @@
-/** Wraps a thread of the pool, on the side of the pool. */
+/** Starts a thread of the pool, runs tasks on it, and ends it. */
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../module-url.ts'
 import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'

@@ -4,12 +4,12 @@
  * uncounted, until the first response is written: 200 connections with 62 requests of 60 KB each took 700 MB.
  *
  * - While a request waits, its connection is not read. Then the connection holds, in addition to the current request, only what
- * arrived in one piece with it (64 KiB at most) and the beginning of one body.
+ *   arrived in one piece with it (64 KiB at most) and the beginning of one body.
  * - A piece may contain thousands of tiny requests, each of which takes far more memory than its text. They count against the
- * share of the byte budget for requests, under the client's address. If one does not fit, neither it nor later ones are read,
- * and the connection is closed after the responses to the earlier ones.
+ *   share of the byte budget for requests, under the client's address. If one does not fit, neither it nor later ones are read,
+ *   and the connection is closed after the responses to the earlier ones.
  * - An error of a waiting request is answered after the earlier responses. Time in which the connection is not read does not
- * count against the time limits of a request.
+ *   count against the time limits of a request.
  */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -136,7 +136,7 @@ class RequestLine {
     this.#waiting += 1
     this.#waitingBytes += bytes
     this.#last = response
-    // A pause between a call of `resume` and its event would have no effect, so it comes later.
+    // The pause must come after the event of a `resume` in progress; before it, it would have no effect.
     process.nextTick(this.#pause)
     response.once('socket', () => {
       this.#waiting -= 1

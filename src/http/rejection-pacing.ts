@@ -6,7 +6,7 @@
  * - Every account has its own pace, and so has every address for requests without a valid key.
  * - A rejected request counts once, and once more for each 2 KiB of its body, because the body was received and perhaps parsed.
  * - Files that need no key, such as those of /docs, count by address, once for each 16 KiB: sixteen connections that repeatedly
- * read one of 3 MB used up the whole event loop.
+ *   read one of 3 MB used up the whole event loop.
  * - A burst of one second's worth is not delayed. Beyond that, each response is delayed until its turn, but at most ten seconds.
  */
 import type { Socket } from 'node:net'

@@ -5,11 +5,11 @@
  *
  * - An eighth of a share is reserved for small things, so that they never wait for large ones.
  * - An account may hold half of what the other accounts leave of the rest. Alone, it may hold half of the rest; next to one
- * other account, a third. However much it holds, there is room for others, and only an account that exceeds its part waits.
+ *   other account, a third. However much it holds, there is room for others, and only an account that exceeds its part waits.
  * - Each account may hold one large thing at a time regardless of its part, as far as there is room.
  * - A large thing is always granted when no other large one is held, so that one larger than the whole share is held alone.
  * - Freed bytes go to the waiting account that holds fewest, and are kept for it until its request fits, so that many smaller
- * requests cannot starve a larger one. Within an account, first come, first served.
+ *   requests cannot starve a larger one. Within an account, first come, first served.
  */
 import type { Job } from '../job/job.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'

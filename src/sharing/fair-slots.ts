@@ -2,10 +2,10 @@
  * Slots that accounts share, such as those of an upstream: at most `limit` are held at once.
  *
  * - The next free slot goes to the waiting account that holds fewest slots divided by its weight; among equals, to the one that
- * released a slot longest ago. Within an account, first come, first served. An account with many waiting requests therefore
- * delays another only until the next slot is released.
+ *   released a slot longest ago. Within an account, first come, first served. An account with many waiting requests therefore
+ *   delays another only until the next slot is released.
  * - Requests of a higher priority go first, regardless of their account, but each lower priority with waiting requests gets a
- * twentieth of the slots.
+ *   twentieth of the slots.
  * - The last `reserve` slots go only to accounts that hold none, so that one account can never hold all slots.
  *
  * A request never overtakes a waiting one: while a request waits, no slot that it could have is free.

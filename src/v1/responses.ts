@@ -41,7 +41,7 @@ const FIELD_NAMES = {
   messages: 'input',
   'response_format.schema': 'text.format.schema',
 } as const
-/** Reports how the response ended. */
+/** The callback with this event reports how the response ended. */
 const EVENT = { of: 'response', idPrefix: ID_PREFIX }
 const NO_STREAM = {
   supported: [],

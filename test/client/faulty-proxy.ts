@@ -1,8 +1,8 @@
 /**
  * A proxy between a client and the server that passes requests on, except those for which a script names a fault.
  *
- * const proxy = await startFaultyProxy(t, parley.url)
- * proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // later requests succeed
+ *     const proxy = await startFaultyProxy(t, parley.url)
+ *     proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // later requests succeed
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

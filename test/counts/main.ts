@@ -2,9 +2,9 @@
  * `npm run counts` counts what each operation costs on both stores, and prints the costs with their changes. Fails if a count
  * has risen.
  *
- * npm run counts
- * npm run counts -- --write                      # to expected.json
- * npm run counts -- --list 'a single create'     # the functions that it calls on SQLite
+ *     npm run counts
+ *     npm run counts -- --write                      # to expected.json
+ *     npm run counts -- --list 'a single create'     # the functions that it calls on SQLite
  */
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'

@@ -93,7 +93,7 @@ onEachStore(() => {
     models.release()
     completed(await parley.ended(free ?? '', key))
     completed(await parley.ended(first ?? '', key))
-    // 400 were spent: 2000 and 6000 fit, and so do the last 500.
+    // 400 have been spent, so the jobs of 2000, 6000 and 500 all fit.
     await models.received(5)
     assert.deepEqual(await states(), [false, false, false, false])
     models.release()

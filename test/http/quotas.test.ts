@@ -96,7 +96,7 @@ onEachStore(() => {
       /^Quota reached: tier user_go allows 5000 stored bytes, account acme has 0, and this request would add 50\d\d\.$/,
     )
     assert.match(tooLarge.details ?? '', /until the job expires or is deleted/)
-    // The model echoes it.
+    // The model echoes the text, so it is stored twice.
     const created = await parley.post(MESSAGES, texts(4000), key)
     completed(created)
     clock.advance(PAUSE_MS)

@@ -1,8 +1,8 @@
 /**
  * Starts what most HTTP tests need: a Parley, its model server, and a clock that the test moves.
  *
- * const { parley, models, clock } = await startStage(t)
- * models.script = () => reply.stall()
+ *     const { parley, models, clock } = await startStage(t)
+ *     models.script = () => reply.stall()
  */
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, type Script, startModelServer } from '../model-server.ts'

@@ -3,7 +3,7 @@
  * figures (`t.diagnostic`), that failed, or that gives a reason for being skipped, with its result and duration; before them the
  * machine, after them the totals.
  *
- * node --test --test-reporter=./test/long/report.ts --test-reporter-destination=test-report.md …
+ *     node --test --test-reporter=./test/long/report.ts --test-reporter-destination=test-report.md …
  */
 import { arch, availableParallelism, cpus, platform, release, totalmem } from 'node:os'
 import { relative } from 'node:path'

@@ -1,8 +1,8 @@
 /**
  * `npm run test:long` runs every test in its long form, and writes a report of what was measured.
  *
- * npm run test:long
- * npm run test:long -- --report /tmp/kills.md test/process/kills.test.ts
+ *     npm run test:long
+ *     npm run test:long -- --report /tmp/kills.md test/process/kills.test.ts
  */
 import { spawn } from 'node:child_process'
 import { parseArgs } from 'node:util'

@@ -1,6 +1,6 @@
 /**
- * What four chat templates make of a conversation, and which conversations they reject: modeled on the Jinja templates of
- * these models, for conversations without tools. Roles that a template does not know may get lost.
+ * Renders a conversation with four chat templates, or rejects it: modeled on the Jinja templates of these models, for
+ * conversations without tools. Roles that a template does not know may get lost.
  */
 
 export interface ChatMessage {
@@ -10,10 +10,10 @@ export interface ChatMessage {
 
 export type ChatTemplate = 'qwen-2.5' | 'phi-3.5' | 'gemma-2' | 'mistral-nemo'
 
-/** The template called `raise_exception`. The message is the template's. */
+/** The error when a template calls `raise_exception`, with the template's message. */
 export class TemplateRejection extends Error {}
 
-/** The prompt. Throws a TemplateRejection for a conversation that the template rejects. */
+/** Returns the prompt. Throws a TemplateRejection for a conversation that the template rejects. */
 export function renderChat(template: ChatTemplate, messages: readonly ChatMessage[]): string {
   return templates[template](messages)
 }
@@ -40,7 +40,7 @@ function phi(messages: readonly ChatMessage[]): string {
   return `${known.map(({ role, content }) => `<|${role}|>\n${content}<|end|>\n`).join('')}<|assistant|>\n`
 }
 
-/** Gemma 2: no system message; user and assistant alternate; any other role in an assistant's place is used as it is. */
+/** Gemma 2: there is no system message; user and assistant alternate; any other role in an assistant's place is used unchanged. */
 function gemma(messages: readonly ChatMessage[]): string {
   if (messages[0]?.role === 'system') throw new TemplateRejection('System role not supported')
   rejectUnlessAlternating(messages, 'Conversation roles must alternate user/assistant/user/assistant/...')

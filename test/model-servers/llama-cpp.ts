@@ -19,7 +19,7 @@ export interface LlamaCppOptions extends SlotsOptions {
   readonly generation?: 2025 | 2026
   /** The context of one slot; a token of this server is four bytes. Unlimited if absent. */
   readonly contextTokens?: number
-  /** `--api-key`. The list of models is public even so. */
+  /** The value of `--api-key`. The list of models is public even with a key. */
   readonly apiKey?: string
   readonly answer?: (request: ChatRequest) => string
 }
@@ -59,7 +59,7 @@ export class LlamaCpp {
       generation = 2025,
       contextTokens = Number.POSITIVE_INFINITY,
     } = this.#options
-    // Any model name is accepted. In 2025, a request without messages fails in the JSON library.
+    // Any model name is accepted. In 2025, a request without messages fails with an error of the JSON library.
     if (!Array.isArray(request.messages)) {
       const isOld = generation === 2025
       return this.#reject(
@@ -148,9 +148,7 @@ function schemaProblem(request: ChatRequest): string | null {
   return unanchored ? "Pattern must start with '^' and end with '$'" : null
 }
 
-/**
- * Blocks of half the context are cut from the beginning until the rest fits (`n_keep` 0): the client sees only the usage.
- */
+/** Cuts blocks of half the context from the beginning until the rest fits (`n_keep` 0): the client sees only the usage. */
 function shifted(prompt: string, promptTokens: number, contextTokens: number): string {
   const block = Math.floor(contextTokens / 2)
   const erased = Math.floor((promptTokens - block) / block)

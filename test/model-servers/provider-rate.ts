@@ -1,4 +1,4 @@
-/** The limits of a provider, as it enforces them: requests and tokens of a sliding or a fixed minute, or of a bucket that refills. */
+/** Enforces the limits of a provider: requests and tokens of a sliding or a fixed minute, or of a bucket that refills. */
 export type Enforced = 'sliding' | 'fixed' | 'bucket'
 
 export interface ProviderLimits {
@@ -15,7 +15,7 @@ export class ProviderRate {
   readonly #offsetMs: number
   readonly #taken: { atMs: number; requests: number; tokens: number }[] = []
   #bucket: { atMs: number; requests: number; tokens: number }
-  /** When it has rejected a request. */
+  /** The times at which it rejected requests. */
   readonly rejectedAtMs: number[] = []
   /** All that it has accepted. */
   readonly accepted = { requests: 0, tokens: 0 }
@@ -27,7 +27,7 @@ export class ProviderRate {
     this.#bucket = { atMs: 0, ...limits }
   }
 
-  /** Whether a request with so many tokens is accepted. */
+  /** Whether a request with this many tokens is accepted. */
   take(tokens: number, nowMs: number): boolean {
     const left = this.left(nowMs)
     if (left.requests < 1 || left.tokens < tokens) {

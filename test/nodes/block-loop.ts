@@ -1,6 +1,6 @@
 /**
- * Loaded into a node by NODE_OPTIONS: on SIGUSR2 it blocks the event loop of the main thread for as long as the file that
- * BLOCK_WHILE names exists, without using the CPU.
+ * Blocks the event loop of the main thread on SIGUSR2, without using the CPU, as long as the file that BLOCK_WHILE names exists.
+ * NODE_OPTIONS loads it into a node.
  */
 import { existsSync, writeSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'

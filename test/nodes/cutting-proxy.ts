@@ -1,6 +1,6 @@
 /**
- * A network between a node and Postgres that can be cut: in the middle of a statement, after it arrived and before its
- * result does. Only the database knows then what it did.
+ * A network between a node and Postgres that can be cut in the middle of a statement: after it arrived, and before its result
+ * does. Then only the database knows what it did.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
@@ -8,7 +8,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 export interface CuttingProxy {
   /** The database's URL through this proxy. */
   readonly url: string
-  /** Cuts the connection that is next to receive a result; with a name, that of a statement with this name. */
+  /** Cuts the next connection to receive a result, or to receive that of the named statement. */
   cutAtNextAnswer(statement?: string): void
   /** The number of connections that were cut with a result in transit. */
   cuts(): number

@@ -1,6 +1,4 @@
-/**
- * What callers see of a Postgres that restarts, is cut off, is full or is blocked. Parley itself is never restarted.
- */
+/** Tests what callers see when Postgres restarts, is cut off, is full or is blocked. Parley itself is never restarted. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import pg from 'pg'
@@ -159,7 +157,7 @@ test('a Postgres that accepts no more connections gives 503; then everything con
 })
 
 /**
- * Ends the connections of a node and takes all connections of the cluster. The node is stopped meanwhile, so that it cannot
+ * Ends the connections of a node and takes all connections of the cluster. The node is stopped during this, so that it cannot
  * reconnect before the last one is taken.
  */
 async function takeAllConnections(cluster: Cluster, node: Server | undefined): Promise<pg.Client[]> {
@@ -178,7 +176,7 @@ async function takeAllConnections(cluster: Cluster, node: Server | undefined): P
       await assert.rejects(async () => {
         for (;;) await take()
       }, /too many clients|remaining connection slots/)
-      // Waits until they have ended: before that their slots are not free, and afterwards nobody else takes them.
+      // Waits until they have ended: until then their slots are not free, and then nobody else takes them.
       const { rowCount } = await first.query(
         `select pg_terminate_backend(pid, ${ENDED_WITHIN_MS}) from pg_stat_activity
          where backend_type = 'client backend' and application_name <> 'taker'`,

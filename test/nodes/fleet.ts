@@ -25,7 +25,7 @@ import { eventually } from '../support/eventually.ts'
 export interface FleetOptions {
   readonly nodes: number
   readonly upstream: string
-  /** Settings besides a lease that is short enough to wait for. */
+  /** Settings in addition to a lease that is short enough to wait for. */
   readonly jobs?: Readonly<Record<string, number>>
   readonly settings?: Readonly<Record<string, unknown>>
   /** The database of a separate cluster; one in the shared cluster if absent. */
@@ -34,9 +34,12 @@ export interface FleetOptions {
   readonly main?: string
 }
 
-/** Leases of these tests; with PARLEY_LONG=1, the default of a real node. */
+/** The lease in these tests; with PARLEY_LONG=1, a real node's default. */
 export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
-/** When the jobs of a dead node must have ended on others: the promise, or with short leases what a busy machine needs. */
+/**
+ * The jobs of a dead node must have ended on others within this time: the promise, or with short leases what a busy machine
+ * needs.
+ */
 export const TAKEN_OVER_S = process.env.PARLEY_LONG ? 45 : 20
 
 export async function startFleet(t: Lifetime, options: FleetOptions): Promise<Fleet> {
@@ -51,7 +54,7 @@ export async function startFleet(t: Lifetime, options: FleetOptions): Promise<Fl
   const { stdout, stderr } = await place.parley(createKey, program)
   assert.match(stdout, /^prl_/, stderr)
   const fleet = new Fleet(place, databaseUrl, stdout.trim())
-  // All at once: they migrate the same empty database.
+  // All nodes start at once, and migrate the same empty database.
   await Promise.all(Array.from({ length: options.nodes }, () => fleet.add(program)))
   return fleet
 }
@@ -91,14 +94,14 @@ export class Fleet {
     return caller
   }
 
-  /** Callers no longer use this node. */
+  /** Makes callers stop using this node. */
   remove(node: Server): void {
     this.nodes.splice(this.nodes.indexOf(node), 1)
   }
 
   /**
-   * Tries the nodes in turn until one answers. Null if a node broke off: the outcome of the request is then unknown, and
-   * sending it to another might do it twice.
+   * Tries the nodes in turn until one answers. Returns null if a connection broke: the outcome is then unknown, and another node
+   * might do the work twice.
    */
   async ask(request: (caller: Caller) => Promise<Reply>): Promise<Reply | null> {
     for (;;) {

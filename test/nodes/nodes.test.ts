@@ -11,7 +11,7 @@ const timeout = 180_000
 
 const NODES = 3
 
-/** Of the tests that need three nodes and leave three: starting them takes most of the time of such a test. */
+/** The tests that need three nodes, and leave three, share them, because starting nodes takes most of their time. */
 const shared = await start({ after }, NODES)
 
 async function start(t: Lifetime, nodes: number) {
@@ -95,7 +95,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   const before = await fleet.rows('select * from outcomes order by id')
   assert.ok(before.every((row) => row.node !== node))
   paused.kill('SIGCONT')
-  // It receives its own late answers, must not write any of them, and finds that its lease has expired.
+  // The node receives its own late answers, must not write any of them, and finds that its lease has expired.
   await paused.program.logged(/the lease of this node expired/)
   assert.equal(await counted(paused, 'leases_lost_total'), 1)
   assert.equal(await counted(other, 'jobs_reclaimed_total'), contents.length)
@@ -121,7 +121,7 @@ test('a rolling restart under load loses nothing and rejects nothing', { timeout
   await load.more(60)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
-  // Equal, because what a closing connection cut off was not accepted either.
+  // The counts are equal, because a request whose connection was closed was not accepted either.
   assert.equal((await fleet.assertAllSettledOnce()) - earlier, load.ledger.size)
   assert.equal(load.refused, 0)
   t.diagnostic(`${load.ledger.size} jobs, ${load.cutOff} requests met a closing connection`)

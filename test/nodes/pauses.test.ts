@@ -95,7 +95,7 @@ test(`jobs whose node is stopped for three leases, ${PAUSES} times: none fails, 
     const since = await databaseTime(fleet)
     held.kill('SIGSTOP')
     await threeLeases(t, fleet, since)
-    // The other node has rescued all of them, and calls the model for the first: that one seems to have crashed its node.
+    // The other node has rescued all jobs, and calls the model for the first, which seems to have crashed its node.
     const taken = 'select count(*) > 0 from open_jobs where node = $1'
     await fleet.until(t.signal, taken, [await nodeName(free)])
     held.kill('SIGCONT')
@@ -123,7 +123,7 @@ test('a job that may crash once does not fail while its node is paused, and fail
   holder.kill('SIGCONT')
   await finish(t, fleet, models)
   models.script = () => reply.stall()
-  // Alone, so that it is known what crashed the node.
+  // With only one job, it is known what crashed the node.
   const ids = await hold(fleet, holder, models, 1)
   await holder.crash()
   await fleet.until(t.signal, 'select count(*) = 1 from crashes')
@@ -191,7 +191,7 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
     line,
     /^{"level":50,"time":"[^"]+","node":"\w+","msg":"the event loop has not reported for .*"}$/,
   )
-  // One of them runs: it seems to have crashed its node.
+  // One of the jobs runs, because it seems to have crashed its node.
   await fleet.until(t.signal, 'select count(*) > 0 from open_jobs where node = $1', [await nodeName(other)])
   const seconds = (performance.now() - blockedMs) / 1000
   assert.ok(seconds < HANG_S + MOVED_WITHIN_S, `it took ${seconds} s`)

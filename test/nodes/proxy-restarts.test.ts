@@ -1,6 +1,7 @@
 /**
- * Nodes behind a reverse proxy restart one after the other, and no caller notices: with the configurations of deploy/, on TCP and on
- * Unix sockets, also with a proxy that hears of a stopping node seconds late, as in Kubernetes. Needs nginx or Caddy on the PATH.
+ * Tests that nodes behind a reverse proxy restart one after the other, and no caller notices: with the configurations of
+ * deploy/, on TCP and on Unix sockets, and with a proxy that learns of a stopping node seconds late, as in Kubernetes. Needs
+ * nginx or Caddy on the PATH.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -24,13 +25,13 @@ const RESTARTS = 20
 const CALLERS = 24
 /** Longer than the pause between two health checks of the Caddyfile. */
 const LISTEN_S = 5
-/** When the proxy hears that a node stops, in the runs in which it is told. */
+/** In some runs, the proxy learns this late that a node stops. */
 const LATE_MS = LISTEN_S * 600
-/** Requests that follow the last restart, and those between two. */
+/** This many requests come between two restarts, and after the last one. */
 const ANSWERS_BETWEEN = 2000
 const ANSWER_MS = 20
 const CHAT = '/v1/chat/completions'
-/** In the long form almost as much as a file may have. */
+/** The long form uploads almost as much as a file may have. */
 const FILE_MB = LONG ? 199 : 4
 const LINE_BYTES = 20_000
 const FILE_LINES = (FILE_MB * 1_000_000) / LINE_BYTES
@@ -44,7 +45,7 @@ interface Place {
 interface Proxy {
   readonly name: string
   readonly version: readonly string[]
-  /** From the file in deploy/, with other addresses and without TLS, which needs a domain. */
+  /** Returns the file in deploy/ with other addresses, and without TLS, which needs a domain. */
   configured(text: string, socket: string, folder: string, nodes: readonly string[]): string
   readonly file: string
   /** Why it is not tried with nodes on Unix sockets. */
@@ -167,7 +168,7 @@ async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: 
     assert.ok(node)
     node.program.kill('SIGTERM')
     const others = addresses.filter((address) => address !== node.at.address)
-    // What is tested is that the proxy hears of it only after a time.
+    // The proxy must learn of it only after this time.
     if (hearsLate) await passed(LATE_MS).then(() => running.use(others))
     assert.deepEqual(await node.program.exited, { code: 0, signal: null })
     node.program = (await startNode(place, node.at)).program

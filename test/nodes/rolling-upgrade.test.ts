@@ -1,6 +1,6 @@
 /**
- * This version takes over from another one that is working: on Postgres one node after the other, on SQLite with the file of a
- * server that was killed. TEST_OTHER_CLONE names the folder of a clone of the other version, with its packages installed:
+ * Tests that this version takes over from a working other version: on Postgres one node at a time, on SQLite with the file of a
+ * killed server. TEST_OTHER_CLONE names a clone of the other version, with its packages installed:
  *
  *     TEST_OTHER_CLONE=/a/clone/of/0.3.0 npm run test:unit -- test/nodes/rolling-upgrade.test.ts
  */
@@ -41,7 +41,7 @@ const script: Script = (request, index) =>
 
 type Send = (path: string, body: unknown, headers: Record<string, string>) => Promise<Reply | null>
 
-/** Jobs with idempotency keys, those of batches also with callbacks, and what became of them. */
+/** Jobs with idempotency keys and their outcomes; jobs in batches also have callbacks. */
 class Jobs {
   readonly #receiver: Receiver
   readonly #callbacks = new Set<string>()
@@ -60,7 +60,7 @@ class Jobs {
     return this.#requests
   }
 
-  /** Sends the same request until there is a response to it: by the key, the jobs are created once. */
+  /** Repeats the same request until there is a response. Because of its key, the jobs are created once. */
   async create(name: string, count: number, send: Send): Promise<void> {
     const callback = { callback_url: `${this.#receiver.url}/hook` }
     const contents = Array.from({ length: count }, (_, index) => `${name} job ${index}`)
@@ -100,7 +100,7 @@ class Jobs {
   }
 
   /**
-   * Checks that each callback came and says what a read says, and that one which came twice was being sent when its node
+   * Checks that each callback arrived with what a read returns. One that arrived twice must have been in progress when its node
    * was killed.
    * @param killsMs when nodes were killed
    */

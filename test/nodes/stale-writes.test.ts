@@ -19,7 +19,7 @@ const JOBS = 8
 const LAST = `job ${JOBS - 1}`
 /** The shortest possible lease. */
 const LEASE_S = 1
-/** The node stops after a number of turns of this event loop, up to this one: its settlements take about that long. */
+/** The node stops after at most this many turns of this event loop: its settlements take about that long. */
 const MOST_TURNS = 60
 
 /** When the answers to the stopped node's calls arrive, and when those to the other node's. */
@@ -113,7 +113,7 @@ async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<O
   const [held, other] = trial % 2 === 0 ? places : ([places[1], places[0]] as const)
   const moment = MOMENTS[trial % MOMENTS.length]
   held.stalls = 'all'
-  // It runs them one by one at first, because the first node seems to have crashed.
+  // At first the node runs them one at a time, because the first node seems to have crashed.
   other.stalls = 'last job'
   const contents = Array.from({ length: JOBS }, (_, index) => `trial ${trial}, job ${index}`)
   const { status, text, body } = await fleet.caller(held.server).batch(contents)
@@ -137,7 +137,7 @@ async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<O
     return contents.every((content, index) => ended.has(ids[index] ?? '') || isHeld(content))
   }
   await eventually(claimed, Boolean, { signal: t.signal })
-  // Sends them to the connections of a stopped process.
+  // The answers go to the connections of a stopped process.
   held.models.release()
   if (moment === 'both before it goes on') {
     other.models.release()

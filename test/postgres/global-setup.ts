@@ -2,7 +2,7 @@
  * Starts one Postgres for a whole run of the tests, and one cache of compiled modules. The environment names them to the
  * processes.
  *
- * node --test --test-global-setup=test/postgres/global-setup.ts …
+ *     node --test --test-global-setup=test/postgres/global-setup.ts …
  *
  * With TEST_DATABASE_URL set, the tests use that database instead.
  */

@@ -10,12 +10,12 @@ import { type Ended, installation, type Server } from './server-process.ts'
 
 const timeout = 60_000
 const ADMIN_TOKEN = 'admin-token-for-tests'
-/** By then a running server applies what a command changed. */
+/** A running server applies what a command changed within this time. */
 const KNOWN_WITHIN_MS = 5000
-/** By then the call of a cancelled job has ended. */
+/** The call of a cancelled job ends within this time. */
 const ENDED_WITHIN_MS = 1000
 
-/** Its commands run in one process. */
+/** Commands that run in one process. */
 interface Commands {
   readonly parley: RunCommand
 }

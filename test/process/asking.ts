@@ -27,9 +27,9 @@ export interface Asking {
   readonly key: string
   /** Runs `parley …` to its end, with address and key in its environment. */
   ask(args: readonly string[], options?: AskOptions): Promise<Ended>
-  /** The same in one process for all such commands: see many-commands.ts. */
+  /** Runs commands in one shared process: see many-commands.ts. */
   readonly run: RunCommand
-  /** The same, but returns the process, to be watched and ended midway. */
+  /** Starts `parley …` as a process, to be watched and ended midway. */
   begin(args: readonly string[], options?: AskOptions): Program
   /** Writes a file into the working directory of the commands. */
   write(name: string, text: string): Promise<string>

@@ -1,4 +1,4 @@
-/** Callers that keep sending requests to a server, and a record of what was acknowledged to them and how long it took. */
+/** Callers that keep sending requests to a server, and a record of what was acknowledged to them and how long that took. */
 import assert from 'node:assert/strict'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 

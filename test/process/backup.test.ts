@@ -24,7 +24,7 @@ const MAX_TRIES = 30
 interface Backup {
   readonly file: string
   readonly says: Readonly<Record<string, unknown>> & { readonly jobs: Readonly<Record<string, number>> }
-  /** Acknowledged before it began. */
+  /** Jobs that were acknowledged before the backup began. */
   readonly before: readonly string[]
   readonly fromMs: number
   readonly toMs: number
@@ -69,7 +69,10 @@ test(`${BACKUPS} backups under load: each holds all that was acknowledged before
   tellFigures(t, load, backups)
 })
 
-/** An interrupted backup leaves no file under the requested name, and no file at all if it could clean up. One that is quicker than the signal is repeated. */
+/**
+ * An interrupted backup leaves no file under the requested name, and no file at all if it could clean up. A backup that is
+ * faster than the signal is repeated.
+ */
 async function leavesNothing(
   place: Installation,
   folder: string,

@@ -17,10 +17,10 @@ const LINES = LONG ? 50_000 : 1500
 /** In the long form, the file has almost 200 MB, which is the limit. */
 const LINE_BYTES = LONG ? 3800 : 0
 const KILLS = LONG ? 10 : 3
-/** In the short form slow enough that the batch does not end while a node restarts. */
+/** In the short form, answers are so slow that the batch does not end while a node restarts. */
 const ANSWER_MS = LONG ? 20 : 400
 const env = { OPENAI_MAX_CONCURRENCY: LONG ? '256' : '32' }
-/** More memory than an idle server takes. */
+/** An idle server takes less memory than this. */
 const MAX_MIB = 250
 const timeout = LONG ? 3_600_000 : 300_000
 /** A lease that is short enough to wait for. */
@@ -126,7 +126,7 @@ async function keyOf(place: Installation, account: string): Promise<string> {
   return created.stdout.trim()
 }
 
-/** How long creates of another account, and of the same one, take meanwhile; those that a kill interrupts do not count. */
+/** Measures creates of another account, and of the same one, at the same time; those that a kill interrupts do not count. */
 function watchCreates(place: Installation, node: WatchedNode) {
   let isOver = false
   const watch = async (account: string) => {

@@ -14,7 +14,7 @@ import type { Program } from './server-process.ts'
 
 const timeout = 120_000
 const LINES = LONG ? 5000 : 600
-/** Jobs of a run at the server. */
+/** A run has at most this many jobs at the server. */
 const AT_ONCE = 80
 const OUT = 'jobs.jsonl.results.jsonl'
 const JOURNAL = `${OUT}.journal`
@@ -58,11 +58,11 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
   })
   await asking.write('jobs.jsonl', linesOf(count).join('\n'))
   for (let kill = 0, called = 0; kill < 2; kill++) {
-    // More than the server still had at the last kill, which continue there.
+    // The kill comes after more calls than the server had left at the last kill, because those continue.
     called += AT_ONCE + 30 + random.below(count * 0.15)
     const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', String(AT_ONCE)])
     await models.received(called)
-    // A little later, because each event is the end of something.
+    // The turns vary the moment, because each event is the end of something.
     for (let turns = random.below(200); turns > 0; turns--)
       await new Promise((resolve) => setImmediate(resolve))
     program.kill('SIGKILL')
@@ -171,7 +171,7 @@ test('--concurrency bounds the jobs at the server, and a second run of the same 
   const second = await asking.ask(['batch', 'jobs.jsonl'])
   assert.equal(second.code, 1)
   assert.match(second.stderr, /Another parley batch process is working on this run/)
-  // The next batch of 30 would be more than 40.
+  // Another batch of 30 would exceed 40.
   assert.equal(models.requests.length, 30)
   models.script = () => undefined
   models.release()

@@ -8,7 +8,7 @@ import { installation } from './server-process.ts'
 
 const timeout = 90_000
 const DRAIN_WITHIN_MS = 30_000
-/** Answered first, so that the receiver has capacity for all callbacks that stall. */
+/** These are answered first, so that the receiver is allowed enough attempts for all callbacks that stall. */
 const ANSWERED = 20
 const STALLED = 8
 

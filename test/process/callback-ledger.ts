@@ -1,5 +1,5 @@
 /**
- * The callbacks that callers were promised, recorded outside of the server, and their requests at the receiver. A callback's
+ * Records, outside the server, the callbacks that callers were promised, and their requests at the receiver. A callback's
  * expected content follows from its job's.
  */
 import assert from 'node:assert/strict'
@@ -24,7 +24,7 @@ export class CallbackLedger {
   readonly #answered = new Set<string>()
   /** The accepted jobs whose callbacks have not been answered 2xx, by their IDs. */
   readonly #missing = new Set<string>()
-  /** By job ID, all requests for its callback in their order, and whether the response to each was a complete 2xx. */
+  /** For each job ID, all requests for its callback in order, and whether the response to each was a complete 2xx. */
   readonly #requests = new Map<string, { readonly request: ReceivedRequest; readonly whole: boolean }[]>()
   readonly #unread = new Set<ReceivedRequest>()
   #webhook: Webhook | undefined
@@ -59,7 +59,7 @@ export class CallbackLedger {
     this.#look()
   }
 
-  /** The sender cannot have read the response to this request, so it has to send the callback again. */
+  /** Records that the sender cannot have read the response to this request, so it must send the callback again. */
   unread(request: ReceivedRequest): void {
     this.#unread.add(request)
   }
@@ -80,7 +80,7 @@ export class CallbackLedger {
     return all.filter(({ request, whole }) => whole && this.#unread.has(request)).length
   }
 
-  /** A callback has arrived at the receiver, perhaps before its caller has the response that promises it. */
+  /** Records that a callback has arrived, perhaps before its caller has the response that promises it. */
   came(request: ReceivedRequest, answered: Answered): void {
     this.requests += 1
     try {

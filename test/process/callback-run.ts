@@ -1,4 +1,4 @@
-/** Callers whose jobs have callbacks, the receivers of these, and a record of what was promised and of what arrived. */
+/** Runs callers whose jobs have callbacks, with their receivers, and records what was promised and what arrived. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { CallbackLedger, callbackTo } from './callback-ledger.ts'
@@ -18,11 +18,11 @@ const RECEIVERS = 4
 /** Callers wait while this many callbacks are missing, so that kills come while callbacks are being sent, not all before. */
 const MOST_MISSING = 100
 const MOST_IN_A_BATCH = 10
-/** On average. */
+/** The average number of jobs in a batch. */
 export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
 /**
- * A callback arrives again after a 2xx that could be read if its sender died before it had stored the 2xx. This limits their share of all
- * callbacks; in the short form, where that would be a handful, the limit is as many per kill as one receiver may have in
+ * A callback arrives again after a readable 2xx if its sender died before it had stored the 2xx. This limits the share of such
+ * callbacks. In the short form, where the share would be a handful, the limit is as many per kill as one receiver may have in
  * progress.
  */
 const MOST_DUPLICATES = 0.02
@@ -79,7 +79,7 @@ export class CallbackRun {
     return this.#secret
   }
 
-  /** A batch of random size, to random receivers. Occasionally one of these goes down before it, or comes back. */
+  /** Sends a batch of random size to random receivers. Sometimes one of them goes down before it, or comes back. */
   async ask(name: string, send: SendBatch): Promise<void> {
     for (const receiver of this.#receivers) await receiver.maybeTurn()
     if (this.#ledger.missing > MOST_MISSING) {
@@ -111,7 +111,7 @@ export class CallbackRun {
     await Promise.all(this.#receivers.map((receiver) => receiver.up()))
   }
 
-  /** With the receivers up, though still faulty, every callback arrives; none was wrong, and few arrived again. */
+  /** Ends the run: with the receivers up, though still faulty, every callback arrives; none was wrong, and few arrived again. */
   async end(caller: Caller, kills: number): Promise<void> {
     await this.#up()
     const ledger = this.#ledger

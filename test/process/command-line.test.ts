@@ -67,7 +67,7 @@ test('keys list --json is an array of keys with times in Unix seconds', { timeou
   assert.match(table.stdout, /ada +user_go .*revoked/)
 })
 
-/** Of the tests of what a command changes next to a running server. It is started with `--threads`, which has no effect. */
+/** Tests of commands next to a running server share it. It is started with `--threads`, which has no effect. */
 const shared = installation({ after }).then(async (place) => ({
   place,
   server: await place.start({ args: ['--threads', '2'] }),
@@ -206,7 +206,7 @@ test('every command has examples in its help', { timeout }, async (t) => {
   for (const command of COMMANDS) {
     const { code, stdout } = await run([...command.split(' '), '--help'])
     assert.equal(code, 0)
-    // The command's name repeated, after the one in the usage line.
+    // The command's name appears once in the usage line, and again after it.
     assert.ok(stdout.split(`parley ${command}`).length > 2, `${command}: ${stdout}`)
   }
 })

@@ -180,7 +180,7 @@ test('a copy into SQLite that is killed leaves nothing, and the next one succeed
   const to = join(place.folder, 'new.db')
   await populate(from, 1)
   const client = await connect(t, from)
-  // More than the cache of the file holds, so that uncommitted pages are in it.
+  // These are more rows than the cache of the file holds, so that it contains uncommitted pages.
   await client.query(
     `update jobs set messages = repeat('x', 1000000) where id in (select id from jobs limit 150)`,
   )
@@ -196,7 +196,7 @@ test('a copy into SQLite that is killed leaves nothing, and the next one succeed
   assert.equal(code, 0, stderr)
 })
 
-/** Pauses it by locking the table that a copy reaches last, until it waits there. */
+/** Locks the table that a copy reaches last, waits until the copy waits for it, and kills the copy. */
 async function killAtTheLastTable(t: TestContext, url: string, start: () => Program): Promise<void> {
   const [holder, watcher] = [await connect(t, url), await connect(t, url)]
   await holder.query('begin; lock table idempotency in access exclusive mode')

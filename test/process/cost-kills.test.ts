@@ -15,7 +15,7 @@ import { installation, type Server } from './server-process.ts'
 
 const KILLS = LONG ? 30 : 5
 const PRICE = { input: 1.5, cached_input: 0.3, output: 7.25 }
-/** In the currency. Enough for some hundred jobs, so that later creates meet the cap. */
+/** A cap in the currency. It is enough for some hundred jobs, so that later creates reach it. */
 const CAP = LONG ? 1 : 0.15
 const MAX_TOKENS = 40
 const timeout = LONG ? 900_000 : 180_000
@@ -35,7 +35,7 @@ test(
 async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<void> {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
-  /** By the number of the call. */
+  /** The cost of each call, by its number. */
   const costs: number[] = []
   const models = await startModelServer({ keep: false })
   t.after(() => models.close())
@@ -58,7 +58,7 @@ async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<vo
     mostEvents: 500,
     ask: async (caller, name) => {
       const contents = Array.from({ length: 1 + random.below(8) }, (_, at) => `${name}, job ${at}`)
-      // A tenth asks what others asked, and gets a cached response if there is one.
+      // A tenth of the requests repeat others, and get a cached response if there is one.
       if (random.below(10) === 0) contents.fill('the same again')
       const reply = await caller.batch(contents, () => jobFields(random))
       if (reply.status === 403) met.rejected += 1
@@ -77,7 +77,7 @@ async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<vo
   const { server, key } = await run.run()
   await allEnded(server.url)
   const caller = server.caller(key)
-  // Whatever is left of the cap is spent, so that it is met in each run.
+  // The rest of the cap is spent, so that each run reaches it.
   for (const size of [20, 1]) {
     for (let status = 202, at = 0; status === 202; at++) {
       const contents = Array.from({ length: size }, (_, index) => `the rest ${at} ${index}`)
@@ -105,8 +105,8 @@ function jobFields(random: Random, format = ['text', 'json'][random.below(2)]): 
 }
 
 /**
- * An answer that lists the calls that it took, the one before a repair included, within what the job reserved. Half of the answers
- * in JSON are wrong at first.
+ * Returns an answer that lists the calls that it took, including the one before a repair, within what the job reserved. Half of
+ * the JSON answers are wrong at first.
  */
 function countedReply(costs: number[], random: Random): Reply {
   return ({ body }, response) => {

@@ -1,6 +1,6 @@
 /**
- * A server that is repeatedly killed, or stopped, while callers keep sending it requests, on one database. The moments of
- * the kills are random numbers of events: requests sent, responses received, calls that reached the model server.
+ * Kills or stops a server repeatedly while callers keep sending it requests, on one database. A kill comes after a random number
+ * of events: requests sent, responses received, calls that reached the model server.
  */
 import { eventually } from '../support/eventually.ts'
 import type { Caller } from './caller.ts'
@@ -69,13 +69,13 @@ export class CrashRun {
       this.#onMoment = resolve
       if (events === 0) resolve()
     })
-    // A little later, because every event is the end of something.
+    // The turns vary the moment, because every event is the end of something.
     for (let turns = random.below(30); turns > 0; turns--) {
       await new Promise<void>((resolve) => setImmediate(resolve))
     }
   }
 
-  /** Rejects if a response was wrong; a response cut off by a kill is expected. */
+  /** Sends requests until the end. Rejects if a response was wrong; a response interrupted by a kill is expected. */
   async #askOnAndOn(name: string, server: () => Promise<Server>): Promise<void> {
     let asked = 0
     while (!this.#over) {

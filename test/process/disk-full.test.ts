@@ -21,12 +21,12 @@ const REFUSALS = 50
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 const canLift = spawnSync('prlimit', ['--version']).status === 0
 const skip = canLimit && canLift ? false : 'this system has no `ulimit -f` or no `prlimit`'
-/** Sizes of a small disk, so that different writes find it full, and the size that each is given later. */
+/** Sizes of a small disk, so that different writes find it full; each disk is enlarged later. */
 const DISKS_MIB = [3, 4, 5, 6, 8, 10, 12, 16]
 const ROOM_MIB = 64
 const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpfs can be mounted here'
 
-/** A server whose database has little space, until it gets more. */
+/** A server whose database has little space at first. */
 interface Cramped {
   readonly server: Server
   giveRoom(): void
@@ -89,8 +89,8 @@ async function fillAndRecover(
   const full = new Promise<void>((resolve) => {
     onFull = resolve
   })
-  // A single create whose answer cannot be stored waits until there is space: if the disk is full for the answers of all
-  // callers at once, only those that send batches go on and see that it is full.
+  // A single create whose answer cannot be stored waits until there is space. If the disk is full for the answers of all callers
+  // at once, only those that send batches continue and notice it.
   const fill = async (name: string, batchesOnly: boolean) => {
     for (let asked = 0; refused.length < REFUSALS; asked++) {
       const content = `${name}, request ${asked}: ${padding}`
@@ -109,7 +109,7 @@ async function fillAndRecover(
     Array.from({ length: CALLERS }, (_, index) => fill(`caller ${index}`, index === 0)),
   )
   await Promise.race([full, filling])
-  // Its trial write is small, and may succeed a few more times.
+  // The server's trial write is small, and may succeed a few more times.
   await eventually(
     () => fetch(`${server.url}/readyz`),
     ({ status }) => status === 503,

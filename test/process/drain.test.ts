@@ -21,7 +21,7 @@ const CONCURRENCY = 8
 const RESERVE = 1
 /** The signal is sent up to this many turns of the event loop after the last caller has started to wait. */
 const MOST_TURNS = 200
-/** Concurrent because each waits for its server most of the time. */
+/** Drains run concurrently, because each mostly waits for its server. */
 const AT_ONCE = 4
 /** Drains under load, one after the other on one database. */
 const DRAINS = LONG ? 50 : 2
@@ -90,7 +90,7 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
   const { server, key } = await run.run()
   await ledger.readAll(server.caller(key))
   await stop(server)
-  // Equal, because what a closing connection cut off was not accepted either.
+  // The counts are equal, because a request whose connection was closed was not accepted either.
   assert.deepEqual(jobsByStatus(place.database), { completed: ledger.size })
   assert.equal(calls, ledger.size)
   assert.ok(longestMs <= DRAIN_WITHIN_MS, `a drain took ${longestMs} ms`)
@@ -111,7 +111,7 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   const key = await server.firstKey()
   const caller = server.caller(key)
 
-  // All slots taken: four jobs that end while the server drains, and four that cannot.
+  // All slots are taken: by four jobs that end while the server drains, and four that cannot.
   models.script = ({ text }) => (text.includes('never') ? () => {} : reply.stall())
   const running = ['ends', 'never'].flatMap((kind) => [1, 2, 3, 4].map((n) => caller.single(`${kind} ${n}`)))
   await models.received(CONCURRENCY)

@@ -25,9 +25,9 @@ interface SceneOptions {
 interface Scene {
   readonly models: ModelServerForTests
   readonly server: Server
-  /** Of an account of the lowest tier. */
+  /** A caller of the lowest tier. */
   readonly many: Caller
-  /** Of an account of the highest tier. */
+  /** A caller of the highest tier. */
   readonly single: Caller
 }
 
@@ -105,7 +105,7 @@ test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account come
   await createSlow(many, CALLS)
   await models.received(SLOTS)
   const created = single.single('single', { timeout: 30 })
-  // One of the many is claimed ahead, so that a call begins when another ends.
+  // One of the jobs is claimed in advance, so that a call begins when another ends.
   await waitingCalls(t, many, 2)
   models.releaseNext()
   await models.received(SLOTS + 1)

@@ -39,13 +39,16 @@ const BEHAVIOURS: readonly Behaviour[] = [
   { share: 3, reply: busy(429), answered: 'no' },
 ]
 
-/** The chance of going down at a turn is one in this many, and of coming back one in this many. */
+/** At a turn, the chance of going down is one in TURNS_UP, and of coming back one in TURNS_DOWN. */
 const TURNS_UP = 60
 const TURNS_DOWN = 10
 
 export interface ReceiverEvents {
   onRequest(request: ReceivedRequest, answered: Answered): void
-  /** The sender cannot have read the answer to this one after all: it died or gave up, or the receiver went down, before that. */
+  /**
+   * Called when the sender cannot have read the answer to this request: it died or stopped waiting, or the receiver went down,
+   * before that.
+   */
   onUnread(request: ReceivedRequest): void
 }
 

@@ -30,10 +30,10 @@ const TEXTS = 8
 const LARGE_BODIES = 2
 const SLOW_BATCHES = 4
 const UNKNOWN_KEYS = 2
-/** Before a rejected request is sent again. */
+/** The pause before a rejected request is sent again. */
 const PAUSE_MS = 20
 /**
- * Before a connection that the server closed is opened again: floods of connections are the network's problem, not the
+ * The pause before a connection that the server closed is opened again: floods of connections are the network's problem, not the
  * server's.
  */
 const RECONNECT_MS = 1000
@@ -46,7 +46,7 @@ function count(what: string): void {
   statuses[what] = (statuses[what] ?? 0) + 1
 }
 
-/** Made once, so that it takes no CPU time from the server. */
+/** The bodies are built once, so that they take no CPU time from the server. */
 const largeBodies = [
   withPayload(`{"a":[${filled('1,', LARGEST)}1]}`),
   withPayload(names(LARGEST)),

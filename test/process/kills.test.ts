@@ -16,13 +16,13 @@ import { installation } from './server-process.ts'
 const timeout = LONG ? 1_800_000 : 120_000
 const RUNS = runsOf(20)
 const KILLS = LONG ? 50 : 5
-/** The minimum per kill: with fewer there is too little load to prove anything. */
+/** With fewer jobs per kill, there is too little load to prove anything. */
 const JOBS_FOR_A_KILL = LONG ? 50 : 20
-/** More in the long form, so that each run reaches its jobs. */
+/** The long form allows more events, so that each run reaches its number of jobs. */
 const MOST_EVENTS = LONG ? 320 : 240
 const RUNS_OF_BATCHES = runsOf(3)
 const KILLS_OF_BATCHES = LONG ? 40 : 3
-/** Batches per kill whose response may be lost: twelve callers have one in progress. */
+/** This many batches per kill may lose their response: twelve callers have one in progress. */
 const CUT_OFF_FOR_A_KILL = LONG ? 9 : 1
 const BATCH = 30
 
@@ -78,7 +78,7 @@ async function killUnderLoad(t: TestContext): Promise<void> {
   models.script = (request, index) => {
     count(calls, request)
     run.event()
-    // Some calls are held until others arrive, so that a kill finds jobs at every stage; never so many that all wait.
+    // Some calls are held until others arrive, so that a kill finds jobs at every stage, but never so many that all wait.
     if (models.running() > 5) models.release()
     return index % 3 === 0 ? reply.stall() : undefined
   }

@@ -1,7 +1,7 @@
 /**
- * Loaded into a server with `--import`: appends a line to the file in LOOP_PROBE_FILE each time the event loop of the main
- * thread was blocked for more than a few milliseconds of CPU time, with that time. CPU time, because on a busy machine any
- * other measure grows.
+ * Appends a line to the file in LOOP_PROBE_FILE each time the event loop of the main thread was blocked for more than a few
+ * milliseconds of CPU time, with that time. On a busy machine, any other measure would grow. A server loads this with
+ * `--import`.
  */
 import { appendFileSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'

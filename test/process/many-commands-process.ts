@@ -1,4 +1,7 @@
-/** The process that many-commands.ts starts: it runs each command that it is sent, and answers what the command printed. */
+/**
+ * Runs commands in the process that many-commands.ts starts: it runs each command that it gets, and replies with what the
+ * command printed.
+ */
 import { runCommandLine } from '../../src/cli/program.ts'
 
 export interface CommandLine {
@@ -31,7 +34,7 @@ async function run({ args, cwd, env }: CommandLine): Promise<Printed> {
   try {
     return { code: await runCommandLine(args), ...printed }
   } catch (error) {
-    // As Node prints an error that the program does not handle.
+    // Node prints an unhandled error like this.
     return { code: 1, ...printed, stderr: `${printed.stderr}${(error as Error).stack}\n` }
   }
 }

@@ -31,7 +31,7 @@ const FAULTS: Readonly<Record<string, Reply>> = {
     const timer = setInterval(() => response.write(' '), DRIP_MS)
     response.once('close', () => clearInterval(timer))
   },
-  // Last, because the process keeps the memory that it took.
+  // This fault comes last, because the process keeps the memory that it took.
   [HUGE]: reply.huge(HUGE_BYTES),
 }
 
@@ -44,14 +44,14 @@ const CALL_TIMEOUT_S = 2
 const RUN_TIMEOUT_S = 4
 /** Extra time for settling after the deadline, on a busy machine. */
 const SLACK_S = 6
-/** Of 256, less the slots that are reserved for other accounts. */
+/** There are 256 slots, less those that are reserved for other accounts. */
 const SLOTS = 240
 /**
- * For one answer of 100 MB, of which 16 MiB are read. Few are called at once: the faults before have lowered the limit, and a server
- * that answers nothing useful does not raise it.
+ * The limit for an answer of 100 MB, of which 16 MiB are read. Few calls run at once: the faults before have lowered the limit,
+ * and a server without useful answers does not raise it.
  */
 const HUGE_S = 0.5
-/** More than at the peak of as many jobs at a healthy model server, because V8 enlarges its young generation under any load. */
+/** This exceeds the peak with as many jobs at a healthy model server, because V8 enlarges its young generation under any load. */
 const MAX_MIB = 100
 const HEALTHY_JOBS = Math.max(600, JOBS)
 const ADMIN_TOKEN = 'an-admin-token-for-this-test'
@@ -173,7 +173,7 @@ async function runsOfAll(server: Server, caller: Caller, ids: readonly string[])
   let failed = 0
   let longestS = 0
   for (const id of ids) {
-    // The metrics may have left one out.
+    // The metrics may have missed one job.
     await caller.ended(id)
     const response = await fetch(`${server.url}/admin/api/jobs/${id}`, { headers })
     const { data } = (await response.json()) as {

@@ -13,12 +13,15 @@ import { Ledger } from './ledger.ts'
 import { installation, MAIN } from './server-process.ts'
 
 const QUEUED_WRITES = 10
-/** Each has at most one write in progress. */
+/** Each caller has at most one write in progress. */
 const CALLERS = 5 * QUEUED_WRITES
 const REQUESTS = LONG ? 20_000 : 500
 const BATCH = 5
 const TEXT = 'x'.repeat(5000)
-/** A process whose memory grew with the load would crash: with a larger heap there is no full collection for a long time. */
+/**
+ * With this heap, a process whose memory grew with the load would crash; a larger one would need no full collection for a long
+ * time.
+ */
 const HEAP_MIB = 192
 const MAX_MIB = 200
 
@@ -68,7 +71,7 @@ interface Load {
   refused: number
 }
 
-/** All callers at once, each sending the next request as soon as it has its response: singly, and in batches. */
+/** Runs all callers at once: each sends its next request as soon as it has a response, singly or in batches. */
 async function askAll(load: Load, name: string, requests: number): Promise<void> {
   const left = Array.from({ length: requests }, (_, index) => index).values()
   const ask = async () => {

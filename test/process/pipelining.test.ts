@@ -1,6 +1,6 @@
 /**
- * Requests that a connection sends before it has the response to an earlier one hold little memory while they wait for their
- * turn, and each gets its response in order. Version 0.3.0 fails the attacks.
+ * Tests that requests on a connection hold little memory while they wait for the response to an earlier one, and that each gets
+ * its response in order. Version 0.3.0 fails the attacks.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -24,12 +24,12 @@ const timeout = 120_000
 const MESSAGES = '/api/v1/messages'
 const UNKNOWN_KEY = 'none'
 const LONG_TEXT = 'word '.repeat(BODY_BYTES / 5 - 40)
-/** Before the attack, memory grows by less than this for this long. */
+/** The attack begins once memory grows by less than this for a while. */
 const GROWTH_MIB = 5
 const STEADY_MS = LONG ? 5_000 : 1_000
 const WARM_ANSWERS = 200
 
-/** What each connection sends at once, by the API key that it sends. */
+/** The bytes that each connection sends at once, with an API key. */
 const ATTACKS: Readonly<Record<string, (key: string) => Buffer>> = {
   [`${REQUESTS} bodies of 60 KB`]: (key) => {
     const body = JSON.stringify(jobOf(LONG_TEXT))

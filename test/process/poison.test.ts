@@ -63,7 +63,7 @@ test('a job that kills its process fails after max_attempts, and those behind it
 
 for (const [pace, others] of [
   ['answered at once', () => undefined],
-  // After a crash, one of them runs until it ends, before two run.
+  // After a crash, one job runs until it ends, before two run at once.
   ['that take their time', (deaths: number) => (deaths === 0 ? reply.stall() : undefined)],
 ] as const) {
   test(`jobs ${pace} that run next to one that kills its process finish`, {

@@ -6,10 +6,9 @@ import { freshDatabase } from '../postgres/database.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 import { type Installation, installation } from './server-process.ts'
 
-/** Of tier user_free. */
+/** The quota of tier user_free. */
 const MAX_OPEN_JOBS = 1000
 const BATCH = 2
-/** Concurrent requests. */
 const CONCURRENCY = 20
 const timeout = 180_000
 

@@ -12,7 +12,7 @@ const READERS = 200
 const MAX_MIB = 150
 const STALLED_S = 4
 const CLOSED_WITHIN_MS = 90_000
-/** What the model answers, in bytes. */
+/** The model's answer, in bytes. */
 const ANSWER = 'x'.repeat(5_000_000)
 
 const timeout = 120_000
@@ -85,7 +85,7 @@ test(`${READERS} readers of one account that never read take at most ${MAX_MIB} 
     const text = await metrics()
     return /^parley_connections_stalled_total [1-9]/m.test(text) && !isHeld(text)
   })
-  // An earlier read would take the account's share, and those that never read would all be rejected.
+  // An earlier read would take the account's share, so that all further reads would be rejected.
   await eventually(metrics, isHeld)
   const read = await eventually(
     () => caller.read(jobId),

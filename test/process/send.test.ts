@@ -20,7 +20,7 @@ const RIVER = {
   additionalProperties: false,
 }
 
-/** Until the test ends. */
+/** Sets the model server's script until the test ends. */
 function answers(t: TestContext, script: Script): void {
   models.script = script
   t.after(() => {

@@ -1,6 +1,6 @@
 /**
- * The server as its users get it: packed, installed globally in a clean prefix, used through its command, upgraded, removed.
- * With the Node that runs the tests, and with those in TEST_NODES: paths of node binaries, joined as in a PATH.
+ * Tests the server as users get it: packed, installed globally in a clean prefix, used through its command, upgraded, removed.
+ * It runs on the Node that runs the tests, and on those in TEST_NODES: paths of node binaries, joined as in a PATH.
  */
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
@@ -56,7 +56,7 @@ async function packNext({ place, folder }: Command): Promise<Packed> {
   return pack(place, [next, '--ignore-scripts'], place.folder)
 }
 
-/** For npm, which downloads: on a busy machine it took two minutes. It only ends what hangs. */
+/** The timeout for npm, which downloads: on a busy machine it took two minutes. It must only end what hangs. */
 const NPM_MS = 600_000
 
 test('the packed server', { timeout: (1 + NODES.length) * NPM_MS }, async (t) => {

@@ -27,12 +27,12 @@ export interface InstallationOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   /** The base URL of a model server for every model; without one the simulator answers. */
   readonly upstream?: string
-  /** Replaces the SQLite file in its folder. */
+  /** The database to use instead of the SQLite file in the folder. */
   readonly databaseUrl?: string
 }
 
 export interface ProgramOptions {
-  /** In addition to the environment of every program of the installation; undefined removes a variable. */
+  /** Variables in addition to those of every program of the installation; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
   /** Arguments after `parley serve`. */
@@ -105,7 +105,7 @@ export class Installation {
     return { ...exit, stdout: program.stdout, stderr: program.stderr }
   }
 
-  /** What every program of the installation gets. */
+  /** Returns the environment of every program of the installation. */
   environment(more: ProgramOptions['env'] = {}): NodeJS.ProcessEnv {
     return {
       ...outerEnvironment(),
@@ -147,7 +147,7 @@ export class Installation {
 
 const living = new Set<Program>()
 
-/** Ends the program with the tests, even if these are interrupted. */
+/** Ends the program when the tests end, even if they are interrupted. */
 function outlivedByNone(program: Program): void {
   if (living.size === 0 && process.listenerCount('exit', killLiving) === 0) {
     process.on('exit', killLiving)
@@ -211,7 +211,7 @@ export class Program {
     this.#child.kill(signal)
   }
 
-  /** The whole of its standard input. */
+  /** Writes the whole of the program's standard input. */
   write(text: string): void {
     // The program may have ended without reading its input.
     this.#child.stdin?.on('error', () => {}).end(text)
@@ -223,7 +223,7 @@ export class Program {
     try {
       process.kill(-this.#child.pid, 'SIGKILL')
     } catch {
-      // Between the end of the process and its event here.
+      // The process has ended, but its event has not arrived here.
     }
   }
 
@@ -232,7 +232,7 @@ export class Program {
     return this.#said(pattern, () => this.stdout)
   }
 
-  /** The same for its log, on standard error. */
+  /** Waits for a match in the log, on standard error. */
   logged(pattern: RegExp): Promise<RegExpExecArray> {
     return this.#said(pattern, () => this.stderr)
   }

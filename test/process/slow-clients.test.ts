@@ -9,7 +9,7 @@ const SOCKETS = 500
 /** The defaults, used in the long form. */
 const HEADER_S = LONG ? 10 : 2
 const REQUEST_S = LONG ? 30 : 4
-/** How long after its limit a connection may stay. */
+/** A connection may stay this long after its limit. */
 const CUT_WITHIN_MS = 12_000
 const DRIP_MS = 1000
 const REQUESTS = LONG ? 2000 : 200

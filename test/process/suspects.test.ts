@@ -1,4 +1,7 @@
-/** After crashes, jobs that were running do not fail for it, and run again soon; only the job that kills its process fails. */
+/**
+ * Tests that jobs which ran during crashes do not fail for it and run again soon, and that only the job that kills its process
+ * fails.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Received, reply, startModelServer } from '../model-server.ts'
@@ -9,9 +12,9 @@ import { type Caller, idsOf, isFinal } from './caller.ts'
 import { installation, type Server } from './server-process.ts'
 
 const timeout = 600_000
-/** In the long form as many jobs and as much time as a busy installation has. */
+/** The long form has as many jobs, and as long ones, as a busy installation. */
 const [BATCHES, JOB_MS] = LONG ? [32, 10_000] : [4, 300]
-/** By the long form's promise: 256 jobs of 10 s are done five minutes after the last kill. */
+/** The long form promises that 256 jobs of 10 s are done five minutes after the last kill. */
 const WITHIN_MS = 300_000
 const BATCH = 8
 
@@ -113,7 +116,7 @@ for (const store of STORES) {
   }, async (t) => {
     const KILLS = 5
     const { models, place } = await stage(t, store, 1, { max_attempts: KILLS })
-    /** How often the call of each job stalled. One that ran alone in all crashes would fail, so it is answered before. */
+    /** How often the call of each job stalled. A job that ran alone in all crashes would fail, so it is answered before that. */
     const stalls = new Map<string, number>()
     let isAnswered = false
     models.script = ({ text }) => {
@@ -132,7 +135,7 @@ for (const store of STORES) {
     await models.received(1)
     for (let kills = 1; kills <= KILLS; kills++) {
       await server.crash()
-      // From the second on, one job is answered after each kill.
+      // From the second kill on, one job is answered after each.
       isAnswered = kills > 1
       const before = models.requests.length
       server = await place.start()

@@ -28,9 +28,9 @@ test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`
     const answer = await post(MESSAGES, saying(`${index} ${PROSE}`), other)
     assert.equal(answer.status, 200)
   }
-  // Every thread has started and loaded the tokenizer.
+  // Now every thread has started and loaded the tokenizer.
   await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
-  // The test compares the order of the responses: their times say little on a busy machine.
+  // The test compares the order of the responses, because their times mean little on a busy machine.
   let least = 1
   for (let attempt = 0; attempt < ATTEMPTS && least >= 0.5; attempt++) {
     let unanswered = TEXTS
@@ -63,7 +63,7 @@ test('nothing is counted for clients that have gone', { timeout }, async (t) => 
   const left = Array.from({ length: 20 }, (_, text) =>
     assert.rejects(post(MESSAGES, saying(randomText(1.9 * MIB, text)), attacker, gone.signal)),
   )
-  // Sent after them.
+  // This request is sent after the others.
   await post(MESSAGES, saying('x'), other)
   gone.abort()
   await Promise.all(left)

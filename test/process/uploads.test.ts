@@ -11,7 +11,7 @@ const UPLOADS = 100
 const BODY_BYTES = 10_000_000
 const MAX_MIB = 300
 const REQUEST_TIMEOUT_S = 8
-/** How long after the limit a connection may stay. */
+/** A connection may stay this long after the limit. */
 const CUT_WITHIN_MS = 12_000
 
 test(`${UPLOADS} unfinished uploads of 10 MB take at most ${MAX_MIB} MiB, and others upload meanwhile`, {

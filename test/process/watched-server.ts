@@ -39,7 +39,7 @@ export async function startWatched(
   } = {},
 ): Promise<WatchedServer> {
   const { heapMib, ...rest } = options
-  // The cost of rejecting is measured, not the pace of the responses.
+  // Rejections are not paced, because their cost is measured.
   const limits = { rejections_per_second: 1_000_000 }
   const place = await installation(t, { ...rest, settings: { limits, ...rest.settings } })
   const file = join(place.folder, 'loop-probe')
@@ -80,10 +80,10 @@ export async function startWatched(
   }
 }
 
-/** How long `calibration` takes on an idle core of the machine on which the limits were set. */
+/** `calibration` takes this long on an idle core of the machine on which the limits were set. */
 const CALIBRATION_MS = 20
 
-/** How much slower this machine is at the moment; limits in CPU time are multiplied by it. At least 1. */
+/** Returns how much slower this machine is now, at least 1. Limits in CPU time are multiplied by it. */
 export function slowness(): number {
   const times = [1, 2, 3].map(() => {
     const before = process.threadCpuUsage()
@@ -98,7 +98,7 @@ export function filled(unit: string, characters: number): string {
   return unit.repeat(Math.floor(characters / unit.length))
 }
 
-/** As many different names as fit. */
+/** Returns as many different names as fit. */
 export function names(characters: number): string {
   const members: string[] = []
   for (let length = 0; length < characters; ) {

@@ -1,4 +1,4 @@
-/** Batches: what callers submit, the runner of a process, and what must hold of each line at the end. */
+/** Submits batches as callers, creates the runner of a process, and checks each line at the end. */
 import { BatchRunner } from '../../src/batches/batch-runner.ts'
 import { LineStarts } from '../../src/batches/line-starts.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
@@ -25,14 +25,14 @@ export interface KnownBatch {
   readonly id: string
   readonly account: string
   readonly lines: readonly JobPlan[]
-  /** Of its files. */
+  /** The most bytes of the batch's files. */
   readonly mostBytes: number
   isCancelled: boolean
-  /** By line, the jobs that may have been created for it. */
+  /** For each line, the jobs that may have been created for it. */
   readonly jobs: Map<string, Set<string>>
 }
 
-/** The runner of a process. Every job that it may create is known to the ledger before. */
+/** Creates the runner of a process. The ledger learns of every job before the runner may create it. */
 export function batchRunnerOf(process: SimulatedProcess, { plan, ledger, world }: Surroundings): BatchRunner {
   const { store, clock, engine, id } = process
   const { creator, tiers } = engine
@@ -174,7 +174,7 @@ export function openBatches(db: MemoryDatabase, ledger: Ledger): number {
   return open.filter(({ account }) => !ledger.deletedAccounts.has(account)).length
 }
 
-/** Each line has one result and one job, whatever happened. */
+/** Checks that each line has one result and one job, whatever happened. */
 export function checkBatches(db: MemoryDatabase, ledger: Ledger): void {
   for (const row of db.batches.values()) {
     const batch = ledger.batches.get(row.id)

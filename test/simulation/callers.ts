@@ -13,7 +13,7 @@ const STATUSES = ['pending', 'assigned', 'ended']
 const rankOf = (status: string | null) =>
   status === null ? -1 : STATUSES.indexOf(isEnd(status) ? 'ended' : status)
 const isEnd = (status: string) => status === 'completed' || status === 'failed'
-/** Polling every second makes up for a lost notification, and the database has delays. */
+/** A lost notification is noticed within this time: nodes poll every second, and the database has delays. */
 const NOTICED_MS = 2000
 /** The maximum number of pages of a list. */
 const MAX_PAGES = 50
@@ -43,7 +43,7 @@ export class Callers {
     if (process !== null) this.request(accounts[step.account % accounts.length]?.name ?? '', process, step)
   }
 
-  /** A caller of the account creates jobs. */
+  /** Lets a caller of the account create jobs. */
   request(
     account: string,
     process: SimulatedProcess,
@@ -103,7 +103,7 @@ export class Callers {
   }
 
   /**
-   * A caller has read its job.
+   * Records what a caller has read of its job.
    * @param before the status that the caller knew when it sent the request
    */
   #learn(job: KnownJob, { status, contentJson, errorJson }: JobRecord, before: string | null): void {
@@ -123,7 +123,7 @@ export class Callers {
     if (rankOf(status) > rankOf(job.readStatus)) job.readStatus = status
   }
 
-  /** A wait was answered: soon after the end that it waited for, unless there was a fault meanwhile. */
+  /** Checks that a wait was answered soon after the end that it waited for, unless there was a fault in between. */
   #noticed(endedMs: number, what: string): void {
     const { world, ledger } = this.#around
     if (world.nowMs - endedMs <= NOTICED_MS || !ledger.wasCalmSince(endedMs)) return
@@ -238,7 +238,7 @@ export class Callers {
     })
   }
 
-  /** A job was cancelled: unless there is a fault, no node keeps calling a model server for it. */
+  /** Checks that no node keeps calling a model server for a cancelled job, unless there is a fault. */
   cancelled(job: KnownJob): void {
     const { world, ledger } = this.#around
     const atMs = world.nowMs

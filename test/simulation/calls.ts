@@ -1,6 +1,6 @@
 /**
- * The calls of jobs, as model servers see them: for the rules that no call comes before its time, that a job that fails for crashes
- * executed in them, and that a job crashes few model servers.
+ * Records the calls of jobs as model servers see them. The rules: no call comes too early, a job that fails for crashes was
+ * executed in them, and a job crashes few model servers.
  */
 
 import type { UpstreamError } from '../../src/upstreams/model-server.ts'
@@ -35,13 +35,13 @@ export class Calls {
   readonly #world: World
   readonly #ledger: Ledger
   readonly #isPatient: boolean
-  /** By process, account and upstream, when the server may be called again. */
+  /** The earliest time of the next call to the server, by process, account and upstream. */
   readonly #notBefore = new Map<string, number>()
-  /** The last failure of each job at each upstream since the last reply that was none. */
+  /** The last failure of each job at each upstream; a reply without an error removes it. */
   readonly #failures = new Map<string, Failure>()
   /** When a process last sent a call of a job. */
   readonly #lastMs = new Map<string, number>()
-  /** How many crashes the jobs of each tag caused, as far as the service can know: a run that was cut off told nobody. */
+  /** How many crashes the jobs of each tag caused, as far as the service can know: nobody learns of an interrupted run. */
   readonly #crashes = new Map<string, number>()
 
   constructor(world: World, ledger: Ledger, isPatient: boolean) {
@@ -50,13 +50,13 @@ export class Calls {
     this.#isPatient = isPatient
   }
 
-  /** @param assignedMs when the job was last assigned to the process; null if that is unknown */
+  /** Records a call. @param assignedMs when the job was last assigned to the process; null if that is unknown */
   sent(call: JobCall, assignedMs: number | null): void {
     const { process, account, tag, upstream } = call
     const { nowMs } = this.#world
     this.#lastMs.set(`${process} ${account} ${tag}`, nowMs)
     const untilMs = this.#notBefore.get(`${process} ${account} ${upstream}`) ?? nowMs
-    // Without patience, a call that may fail is better than none.
+    // Without patience, a job calls even if the call is likely to fail.
     if (this.#isPatient && untilMs - nowMs > 1)
       this.#ledger.violate(
         TOO_EARLY,
@@ -70,7 +70,7 @@ export class Calls {
       this.#ledger.violate(TOO_EARLY, `${tag} calls ${upstream} again after ${pausedMs} of ${leastMs} ms`)
   }
 
-  /** The process has received a reply. @param error null if it is none */
+  /** Records that the process has received a reply. @param error null if the reply is an answer */
   replied(call: JobCall, error: UpstreamError | null, assignedMs: number | null): void {
     const name = nameOf(call)
     if (error === null) {
@@ -93,7 +93,7 @@ export class Calls {
     return (this.#lastMs.get(`${process} ${account} ${tag}`) ?? Number.NEGATIVE_INFINITY) >= sinceMs
   }
 
-  /** A job crashed its model server. */
+  /** Records that a job crashed its model server. */
   crashed({ account, tag }: JobCall): void {
     const name = `${account} ${tag}`
     const crashes = (this.#crashes.get(name) ?? 0) + 1
@@ -103,7 +103,7 @@ export class Calls {
       this.#ledger.violate(CRASHES, `${tag} of ${account}: ${crashes} by ${jobs}`)
   }
 
-  /** A run of the job was cut off. */
+  /** Records that a run of the job was interrupted. */
   forgotten(account: string, tag: string): void {
     this.#crashes.delete(`${account} ${tag}`)
   }

@@ -1,7 +1,6 @@
 /**
- * Fair shares, while nothing else happens. Slow jobs of one account fill a node, or the upstream that it calls, and a job of another
- * account starts nevertheless; two accounts with the same weight get equal shares; a receiver that stalls does not delay
- * others.
+ * Checks fair shares while nothing else happens. If slow jobs of one account fill a node or an upstream, a job of another
+ * account still starts; two accounts with the same weight get equal shares; a receiver that stalls does not delay others.
  */
 import type { Callers } from './callers.ts'
 import { LEAKS, type Ledger } from './ledger.ts'
@@ -36,7 +35,7 @@ const JOBS_OF_A_SLOT = 2
 const START_WITHIN_MS = 1000
 /** A slow job takes up to 18 s, and its answer a few milliseconds. */
 const SLOW_MS = 19_000
-/** From the creation of a quick job to its callback: it runs for 2 s, and the database has delays. */
+/** The limit from the creation of a quick job to its callback: it runs for 2 s, and the database has delays. */
 const CALLBACK_WITHIN_MS = 4000
 /** More failures in a row than open a circuit breaker. */
 const FAILURES = 10
@@ -47,8 +46,8 @@ const QUICK_MS = 2000
 const [CRASHING, BYSTANDERS] = [3, 4]
 const CRASHES_DELAY_MS = 10_000
 /**
- * The same next to jobs that crash their servers without a schema too, up to three times each; and for a job that two crashes
- * interrupted: it may be their cause, and waits until it can run alone.
+ * The limit next to jobs that crash their servers even without a schema, up to three times each. It also applies to a job that
+ * two crashes interrupted: it may be their cause, and waits until it can run alone.
  */
 const MOST_CRASHES_DELAY_MS = 20_000
 const CRASHES_OF_SUSPECT = 2
@@ -70,7 +69,7 @@ export interface FairnessParts {
   /** All nodes. */
   readonly processes: readonly SimulatedProcess[]
   readonly receiverFaults: Map<string, ReceiverFault>
-  /** Resolves when nothing happens any more. */
+  /** Resolves when nothing more happens. */
   readonly untilQuiet: () => Promise<void>
 }
 
@@ -137,10 +136,10 @@ async function trySlots({ world, ledger, plan, callers, process }: FairnessParts
 }
 
 /**
- * A model server answers the jobs of one account with failures, and others' with answers. Another account's job is delayed by at
- * most D: it starts within `START_WITHIN_MS` if the upstream has a free slot, which the reserve of the node ensures. If the
- * account's calls fill the upstream, it starts when the next of them ends, after the call timeout at the latest. No pause after the
- * failures of the other account, and no trial, may add to that.
+ * Tests that the model server's failures for one account do not delay another account's job: it starts within `START_WITHIN_MS`
+ * if the upstream has a free slot, which the node's reserve ensures. If the account's calls fill the upstream, it starts when
+ * the next of them ends, after the call timeout at the latest. No pause after the failures of the other account, and no trial,
+ * may add to that.
  */
 async function tryPoison({ world, ledger, plan, callers, process }: FairnessParts, isCallFree: boolean) {
   const manner = POISONS[Math.floor(plan.seed / 2) % POISONS.length] ?? 'fails'
@@ -159,8 +158,8 @@ async function tryPoison({ world, ledger, plan, callers, process }: FairnessPart
 }
 
 /**
- * Jobs of one account crash their model servers, also the fallback. Another account's jobs end not much later than without them:
- * each crash costs the restart of the server and a pause, and there are few of them.
+ * Tests that jobs which crash their model servers, and the fallback, hardly delay another account's jobs: there are few crashes,
+ * and each costs a restart of the server and a pause.
  */
 async function tryCrashes({ world, ledger, plan, callers, process }: FairnessParts) {
   const manner = Math.floor(plan.seed / 2) % 2 === 0 ? 'crash' : 'crash always'
@@ -191,8 +190,8 @@ async function tryCrashes({ world, ledger, plan, callers, process }: FairnessPar
 }
 
 /**
- * Until one account has no more jobs, jobs of two accounts with the same weight start in turns: all nodes together are ahead
- * by at most their slots.
+ * Tests that jobs of two accounts with the same weight start in turns until one account has no more: all nodes together are
+ * ahead by at most their slots.
  */
 async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: FairnessParts) {
   const slots = plan.concurrency * plan.nodes
@@ -223,7 +222,9 @@ async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: 
   }
 }
 
-/** Low jobs fill all slots, and many more are queued. A high job of their account starts in the slot of the next one that ends. */
+/**
+ * Tests priorities: low jobs fill all slots, and many more are queued. A high job of their account starts in the next free slot.
+ */
 async function tryPriorities({ world, ledger, plan, callers, process }: FairnessParts) {
   const count = plan.concurrency * (JOBS_OF_A_SLOT + 1)
   const low = jobs('low', 'answer slowly', count).map((job) => ({ ...job, priority: 'low' }) as const)

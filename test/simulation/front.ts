@@ -1,6 +1,6 @@
 /**
- * What the HTTP routes do between a request and the engine, without HTTP: the API key, the create, the wait, the read. Keys are
- * looked up and jobs are created by the code that the routes call; the order of these calls is that of `src/http/messages.ts`.
+ * Does what the HTTP routes do between a request and the engine, without HTTP: the API key, the create, the wait, the read. It
+ * uses the routes' code to look up keys and create jobs, in the order of `src/http/messages.ts`.
  */
 import { createHash } from 'node:crypto'
 import { makeKey } from '../../src/accounts/key.ts'
@@ -93,8 +93,8 @@ export class Front {
   }
 
   /**
-   * The record, or null for a job that the account cannot see. Like all methods below, undefined if the database is
-   * unavailable.
+   * Returns the record, or null for a job that the account cannot see. Like all methods below, it returns undefined if the
+   * database is unavailable.
    */
   read(account: string, jobId: string): Promise<JobRecord | null | undefined> {
     return this.#serve(() => this.#reads.read(account, jobId))
@@ -125,7 +125,7 @@ export class Front {
     )
   }
 
-  /** Shutdown waits for this work. */
+  /** Runs work for which shutdown waits. */
   async serve<T>(work: () => Promise<T>): Promise<T> {
     this.#requests += 1
     try {
@@ -231,7 +231,7 @@ export class Front {
 
 /** How long the database takes to store a job while nothing disturbs it. */
 const STORED_WITHIN_MS = 1000
-/** The parts of jobs in histories are small enough. */
+/** The parts of jobs in histories never reach these limits. */
 const NO_LIMITS = { payloadBytes: 1e9, schemaBytes: 1e9 }
 
 /** No tier of a history limits the tokens of a job. */

@@ -18,7 +18,7 @@ import { SeededRandom } from './random.ts'
 /** How long callers, operators and faults are active. */
 const ACTIVE_MS = 60_000
 const LOWER_PRIORITIES = ['normal', 'low'] as const
-/** The only one whose tier allows high jobs. */
+/** Only this account's tier allows high jobs. */
 const HIGH_ACCOUNT = 2
 /** With the long retention, nothing expires in a history. */
 const LONG_RETENTION_S = 86_400
@@ -37,7 +37,7 @@ const MANNERS: readonly JobManner[] = [
   'reset',
   'unstorable',
 ]
-/** In plans with poison: the same, and jobs that servers which work for others answer with failures, or that crash them. */
+/** The manners in plans with poison: also jobs that a working server fails, and jobs that crash it. */
 const WITH_POISON: readonly JobManner[] = [...MANNERS, ...POISONS, 'crash', 'crash always']
 
 export function generatePlan(seed: number): Plan {
@@ -47,7 +47,7 @@ export function generatePlan(seed: number): Plan {
   const shared = random.chance(0.4)
   const isCalm = random.chance(0.15)
   const nodes = shared ? random.pick([1, 2, 3, 3]) : 1
-  // With the smallest, each of the largest jobs, callbacks and results is larger than its share.
+  // With the smallest budget, each of the largest jobs, callbacks and results is larger than its share.
   const memoryBytes = random.pick([2, 16, 16]) * 1024 * 1024
   const retentionS = random.pick([...Array<number>(5).fill(LONG_RETENTION_S), SHORT_RETENTION_S])
   const options: ActionOptions = {
@@ -168,7 +168,7 @@ interface ActionOptions {
   readonly cacheTtlMs: number
   /** The behaviors of its jobs, from which each is drawn. */
   readonly manners: readonly JobManner[]
-  /** What the tags of its jobs begin with. */
+  /** The beginning of its jobs' tags. */
   readonly tags: string
 }
 
@@ -348,7 +348,7 @@ class ActionMaker {
   #job(mayCallBack: boolean): JobPlan {
     const { random, largeChance, cacheTtlMs, manners, tags } = this.#options
     this.#tags += 1
-    // Some jobs are identical, also those of several accounts.
+    // Some jobs are identical, even jobs of different accounts.
     const isShared = random.chance(0.15)
     const manner = isShared ? 'answer' : random.pick(manners)
     return {

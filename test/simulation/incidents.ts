@@ -1,6 +1,6 @@
 /**
- * Faults that happen together, as in reality: one leaves something half done, and the next interrupts its recovery. Faults
- * at random times within a minute seldom do that.
+ * Faults that happen together, as in reality: one leaves something half done, and the next interrupts its recovery. Faults at
+ * random times seldom coincide like this.
  */
 import { type Action, MODELS, POISONS, type Step, type UpstreamFault } from './plan.ts'
 import type { SeededRandom } from './random.ts'
@@ -11,7 +11,7 @@ const TRIED_AGAIN_MS = 6000
 
 export interface IncidentOptions {
   readonly random: SeededRandom
-  /** The latest time at which it starts. */
+  /** The latest start of the incident. */
   readonly mostMs: number
   readonly create: () => Step
 }
@@ -20,7 +20,10 @@ export function incident(options: IncidentOptions): Action[] {
   return options.random.chance(0.3) ? stalledReceivers(options) : outage(options)
 }
 
-/** An account has little room left: its creates come at once, repeat each other, and its jobs end, are cancelled and deleted meanwhile. */
+/**
+ * An account has little quota left. Its creates arrive together and repeat each other, while its jobs end, are cancelled and
+ * deleted.
+ */
 export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
   const account = random.whole(0, 2)
@@ -55,8 +58,8 @@ export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
 }
 
 /**
- * Jobs of one account fail at servers that work for others, crash them, or kill their nodes, next to jobs of others; processes
- * may end for other reasons meanwhile.
+ * Jobs of one account fail at servers that work for others, crash them, or kill their nodes. Jobs of others run at the same
+ * time, and processes may end for other reasons.
  */
 export function poison({ random, mostMs, create }: IncidentOptions): Action[] {
   const [atMs, account, node] = [random.whole(0, mostMs), random.whole(0, 2), random.whole(0, 2)]

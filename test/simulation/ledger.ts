@@ -1,5 +1,5 @@
 /**
- * What is known outside of the service: what callers sent and received, what model servers and receivers counted, and what
+ * Records what is known outside the service: what callers sent and received, what model servers and receivers counted, and what
  * happened to processes. The rules (`rules.ts`) compare it with what the service reports. It also collects violations.
  */
 import type { KnownBatch } from './batches.ts'
@@ -8,11 +8,11 @@ import { Limits, type LimitsOptions } from './limits.ts'
 import type { JobPlan } from './plan.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** The time within which leases are renewed and lost notifications are made up for. */
+/** Within this time, leases are renewed, and polls find what lost notifications reported. */
 const RECOVERY_MS = 30_000
 /** A call may be answered this long after a fault during which it arrived. */
 const LATE_REPLY_MS = 25_000
-/** Tokens that a conversation has besides the characters in its plan. */
+/** Tokens of a conversation in addition to the characters in its plan. */
 const EXTRA_TOKENS = 100
 
 export interface KnownRequest {
@@ -21,19 +21,19 @@ export interface KnownRequest {
   readonly plans: readonly JobPlan[]
   readonly isBatch: boolean
   readonly key: string | null
-  /** The jobs in responses to it. */
+  /** The jobs in the request's responses. */
   readonly answers: string[]
-  /** The jobs that a node created for it; several lists if it was created again. */
+  /** The jobs that a node created for the request; several lists if it was created again. */
   readonly attempts: (readonly string[])[]
 }
 
-/** A process was declared dead while it held a job. */
+/** A process that was declared dead while it held a job. */
 export interface KnownCrash {
   readonly node: string
   readonly atMs: number
   /** Whether a model server received a call of the job from this process. */
   readonly executed: boolean
-  /** The process came back before the job ended: it was only paused. */
+  /** Whether the process came back before the job ended: it was only paused. */
   isReverted: boolean
 }
 
@@ -78,9 +78,9 @@ export interface CallCounts {
   tokens: number
   /** The processes that received these replies. */
   readonly answered: Set<string>
-  /** Errors that cost tokens. */
+  /** How many errors cost tokens. */
   paidErrors: number
-  /** Until when the upstreams of a repair are overloaded; null before the first. */
+  /** The time until which the upstreams of a repair are overloaded; null before the first. */
   overloadedUntilMs: number | null
   /** The job that was created last with this tag. */
   jobId: string | null
@@ -94,7 +94,7 @@ export interface Violation {
   readonly atMs: number
 }
 
-/** The rule about retries, callbacks, waits, expiry and whatever else has a time before which it must not happen. */
+/** The rule for everything that must not happen before a certain time, such as retries, callbacks, waits and expiry. */
 export const TOO_EARLY = 'nothing happens before its time'
 export const LEAKS = 'nothing leaks once everything has settled'
 export const STORES_AGREE = 'the real store answers as the reference store'
@@ -103,7 +103,7 @@ export const STORES_AGREE = 'the real store answers as the reference store'
 export interface CallInProgress {
   readonly account: string
   readonly tag: string
-  /** The thread that waits for it. */
+  /** The thread that waits for the call. */
   readonly thread: SimulatedThread
 }
 
@@ -126,11 +126,11 @@ export class Ledger {
   readonly callsInProgress = new Set<CallInProgress>()
   /** Processes that ended, stopped or were paused: their usage may be lost. */
   readonly disturbed = new Set<string>()
-  /** By account, input tokens that may be counted for calls that were cut off because their callers cancelled the jobs. */
+  /** Input tokens by account that may count for calls that ended because callers cancelled the jobs. */
   readonly inputOfCancelled = new Map<string, number>()
   /** When each job ended, by the world's time, except for those that an operator cancelled together. */
   readonly endedMs = new Map<string, number>()
-  /** The end times with which these were stored, by the world's time. */
+  /** The end times that were stored, by the world's time. */
   readonly settledAtMs = new Map<string, number>()
   /** How far the clocks of nodes may be wrong. */
   clockJumpsMs = 0
@@ -146,7 +146,7 @@ export class Ledger {
   /** Whether something happened that may lose usage: then usage may be less than what model servers counted. */
   mayLoseUsage = false
   #troubledUntilMs = Number.NEGATIVE_INFINITY
-  /** Until when the database rejects calls, or may have rejected them. */
+  /** The database rejects calls until this time, or may have rejected them. */
   #storeFaultUntilMs = Number.NEGATIVE_INFINITY
 
   constructor(world: World, { retentionMs, isPatient, shared, tierOf }: LedgerOptions) {
@@ -171,7 +171,7 @@ export class Ledger {
     return request
   }
 
-  /** A node creates the jobs of a request. */
+  /** Records the jobs that a node creates for a request. */
   newJobs(request: KnownRequest, ids: readonly string[]): void {
     request.attempts.push(ids)
     ids.forEach((id, index) => {
@@ -235,12 +235,12 @@ export class Ledger {
     return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
   }
 
-  /** A process or the database has a fault for this long, with effects for some time after it. */
+  /** Records a fault of a process or the database. Its effects may last for some time after it. */
   troubledFor(ms: number): void {
     this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.#world.nowMs + Math.max(0, ms) + RECOVERY_MS)
   }
 
-  /** The database rejects calls for this long. */
+  /** Records that the database rejects calls for this long. */
   storeFaultFor(ms: number): void {
     this.#storeFaultUntilMs = Math.max(this.#storeFaultUntilMs, this.#world.nowMs + ms + LATE_REPLY_MS)
   }
@@ -255,7 +255,7 @@ export class Ledger {
     return ms > this.#troubledUntilMs
   }
 
-  /** The job's caller cancels it. */
+  /** Records that the job's caller cancels it. */
   cancels(job: KnownJob): void {
     job.wasCancelled = true
     this.mayLoseUsage = true

@@ -1,6 +1,7 @@
 /**
- * What each account has open, stored and used, by the requests of callers and what the database did with them: independent of the
- * sums that stores keep and nodes estimate. Every rejection of a create must follow from it, and no acceptance may contradict it.
+ * Computes what each account has open, stored and used from callers' requests and what the database did with them, independently
+ * of the sums that stores keep and nodes estimate. Every rejection of a create must follow from it, and no acceptance may
+ * contradict it.
  */
 import type { Job } from '../../src/job/job.ts'
 import type { Tier } from '../../src/job/tier.ts'
@@ -18,9 +19,9 @@ const HOLDS = 'a limit holds'
 const SUMS_AGE_MS = 150
 /** Keys with their caps, and what is used of monthly caps, are looked up again after two seconds. */
 const LOOKED_UP_MS = 2100
-/** The same while the database or a process has a fault: a lookup may have begun long before. */
+/** While the database or a process has a fault, lookups may be this old, because one may have begun long before. */
 const DISTURBED_MS = 60_000
-/** After this time, a node has looked up the results of jobs that ended meanwhile. */
+/** Within this time, a node has looked up the results of jobs that have ended. */
 const RESULTS_AGE_MS = 5100
 /** The most bytes of the error and the receipt of a cancelled job. */
 const CANCELLED_BYTES = 2000
@@ -34,7 +35,7 @@ const NO_CAPS: Required<OwnCaps> = {
 
 export type Rejection = { readonly kind: 'unknown account' | 'unavailable' | 'conflict' } | AdmissionError
 
-/** A request while a node handles it. */
+/** A request that a node is handling. */
 export interface CreateAttempt {
   readonly request: KnownRequest
   readonly process: string
@@ -48,18 +49,18 @@ interface CountedJob {
   readonly fromMs: number
   readonly bytes: number
   resultBytes: number
-  /** Those that were used, which is what they cost. */
+  /** The tokens used, which equal the cost. */
   tokens: number
-  /** What it may cost, at least. */
+  /** The least that it may cost. */
   readonly reserved: number
   isStored: boolean
   storedMs: number
-  /** When it was no longer open, and when it was no longer stored. */
+  /** The times when the job was no longer open, and no longer stored. */
   endedMs: number
   removedMs: number
 }
 
-/** Something that is so from that time on. */
+/** A value that applies from a certain time on. */
 interface Since<T> {
   readonly atMs: number
   readonly value: T
@@ -82,7 +83,7 @@ export class Limits {
     this.#options = options
   }
 
-  /** A node begins to handle a request. */
+  /** Records that a node begins to handle a request. */
   begin(request: KnownRequest, process: string): CreateAttempt {
     return { request, process, startedMs: this.#options.world.nowMs, jobs: [], hasEnded: false }
   }
@@ -101,21 +102,21 @@ export class Limits {
     }
   }
 
-  /** The request was answered. */
+  /** Records that the request was answered. */
   end(attempt: CreateAttempt): void {
     if (attempt.hasEnded) return
     attempt.hasEnded = true
     for (const job of attempt.jobs) if (!job.isStored) this.#remove(job)
   }
 
-  /** What the process was handling gets no answer. */
+  /** Records that requests of an ended process get no response. */
   processEnded(process: string): void {
     for (const { attempt } of this.#jobs.values()) if (attempt.process === process) this.end(attempt)
   }
 
   /**
-   * The database stored the jobs, even if nobody learns of it.
-   * @param answered the bytes of the result of each job that a cached response completed: it costs nothing
+   * Records that the database stored the jobs, even if nobody learns of it.
+   * @param answered for each job that a cached response completed, which costs nothing, the bytes of the result
    */
   accepted(jobIds: readonly string[], answered: ReadonlyMap<string, number>): void {
     for (const id of jobIds) {
@@ -139,7 +140,7 @@ export class Limits {
     if (job !== undefined) job.tokens = usage.input_tokens + usage.output_tokens
   }
 
-  /** Jobs were cancelled, deleted or expired: those that have ended by now, and those that are gone. */
+  /** Records which jobs have ended or are gone, after some were cancelled, deleted or expired. */
   changed(stateOf: (jobId: string) => 'open' | 'ended' | 'gone'): void {
     for (const [id, job] of this.#jobs) {
       if (!job.isStored || Number.isFinite(job.removedMs)) continue
@@ -157,7 +158,7 @@ export class Limits {
     addTo(this.#suspended, account, { atMs: this.#options.world.nowMs, value: isSuspended })
   }
 
-  /** A node has rejected the request: the account had no room at some time while it decided. */
+  /** Checks a rejection: the account must have had no room at some time while the node decided. */
   rejected(attempt: CreateAttempt, rejection: Rejection): void {
     if (this.#isJustified(attempt, rejection)) return
     const { account, plans } = attempt.request
@@ -189,7 +190,7 @@ export class Limits {
     }
   }
 
-  /** Whether the request repeats one whose jobs are stored, and whose key cannot have been forgotten. */
+  /** Whether the request repeats an earlier one whose jobs are stored, and whose key cannot have expired. */
   #isRepeated({ request, startedMs }: CreateAttempt): boolean {
     const { ledger, world } = this.#options
     const { account, key } = request
@@ -237,12 +238,15 @@ export class Limits {
     let tokens = ledger.inputOfCancelled.get(account) ?? 0
     for (const [name, counts] of ledger.calls) if (name.startsWith(`${account} `)) tokens += counts.tokens
     if (unit === 'tokens') return tokens >= this.#limits(attempt, 'monthlyTokens').least
-    // Of what is open, only the database knows what it reserves for JSON.
+    // Only the database knows what open jobs reserve for JSON.
     const open = this.#of(account).some((job) => job.attempt !== attempt && job.endedMs >= startedMs)
     return (open || used <= tokens) && used + added > this.#limits(attempt, 'monthlyCost').least
   }
 
-  /** A node that uses the database alone exceeds no limit, except by results and tokens of which it cannot know yet. */
+  /**
+   * Checks an acceptance: a node that uses the database alone exceeds no limit, except by results and tokens that it cannot know
+   * yet.
+   */
   #checkAcceptance(attempt: CreateAttempt): void {
     const { ledger, shared } = this.#options
     const { account } = attempt.request

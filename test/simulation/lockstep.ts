@@ -1,7 +1,7 @@
 /**
- * The slower mode: a real store beside the reference store. Each call runs on both at the moment that the world decides, and
- * the world stands still until the real one has answered. Their results must agree; the nodes get that of the real store.
- * The history is therefore that of the reference store, whose tables the rules read.
+ * Runs a real store beside the reference store, which is slower. Each call runs on both at the moment that the world decides,
+ * and the world waits until the real one has answered. Their results must agree; the nodes get that of the real store. The rules
+ * read the tables of the reference store.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { DueCallback } from '../../src/store/callback-store.ts'
@@ -52,7 +52,7 @@ export class Lockstep {
     runOnReference: () => CallEnd,
   ): Promise<CallEnd> {
     const { real, ledger, db } = this.#options
-    // The real store has another state from then on, so its responses would say nothing more.
+    // From here on, the real store has a different state, so its responses prove nothing.
     if (ledger.hasDiverged) return runOnReference()
     if (BY_CLOCK.includes(name)) await real.setClock(db.clockMs())
     const end = await endOf(async () => (real.store[name] as Method)(...args))
@@ -72,7 +72,7 @@ export class Lockstep {
     return 'value' in end ? chosenBy(name, end.value, this.#options.db.shared) : null
   }
 
-  /** When an expired job is deleted is up to the store: Postgres deletes whole hours or days at once. */
+  /** Returns expired jobs. Each store decides when it deletes them: Postgres deletes whole hours or days at once. */
   async #expired(): Promise<ReadonlySet<string>> {
     const { real, db } = this.#options
     return new Set(await real.store.findMissing([...db.jobs.keys()]))
@@ -80,8 +80,8 @@ export class Lockstep {
 }
 
 /**
- * The jobs that the real store has taken, where the contract leaves it the choice: among overdue jobs, among callbacks due
- * at the same time, and on Postgres among all jobs, because it walks whole routes from time to time. Null where it has no choice.
+ * Returns the jobs that the real store has taken where the contract leaves it a choice: among overdue jobs, among callbacks due
+ * at the same time, and on Postgres among all jobs, because it walks whole routes from time to time. Null if there is no choice.
  */
 function chosenBy(name: MethodName, value: unknown, shared: boolean): ReadonlySet<string> | null {
   if (name === 'takeCallbacks') return new Set((value as DueCallback[]).map(({ jobId }) => jobId))

@@ -1,4 +1,4 @@
-/** Model servers, at the contract of the router: each upstream has its current fault, and each job its behavior. */
+/** Simulates model servers at the contract of the router: each upstream has its current fault, and each job its manner. */
 import type { Clock } from '../../src/clock.ts'
 import type { Message } from '../../src/job/job.ts'
 import type { StopSignal } from '../../src/job/stop.ts'
@@ -19,7 +19,7 @@ import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
-/** Of an answer, which `max_output_tokens` of the models promises too. */
+/** The tokens of an answer, which the models' `max_output_tokens` also promises. */
 export const MAX_OUTPUT_TOKENS = 50
 /** How long the servers are overloaded for a job that is overloaded at its repair. */
 const OVERLOADED_MS = 8000
@@ -36,7 +36,7 @@ export interface Upstream {
   /** Whether it has crashed and not started again. */
   isDown: boolean
   inProgress: number
-  /** The calls that it received and did not answer: a crash breaks their connections. */
+  /** Called on a crash, for each call in progress: it breaks the connection. */
   readonly onCrash: Set<() => void>
 }
 
@@ -102,7 +102,7 @@ export function simulatedServer(options: ServerOptions): ModelServer {
   }
 }
 
-/** How the schema of a job is sent that may crash the server: as an instruction. */
+/** The schema of a job that may crash the server is sent in this form. */
 const NO_SCHEMA = 'instruction'
 
 /** Tokens as the model servers of this world count them. */
@@ -187,7 +187,7 @@ class ServedCall {
     })
   }
 
-  /** The server crashes, and starts again soon; all its calls break. */
+  /** Crashes the server, which breaks all its calls and starts again soon. */
   #crash(): void {
     const { world, upstream, ledger } = this.#options
     if (this.#isEnded || upstream.isDown) return
@@ -248,7 +248,7 @@ class ServedCall {
     return { kind: 'answer', text: isWrong ? wrong : json, tokens }
   }
 
-  /** The reply reaches the process that sent the call. */
+  /** Delivers the reply to the process that sent the call. */
   #later(ms: number, reply: Reply): void {
     const { world, upstream, thread } = this.#options
     const label = `reply of ${upstream.name} to ${thread.name}`

@@ -1,8 +1,8 @@
 /**
- * `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there
- * until one fails, and prints how many that took. `-- --only TEXT` takes those whose description contains the text, and `--
- * --part 1/4` every fourth, so that parts can run in parallel. `-- --plans` runs the stored plans instead, each with the
- * defect that it must detect: a plan no longer does if its history has changed since it was stored.
+ * `npm run simulate:mutations` makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there until
+ * one fails, and prints how many that took. `-- --only TEXT` takes those whose description contains the text, and `-- --part
+ * 1/4` every fourth, to run parts in parallel. `-- --plans` runs each stored plan with the defect that it must detect. A plan
+ * whose history has changed since it was stored no longer detects it.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'

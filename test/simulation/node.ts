@@ -32,7 +32,7 @@ export interface Surroundings extends Shared {
   readonly receiverFaults: ReadonlyMap<string, ReceiverFault>
 }
 
-/** Shared by all processes: no rule reads these metrics, and creating them takes longer than a short history. */
+/** All processes share these metrics: no rule reads them, and creating them takes longer than a short history. */
 const METRICS = new Metrics()
 /** An event loop that hangs for this long ends its process. */
 export const HANG_MS = 90_000
@@ -63,7 +63,7 @@ export class SimulatedNode {
     })
   }
 
-  /** Stops as on SIGTERM. False if there is no process to stop. */
+  /** Stops the node as SIGTERM does. Returns false if no process is running. */
   stop(then: () => void): boolean {
     const { process } = this
     if (process === null || process.isStopping) return false
@@ -74,7 +74,7 @@ export class SimulatedNode {
     return true
   }
 
-  /** The process ends at once, and the next one is started after this time. */
+  /** Ends the process at once; the next one starts after this time. */
   kill(process: SimulatedProcess | null, restartMs: number): void {
     if (process === null || this.process !== process) return
     this.#around.ledger.troubledFor(restartMs)
@@ -97,7 +97,7 @@ export class SimulatedProcess {
   readonly store: Store
   readonly clock: Clock
   readonly router: ModelRouter
-  /** Null in histories without batches, whose events it would change. */
+  /** Null in histories without batches, whose events a runner would change. */
   readonly batches: BatchRunner | null
   readonly #around: Surroundings
   readonly #node: SimulatedNode
@@ -167,7 +167,7 @@ export class SimulatedProcess {
     this.#hasStarted = true
   }
 
-  /** A paused process learns of it when it continues, as of a signal. */
+  /** Stops the process. A paused one notices it when it continues, as with a signal. */
   stop(then: () => void): void {
     this.isStopping = true
     const { world, ledger } = this.#around
@@ -222,7 +222,7 @@ export class SimulatedProcess {
     })
   }
 
-  /** On a separate thread and connection, as in `app/heartbeat.ts`. */
+  /** Runs the heartbeat on a separate thread and connection, like `app/heartbeat.ts`. */
   async #startHeartbeat(onExpired: () => void): Promise<Heartbeat> {
     const { world, plan } = this.#around
     const { leaseMs } = plan
@@ -255,7 +255,7 @@ export class SimulatedProcess {
     return task(input)
   }
 
-  /** A logged error that neither comes from the database nor is rejected by it is a bug. */
+  /** Reports a logged error as a bug, unless it comes from the database or a rejected write. */
   #log(): Log {
     const { world, ledger } = this.#around
     const report = ({ error, error_name: name, stack }: Fields, message: string) => {

@@ -1,7 +1,7 @@
 /**
- * What a seed plans: the world, and the list of everything that callers, operators and faults do in it, each at its time. A
- * history is a plan that was run. Shrinking leaves actions out, so each is independent: it refers to its objects by number,
- * and does nothing if they do not exist.
+ * Describes what a seed plans: the world, and the list of everything that callers, operators and faults do in it, each at its
+ * time. A history is a plan that was run. Shrinking leaves actions out, so each is independent: it refers to its objects by
+ * number, and does nothing if they do not exist.
  */
 import type { Status } from '../../src/job/job.ts'
 import type { Priority } from '../../src/job/priority.ts'
@@ -16,7 +16,7 @@ export type JobManner =
   | 'wrong'
   /** Wrong JSON once, and the upstream is overloaded at the repair. */
   | 'wrong, then overloaded'
-  /** An error that costs tokens, once: a gateway reports it inside a 200. */
+  /** An error that costs tokens, once: gateways report such errors inside a 200. */
   | 'paid error once'
   /** Ends at the length limit of the model. */
   | 'cut off'
@@ -63,9 +63,9 @@ export interface JobPlan {
   readonly answerSize?: number
   readonly hasCallback: boolean
   readonly cacheTtlMs: number
-  /** Absent for normal. */
+  /** Normal if absent. */
   readonly priority?: Priority
-  /** From its creation to its deadline; absent for none. */
+  /** The time from the job's creation to its deadline; no deadline if absent. */
   readonly completeWithinS?: number
 }
 
@@ -89,7 +89,7 @@ export type ReceiverFault = (typeof RECEIVER_FAULTS)[number]
 export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
 export type StoreFault = (typeof STORE_FAULTS)[number]
 
-/** Numbers are taken modulo the number of objects. */
+/** Numbers of objects are taken modulo their count. */
 export type Step =
   | {
       readonly kind: 'create'
@@ -187,7 +187,7 @@ export type Step =
   /** `process`: the whole process is stopped; `loop`: its event loop is busy, and its threads continue. */
   | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
   | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
-  /** That of the database, by which leases expire. */
+  /** Moves the clock of the database, by which leases expire. */
   | { readonly kind: 'store clock'; readonly ms: number }
   /** The nodes stop and start again one after the other, each after this time. */
   | { readonly kind: 'upgrade'; readonly ms: number }
@@ -218,7 +218,7 @@ export interface Plan {
   /** Bytes of the byte budget. */
   readonly memoryBytes: number
   readonly retentionS: number
-  /** In chronological order. */
+  /** The actions in chronological order. */
   readonly actions: readonly Action[]
 }
 

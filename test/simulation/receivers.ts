@@ -1,4 +1,4 @@
-/** Callback receivers, at the contract of the poster: one for each account, with its current fault. */
+/** Simulates callback receivers at the contract of the poster: one for each account, with its current fault. */
 import { createHmac } from 'node:crypto'
 import type { Clock } from '../../src/clock.ts'
 import type { Poster, PostRequest, PostResult } from '../../src/net/post.ts'
@@ -10,7 +10,7 @@ export const POST_TIMEOUT_MS = 15_000
 export interface PosterOptions {
   readonly world: World
   readonly ledger: Ledger
-  /** By account. */
+  /** The faults by account. */
   readonly faults: ReadonlyMap<string, ReceiverFault>
   readonly thread: SimulatedThread
   readonly clock: Clock
@@ -18,7 +18,7 @@ export interface PosterOptions {
   readonly pausesS: readonly number[]
 }
 
-/** What a node sends callbacks with. */
+/** Creates the poster with which a node sends callbacks. */
 export function simulatedPoster(options: PosterOptions): Poster {
   const { world, ledger, faults, thread, clock } = options
   const inProgress = new Set<(result: PostResult) => void>()
@@ -75,19 +75,19 @@ export function simulatedPoster(options: PosterOptions): Poster {
 }
 
 const STOPPING = failed('the server is stopping', 0)
-/** The least part of a pause, which is random. */
+/** A pause is random; this is its smallest fraction. */
 const LEAST_PART = 0.8
 
 function retryAfterOf(result: PostResult): number {
   return result.kind === 'answered' ? (result.retryAfterMs ?? 0) : 0
 }
 
-/** An attempt follows the previous one after the pause of the schedule, unless the record of that one may be lost. */
+/** Checks that an attempt follows the previous one after the pause of the schedule, unless the record of that one may be lost. */
 function checkTime({ world, ledger, pausesS }: PosterOptions, job: KnownJob): void {
   const [first] = job.callbackTries
   const last = job.callbackTries.at(-1)
   if (first === undefined || last === undefined || job.wasReplayed || ledger.clockJumpsMs > 0) return
-  // To the others, a node seems dead whose lease a jump of the database's clock ends: they take over what it delivers.
+  // If a jump of the database's clock ends a node's lease, the other nodes consider it dead and take over its callbacks.
   if (ledger.storeClockJumped) return
   const mayBeLost = job.callbackTries.some(({ process }) => ledger.disturbed.has(process))
   if (mayBeLost || ledger.hadStoreFault(first.endedMs)) return

@@ -1,5 +1,5 @@
 /**
- * What must hold when faults are over and nothing happens any more: compares the service's records of every job with the
+ * Checks what must hold when faults are over and nothing more happens: compares the service's records of every job with the
  * ledger.
  */
 import { MAX_TRIES } from '../../src/upstreams/call-target.ts'
@@ -150,7 +150,7 @@ function failureProblem(
   // Calls that hang use up the time of the run; without patience, waiting for a slot does too.
   const isTooLate = message.startsWith('The job did not finish within its run timeout')
   if (isTooLate && (counts.blamed > 0 || !isPatient)) return null
-  // Without patience, jobs fail in an outage too, but not before they have been tried as often as the others.
+  // Without patience, jobs also fail in an outage, but only after as many tries as the others.
   const tries = isPatient ? counts.blamed : counts.calls
   return tries >= MAX_TRIES ? null : 'an outage fails no job'
 }
@@ -160,8 +160,8 @@ function isPoison(manner: JobManner): boolean {
 }
 
 /**
- * Why the crashes of a job do not suffice for its failure; null if they do. The first counts even if the job only waited. All
- * later ones must have happened while it executed, and in the last one no other suspect executed.
+ * Returns why a job's crashes do not justify its failure; null if they do. The first one counts even if the job only waited. In
+ * all later ones it must have been executing, and in the last one no other suspect may have been.
  */
 function blameProblem(
   ledger: Ledger,
@@ -175,7 +175,7 @@ function blameProblem(
     return 'no job fails for a crash in which it did not execute'
   const isShared = [...ledger.jobs.values()].some((other) => {
     const { account, plan } = other
-    // Of identical jobs, nobody knows which one was called.
+    // For identical jobs, it is unknown which one was called.
     if (other === job || ledger.callsOf(account, plan.tag).jobs > 1) return false
     const at = countedCrashes(other, hasEnded).findIndex(
       ({ node, atMs }) => node === last.node && atMs === last.atMs,
@@ -249,7 +249,7 @@ function checkKeys({ ledger }: Facts): void {
     const createdMs = [...known].flatMap(
       (answer) => ledger.jobs.get(answer.split(' ')[0] ?? '')?.createdAtMs ?? [],
     )
-    // A key is remembered as long as jobs are kept at least.
+    // Keys are stored at least as long as jobs.
     const apartMs = Math.max(...createdMs) - Math.min(...createdMs) + ledger.clockJumpsMs
     if (known.size > 1 && apartMs < ledger.retentionMs)
       ledger.violate('a key is accepted once', `${name}: ${[...known].join(', ')}`)
@@ -257,8 +257,8 @@ function checkKeys({ ledger }: Facts): void {
 }
 
 /**
- * Usage that an outage of the database, of model servers or of the network does not lose: the process that received the
- * answer continued.
+ * Checks usage that no outage of the database, of model servers or of the network may lose, because the process that received
+ * the answer continued.
  */
 function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): void {
   const { jobs, tokens, answered } = ledger.callsOf(job.account, job.plan.tag)
@@ -274,7 +274,7 @@ function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): vo
 
 const COSTS = 'jobs cost what their calls cost'
 
-/** A token costs a millionth, whatever is lost; only what a caller cancels may cost less than its tokens, and nothing if it was queued. */
+/** A token costs a millionth, whatever is lost. A cancelled job may cost less than its tokens, and nothing if it was queued. */
 function checkCosts({ ledger, db }: Facts): void {
   for (const { job, outcome } of db.jobs.values()) {
     if (outcome === null || outcome.errorJson?.startsWith('{"code":"cancelled"')) continue
@@ -288,14 +288,14 @@ function checkCosts({ ledger, db }: Facts): void {
   }
 }
 
-/** The sums of deleted accounts stand under other names. */
+/** The sums of deleted accounts are stored under other names. */
 function inputOfCancelled({ inputOfCancelled, deletedAccounts }: Ledger, account: string): number {
   const own = inputOfCancelled.get(account)
   if (own !== undefined) return own
   return Math.max(0, ...[...deletedAccounts].map((name) => inputOfCancelled.get(name) ?? 0))
 }
 
-/** Usage equals what model servers counted, minus what was lost. */
+/** Usage must equal what model servers counted, minus what was lost. */
 function checkUsage({ ledger, db }: Facts): void {
   const counted = new Map<string, number>()
   for (const [name, { tokens }] of ledger.calls) {

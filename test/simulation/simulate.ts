@@ -35,7 +35,7 @@ import { type OnStep, WORLD_START_MS, World } from './world.ts'
 
 /** The time after the last action within which every fault is over. */
 const FAULTS_END_MS = 100_000
-/** After that, everything has ended within this time: the longest bound is that of a job that no process can run. */
+/** Then everything ends within this time. The longest limit is that of a job that no process can run. */
 const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
@@ -54,9 +54,9 @@ export interface Result {
 }
 
 export interface SimulateOptions {
-  /** Receives every event. It changes the hash of a history, because states are part of it. */
+  /** Receives every event. It changes the hash of a history, because the hash then includes states. */
   readonly onStep?: OnStep | null
-  /** A database that also runs every call. The history is of its kind: with many nodes, or with one. */
+  /** A database that also runs every call. It determines whether the history has many nodes or one. */
   readonly stores?: RealStores | null
 }
 
@@ -109,7 +109,10 @@ function planFor(plan: Plan, { shared }: RealStores): Plan {
   return { ...plan, shared, nodes: shared ? plan.nodes : 1 }
 }
 
-/** What is counted in each share of the byte budget. Large things are counted separately, and one is always granted if none is held. */
+/**
+ * Returns what is counted in each share of the byte budget. Large things are counted separately, and one is always granted if
+ * none is held.
+ */
 function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
   const left: Record<string, number> = {}
   for (const name of SHARE_NAMES) {
@@ -121,7 +124,10 @@ function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
   return left
 }
 
-/** While routes are limited: one timer for overdue jobs, and one for the next check of each target that is unavailable, if only to one account. */
+/**
+ * Counts the timers of limited routes: one for overdue jobs, and one for the next check of each target that is unavailable, even
+ * if only to one account.
+ */
 function timersOfWaits(router: ModelRouter): number {
   const targets = router.state().flatMap((upstream) => upstream.targets)
   return (
@@ -130,7 +136,10 @@ function timersOfWaits(router: ModelRouter): number {
   )
 }
 
-/** What a scheduler counts of jobs that it runs or knows to be queued. A limited route or account may keep its queued jobs unknown. */
+/**
+ * Returns what a scheduler counts of jobs that it runs or knows to be queued. It may not know the queued jobs of a limited route
+ * or account.
+ */
 function leftOfSchedule(
   { schedule, suspects }: Worker,
   router: ModelRouter,
@@ -282,11 +291,11 @@ class Simulation {
     do await world.runUntil(world.nowMs + LOOK_MS)
     while (!this.#isQuiet && world.nowMs < untilMs && !this.#ledger.hasDiverged)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
-    // Timers that are not set again run out. The first look finds that no suspects are left, after it has planned another one.
+    // Timers that are not set again run out. The first check finds no suspects, but has already planned another one.
     await world.runUntil(world.nowMs + 2 * LOOK_EVERY_MS + LOOK_MS)
   }
 
-  /** Due times follow the wall clock: after a jump back they take that much longer. */
+  /** Due times follow the wall clock: after a jump back they take longer by the jump. */
   get #clockJumpsMs(): number {
     const jumps = this.#plan.actions.map((action) =>
       JUMPS.includes(action.kind) && 'ms' in action ? Math.abs(action.ms) : 0,
@@ -314,7 +323,7 @@ class Simulation {
 
   /** Checks that nothing is left at the end: no bytes, permits, waiters or timers. */
   #checkLeftovers(): void {
-    // A node keeps the timer of a deadline although the job has ended, and was perhaps deleted, meanwhile.
+    // A node keeps the timer of a deadline although the job has ended, and may have been deleted.
     const { jobs, batches } = this.#ledger
     const deadlines = batches.size > 0 || [...jobs.values()].some(({ plan }) => plan.completeWithinS) ? 1 : 0
     for (const { process } of this.#nodes) {

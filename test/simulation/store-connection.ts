@@ -54,7 +54,7 @@ const READS: readonly MethodName[] = [
 ]
 /** Writes that a store repeats until their outcome is known. */
 const REPEATED: readonly MethodName[] = ['accept', 'settle', 'release', 'releaseWaiting']
-/** After that an unknown outcome is reported as a failure. */
+/** After this time, an unknown outcome is reported as a failure. */
 const MAX_UNKNOWN_MS = 20_000
 const POLL_MS = 1000
 
@@ -83,7 +83,7 @@ export class StoreConnection {
   readonly #node: string
   readonly #thread: SimulatedThread
   readonly store: Store
-  /** On a file, calls run in order. */
+  /** A file runs calls in order. */
   #lastArrivalMs = 0
   #lastReplyMs = 0
 
@@ -107,7 +107,7 @@ export class StoreConnection {
     }
   }
 
-  /** Makes up for lost notifications, as the Postgres store does. */
+  /** Polls for what lost notifications reported, as the Postgres store does. */
   #poll(events: NodeEvents): void {
     const { world, listeners } = this.#shared
     const look = () => {
@@ -198,7 +198,7 @@ export class StoreConnection {
     }
   }
 
-  /** The jobs about to be rescued, and their holders. */
+  /** Records the jobs that are about to be rescued, and their holders. */
   #noteCrashes(): void {
     const { world, db, ledger, witness } = this.#shared
     for (const { node, job } of db.open) {
@@ -221,7 +221,7 @@ export class StoreConnection {
     }
   }
 
-  /** The processes that hold a lease again had not crashed. */
+  /** Records that the processes which hold a lease again had not crashed. */
   #noteReturns(): void {
     const { db, ledger } = this.#shared
     for (const { job } of db.open) {
@@ -261,7 +261,7 @@ export class StoreConnection {
     )
   }
 
-  /** May be lost, like any notification. */
+  /** Announces jobs. Like any notification, it may be lost. */
   #announce(jobIds: readonly string[]): Promise<void> {
     const { world, db, announced } = this.#shared
     if (!db.shared) return Promise.resolve()
@@ -280,7 +280,7 @@ export class StoreConnection {
     })
   }
 
-  /** Notifications may be lost. */
+  /** Sends notifications, which may be lost. */
   #tell(isMeant: (node: string) => boolean, what: (events: NodeEvents) => void): void {
     const { world, listeners } = this.#shared
     for (const [node, { events, thread }] of listeners) {

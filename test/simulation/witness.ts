@@ -1,7 +1,7 @@
 /**
- * Watches the database's answers to nodes, for the rules about who may write: P3 (a stale holder changes nothing), P2 (a job
- * ends once), and that no job is assigned to two nodes; and that jobs are answered from the cache. It keeps its own record of
- * who holds each job, independent of the rows.
+ * Watches the database's results for the rules about who may write: P3 (a stale holder changes nothing), P2 (a job ends once),
+ * no job is assigned to two nodes, and jobs are answered from the cache. It keeps its own record of who holds each job,
+ * independent of the rows.
  */
 
 import type { OwnCaps } from '../../src/store/account-store.ts'
@@ -13,7 +13,7 @@ import type { MemoryDatabase } from './memory-store/database.ts'
 import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import { WORLD_START_MS, type World } from './world.ts'
 
-/** Calls that end jobs, or delete them, without saying which. */
+/** These calls end or delete jobs, but their results do not name them. */
 const CHANGES: readonly MethodName[] = [
   'cancelJob',
   'cancelJobs',
@@ -26,7 +26,7 @@ const CHANGES: readonly MethodName[] = [
   'failOverdue',
 ]
 
-/** A job that waits is claimed again after a pause, of a second at least; nodes, targets and faults add some claims. */
+/** A waiting job is claimed again after a pause of at least a second; nodes, targets and faults add some claims. */
 const MOST_CLAIMS = 100
 const MOST_CLAIMS_PER_SECOND = 5
 
@@ -40,7 +40,7 @@ interface Holder {
 interface CachedResponse {
   readonly jobId: string
   readonly storedMs: number
-  /** By the clock of its node. */
+  /** The time by the clock of the job's node. */
   readonly untilMs: number
 }
 
@@ -48,15 +48,15 @@ export class Witness {
   readonly #world: World
   readonly #ledger: Ledger
   readonly #db: MemoryDatabase
-  /** By job. */
+  /** The holder of each job. */
   readonly #holders = new Map<string, Holder>()
-  /** By job, how often it was assigned, and when first. */
+  /** For each job, how often it was assigned, and when first. */
   readonly #claims = new Map<string, { count: number; readonly firstMs: number }>()
-  /** Recorded starts of which the process has not learned yet: it will call at once, unless it ends before. */
+  /** Recorded starts whose process does not know it yet. When it does, it calls at once, unless it ends first. */
   readonly #starts = new Set<string>()
   /** Jobs that are known to be deleted. */
   readonly #wasGone = new Set<string>()
-  /** By fingerprint. */
+  /** Cached responses by fingerprint. */
   readonly #cached = new Map<string, CachedResponse>()
 
   constructor(world: World, ledger: Ledger, db: MemoryDatabase) {
@@ -65,7 +65,7 @@ export class Witness {
     this.#db = db
   }
 
-  /** The database ran a call of a node with this result. */
+  /** Records that the database ran a call of a node with this result. */
   saw(node: string, { name, args }: StoreCall, result: unknown): void {
     switch (name) {
       case 'accept':
@@ -114,12 +114,12 @@ export class Witness {
     if (CHANGES.includes(name)) this.#ledger.limits.changed((jobId) => this.#stateOf(jobId))
   }
 
-  /** The process has learned that starts are recorded. */
+  /** Records that the process knows its starts are recorded. */
   knowsStarts(node: string, claims: readonly Claim[]): void {
     for (const { jobId } of claims) this.#starts.delete(`${node} ${jobId}`)
   }
 
-  /** Whether the process was about to call: nobody can tell whether it did before it ended. */
+  /** Whether the process was about to call. If it ended, nobody knows whether it did. */
   isStarting(node: string, jobId: string): boolean {
     return this.#starts.has(`${node} ${jobId}`)
   }
@@ -130,13 +130,13 @@ export class Witness {
     return holder?.node === node ? holder.sinceMs : null
   }
 
-  /** The job was taken from a node that seems to have crashed. */
+  /** Records that the job was taken from a node that seems to have crashed. */
   rescued(jobId: string): void {
     this.#holders.delete(jobId)
     this.#forgotten(jobId)
   }
 
-  /** What the last run of the job learned is not stored. */
+  /** Forgets what the last run of the job learned, because it is not stored. */
   #forgotten(jobId: string): void {
     const job = this.#ledger.jobs.get(jobId)
     if (job !== undefined) this.#ledger.jobCalls.forgotten(job.account, job.plan.tag)
@@ -147,7 +147,7 @@ export class Witness {
     return row === undefined ? 'gone' : row.outcome === null ? 'open' : 'ended'
   }
 
-  /** Expired jobs may have been deleted: none before its time. */
+  /** Checks that no job was deleted before it expired. */
   #expired(): void {
     const ledger = this.#ledger
     for (const [id, settledAtMs] of ledger.settledAtMs) {
@@ -214,7 +214,7 @@ export class Witness {
     }
   }
 
-  /** A model answered the job: no response of an identical job was in the cache when the job was assigned. */
+  /** Checks that a job which a model answered had no cached response of an identical job when it was assigned. */
   #checkCache({ jobId, cache, nowMs }: Settlement, { sinceMs }: Holder): void {
     const ledger = this.#ledger
     const cached = cache && this.#cached.get(cache.fingerprint)

@@ -1,8 +1,8 @@
 /**
- * Virtual time and everything that happens in it. Everything that production code waits for (timers, replies of the store,
- * of model servers and of receivers) is an event here, at a time determined by the seed. One event runs at a time, and the
- * next starts when all promises that it settled have run, so the same seed always gives the same history. `hash` identifies
- * the history.
+ * Virtual time and everything that happens in it. Everything that production code waits for (timers, replies of the store, of
+ * model servers and of receivers) is an event here, at a time that the seed determines. One event runs at a time, and the next
+ * starts when all promises that it settled have run, so the same seed always gives the same history. `hash` identifies the
+ * history.
  */
 import type { Clock } from '../../src/clock.ts'
 import { SeededRandom } from './random.ts'
@@ -90,7 +90,7 @@ export class World {
     this.#onStep?.(this.#nowMs, text, kind)
   }
 
-  /** Nothing else happens until the promise has settled: it concerns something real. */
+  /** Lets nothing else happen until the promise has settled, because it concerns something real. */
   hold(real: Promise<unknown>): void {
     this.#held = real
   }
@@ -120,7 +120,7 @@ export class World {
     this.#nowMs = Math.max(this.#nowMs, endMs)
   }
 
-  /** The thread continues: what it missed happens at once, timers first, as in an event loop. */
+  /** Continues the thread: what it missed happens at once, timers first, as in an event loop. */
   resume(thread: SimulatedThread): void {
     if (thread.state !== 'paused') return
     thread.state = 'running'

@@ -15,7 +15,7 @@ import {
   settlement,
 } from './fixtures.ts'
 
-/** All counts so far. */
+/** Includes all crashes so far. */
 export const AT_ONCE_MS = -1
 
 /** A job that the node held when it crashed; node-a rescues it. */
@@ -26,7 +26,7 @@ export async function crashedJob(store: Store, node: string) {
   return job
 }
 
-/** Claims suspects with this crash count as a worker does that fails a job after so many crashes. */
+/** Claims suspects with this crash count, like a worker that fails a job after so many crashes. */
 export async function claimFailing(store: Store, crashCount: number) {
   return (await store.claim('node-a', 5, now.ms, { ...SUSPECTS, crashCount, maxCrashCount: crashCount })).jobs
 }
@@ -91,7 +91,7 @@ export function crashTests(on: On): void {
     assert.equal(await countAfterCrash(), 1)
     assert.ok(waited)
     await claimSuspects(store, 'node-b')
-    // The start of an attempt that has ended is not that of this one, and only the holder records one.
+    // The recorded start belongs to an attempt that has ended, and only the holder records starts.
     await store.recordStarts('node-b', [claimOf(waited)])
     await store.recordStarts('node-c', [{ jobId: job.id, attempt: 3 }])
     assert.equal(await countAfterCrash(), 1)

@@ -96,7 +96,7 @@ export function deleteTests(on: On): void {
         ],
       )
       assert.ok(await store.findKey('hash of other'))
-      // An account of the same name is another account: the idempotency key is free again.
+      // A new account of the same name is a different account, so the idempotency key is free again.
       await addAccounts(store, 'acme')
       const again = await store.accept(
         acceptance([newJob()], { idempotency: { ...idempotency, fingerprint: 'g' } }),

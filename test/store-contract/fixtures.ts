@@ -17,7 +17,7 @@ import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, Claimed, Settlement, Store } from '../../src/store/store.ts'
 import type { Lifetime } from '../parley.ts'
 
-/** Where the stores of one test live: `open` may be called again after a close, and finds the stored data. */
+/** The place where the stores of one test live: `open` may be called again after a close, and finds the stored data. */
 export interface Place {
   open(): Promise<Store>
 }
@@ -26,8 +26,8 @@ export interface Place {
 export type MakePlace = (t: Lifetime) => Promise<Place>
 
 /**
- * Runs the work on an empty database that is removed afterwards: those of hundreds of histories would fill the disk until
- * their test ends.
+ * Runs the work on an empty database, which is removed afterwards: the databases of hundreds of histories would fill the disk
+ * before their test ends.
  */
 export async function inPlace(makePlace: MakePlace, work: (place: Place) => Promise<void>): Promise<void> {
   const ends: (() => unknown)[] = []
@@ -175,12 +175,12 @@ export async function claimNext(
   return small(await store.claim(node, limit, nowMs, { ...OF_ROUTE, route }))
 }
 
-/** The same for one account. */
+/** Claims the next jobs of one account. */
 export async function claimLane(store: Pick<Store, 'claim'>, account: string, limit: number, route = '') {
   return small(await store.claim('node-a', limit, now.ms, { of: 'account', route, account, exceptJobs: [] }))
 }
 
-/** Claims suspects with this crash count; those that must fail, with 1000 crashes. */
+/** Claims suspects with this crash count; with 1000 crashes, those that must fail. */
 export async function claimSuspects(
   store: Pick<Store, 'claim'>,
   node: string,

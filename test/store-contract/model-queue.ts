@@ -1,4 +1,4 @@
-/** The queue as its contract describes it: the turns of jobs, where walks begin, suspects, crashes and waits. */
+/** Implements the queue as its contract describes it: the turns of jobs, where walks begin, suspects, crashes and waits. */
 import type { ClaimFrom, ClaimOfRoute, PastPatience } from '../../src/store/store.ts'
 
 export interface ModelJob {
@@ -17,7 +17,7 @@ export interface ModelJob {
   started: number
   waitsSinceMs: number | null
   waitedMs: number
-  /** Of earlier runs. */
+  /** How many calls earlier runs have made. */
   calls: number
 }
 
@@ -28,7 +28,7 @@ interface Found {
   readonly mayHaveMore: boolean
 }
 
-/** A place in a queue: what is before it is not looked at. */
+/** A place in a queue; a walk skips what is before it. */
 type PlaceKey = readonly [turn: number, id: string]
 const FRONT: PlaceKey = [0, '']
 
@@ -85,7 +85,8 @@ export class ModelQueue {
   }
 
   /**
-   * @param seen what a store claimed: one that nodes share may begin at the front from time to time, because it may have missed jobs
+   * Claims jobs.
+   * @param seen what a store claimed. A shared store may begin at the front from time to time, because it may have missed jobs.
    */
   claim(node: string, limit: number, from: ClaimFrom, seen: Found, isShared: boolean): Found {
     if (from.of === 'route') return this.#walk(node, limit, from, seen, isShared)
@@ -135,7 +136,7 @@ export class ModelQueue {
     return { jobs, mayHaveMore: jobs.length === limit }
   }
 
-  /** All nodes crash. Returns how many jobs another one takes back. */
+  /** Crashes all nodes. Returns how many jobs another one rescues. */
   crash(survivor: string): number {
     this.#turns.clear()
     this.#places.clear()

@@ -1,7 +1,7 @@
 /**
- * The queue against its model: random histories of accept, claim, settle, release, cancel, delete, wait and crash. Each step is
- * compared with a few lines that implement the same promises in memory (`model-queue.ts`). A failure prints the seed and the
- * shortest history that shows it.
+ * Compares the queue with its model in random histories of accept, claim, settle, release, cancel, delete, wait and crash. A few
+ * lines in memory implement the same promises (`model-queue.ts`). A failure prints the seed and the shortest history that shows
+ * it.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -39,7 +39,7 @@ interface Real {
 type Step = fc.AsyncCommand<Model, Real>
 
 const NODES = ['node-a', 'node-b']
-/** Each node has places of its own, so one makes all walks. */
+/** Each node has its own places, so one node makes all walks. */
 const WALKER = 'node-a'
 const ROUTES = ['', 'x/m']
 const ACCOUNTS = ['one', 'two', 'three']
@@ -90,7 +90,7 @@ class ClaimSome implements Step {
   check = () => true
   async run({ queue, claims }: Model, real: Real) {
     const { node, limit } = this
-    // Some of the jobs that there are: a history cannot name them.
+    // These are some of the existing jobs, because a history cannot name them.
     const exceptJobs = 'exceptJobs' in this.from && this.from.exceptJobs.length > 0 ? queue.someIds() : []
     const from = 'exceptJobs' in this.from ? { ...this.from, exceptJobs } : this.from
     const claimed = await real.store.claim(node, limit, now.ms, from)
@@ -206,7 +206,7 @@ class FailOverdue implements Step {
   toString = () => `overdue('${this.route}', ${this.account}, ${this.patienceMs}, ${this.unavailableMs})`
 }
 
-/** All processes crash; a new one opens the store and takes back their jobs. */
+/** Crashes all processes; a new one opens the store and rescues their jobs. */
 class Crash implements Step {
   readonly survivor: string
   constructor(survivor: string) {
@@ -249,7 +249,7 @@ class Look implements Step {
   toString = () => 'look'
 }
 
-/** The more often a kind of step is listed, the more often it is taken: opening a store again is slow. */
+/** A kind of step that is listed more often is taken more often: opening a store again is slow. */
 const accepts = fc
   .tuple(
     fc.integer({ min: 1, max: 5 }),

@@ -59,7 +59,7 @@ class History {
     }
   }
 
-  /** In one group commit, if the store has them. */
+  /** Accepts all jobs in one group commit, if the store has them. */
   async accept(account: string, sizes: readonly number[], handedOff: boolean): Promise<void> {
     const jobs = sizes.map((which) => largeJob(account, which))
     await Promise.all(jobs.map((job) => this.store.accept(acceptance([job], { handedOff, node: NODE }))))
@@ -88,7 +88,7 @@ class History {
     }
   }
 
-  /** Two concurrent ends of one job: only the first one counts. */
+  /** Ends a job twice concurrently: only the first end counts. */
   async end(pick: number, how: 'settle' | 'cancel' | 'both'): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return
@@ -104,7 +104,7 @@ class History {
     if (settled === 'settled' || cancelled === 'cancelled') job.isOpen = false
   }
 
-  /** Twice concurrently. */
+  /** Deletes a job twice concurrently. */
   async delete(pick: number): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return

@@ -1,10 +1,10 @@
-/** What every store guarantees about texts, whatever they contain and however it stores them: they come back as they were. */
+/** What every store guarantees about texts, whatever they contain and however it stores them: reads return them unchanged. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { acceptance, expiry, newJob, now, OF_ROUTE, type On, settlement } from './fixtures.ts'
 import { requestBytes } from './quotas.ts'
 
-/** Stores compress texts from 2 or 32 KiB on, on Postgres on a thread from 64 Ki characters on. */
+/** Sizes around the limits from which stores compress texts: 2 or 32 KiB, and on Postgres on a thread from 64 Ki characters. */
 const SIZES = [1, 2047, 2048, 8192, 32_767, 32_768, 65_535, 65_536, 300_000]
 const TEXTS: Readonly<Record<string, (length: number) => string>> = {
   'that repeat': (length) => 'x'.repeat(length),

@@ -85,7 +85,7 @@ export function usageTests(on: On): void {
       const usage = { ...USAGE, cost: 5 }
       await store.settle(settlement({ jobId: one.id, attempt: 1 }, { usage }))
       assert.deepEqual([await reserved(), await cost()], [2 ** 40 + 7, 5])
-      // A node holds it: the call in progress counts.
+      // A node holds the job, so the call in progress counts.
       const cancel = { account: 'acme', nowMs: now.ms, inputTokens: 3 }
       assert.equal(await store.cancelOwnJob({ ...cancel, jobId: two.id, inputCost: 30 }), 'cancelled')
       assert.deepEqual([await reserved(), await cost()], [7, 35])
@@ -116,7 +116,7 @@ export function usageTests(on: On): void {
     assert.equal((await create(0, 100)).kind, 'accepted')
     assert.equal((await create(undefined, 5)).kind, 'accepted')
     assert.equal((await create(1, 101)).kind, 'accepted')
-    // A batch is accepted as a whole or not at all, and another account is not concerned.
+    // A batch is accepted as a whole or not at all, and other accounts are unaffected.
     const batch = [newJob({ reserved: 1 }), newJob({ reserved: 1 })]
     assert.equal((await store.accept({ ...acceptance(batch), costCap: 102 })).kind, 'over cost cap')
     assert.equal((await store.findMissing(batch.map(({ id }) => id))).length, 2)
@@ -206,7 +206,7 @@ export function usageTests(on: On): void {
 
   on('keeps counting whatever a model server claims', async (store) => {
     const huge = { ...USAGE, input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: Number.MAX_SAFE_INTEGER }
-    // Goes beyond 64 bits in steps: a store rejects what it cannot represent.
+    // The sum exceeds 64 bits in steps: a store rejects what it cannot represent.
     for (let round = 0; round < 11; round++) {
       await Promise.all(Array.from({ length: 100 }, () => ended(store, { usage: huge })))
     }

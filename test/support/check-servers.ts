@@ -14,7 +14,7 @@ export interface Checked {
   readonly code: 0 | 1
   /** The problems and what to change, one line each. */
   readonly wrong: string
-  /** What works, but neither well nor reliably. */
+  /** Findings about what works, but badly or unreliably. */
   readonly notes: string
 }
 

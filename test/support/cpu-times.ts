@@ -2,7 +2,7 @@
  * Measures what each test file costs: the seconds it takes, and CPU seconds of its own process, of Postgres, of the browser and
  * of other processes that it started. If PARLEY_TEST_TIMES names a file, a line of JSON for each test file is appended to it:
  *
- * PARLEY_TEST_TIMES=times.jsonl npm run test:unit
+ *     PARLEY_TEST_TIMES=times.jsonl npm run test:unit
  *
  * Each process of the run then starts its own Postgres, so that its work can be attributed. Works only on Linux.
  */

@@ -2,7 +2,7 @@
  * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: by name, as a multiple of the text. It needs a
  * process of its own, because it would measure everything else in the process, too.
  *
- * node --expose-gc test/support/job-byte-factors.ts
+ *     node --expose-gc test/support/job-byte-factors.ts
  */
 import assert from 'node:assert/strict'
 

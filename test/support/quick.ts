@@ -3,8 +3,8 @@
  * simulated hours, long outages, counts of costs, and thousands of random requests or histories. Tests for each store run on
  * SQLite.
  *
- * npm run test:quick
- * npm run test:quick -- --test-name-pattern=idempotency
+ *     npm run test:quick
+ *     npm run test:quick -- --test-name-pattern=idempotency
  *
  * One process per core runs the files, and takes the next file when it has finished one. With options such as a name pattern,
  * each process gets a fixed part of the files instead, because `quick-process.ts` runs files inside a test, which the pattern
@@ -19,7 +19,7 @@ import { compileCache } from './compile-cache.ts'
 import { temporaryFiles } from './temporary-files.ts'
 import { CLONE, reaches, testFiles } from './test-files.ts'
 
-/** Files that match, or import a file that does, take longer. */
+/** Files that match, or import a file that does, are too slow for the quick run. */
 const SLOW =
   /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|counts\/counts\.test\.ts$|http\/(every-request-ends|memory|patience)\.test\.ts$)/
 

@@ -1,9 +1,9 @@
 /**
  * `npm run test:unit` runs every test, or those of some files, in one run of Node's test runner.
  *
- * npm run test:unit
- * npm run test:unit -- --test-name-pattern=idempotency
- * npm run test:unit -- 'src/queue/*.test.ts' test/http/reads.test.ts
+ *     npm run test:unit
+ *     npm run test:unit -- --test-name-pattern=idempotency
+ *     npm run test:unit -- 'src/queue/*.test.ts' test/http/reads.test.ts
  *
  * Files share processes as groups.ts decides: each process of the runner runs an entry file, written for this run, that imports
  * the files of a group. Node options are passed to the runner.

@@ -1,8 +1,8 @@
 /**
  * Calls the admin API like the dashboard. Every response is checked against the OpenAPI document.
  *
- * const admin = await adminOf(parley)
- * const data = granted(await admin.get('/overview'), 200)
+ *     const admin = await adminOf(parley)
+ *     const data = granted(await admin.get('/overview'), 200)
  */
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'

@@ -186,7 +186,7 @@ function textOf({ job }: OwingRow): Callback {
   return JSON.parse(job.callbackJson ?? '{}') as Callback
 }
 
-/** Returns to the retries, with its earlier attempts. */
+/** Queues the callback again, with its earlier attempts. */
 function replay(db: MemoryDatabase, row: OwingRow, nowMs: number): void {
   const due = { node: null, dueAtMs: nowMs, owedSinceMs: nowMs, tries: 0, isRetry: true }
   Object.assign(row.callback, { ...due, deliveredAtMs: null, failedAtMs: null })

@@ -129,13 +129,15 @@ function find(db: MemoryDatabase, node: string, limit: number, from: ClaimFrom):
   return { rows, mayHaveMore: rows.length === limit }
 }
 
-/** A job that would fail because of its crashes is claimed once none of them can turn out to have been a pause. */
+/**
+ * False while a job that would fail because of its crashes must wait, because one of them may turn out to have been a pause.
+ */
 function mayFail(db: MemoryDatabase, row: JobRow, maxCrashCount: number): boolean {
   if (row.crashCount < maxCrashCount || !row.crashedAlone) return true
   return !db.crashes.some(({ jobId, confirmed }) => jobId === row.job.id && !confirmed)
 }
 
-/** If a real store has chosen the jobs, it has decided where to begin as well. */
+/** Walks the queue. If a real store has chosen the jobs, it has also decided where to begin. */
 function walk(db: MemoryDatabase, node: string, limit: number, from: ClaimOfRoute): Found {
   const { route, exceptAccounts, exceptJobs, keepsPlace } = from
   const place = db.place(node, route)
@@ -165,7 +167,7 @@ function claimedJob(row: JobRow): ClaimedJob | ClaimedLargeJob {
   const { attempt, crashCount, crashedAlone, earlierJson } = row
   const claim = { attempt, crashCount, crashedAlone, ...(earlierJson !== null && { earlierJson }) }
   const textBytes = requestBytesOf(row.job)
-  // What it reserves is no concern of its node.
+  // The node does not need to know what the job reserves.
   const { reserved: ____, ...whole } = row.job
   if (textBytes <= INLINE_TEXT_BYTES) return { ...whole, ...claim }
   const { messagesJson: _, responseFormatJson: __, callbackJson: ___, ...job } = whole

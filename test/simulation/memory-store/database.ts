@@ -119,7 +119,7 @@ export interface FileRow {
   purpose: string
   readonly pieces: Uint8Array[]
   isComplete: boolean
-  /** When it is removed; 0 if it was deleted. */
+  /** The time at which it is removed; 0 if it was deleted. */
   removeAtMs: number | null
 }
 
@@ -140,7 +140,7 @@ export interface BatchRow extends StoredBatch {
   readonly lines: readonly BatchLine[]
 }
 
-/** A node that crashed while it held the job, or seemed to. */
+/** A node that crashed, or seemed to crash, while it held the job. */
 export interface CrashRow {
   readonly jobId: string
   readonly node: string
@@ -176,7 +176,7 @@ export class MemoryDatabase {
   readonly rates = new Map<string, StoredRate>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()
-  /** Until when each node has a lease. */
+  /** The end of each node's lease. */
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
@@ -185,7 +185,7 @@ export class MemoryDatabase {
   /** Where the next walk of each route begins: each node has a place of its own. */
   readonly #places = new Map<string, Map<string, Place>>()
   #walker = ''
-  /** The jobs that may be taken, if a real store beside this one has decided that; null if any. */
+  /** The jobs that may be taken, if a real store beside this one has decided; null if any may. */
   chosen: ReadonlySet<string> | null = null
 
   constructor(options: { readonly shared: boolean; readonly clockMs: () => number }) {
@@ -201,12 +201,12 @@ export class MemoryDatabase {
     return (this.leases.get(node) ?? Number.NEGATIVE_INFINITY) > this.clockMs()
   }
 
-  /** In fair order. */
+  /** Returns the queued jobs in fair order. */
   queued(): JobRow[] {
     return [...this.open].filter(({ turn }) => turn !== null).sort(inFairOrder)
   }
 
-  /** As after a start of the only node. */
+  /** Forgets where walks begin, as after a start of the only node. */
   forgetPlaces(): void {
     this.#turns.clear()
     this.#places.clear()
@@ -227,7 +227,7 @@ export class MemoryDatabase {
     this.#placesOf(route).set(node, place)
   }
 
-  /** A job is queued with this turn: no walk passes it. */
+  /** Makes walks begin early enough for a job that is queued with this turn. */
   joined(route: string, turn: number): void {
     const places = this.#placesOf(route)
     for (const [node, place] of places) if (turn <= place.turn) places.set(node, { turn, id: '' })
