@@ -99,7 +99,7 @@ export const overview = Type.Object({
     Type.Object({
       name: Type.String(),
       running: count,
-      waiting: count,
+      waiting: Type.Integer({ minimum: 0, description: 'Jobs of this node that wait for a slot or a rate.' }),
       concurrency_limit: Type.Integer({ description: 'The current limit of concurrent calls.' }),
       max_concurrency: Type.Integer({ description: 'The maximum of this limit.' }),
       skipped_until: unixTimeOrNull(

@@ -160,10 +160,10 @@ export function overviewOf({ about, gauges, depth, callbacks, nowMs }: OverviewP
     held_back: [...gauges.heldBack()],
     upstreams: gauges
       .upstreams()
-      .map(({ name, running, waiting, limit, maxConcurrency, openUntilMs, targets }) => ({
+      .map(({ name, running, waiting, waitingForRate, limit, maxConcurrency, openUntilMs, targets }) => ({
         name,
         running,
-        waiting,
+        waiting: waiting + (waitingForRate ?? 0),
         concurrency_limit: limit,
         max_concurrency: maxConcurrency,
         skipped_until: openUntilMs === null ? null : openUntilMs / 1000,

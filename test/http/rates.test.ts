@@ -17,6 +17,7 @@ import { onEachStore, storeName } from '../on-each-store.ts'
 import { type Lifetime, type Parley, startParley, temporaryFolder } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 import { createBatches, MESSAGES, metric, withContent } from '../support/outage.ts'
+import { adminOf } from './admin/admin.ts'
 import { granted } from './expect.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
@@ -348,6 +349,8 @@ onEachStore(() => {
     await createBatches(scene, key, jobsOf(Array.from({ length: 90 }, () => 100)))
     await pass(t, scene, 5_000)
     assert.ok((await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}')) >= 1)
+    const { upstreams } = granted(await (await adminOf(parley)).get('/overview'), 200)
+    assert.ok(upstreams.find(({ name }: { name: string }) => name === 'openai').waiting >= 1)
     const ids = await createBatches(scene, key, jobsOf([100, 100, 100], { model: 'free' }))
     await pass(t, scene, 15_000)
     for (const id of ids) assert.equal((await shown(parley, id, key)).status, 'completed')
