@@ -557,9 +557,11 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
   for (const { id, endedAtMs } of db.reruns.values()) {
     if (endedAtMs !== null && endedAtMs <= madeMs) db.reruns.delete(id)
   }
+  const ofLines = new Set([...db.batches.values()].flatMap(({ lines }) => lines.map(({ jobId }) => jobId)))
   const expired: JobRow[] = []
   for (const row of db.jobs.values()) {
-    if (expired.length < STEP && hasExpired(row, expiry) && db.mayTake(row.job.id)) expired.push(row)
+    if (ofLines.has(row.job.id) || !hasExpired(row, expiry) || !db.mayTake(row.job.id)) continue
+    if (expired.length < STEP) expired.push(row)
   }
   for (const row of expired) db.delete(row)
   return expired.length === STEP
