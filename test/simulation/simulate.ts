@@ -321,7 +321,7 @@ class Simulation {
     )
   }
 
-  /** Checks that nothing is left at the end: no bytes, permits, waiters or timers. */
+  /** Checks that nothing is left at the end: no bytes, permits, pending requests or timers. */
   #checkLeftovers(): void {
     // A node keeps the timer of a deadline although the job has ended, and may have been deleted.
     const { jobs, batches } = this.#ledger

@@ -1,4 +1,5 @@
-/** What all client commands share: their exit codes, and the options for the URL of the server and the API key. */ import type { Command } from 'commander'
+/** What all client commands share: their exit codes, and the options for the URL of the server and the API key. */
+import type { Command } from 'commander'
 
 /** These codes must not change, because scripts rely on them. */
 export const EXIT = {
