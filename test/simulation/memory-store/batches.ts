@@ -11,7 +11,7 @@ import {
   OUTPUT_PURPOSE,
   type StoredBatch,
 } from '../../../src/store/batch-store.ts'
-import { PIECE_BYTES } from '../../../src/store/file-store.ts'
+import { LEAST_PIECE_BYTES, PIECE_BYTES } from '../../../src/store/file-store.ts'
 import { NO_MODEL } from '../../../src/store/job-rows.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import type { BatchRow, MemoryDatabase } from './database.ts'
@@ -31,8 +31,9 @@ export function batchOperations(db: MemoryDatabase) {
       ...{ pieces: [], isComplete: false, removeAtMs: null },
     }
     db.files.set(fileId, row)
-    const content = Buffer.concat([...row.pieces, extension.content])
-    row.pieces.length = 0
+    const last = row.pieces.at(-1)
+    const small = last !== undefined && last.length < LEAST_PIECE_BYTES ? row.pieces.splice(-1) : []
+    const content = Buffer.concat([...small, extension.content])
     for (let at = 0; at < content.length; at += PIECE_BYTES)
       row.pieces.push(content.subarray(at, at + PIECE_BYTES))
   }
