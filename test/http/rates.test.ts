@@ -37,6 +37,8 @@ interface Scene {
   readonly clock: FakeClock
   /** Returns how many requests the model server is answering. */
   readonly answering: () => number
+  /** Returns how many reads and writes of shared rates the database has not answered. */
+  readonly exchanging: () => number
   readonly models: ModelServerForTests
   readonly provider: ProviderRate
   readonly nodes: readonly Parley[]
@@ -99,14 +101,27 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
   }
   const settings = { tiers: UNLIMITED_READS, upstreams, ...options.settings }
   const nodes: Parley[] = []
+  let exchanging = 0
+  const counted = <Args extends unknown[], Result>(run: (...args: Args) => Promise<Result>) => {
+    return async (...args: Args) => {
+      exchanging += 1
+      return await run(...args).finally(() => (exchanging -= 1))
+    }
+  }
   for (let n = 0; n < (options.nodes ?? 1); n++) {
     // This runs before the node stops, which waits until running jobs have ended or are released.
     t.after(() => void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS)))
-    nodes.push(await startParley(t, { upstream: models.baseUrl, clock: time, folder, settings }))
+    const node = await startParley(t, { upstream: models.baseUrl, clock: time, folder, settings })
+    const { store } = node
+    Object.assign(store, {
+      readRate: counted(store.readRate.bind(store)),
+      writeRate: counted(store.writeRate.bind(store)),
+    })
+    nodes.push(node)
   }
   const [parley] = nodes
   assert.ok(parley)
-  return { clock, answering, models, provider, nodes, parley }
+  return { clock, answering, exchanging: () => exchanging, models, provider, nodes, parley }
 }
 
 /**
@@ -118,11 +133,11 @@ async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs
     t.signal.throwIfAborted()
     scene.clock.advance(stepMs)
     for (let n = 0; n < 3; n++) await Promise.all(scene.nodes.map((node) => node.get('/readyz')))
-    for (let n = 0; n < MOST_ROUND_TRIPS && (await inTransit(scene)) > 0; n++) t.signal.throwIfAborted()
+    for (let n = 0; n < MOST_ROUND_TRIPS && (await isInTransit(scene)); n++) t.signal.throwIfAborted()
   }
 }
 
-async function inTransit({ nodes, answering }: Scene): Promise<number> {
+async function isInTransit({ nodes, answering, exchanging }: Scene): Promise<boolean> {
   const sending = await Promise.all(
     nodes.map(async (node) => {
       const { text } = await node.get('/metrics')
@@ -131,7 +146,7 @@ async function inTransit({ nodes, answering }: Scene): Promise<number> {
       return sum(/^parley_jobs_running (\d+)/gm) - sum(/^parley_upstream_rate_waiting\S* (\d+)/gm)
     }),
   )
-  return sending.reduce((total, one) => total + one, 0) - answering()
+  return exchanging() > 0 || sending.reduce((total, one) => total + one, 0) > answering()
 }
 
 /** Returns sizes from 200 to 2,000 tokens, in an order that looks random. */
@@ -172,7 +187,9 @@ onEachStore(() => {
       const used = (provider.accepted.tokens - first) / ((MINUTES - 1) * LIMITS.tokens)
       assert.ok(used >= 0.95 && used <= 1.02, String(used))
       const [acme, other] = [callsOf(scene, /acme/) - before[0], callsOf(scene, /other/) - before[1]]
-      assert.ok(acme / other > 0.9 && other / acme > 0.9, `${acme} and ${other}`)
+      // At the start and at the end of these minutes, an account may be ahead by a call on each node: little in the long form's ten.
+      const most = 0.1 * Math.max(acme, other) + (LONG ? 0 : 2 * count)
+      assert.ok(Math.abs(acme - other) <= most, `${acme} and ${other}`)
       assert.equal(unavailable(parley.log).length, 0)
       // The others are queued.
       assert.ok((await metric(parley, 'parley_jobs_running')) <= 24)
