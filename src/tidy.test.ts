@@ -51,7 +51,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config/settings.ts',
     'config/upstream-access.ts',
   ],
-  accounts: ['job/tier.ts', 'net/signature.ts', 'store/account-store.ts'],
+  accounts: ['job/tier.ts', 'net/signing-secrets.ts', 'store/account-store.ts'],
   admin: [
     'accounts/account-name.ts',
     'accounts/issue-key.ts',
