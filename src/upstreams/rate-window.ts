@@ -1,7 +1,7 @@
 /**
  * The state of a rate (requests and tokens per minute): what was sent in the last minute, and what nodes hold and have not sent
  * yet. Pure; time is an argument. One node keeps the state in memory; several nodes keep it as JSON in the database
- * (app/rate-books.ts). Guarantees, if estimates are right:
+ * (app/shared-rates.ts). Guarantees, if estimates are right:
  *
  * - Nodes never exceed the limits within 60 s, whether the server counts in a fixed or in a sliding minute.
  * - After a pause, at most a sixth of a minute's limit is sent at once, because servers also look at parts of a minute.
