@@ -70,7 +70,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/store.ts',
     'store/account-store.ts',
     'store/admin-action-store.ts',
-    'store/budget-store.ts',
+    'store/cost-cap-store.ts',
     'store/expiry.ts',
     'store/held-request-store.ts',
     'store/node-store.ts',

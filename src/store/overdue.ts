@@ -10,7 +10,7 @@ export function createdBefore({ unavailableSinceMs, patienceMs }: PastPatience, 
   return leastJobId(unavailableSinceMs <= beforeMs ? beforeMs : 0)
 }
 
-/** The usage and receipt of the job, in the form that `queue/execution-result.ts` writes. */
+/** The usage and receipt of the job, in the form that `queue/outcome-and-receipt.ts` writes. */
 export function overdueResult(
   earlierJson: string | null,
   isPriced: boolean,

@@ -1,13 +1,13 @@
 /** The Postgres store of one of many nodes, composed of the operations in the other files. */
-import { budgetOperations as sharedBudgetOperations } from '../budget.ts'
+import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { batchStepOperations } from './batches.ts'
-import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
+import { costCapOperations } from './cost-caps.ts'
 import { crashOperations } from './crashes.ts'
 import { Database, methodsOn } from './database.ts'
 import { POSTGRES } from './dialect.ts'
@@ -108,7 +108,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     },
     ...acceptOperations(parts),
     ...methodsOn(database, batchStepOperations),
-    ...budgetOperations(parts),
+    ...costCapOperations(parts),
     ...methodsOn(database, sharedBudgetOperations(POSTGRES)),
     ...callbackOperations(parts),
     ...cancelledOperations(database),

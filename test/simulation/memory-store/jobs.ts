@@ -52,7 +52,7 @@ import {
   WriteRejected,
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
-import { costUsed } from './budget.ts'
+import { costUsed } from './cost-caps.ts'
 import {
   hasExpired,
   isJob,
