@@ -38,7 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sharing: ['job'],
   tokens: ['job', 'json-text'],
   'cpu-pool': ['job', 'sharing', 'tokens', 'upstreams/read-completion.ts', 'v1/read-body.ts'],
-  // The dashboard shows the result of the server's own schema check. It imports only types from `admin`
+  // The dashboard shows the result of the server's own schema check. It imports only types from `admin`, and a rule
   // (test/browser/serving.test.ts).
   dashboard: ['job', 'parley-json-schema', 'admin'],
   config: ['job', 'net'],
@@ -127,7 +127,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   telemetry: [
     'batches/progress.ts',
     'store/batch-store.ts',
-    'config/log-level.ts',
+    'config/allowed-values.ts',
     'admin/overview.ts',
     'cpu-pool',
     'job',
