@@ -32,9 +32,13 @@ import { settleOperations } from './settle.ts'
 
 export interface PostgresStoreOptions {
   readonly url: string
+  /** The name by which other nodes address this one. */
   readonly node: string
+  /** Maximum connections of this node to Postgres. */
   readonly connections: number
+  /** Whether Postgres statements are prepared by name. */
   readonly prepare: boolean
+  /** The time limit of a Postgres statement. */
   readonly statementMs: number
   /** Writes that may be queued before new jobs are rejected. */
   readonly maxQueued: number
