@@ -16,7 +16,7 @@ export interface Amounts {
 
 /** Slightly more than a minute, because requests take different times to arrive. */
 export const WINDOW_MS = 60_500
-export const MINUTE_MS = 60_000
+const MINUTE_MS = 60_000
 /** Requests sent in the same half second are counted together, at its end. */
 const CELL_MS = 500
 /** The part of a minute whose limit may be sent at once after a pause. */

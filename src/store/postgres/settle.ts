@@ -112,7 +112,7 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
 }
 
 /** Parses only usage that has a cost, which most has not. */
-export const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
+const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
 
 /**
  * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits for

@@ -8,7 +8,7 @@ import { SUMS } from './sums.ts'
 
 const COLUMNS = ['month', 'account', 'model', ...SUMS] as const
 
-export function csvOf(rows: readonly UsageRow[]): string {
+function csvOf(rows: readonly UsageRow[]): string {
   const hasCost = rows.some(({ cost }) => cost !== undefined)
   const columns = hasCost ? ([...COLUMNS, 'cost'] as const) : COLUMNS
   const lines = rows.map((row) => columns.map((name) => cell(row[name] ?? '')))
