@@ -53,9 +53,11 @@ export class CreateRequests {
     elements: readonly CreateElement[],
     single: boolean,
   ): Promise<AdmittedJobs> {
-    const { caller: owner } = request
+    const { caller: owner, headers } = request
     const { creator, clock } = this.#options
-    const idempotency = idempotencyOf(request, elements, clock.nowMs() + creator.idempotencyMs)
+    const key = headers['idempotency-key']
+    const idempotency =
+      key === undefined ? null : idempotencyOf(key, request, elements, clock.nowMs() + creator.idempotencyMs)
     const timeoutS = single ? (elements[0]?.timeoutS ?? TIMEOUT_S.default) : BATCH_TIMEOUT_S
     const startedMs = clock.steadyMs()
     const count: CountElement = (element, limit) =>

@@ -11,14 +11,12 @@ import './request-context.ts'
 
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
-/** Returns null for a request without the header. */
 export function idempotencyOf(
-  { headers, route, body, largeBody }: FastifyRequest,
+  key: string | readonly string[],
+  { route, body, largeBody }: FastifyRequest,
   elements: readonly CreateElement[],
   untilMs: number,
-): Idempotency | null {
-  const key = headers['idempotency-key']
-  if (key === undefined) return null
+): Idempotency {
   if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key)) {
     throw invalid('Idempotency-Key: must be 1 to 255 visible ASCII characters')
   }

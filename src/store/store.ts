@@ -27,9 +27,8 @@
  */
 import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import type { AccountStore } from './account-store.ts'
+import type { AccountStore, AdminTokenStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
-import type { AdminTokenStore } from './admin-token-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { BatchStore } from './batch-store.ts'
 import type { CallbackStore } from './callback-store.ts'

@@ -2,8 +2,7 @@
  * Every operation of the SQLite store, by name. The storage thread finds operations here, and the typed methods of its client and
  * of commands are derived from this table.
  */
-import { accountOperations } from '../accounts.ts'
-import { adminTokenOperations } from '../admin-tokens.ts'
+import { accountOperations, adminTokenOperations } from '../accounts.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
