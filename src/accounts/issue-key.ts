@@ -1,5 +1,5 @@
 /** Issues keys and signing secrets for accounts. The first key of an account creates it. */
-import { makeSecret } from '../net/signature.ts'
+import { makeSecret } from '../net/signing-secrets.ts'
 import type { AccountStore, RotatedKey } from '../store/account-store.ts'
 import { hashKey, makeKey, makeKeyId } from './key.ts'
 

@@ -5,7 +5,7 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import { LookupCache } from '../lookup-cache.ts'
-import type { AdminTokenRecord, AdminTokenStore } from '../store/admin-token-store.ts'
+import type { AdminTokenRecord, AdminTokenStore } from '../store/account-store.ts'
 
 export interface AdminCaller {
   /** The token's name; null for the server's own token, which operators may share. */

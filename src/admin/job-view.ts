@@ -4,12 +4,12 @@
  */
 import { BATCH_PREFIX } from '../job/batch-id.ts'
 import { readQueueName } from '../job/priority.ts'
-import { BUDGET_QUEUES } from '../store/budget-store.ts'
 import type {
   CallbackAttempt as StoredAttempt,
   CallbackDetails as StoredCallback,
   CallbackSummary as StoredCallbackSummary,
 } from '../store/callback-store.ts'
+import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import type {
   JobContent as StoredContent,
   JobDetails as StoredDetails,

@@ -1,5 +1,5 @@
 /** Schemas of the admin tokens that operators create, for the admin API, the dashboard and commands. */
-import type { AdminTokenRecord } from '../store/admin-token-store.ts'
+import type { AdminTokenRecord } from '../store/account-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
 

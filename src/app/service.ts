@@ -29,8 +29,8 @@ import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
 import { heartbeatStarter } from './node.ts'
-import { rateBooks } from './rate-books.ts'
 import type { Role } from './role.ts'
+import { sharedRates } from './shared-rates.ts'
 import { jobSlots } from './slots.ts'
 import { createRouter, modelServers } from './upstreams.ts'
 import { createWakeCalls } from './wake-calls.ts'
@@ -90,7 +90,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
     prices,
-    bookOf: rateBooks({ store, node, clock, warn: (message) => log.warn({}, message) }),
+    bookOf: sharedRates({ store, node, clock, warn: (message) => log.warn({}, message) }),
     log,
   })
   const common = { settings, simulated, role, store, node, clock, log, metrics, prices }

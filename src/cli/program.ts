@@ -16,7 +16,7 @@ To start a server, run \`parley serve\`. To send a message to a server, set PARL
 /** Runs a command; resolves with its exit code. Usage and configuration errors are printed without a stack trace. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   let exitCode = 0
-  const program = build((code) => {
+  const program = declareCommands((code) => {
     exitCode = code
   })
   try {
@@ -42,7 +42,8 @@ async function expectedError(error: unknown): Promise<Error> {
   throw error
 }
 
-function build(exit: (code: number) => void): Command {
+/** Declares all commands. */
+export function declareCommands(exit: (code: number) => void): Command {
   const program = new Command('parley')
     .description(
       'Runs AI message jobs. The answer comes in the same response, by polling, or by a signed callback.',

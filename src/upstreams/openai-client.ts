@@ -35,7 +35,7 @@ import { SentOptions } from './sent-options.ts'
 
 /** A longer answer is not read to its end. The longest answers of models are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
-export const CONNECT_TIMEOUT_MS = 5_000
+const CONNECT_TIMEOUT_MS = 5_000
 /** A server that takes longer to list its models cannot answer a conversation either. */
 const CHECK_TIMEOUT_MS = 4_000
 /** Statuses of a server that cannot serve now, or of a gateway before it. Any other status proves that the server runs. */

@@ -4,8 +4,9 @@
  */
 import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
+import type { CreateRequests } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
+import { earlierJobIds } from '../http/idempotency-key.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'

@@ -4,7 +4,7 @@ import { FieldProblem } from '../job/field-problem.ts'
 import type { SingleCreate } from '../job/request.ts'
 import { type FieldPolicy, isObject, supportedFields } from './fields.ts'
 
-export const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
+const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
 
 const OUTER: FieldPolicy = { supported: ['type', 'json_schema'], ignored: [], neutral: {} }
 /** Answers are always checked against the schema, with or without `strict`. */

@@ -6,6 +6,7 @@ import { jobActions, scrub } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
 import { tokenActions } from '../../admin/actions/tokens.ts'
 import { ROLES } from '../../app/role.ts'
+import { MAX_THREADS } from '../../config/allowed-values.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { addJobList } from '../call/options.ts'
 import type { ListCallbacksOptions } from '../callbacks.ts'
@@ -79,9 +80,6 @@ function addServe(program: Command, exit: (code: number) => void): void {
     )
     .action(async (options: ServeOptions) => exit(await (await import('../serve.ts')).serve(options)))
 }
-
-/** The limit of the setting, repeated because the help text should not load `config/settings.ts`. */
-const MAX_THREADS = 64
 
 function threadsOf(text: string): number | 'auto' {
   if (text === 'auto') return text

@@ -6,8 +6,7 @@ import type { Account, NewKey } from '../contract.ts'
 import { day } from '../format.ts'
 import { CopyButton } from '../parts/copy-button.ts'
 import { Dialog } from '../parts/dialog.ts'
-import { Select, TextField } from '../parts/field.ts'
-import { TierField } from '../parts/tier-field.ts'
+import { Select, TextField, TierField } from '../parts/field.ts'
 import { apiError } from '../resource.ts'
 
 export interface NewKeyDialogProps {

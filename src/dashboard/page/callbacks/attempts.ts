@@ -3,8 +3,8 @@ import { html } from 'htm/preact'
 import type { CallbackAttempt, CallbackDetails } from '../contract.ts'
 import { dateAndTime, duration, pretty } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
-import { CodeBlock } from '../parts/code-block.ts'
-import { Facts } from '../parts/facts.ts'
+import { CodeBlock } from '../parts/copy-button.ts'
+import { Facts } from '../parts/panel.ts'
 import { Time } from '../parts/time.ts'
 
 export function Attempts({ callback }: { readonly callback: CallbackDetails }) {

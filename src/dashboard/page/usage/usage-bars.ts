@@ -3,7 +3,7 @@ import { html } from 'htm/preact'
 import { useId, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract.ts'
 import { exact } from '../format.ts'
-import { type Group, groupsBy, monthName, sumOf } from './sums.ts'
+import { type Group, groupsBy, monthName, sumOf } from './read-usage.ts'
 
 /** What the bars show. Each bar has two parts. */
 interface Measure {

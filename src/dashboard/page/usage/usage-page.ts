@@ -5,14 +5,21 @@ import type { UsageRow, UsageSums } from '../contract.ts'
 import { amount, exact, NONE } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
+import { Icon } from '../parts/icon.ts'
 import { PageTitle } from '../parts/page-title.ts'
-import { Empty, StateOf } from '../parts/state-of.ts'
-import { useReloadOnChange } from '../resource.ts'
+import { saveAs } from '../parts/save-as.ts'
+import { Empty, StateOf, useReloadOnChange } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
-import { type UsageFilters, useUsage } from './read-usage.ts'
-import { type Group, groupsBy, monthName, monthsUpTo } from './sums.ts'
+import {
+  type Group,
+  groupsBy,
+  monthName,
+  monthsUpTo,
+  SUMS,
+  type UsageFilters,
+  useUsage,
+} from './read-usage.ts'
 import { UsageBars } from './usage-bars.ts'
-import { CsvButton } from './usage-csv.ts'
 
 /** The number of months in the filter. The URL can name an older month. */
 const MONTHS = 24
@@ -132,4 +139,32 @@ function Cells({ sums, hasCost }: { readonly sums: UsageSums; readonly hasCost: 
     <td class="number">${exact(sums.input_tokens)}</td>
     <td class="number">${exact(sums.output_tokens)}</td>
     ${hasCost && html`<td class="number">${sums.cost === undefined ? NONE : amount(sums.cost)}</td>`}`
+}
+
+const COLUMNS = ['month', 'account', 'model', ...SUMS] as const
+
+function csvOf(rows: readonly UsageRow[]): string {
+  const hasCost = rows.some(({ cost }) => cost !== undefined)
+  const columns = hasCost ? ([...COLUMNS, 'cost'] as const) : COLUMNS
+  const lines = rows.map((row) => columns.map((name) => cell(row[name] ?? '')))
+  return [columns, ...lines].map((cells) => `${cells.join(',')}\r\n`).join('')
+}
+
+interface CsvButtonProps {
+  readonly rows: readonly UsageRow[]
+  readonly filters: UsageFilters
+}
+
+/** Exports the usage that the page shows as a CSV file. The browser creates the file. */
+function CsvButton({ rows, filters: { account, month } }: CsvButtonProps) {
+  const onClick = () => {
+    const name = ['parley-usage', month, account].filter((part) => part !== '').join('-')
+    saveAs(new Blob([csvOf(rows)], { type: 'text/csv;charset=utf-8' }), `${name}.csv`)
+  }
+  return html`<button type="button" class="button" disabled=${rows.length === 0} onClick=${onClick}><${Icon} name="down" />Download as CSV</button>`
+}
+
+function cell(value: string | number): string {
+  const text = String(value)
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }

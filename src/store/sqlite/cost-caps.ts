@@ -1,18 +1,18 @@
-/** Jobs that wait for the budget of their account, in SQLite. */
+/** Cost caps in SQLite: what counts towards them, and the jobs that wait for the budget of their account. */
 import { monthOf } from '../../job/month.ts'
 import {
   BUDGET_QUEUES,
   type BudgetedJobs,
   type JobOverBudget,
   type QueuedWithinBudget,
-} from '../budget-store.ts'
+} from '../cost-cap-store.ts'
 import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 
 const QUEUES = JSON.stringify(BUDGET_QUEUES)
 
-export const budgetOperations = {
+export const costCapOperations = {
   accountsOverBudget: read((file: ServedFile): string[] =>
     file.cells(ACCOUNTS, QUEUES).map(([account]) => String(account)),
   ),
@@ -39,7 +39,7 @@ export const budgetOperations = {
   queueWithinBudget: write((file: ServedFile, budgeted: BudgetedJobs): QueuedWithinBudget => {
     const { account, costCap, jobs, earlierJson, nowMs } = budgeted
     const limit = costCap ?? Number.POSITIVE_INFINITY
-    let used = file.usage.costOf(file, account, monthOf(nowMs)) + file.quotas.reservedOf(file, account)
+    let used = costOf(file, account, nowMs)
     const routes: string[] = []
     for (const { jobId, reserved, route, step } of jobs) {
       if (file.prepare(IS_OVER).get(jobId, QUEUES) === undefined) continue
@@ -53,6 +53,11 @@ export const budgetOperations = {
     }
     return { routes, isCapReached: false }
   }),
+}
+
+/** What the account's jobs cost this month, plus what its open jobs may cost. */
+export function costOf(file: ServedFile, account: string, nowMs: number): number {
+  return file.usage.costOf(file, account, monthOf(nowMs)) + file.quotas.reservedOf(file, account)
 }
 
 /** Jumps in the index from one account with queued jobs to the next. */

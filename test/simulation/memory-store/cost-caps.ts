@@ -5,10 +5,10 @@ import {
   type BudgetedJobs,
   type JobOverBudget,
   type QueuedWithinBudget,
-} from '../../../src/store/budget-store.ts'
+} from '../../../src/store/cost-cap-store.ts'
 import type { JobRow, MemoryDatabase } from './database.ts'
 
-export function budgetOperations(db: MemoryDatabase) {
+export function costCapOperations(db: MemoryDatabase) {
   const waiting = () => db.queued().filter(isOver)
   return {
     accountsOverBudget: (): string[] => [...new Set(waiting().map(({ job }) => job.account))],

@@ -6,12 +6,12 @@ import type { Clock } from '../clock.ts'
 import type { PricedJob, Prices } from '../job/cost.ts'
 import { PRIORITIES, queueName } from '../job/priority.ts'
 import type { Tiers } from '../job/tier.ts'
-import type { BudgetedJob, BudgetStore, JobOverBudget } from '../store/budget-store.ts'
+import type { BudgetedJob, CostCapStore, JobOverBudget } from '../store/cost-cap-store.ts'
 import type { Store } from '../store/store.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { CurrentPrices } from './current-prices.ts'
 import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
-import { capsOf } from './monthly-caps.ts'
+import { capsOf } from './job-and-token-caps.ts'
 
 /** Polls because caps change, months end, and jobs finish on other nodes. */
 const LOOK_EVERY_MS = 1000
@@ -20,8 +20,8 @@ const MAX_ACCOUNTS = 100
 /** The maximum jobs of one statement. Usually not even the first one fits. */
 const MAX_STEP = 64
 
-export interface BudgetQueueOptions {
-  readonly store: Pick<Store, keyof BudgetStore | 'findOwner'>
+export interface CostCapQueueOptions {
+  readonly store: Pick<Store, keyof CostCapStore | 'findOwner'>
   readonly clock: Clock
   readonly tiers: Tiers
   /** Null if no model has a price. */
@@ -32,8 +32,8 @@ export interface BudgetQueueOptions {
   readonly onError: (error: unknown) => void
 }
 
-export class BudgetQueue {
-  readonly #options: BudgetQueueOptions
+export class CostCapQueue {
+  readonly #options: CostCapQueueOptions
   /** Accounts whose jobs wait, as far as this node knows. */
   #waiting = new Set<string>()
   /** Those of this round that were not looked at yet. */
@@ -46,7 +46,7 @@ export class BudgetQueue {
   #cancelLook: (() => void) | null = null
   #isStopped = false
 
-  constructor(options: BudgetQueueOptions) {
+  constructor(options: CostCapQueueOptions) {
     this.#options = options
   }
 

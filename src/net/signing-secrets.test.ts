@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { Webhook } from 'standardwebhooks'
-import { makeSecret, sign } from './signature.ts'
+import { makeSecret, sign } from './signing-secrets.ts'
 
 /** Verifies the three headers with the package, as a receiver does. The timestamp must be recent. */
 function verifies(secret: string, id: string, timestampS: number, body: string, signature: string): boolean {

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import type { Tier } from '../job/tier.ts'
 import type { Used } from '../store/usage-store.ts'
-import { type Caps, capsOf, MonthlyCaps, type Reserved } from './monthly-caps.ts'
+import { type Caps, capsOf, JobAndTokenCaps, type Reserved } from './job-and-token-caps.ts'
 
 const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): Tier => ({
   name: 'user_go',
@@ -68,11 +68,11 @@ function watched(caps: { jobs?: number; tokens?: number }) {
     jobs: caps.jobs === undefined ? null : { limit: caps.jobs, of },
     tokens: caps.tokens === undefined ? null : { limit: caps.tokens, of },
   }
-  const watch = new MonthlyCaps(store, clock)
+  const watch = new JobAndTokenCaps(store, clock)
   return { clock, said, reserve: (jobs = 1, account = 'acme') => watch.reserve(account, all, jobs) }
 }
 
-async function reserved(reserving: ReturnType<MonthlyCaps['reserve']>): Promise<Reserved> {
+async function reserved(reserving: ReturnType<JobAndTokenCaps['reserve']>): Promise<Reserved> {
   const result = await reserving
   assert.equal(result.kind, 'reserved')
   return result as Reserved

@@ -7,7 +7,7 @@ import type { NodeStore } from '../store/node-store.ts'
 import { ownBook, type RateBook } from '../upstreams/rate.ts'
 import { exchange, type Granted, newRateState, type RateState } from '../upstreams/rate-window.ts'
 
-export interface RateBooksOptions {
+export interface SharedRatesOptions {
   readonly store: Pick<NodeStore, 'shared' | 'isKnownToAll' | 'readRate' | 'writeRate'>
   readonly node: string
   /** The wall clocks of nodes must nearly agree: a difference of one second is two percent of the rate. */
@@ -19,7 +19,7 @@ export interface RateBooksOptions {
 const MAX_TRIES = 20
 
 /** Returns the function that gives each upstream or target with this name the book of its rate. */
-export function rateBooks(options: RateBooksOptions): (name: string) => RateBook {
+export function sharedRates(options: SharedRatesOptions): (name: string) => RateBook {
   const { store, clock, warn } = options
   if (!store.shared) return () => ownBook(clock)
   let hasWarned = false
@@ -53,7 +53,7 @@ async function exchangeShared(
   name: string,
   limits: Parameters<RateBook['exchange']>[0],
   ask: Parameters<RateBook['exchange']>[1],
-  { store, node, clock }: RateBooksOptions,
+  { store, node, clock }: SharedRatesOptions,
 ): Promise<Granted> {
   const startMs = clock.steadyMs()
   for (let tries = 0; tries < MAX_TRIES; tries++) {

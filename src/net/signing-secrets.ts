@@ -1,6 +1,7 @@
 /**
- * Signs callbacks according to Standard Webhooks, so that receivers can verify them with an existing library. `node:crypto` is
- * faster than the package `standardwebhooks`, with which the tests compare it.
+ * The secrets of accounts, and the signatures of callbacks that they make. Callbacks are signed according to Standard Webhooks, so
+ * that receivers can verify them with an existing library. `node:crypto` is faster than the package `standardwebhooks`, with which
+ * the tests compare it.
  */
 import { createHmac, randomBytes } from 'node:crypto'
 
@@ -8,10 +9,24 @@ const PREFIX = 'whsec_'
 
 /** Standard Webhooks requires 24 to 64 bytes; this is the size of the hash. */
 const SECRET_BYTES = 32
+/** How long the previous secret also signs after a rotation. */
+const ROTATION_MS = 86_400_000
 
 /** Creates a signing secret: `whsec_` followed by base64. */
 export function makeSecret(random: (bytes: number) => Uint8Array = randomBytes): string {
   return PREFIX + Buffer.from(random(SECRET_BYTES)).toString('base64')
+}
+
+/** The secrets that sign now, the current one first. */
+export function secretsInForce(
+  secrets: {
+    readonly current: string
+    readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
+  },
+  nowMs: number,
+): string[] {
+  const { current, previous } = secrets
+  return previous && nowMs < previous.rotatedAtMs + ROTATION_MS ? [current, previous.secret] : [current]
 }
 
 /**

@@ -1,6 +1,6 @@
 /** What every store guarantees about jobs that wait for the budget of their account. */
 import assert from 'node:assert/strict'
-import { BUDGET_ROUTE, type BudgetedJob } from '../../src/store/budget-store.ts'
+import { BUDGET_ROUTE, type BudgetedJob } from '../../src/store/cost-cap-store.ts'
 import type { Store } from '../../src/store/store.ts'
 import {
   acceptance,

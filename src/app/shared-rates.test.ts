@@ -8,7 +8,7 @@ import { Stop } from '../job/stop.ts'
 import type { StoredRate } from '../store/node-store.ts'
 import { type NodeAsk, ownBook, Rate, type Reservation } from '../upstreams/rate.ts'
 import { NOTHING } from '../upstreams/rate-window.ts'
-import { rateBooks } from './rate-books.ts'
+import { sharedRates } from './shared-rates.ts'
 
 const MINUTES = 10
 
@@ -41,7 +41,7 @@ function sharedBooks(clock: FakeClock, database = () => setImmediate()) {
       return isWritten
     },
   }
-  const of = (node: string) => rateBooks({ store, node, clock, warn: assert.fail })('a')
+  const of = (node: string) => sharedRates({ store, node, clock, warn: assert.fail })('a')
   return { of, counts }
 }
 

@@ -1,8 +1,9 @@
 /**
- * Monthly caps: what an account may use until the end of the month, in UTC. A node reads the usage and the open jobs from the
- * database at most every two seconds, and adds the jobs that it has accepted since. So a single node never exceeds a cap on jobs,
- * and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only when a job finishes, so
- * jobs accepted by then still run. The store enforces cost caps, because it knows what the open jobs of all nodes may cost.
+ * Monthly caps on jobs and tokens: what an account may use until the end of the month, in UTC. A node reads the usage and the
+ * open jobs from the database at most every two seconds, and adds the jobs that it has accepted since. So a single node never
+ * exceeds a cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only
+ * when a job finishes, so jobs accepted by then still run. The store enforces the caps on cost (`cost-cap-store.ts`), because it
+ * knows what the open jobs of all nodes may cost.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -71,7 +72,7 @@ export interface Reserved {
   end(accepted: boolean): void
 }
 
-export class MonthlyCaps {
+export class JobAndTokenCaps {
   readonly #clock: Clock
   /** By account and month. */
   readonly #uses: LookupCache<AccountUse>

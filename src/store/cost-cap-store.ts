@@ -13,7 +13,7 @@ export const BUDGET_QUEUES: readonly string[] = PRIORITIES.map((priority) =>
   queueName(BUDGET_ROUTE, priority),
 )
 
-export interface BudgetStore {
+export interface CostCapStore {
   /** Returns the accounts with jobs that wait for budget. The cost grows with the number of accounts that have queued jobs. */
   accountsOverBudget(): Promise<string[]>
 

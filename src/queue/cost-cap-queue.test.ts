@@ -3,13 +3,13 @@ import test from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Tiers } from '../job/tier.ts'
-import { BudgetQueue } from './budget-queue.ts'
+import { CostCapQueue } from './cost-cap-queue.ts'
 
 function start(accounts: string[]) {
   const clock = new FakeClock()
   const calls: string[] = []
   const job = { model: 'm', tier: 'gold', inputTokens: 1, responseFormatJson: '{"format":"text"}' }
-  const queue = new BudgetQueue({
+  const queue = new CostCapQueue({
     store: {
       accountsOverBudget: async () => {
         calls.push('accounts')

@@ -1,10 +1,10 @@
-/** The results of executions: the outcome with its usage, for the worker to settle. */
+/** The results of executions, for the worker to settle: the outcome with its usage, and the receipt. */
 import { usageOfEarlier } from '../job/earlier-usage.ts'
 import type { ClaimedJob, JobError, Outcome, Usage } from '../job/job.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
-import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns } from './earlier-runs.ts'
+import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
 
 /** Everything that settling needs to know about an execution. */
 export interface ExecutionResult {
@@ -28,6 +28,13 @@ export interface Receipt {
   readonly calls_lost?: true
   /** The answer that had to be repaired, and the rules that it violated. */
   readonly repair?: Repair
+}
+
+/** The stored form of the receipt. */
+export function receiptJson({ repair, ...receipt }: Receipt): string {
+  const json = JSON.stringify(receipt)
+  if (repair === undefined) return json
+  return `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
 /** An execution without an outcome: the job waits for a model server. */

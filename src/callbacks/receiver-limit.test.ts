@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { PostResult } from '../net/post.ts'
 import { Counts } from '../sharing/counts.ts'
-import { type Health, healthOf, type Receiver, Receivers } from './receivers.ts'
+import { type Health, healthOf, type Receiver, Receivers } from './receiver-limit.ts'
 
 const URL_A = 'https://a.example.com/hook'
 const MAX_LIMIT = 8

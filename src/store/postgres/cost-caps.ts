@@ -1,6 +1,6 @@
-/** Jobs that wait for the budget of their account, in Postgres. */
+/** Cost caps in Postgres: which requests would exceed them, and the jobs that wait for the budget of their account. */
 import { monthOf } from '../../job/month.ts'
-import { BUDGET_QUEUES, type BudgetedJobs, type BudgetStore, type JobOverBudget } from '../budget-store.ts'
+import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../cost-cap-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Statement } from './database.ts'
 import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
@@ -8,7 +8,7 @@ import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { noteReturned } from './release.ts'
 
-export function budgetOperations(parts: PostgresParts): Omit<BudgetStore, 'areOverBudget'> {
+export function costCapOperations(parts: PostgresParts): Omit<CostCapStore, 'areOverBudget'> {
   const { database, walks } = parts
   return {
     accountsOverBudget: async () => {
@@ -129,3 +129,50 @@ const QUEUE: Statement = {
   select c.is_cap_reached, p.route, p.turn
   from (select exists (select 1 from over) as is_cap_reached) c left join placed p on true`,
 }
+
+/**
+ * Which requests of a group would exceed the cap in money of their account, in the order of requests. It locks the accounts in
+ * sorted order before it looks, so no two nodes accept what only one of them may, and none waits for another in a circle: keys are
+ * locked before. Each statement of a function sees what was committed before it. A job that is settled meanwhile is in one of the
+ * two sums, because one statement reads both.
+ * A request whose first job (ids) exists was accepted by the try that is being repeated.
+ */
+export const COST_CAPS_MIGRATION = `
+create function over_cost_caps(
+  requests integer[], accounts text[], costs numeric[], caps numeric[], ids uuid[], this_month text
+)
+returns table (request integer, used numeric) language plpgsql as $$
+declare
+  asked record;
+  last_account text;
+  total numeric;
+begin
+  perform pg_advisory_xact_lock(lock) from (
+    select distinct hashtextextended('cost of ' || current_schema() || chr(31) || u.account, 0) as lock
+    from unnest(accounts) as u(account) order by 1
+  ) locks;
+  for asked in
+    select u.request, u.account, u.cost, u.cap, u.id
+    from unnest(requests, accounts, costs, caps, ids) as u(request, account, cost, cap, id)
+    order by u.account, u.request
+  loop
+    continue when asked.id is not null and exists (select 1 from jobs j where j.id = asked.id);
+    if asked.account is distinct from last_account then
+      last_account := asked.account;
+      select coalesce(sum(s.amount), 0) into total from (
+        select cost as amount from usage where account = last_account and month = this_month
+        union all select cost from usage_deltas where account = last_account and month = this_month
+        union all select reserved from quota_sums where account = last_account
+        union all select reserved from quota_deltas where account = last_account
+      ) s;
+    end if;
+    if total + asked.cost > asked.cap then
+      request := asked.request;
+      used := total;
+      return next;
+    else
+      total := total + asked.cost;
+    end if;
+  end loop;
+end $$;
+`
