@@ -7,7 +7,7 @@ import { VERSION } from '../../version.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { apiKeyOf, serverUrl } from '../call/connection.ts'
 import { CommandError } from '../command-error.ts'
-import { printable } from '../printable.ts'
+import { printable } from '../output.ts'
 
 export interface UploadedFile {
   readonly id: string
