@@ -107,7 +107,7 @@ OpenAPI 3.1 at \`/openapi.json\` and \`/v1/openapi.json\`. [Limits](limits.md) l
 
 ## 1. Jobs
 
-A *job* is one request to a model. You create it, Parley stores it, a node runs it, and it ends as \`completed\` or \`failed\`.
+A *job* is one conversation for a model to answer. You create it, Parley stores it, a node runs it, and it ends as \`completed\` or \`failed\`.
 
 ## 2. Objects
 
@@ -159,8 +159,8 @@ ${fields('Options')}
       └── cancelled, deadline ──────────────────────────────────────────────▶ failed
 \`\`\`
 
-If the node stops or crashes, or no model server is available, the job goes back to the queue but stays \`assigned\`. \`completed\` and \`failed\` are final. You can
-read a finished job for \`jobs.retention_seconds\`.
+If the node stops or crashes, or no model server is available, the job is queued again. It is still \`assigned\`, because a status never changes back to
+\`pending\`. \`completed\` and \`failed\` are final. You can read a finished job for \`jobs.retention_seconds\`.
 
 ## 4. Routes
 
@@ -170,8 +170,8 @@ ${ROUTES.map(([method, path], index) => routeSection(native, `4.${index + 1}`, m
 
 ## 5. Authentication
 
-An API key belongs to an account. Send it as \`x-api-key: prl_…\`; below \`/v1\`, as \`Authorization: Bearer prl_…\`. A key that is missing, wrong,
-expired or revoked gets 401.
+An API key belongs to an account. Send it as \`x-api-key: prl_…\`; below \`/v1\`, as \`Authorization: Bearer prl_…\`. If the key is missing, wrong,
+expired or revoked, the request gets 401.
 
 ## 6. Callbacks
 
@@ -203,7 +203,7 @@ ${routeRows(v1)}
 
 ### 8.1 Fields of a chat completion
 
-${fieldTable(v1.components.schemas.ChatCompletionRequest ?? {}, SHARED, v1)}
+${fieldTable(v1.components.schemas.ChatCompletionRequest ?? {}, SHARED, v1, {})}
 
 ### 8.2 Fields of a response
 
@@ -243,6 +243,7 @@ function fieldTable(
   { properties = {}, required = [] }: Schema,
   without: readonly string[],
   { components }: ApiDocument,
+  sections = SECTIONS,
 ): string {
   const meaningOf = ({ description, $ref }: Schema) =>
     description ?? components.schemas[$ref?.replace(/.*\//, '') ?? '']?.description ?? ''
@@ -250,7 +251,7 @@ function fieldTable(
     .filter(([name]) => !without.includes(name))
     .map(([name, schema]) => {
       const needed = required.includes(name) ? ' *' : ''
-      return `| \`${name}\`${needed} | ${typeOf(schema)} | ${cell(meaningOf(schema))} |`
+      return `| \`${name}\`${needed} | ${typeOf(schema, sections)} | ${cell(meaningOf(schema))} |`
     })
   return ['| field | type | meaning |', '|---|---|---|', ...rows].join('\n')
 }
@@ -265,20 +266,19 @@ const SECTIONS: Readonly<Record<string, string>> = {
   Metadata: 'object of strings',
   Role: '`system`, `developer`, `assistant`, `user`',
 }
-const linkTo = (name: string) => SECTIONS[name] ?? 'object'
 
 /** Describes a type in words, with its range. */
-function typeOf(schema: Schema): string {
+function typeOf(schema: Schema, sections = SECTIONS): string {
   const { $ref, type = 'any value', items, minimum, maximum, maxLength, maxItems } = schema
-  if ($ref !== undefined) return linkTo($ref.replace(/.*\//, ''))
+  if ($ref !== undefined) return sections[$ref.replace(/.*\//, '')] ?? 'object'
   const choices = schema.anyOf ?? schema.oneOf
   if (choices !== undefined) {
-    const [first = '', ...others] = new Set(choices.map(typeOf))
+    const [first = '', ...others] = new Set(choices.map((choice) => typeOf(choice, sections)))
     return [first, ...others.map((one) => one.replace(`of ${first}`, 'of these'))].join(' or ')
   }
   if (schema.enum !== undefined) return schema.enum.map((value) => `\`${value}\``).join(', ')
   if (items !== undefined)
-    return `array of ${typeOf(items)}${maxItems === undefined ? '' : ` (up to ${maxItems})`}`
+    return `array of ${typeOf(items, sections)}${maxItems === undefined ? '' : ` (up to ${maxItems})`}`
   const isRange = minimum !== undefined && maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER
   if (isRange) return `${type}, ${minimum} to ${maximum}`
   return maxLength === undefined ? type : `${type} (up to ${maxLength} characters)`

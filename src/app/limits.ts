@@ -23,18 +23,32 @@ export interface Limit {
   readonly setting?: string
   /** The value of a limit that no setting changes. */
   readonly fixed?: string
+  /** Absent if the limit is a number of what it is named after, or if `fixed` contains it. */
+  readonly unit?: string
   /** What happens beyond the limit. */
   readonly beyond: string
+  /** The metric that shows that the limit is reached. Absent if `beyond` implies it, or if there is none. */
   readonly metric?: string
 }
 
 /** Whom a limit counts for, in the order in which a request meets them. */
 export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
   'A connection': [
-    { name: 'seconds to send the headers', setting: 'limits.header_timeout_seconds', beyond: '408, closed' },
-    { name: 'seconds to send the request', setting: 'limits.request_timeout_seconds', beyond: '408, closed' },
     {
-      name: 'seconds without reading the response',
+      name: 'time to send the headers',
+      unit: 's',
+      setting: 'limits.header_timeout_seconds',
+      beyond: '408, closed',
+    },
+    {
+      name: 'time to send the request',
+      unit: 's',
+      setting: 'limits.request_timeout_seconds',
+      beyond: '408, closed',
+    },
+    {
+      name: 'time without reading the response',
+      unit: 's',
       setting: 'limits.stalled_write_seconds',
       beyond: 'closed',
       metric: 'parley_connections_stalled_total',
@@ -68,48 +82,56 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     { name: 'jobs deleted per minute', setting: 'limits.deletes_per_minute', beyond: '429' },
   ],
   'A request': [
-    { name: 'body of a request for one job, bytes', setting: 'limits.body_bytes', beyond: '413' },
-    { name: 'body of a batch, bytes', setting: 'limits.batch_body_bytes', beyond: '413' },
-    { name: 'uploaded file, bytes', setting: 'tiers.NAME.max_file_bytes', beyond: '413' },
+    { name: 'body of a request for one job', unit: 'bytes', setting: 'limits.body_bytes', beyond: '413' },
+    { name: 'body of a batch', unit: 'bytes', setting: 'limits.batch_body_bytes', beyond: '413' },
+    { name: 'uploaded file', unit: 'bytes', setting: 'tiers.NAME.max_file_bytes', beyond: '413' },
     { name: 'slowest upload', fixed: '64 KiB/s over 10 s', beyond: '408' },
     { name: 'nesting depth of JSON', setting: 'limits.json_depth', beyond: '400' },
     { name: 'jobs in a batch', setting: 'tiers.NAME.max_batch_jobs', beyond: '403' },
     { name: 'jobs read by one request', fixed: String(MAX_IDS), beyond: '400' },
-    { name: 'seconds that a request waits', fixed: '120', beyond: '202, or the current state' },
+    { name: 'time that a request waits', unit: 's', fixed: '120', beyond: '202, or the current state' },
   ],
   'A job': [
-    { name: 'schema, bytes', setting: 'limits.schema_bytes', beyond: '400' },
-    { name: 'callback payload, bytes', setting: 'limits.callback_payload_bytes', beyond: '400' },
+    { name: 'schema', unit: 'bytes', setting: 'limits.schema_bytes', beyond: '400' },
+    { name: 'callback payload', unit: 'bytes', setting: 'limits.callback_payload_bytes', beyond: '400' },
     {
       name: 'callback headers',
       fixed: `${MAX_HEADERS}, ${MAX_HEADERS_BYTES} bytes`,
       beyond: '400',
     },
     { name: 'metadata', fixed: METADATA_LIMIT, beyond: '400' },
-    { name: '`complete_within`, seconds', fixed: `${COMPLETE_WITHIN_S.most}`, beyond: '400' },
-    { name: 'input tokens', setting: 'tiers.NAME.max_input_tokens', beyond: '403' },
-    { name: 'output tokens', setting: 'tiers.NAME.max_output_tokens', beyond: '403' },
-    { name: 'seconds of one execution', setting: 'jobs.run_timeout_seconds', beyond: 'fails with `timeout`' },
+    { name: '`complete_within`', unit: 's', fixed: `${COMPLETE_WITHIN_S.most}`, beyond: '400' },
+    { name: 'input', unit: 'tokens', setting: 'tiers.NAME.max_input_tokens', beyond: '403' },
+    { name: 'output', unit: 'tokens', setting: 'tiers.NAME.max_output_tokens', beyond: '403' },
     {
-      name: 'seconds of waiting for model servers',
+      name: 'time of one execution',
+      unit: 's',
+      setting: 'jobs.run_timeout_seconds',
+      beyond: 'the job fails with `timeout`',
+    },
+    {
+      name: 'time of waiting for model servers',
+      unit: 's',
       setting: 'jobs.patience_seconds',
-      beyond: 'fails with `model_error`',
+      beyond: 'the job fails with `model_error`',
     },
     {
       name: 'crashes of nodes that run it',
       setting: 'jobs.max_attempts',
-      beyond: 'fails with `internal_error`',
+      beyond: 'the job fails with `internal_error`',
     },
-    { name: 'seconds until a finished job expires', setting: 'jobs.retention_seconds', beyond: '404' },
+    { name: 'age of a finished job', unit: 's', setting: 'jobs.retention_seconds', beyond: '404' },
     {
-      name: 'seconds until an `Idempotency-Key` expires',
+      name: 'age of an `Idempotency-Key`',
+      unit: 's',
       setting: 'limits.idempotency_seconds',
-      beyond: 'creates another job',
+      beyond: 'the request creates another job',
     },
     {
-      name: 'seconds in which a repeated `/v1` request joins an abandoned job',
+      name: 'time in which a repeated `/v1` request joins the job of a caller who disconnected',
+      unit: 's',
       setting: 'v1.rejoin_seconds',
-      beyond: 'creates another job',
+      beyond: 'the request creates another job',
     },
   ],
   'An account': [
@@ -120,7 +142,12 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     { name: 'jobs per month', setting: 'tiers.NAME.max_monthly_jobs', beyond: '403' },
     { name: 'tokens per month', setting: 'tiers.NAME.max_monthly_tokens', beyond: '403' },
-    { name: 'cost per month', setting: 'tiers.NAME.max_monthly_cost', beyond: '403, or waits' },
+    {
+      name: 'cost per month',
+      unit: '`currency`',
+      setting: 'tiers.NAME.max_monthly_cost',
+      beyond: '403, or the job waits',
+    },
     {
       name: 'open jobs',
       setting: 'tiers.NAME.max_open_jobs',
@@ -128,18 +155,30 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_quota_rejections_total',
     },
     {
-      name: 'stored bytes',
+      name: 'stored data',
+      unit: 'bytes',
       setting: 'tiers.NAME.max_stored_bytes',
       beyond: '403',
       metric: 'parley_quota_rejections_total',
     },
     { name: 'open batches', fixed: String(MAX_OPEN_BATCHES), beyond: '429' },
-    { name: 'lines of a batch', setting: 'tiers.NAME.max_batch_lines', beyond: 'the batch fails' },
-    { name: 'time for a batch to run', fixed: '24 h', beyond: 'unfinished lines become errors' },
+    {
+      name: 'lines of a batch',
+      setting: 'tiers.NAME.max_batch_lines',
+      beyond: 'the batch fails',
+      metric: 'parley_batches_total',
+    },
+    {
+      name: 'time for a batch to run',
+      fixed: '24 h',
+      beyond: 'unfinished lines become errors',
+      metric: 'parley_batch_lines_total',
+    },
     { name: 'files', setting: 'tiers.NAME.max_files', beyond: '429' },
     { name: 'concurrent uploads, on each node', fixed: String(UPLOADS_OF_ACCOUNT), beyond: '429' },
     {
-      name: 'seconds until a file, or a finished batch, expires',
+      name: 'age of a file, or of a finished batch',
+      unit: 's',
       setting: 'v1.file_retention_seconds',
       beyond: '404',
     },
@@ -152,14 +191,14 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     },
     {
       name: 'memory',
-      fixed: 'half of what others are not using, in each share',
+      fixed: '[half of what other accounts leave free](overload.md#memory), in each share',
       beyond: '503',
       metric: 'parley_memory_rejections_total',
     },
     {
       name: 'slots of a node',
       fixed: '15 of every 16',
-      beyond: 'waits',
+      beyond: 'the job waits',
       metric: 'parley_accounts_held_back',
     },
   ],
@@ -171,9 +210,10 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_connections_rejected_total',
     },
     {
-      name: 'memory for requests, jobs and responses, bytes',
+      name: 'memory for requests, jobs and responses',
+      unit: 'bytes',
       setting: 'limits.memory_bytes',
-      beyond: 'waits 10 s, then 503',
+      beyond: 'the request waits 10 s, then 503',
       metric: 'parley_memory_rejections_total',
     },
     {
@@ -182,25 +222,35 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: '503',
       metric: 'parley_cpu_requests_rejected_total',
     },
-    { name: 'heap of a CPU thread, MiB', setting: 'cpu.thread_heap_mb', beyond: '413' },
+    { name: 'heap of a CPU thread', unit: 'MiB', setting: 'cpu.thread_heap_mb', beyond: '413' },
     {
       name: 'writes that wait for the database',
       setting: 'limits.queued_writes',
       beyond: '503',
       metric: 'parley_database_rejections_total',
     },
-    { name: 'seconds of a database statement', setting: 'postgres.statement_timeout_seconds', beyond: '503' },
+    {
+      name: 'time of a database statement',
+      unit: 's',
+      setting: 'postgres.statement_timeout_seconds',
+      beyond: '503',
+    },
     {
       name: 'requests that wait for jobs',
       setting: 'sync.max_waiters',
       beyond: '202, or the current state',
       metric: 'parley_waiters',
     },
-    { name: 'running jobs', setting: 'jobs.concurrency', beyond: 'waits', metric: 'parley_jobs_running' },
+    {
+      name: 'running jobs',
+      setting: 'jobs.concurrency',
+      beyond: 'the job waits',
+      metric: 'parley_jobs_running',
+    },
     {
       name: 'running lines of batches',
       fixed: OPEN_LINES.toLocaleString('en'),
-      beyond: 'waits',
+      beyond: 'the line waits',
       metric: 'parley_batch_lines_running',
     },
     { name: 'concurrent uploads', fixed: String(UPLOADS_OF_NODE), beyond: '503' },
@@ -215,52 +265,68 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     {
       name: 'concurrent calls',
       setting: 'upstreams.NAME.max_concurrency',
-      beyond: 'waits',
+      beyond: 'the job waits',
       metric: 'parley_upstream_calls',
     },
     {
       name: 'calls per minute, of all nodes',
       setting: 'upstreams.NAME.requests_per_minute',
-      beyond: 'waits',
+      beyond: 'the job waits',
       metric: 'parley_upstream_rate_waiting',
     },
     {
       name: 'tokens per minute, of all nodes',
       setting: 'upstreams.NAME.tokens_per_minute',
-      beyond: 'waits',
+      beyond: 'the job waits',
       metric: 'parley_upstream_rate_waiting',
     },
     {
-      name: 'seconds of a call',
+      name: 'time of a call',
+      unit: 's',
       setting: 'upstreams.NAME.call_timeout_seconds',
-      beyond: 'retried, then the next target',
+      beyond: 'the call is repeated, then sent to the next target',
+      metric: 'parley_upstream_calls_total',
     },
-    { name: 'response', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'fails with `model_error`' },
+    { name: 'response', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'the job fails with `model_error`' },
   ],
   Callbacks: [
     {
       name: 'concurrent first attempts',
       setting: 'callbacks.concurrency',
-      beyond: 'waits',
+      beyond: 'the callback waits',
       metric: 'parley_callbacks_late_seconds',
     },
     {
       name: 'concurrent retries',
       setting: 'callbacks.retry_concurrency',
-      beyond: 'waits',
+      beyond: 'the callback waits',
       metric: 'parley_callbacks_late_seconds',
     },
     {
       name: 'concurrent attempts to one origin',
       setting: 'callbacks.concurrency_per_origin',
-      beyond: 'waits',
+      beyond: 'the callback waits',
+      metric: 'parley_callbacks_late_seconds',
     },
-    { name: 'bodies in memory, bytes', setting: 'callbacks.in_flight_bytes', beyond: 'waits' },
-    { name: 'seconds of an attempt', setting: 'callbacks.timeout_seconds', beyond: 'counts as failed' },
     {
-      name: 'attempts, with the seconds before each',
+      name: 'bodies in memory',
+      unit: 'bytes',
+      setting: 'callbacks.in_flight_bytes',
+      beyond: 'the callback waits',
+      metric: 'parley_callbacks_late_seconds',
+    },
+    {
+      name: 'time of an attempt',
+      unit: 's',
+      setting: 'callbacks.timeout_seconds',
+      beyond: 'the attempt has failed',
+      metric: 'parley_callback_attempts_total',
+    },
+    {
+      name: 'attempts: the time before each',
+      unit: 's',
       setting: 'callbacks.retry_seconds',
-      beyond: 'fails permanently',
+      beyond: 'the callback fails permanently',
       metric: 'parley_callbacks_failed',
     },
     {
@@ -277,25 +343,36 @@ function mebibytes(bytes: number): string {
 
 const INTRODUCTION = `# Limits
 
-Every limit of a server, and what happens beyond it. Each rejection names the limit in its message; 429 and 503 also carry Retry-After.
-[Settings](settings.md) describes the settings, and [monitoring](monitoring.md) the metrics (in brackets). Limits of tiers are those of \`user_free\`. \`null\`: no
-limit, or one that the server derives from its memory.
+Every limit of a server. The headings name whom a limit counts for; the last column, the [metric](monitoring.md) that shows that it is reached. Each
+rejection names the limit in its message; 429 and 503 also carry Retry-After. The limits of an account depend on its tier: the tables show those of
+the tier \`user_free\`, and [settings](settings.md) those of the others. \`null\` means no limit; for \`limits.memory_bytes\`, \`jobs.concurrency\` and
+\`max_concurrency\`, it means that the server derives the limit from its memory.
 `
 
 /** Returns the text of docs/limits.md. */
 export function limitsPage(): string {
   const sections = Object.entries(LIMITS).map(
     ([owner, limits]) =>
-      `\n## ${owner}\n\n| limit | setting | default | beyond it |\n|---|---|---|---|\n${limits.map(row).join('')}`,
+      `\n## ${owner}\n\n| limit | setting | default | unit | beyond it | metric |\n|---|---|---|---|---|---|\n${limits.map(row).join('')}`,
   )
   return INTRODUCTION + sections.join('')
 }
 
-function row({ name, setting, fixed, beyond, metric }: Limit): string {
+function row(limit: Limit): string {
+  const { name, setting, fixed, unit, beyond } = limit
   const place = setting === undefined ? 'fixed' : `\`${setting}\``
   const value = setting === undefined ? fixed : `\`${JSON.stringify(defaultOf(setting))}\``
-  const end = metric === undefined ? beyond : `${beyond} (\`${metric}\`)`
-  return `| ${name} | ${place} | ${value} | ${end} |\n`
+  const metric = metricOf(limit)
+  return `| ${name} | ${place} | ${value} | ${unit ?? ''} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
+}
+
+/** The metric of a limit: its own, or the one that counts responses with its status, or jobs that failed with its code. */
+export function metricOf({ beyond, metric }: Limit): string | undefined {
+  const [status] = /^\d{3}\b/.exec(beyond) ?? []
+  const [, code] = /^the job fails with `(\w+)`/.exec(beyond) ?? []
+  if (metric !== undefined) return metric
+  if (status !== undefined) return `parley_http_requests_total{status="${status}"}`
+  return code === undefined ? undefined : `parley_jobs_total{outcome="${code}"}`
 }
 
 /** @throws if the setting does not exist */

@@ -41,7 +41,7 @@ For completion and validation in an editor, start the file with \`"$schema": "./
 | \`OPENAI_API_KEY\` | the API key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its base URL; a key is optional then | \`https://api.openai.com/v1\` |
 | \`OPENAI_MAX_CONCURRENCY\` | its maximum concurrent calls (\`upstreams.openai.max_concurrency\`) | as that setting |
-| \`OPENAI_MODEL\` | the model on \`openai\` that serves all public model names; callers can also use its own name | the model of the same name |
+| \`OPENAI_MODEL\` | the model on \`openai\` that answers, whichever public model name callers send; callers can also send this name | the model with the name that callers send |
 | \`PARLEY_ADMIN_TOKEN\` | the [admin token](admin-api.md#tokens); give nodes on one Postgres the same | generated at the first start |
 | \`PARLEY_SIMULATOR\` | whether the simulator answers: \`true\`, \`false\` or \`auto\` (\`simulator\`) | \`auto\` |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |

@@ -79,7 +79,7 @@ const model = Type.Object(
       Type.Array(candidate, {
         minItems: 1,
         description:
-          'Instead of `targets`: public models. Parley chooses one by input size among those that the tier allows.',
+          'Public models, instead of `targets`. Parley chooses one that the tier allows, by the size of the input.',
       }),
     ),
     v1_cache: Type.Optional(
@@ -93,7 +93,7 @@ const model = Type.Object(
       Type.Integer({
         minimum: 1,
         description:
-          'Output tokens to reserve money for (`max_monthly_cost`) if neither `options.max_tokens` nor the tier limits the answer. Default: 4096. Not sent to the server.',
+          'The output tokens that a job without `options.max_tokens` reserves under `max_monthly_cost`, if its tier has no limit for answers. Default: 4096. Not sent to the server.',
       }),
     ),
   },
@@ -170,7 +170,7 @@ const upstream = Type.Object(
     ),
     wake_url: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
-        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds. Needs `jobs.patience_seconds`: without it, no job waits.',
+        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds. Needs a `jobs.patience_seconds` above 0; with 0, jobs fail instead of waiting.',
     }),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description: 'A PEM file of certificates to trust in addition to those of the system.',
@@ -261,7 +261,7 @@ const ownTier = Type.Object(
       (['user_free', 'user_go', 'user_pro', 'user_max'] as const).map((name) => Type.Literal(name)),
       {
         description:
-          'Required for your own tiers, and only for them: the tier that provides the values that this one omits.',
+          'The tier from which this one takes the values that it omits. Required for your own tiers; the four built-in ones cannot have it.',
       },
     ),
     ...tier.properties,
@@ -339,7 +339,7 @@ export const settingsSchema = Type.Object(
       {
         concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Maximum jobs that a node runs at the same time, including those that it holds in memory until a model server has a free slot. null: one for each 24 KiB of a quarter of `limits.memory_bytes`, at least 16 and at most 10,000.',
+            'Maximum jobs that a node runs at the same time, including those that it holds in memory until a model server has a free slot. null: a quarter of `limits.memory_bytes` divided by 24 KiB, but at least 16 and at most 10,000.',
         }),
         retention_seconds: seconds('How long a finished job can be read.', 1),
         run_timeout_seconds: Type.Number({

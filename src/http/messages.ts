@@ -198,7 +198,7 @@ export function batchRoutes(app: FastifyInstance, { requests, bodyBytes, limits 
         operationId: 'createBatch',
         summary: 'Create several jobs',
         description:
-          'Creates all of the jobs or none. The jobs run asynchronously: read each one by its ID, or give it a `callback`. `timeout` is only for a single job.',
+          'If one of them is rejected, none is created. The jobs run asynchronously: read each one by its ID, or give it a `callback`. `timeout` is only for a single job.',
         tags: ['Jobs'],
         security: [{ apiKey: [] }],
         headers: idempotencyHeader,

@@ -51,7 +51,7 @@ const deleteQuery = Type.Object(
       Type.Enum(['true', 'false'], {
         default: 'false',
         description:
-          'Whether to delete the job even if its callback has not been delivered. The callback is then not sent.',
+          'With `true`, a job is deleted even if its callback is pending. The callback is then not sent.',
       }),
     ),
   },

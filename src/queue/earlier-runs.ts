@@ -71,20 +71,22 @@ export interface WaitTimes {
   readonly unavailableSinceMs: number | null
   /** When a target of the route last became available; before the start of this node if unknown. */
   readonly availableSinceMs: number
+  /** How long the run paused because the job's calls broke; absent if it did not. */
+  readonly restedMs?: number
 }
 
 /**
  * How long the job has waited for model servers in total. Time in the queue while one was available does not count; of several
  * outages without a run in between, only the last one counts. A run that failed at a target which can be called counts as its
- * pauses between calls, so that a job that always fails there ends, too.
+ * pauses between calls, also those after broken ones, so that a job that always fails there ends, too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
-  const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs } = times
+  const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs, restedMs = 0 } = times
   const beganMs = sinceMs === 0 && calls === 0 ? createdAtMs : sinceMs
   if (unavailableSinceMs !== null && unavailableSinceMs <= runStartedMs) {
     return before + Math.max(0, nowMs - Math.max(beganMs, unavailableSinceMs))
   }
   const pausedMs = unavailableSinceMs === null ? Math.min(nowMs - runStartedMs, PAUSES_MS) : 0
   const queuedMs = sinceMs === 0 ? 0 : Math.max(0, Math.min(availableSinceMs, runStartedMs) - sinceMs)
-  return before + queuedMs + Math.max(0, pausedMs)
+  return before + queuedMs + Math.max(0, pausedMs) + restedMs
 }

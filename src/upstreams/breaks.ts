@@ -27,6 +27,14 @@ export const HOLD_MS = 8_000
 /** Before the next isolated job, the target serves others for this many times as long. */
 const REST = 4
 
+/**
+ * The pause after a job's third broken call; it doubles with each further one. A job that crashes its servers thus lets others
+ * go first, even if it is alone on its node and no answer proves that it is to blame. The pause ends when the target answers
+ * another job.
+ */
+const FIRST_REST_MS = 1_000
+const MOST_REST_MS = 30_000
+
 export const NO_BREAKS: JobBreaks = { seen: 0, unexpected: 0, counted: 0, lastMs: 0 }
 
 export function isIsolated({ counted }: JobBreaks): boolean {
@@ -40,6 +48,15 @@ export function isSentWithoutSchema({ seen, counted }: JobBreaks): boolean {
 /** Whether the job may call a target only while no other such job does. */
 export function isCareful({ unexpected }: JobBreaks): boolean {
   return unexpected >= CAREFUL
+}
+
+/** How long the job must still pause before its next call. None for an isolated job: its next break alone decides. */
+export function restMs(breaks: JobBreaks, nowMs: number): number {
+  const { seen, lastMs } = breaks
+  if (seen < CAREFUL || isIsolated(breaks)) return 0
+  const pauseMs = Math.min(MOST_REST_MS, FIRST_REST_MS * 2 ** (seen - CAREFUL))
+  // The clock of another node may have set `lastMs`.
+  return Math.min(pauseMs, lastMs + pauseMs - nowMs)
 }
 
 /** What a break shows about a job. */
@@ -110,6 +127,8 @@ export class TargetBreaks {
   /** The next hold may not start before this (steady clock). */
   #restUntilMs = 0
   #onIdle: (() => void) | null = null
+  /** Functions that end the pauses of jobs whose calls broke: the target has answered another job. */
+  readonly wakers = new Set<() => void>()
 
   /** @param onHold starts and ends the delay of other calls */
   constructor(clock: Clock, onHold: (isHeld: boolean) => void) {
@@ -133,7 +152,10 @@ export class TargetBreaks {
     const { job, several, check } = this.#answered
     if (jobId === null) {
       if (!check) this.#answered = { job, several, check: true }
-    } else if (!several && job !== jobId) this.#answered = { job: jobId, several: job !== null, check }
+      return
+    }
+    if (!several && job !== jobId) this.#answered = { job: jobId, several: job !== null, check }
+    for (const wake of this.wakers) wake()
   }
 
   /** Records that the connection of a call broke; the call is still in progress. */

@@ -14,6 +14,7 @@ import {
   isIsolated,
   isSentWithoutSchema,
   NO_BREAKS,
+  restMs,
   SchemaBreaks,
   schemaFingerprint,
 } from './breaks.ts'
@@ -29,6 +30,7 @@ import type {
   RoutedReply,
   TokenCount,
 } from './model-server.ts'
+import { pause } from './pause.ts'
 import { sumOfTokens } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 import type { CallResult } from './target-health.ts'
@@ -79,6 +81,8 @@ export interface RoutingAttempt extends RoutedReply {
   /** How many tries have counted against the job. */
   tries: number
   breaks: JobBreaks
+  /** How long it has paused because its calls broke. */
+  restedMs: number
   /** Whether the request's `beforeCall` was called. */
   hasBegun: boolean
   /** Whether the last call failed because too many were in progress. */
@@ -144,6 +148,17 @@ export class TargetCaller {
     } finally {
       alone.release(account)
     }
+  }
+
+  /** Pauses a job whose calls broke several times. False if the signal stopped it. */
+  async rest(target: Target, attempt: RoutingAttempt): Promise<boolean> {
+    const { breaks, signal } = attempt
+    const ms = restMs(breaks, this.#clock.nowMs())
+    if (ms <= 0 || this.isSkipped(target, attempt)) return true
+    const startedMs = this.#clock.steadyMs()
+    const goesOn = await this.#paused(attempt, () => pause(this.#clock, ms, signal, target.breaks.wakers))
+    attempt.restedMs += this.#clock.steadyMs() - startedMs
+    return goesOn
   }
 
   /**

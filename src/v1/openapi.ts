@@ -82,7 +82,11 @@ const format = Type.Object(
       Type.Object({ name: text, schema: Type.Object({}, { additionalProperties: true }) }),
     ),
   },
-  { title: 'ResponseFormat' },
+  {
+    title: 'ResponseFormat',
+    description:
+      '`{ "type": "text" }`, `{ "type": "json_object" }`, or `{ "type": "json_schema", "json_schema": { "name", "schema" } }`.',
+  },
 )
 
 const length = Type.Optional(
@@ -95,7 +99,10 @@ const length = Type.Optional(
 export const chatBody = Type.Object(
   {
     model: Type.String({ description: 'A public model name.' }),
-    messages: Type.Array(message),
+    messages: Type.Array(message, {
+      description:
+        'The conversation, in order. A message is `{ role, content }`; its content is a text, or a list of text parts.',
+    }),
     response_format: Type.Optional(format),
     ...jobOptions.properties,
     max_tokens: length,

@@ -13,7 +13,7 @@ const metadata = Type.Object(
   {},
   { additionalProperties: text, description: 'Up to 16 texts of up to 512 characters.' },
 )
-const { temperature, top_p, max_tokens, reasoning_effort } = jobOptions.properties
+const { temperature, top_p, reasoning_effort } = jobOptions.properties
 
 const format = Type.Object(
   {
@@ -54,7 +54,13 @@ const createBody = Type.Object(
         { description: '`effort`: how much the model thinks before it answers.' },
       ),
     ),
-    max_output_tokens: max_tokens,
+    max_output_tokens: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: Number.MAX_SAFE_INTEGER,
+        description: 'Maximum tokens of the answer. If a longer answer is cut, the response is `incomplete`.',
+      }),
+    ),
     temperature,
     top_p,
     metadata: Type.Optional(metadata),

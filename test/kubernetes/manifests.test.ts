@@ -358,8 +358,8 @@ test('KEDA scales on metrics that exist, and alone decides about the number of n
   assert.equal(specOf<{ replicas?: number }>('postgres with components', 'Deployment').replicas, undefined)
 })
 
-test('no manifest contains a secret, and docs/kubernetes.md creates the one that they refer to', () => {
-  const page = read('docs/kubernetes.md')
+test('no manifest contains a secret, and the recipe creates the one that they refer to', () => {
+  const page = read('docs/recipes/kubernetes.md')
   const files = pods.flatMap(({ spec }) => {
     assert.ok(spec.volumes.some(({ secret }) => secret?.secretName === 'parley'))
     return spec.containers[0].env.filter(({ name }) => name.endsWith('_FILE')).map(({ value }) => value)

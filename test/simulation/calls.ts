@@ -29,7 +29,9 @@ interface Failure {
 }
 
 const CRASHES = 'a job crashes few model servers'
-const MOST_CRASHES_OF_JOB = 3
+const MOST_CRASHES_BY_SCHEMA = 3
+/** Of a job that crashes them without its schema, too: as many pauses as fit into the patience, and those that answers end. */
+const MOST_CRASHES = 24
 
 export class Calls {
   readonly #world: World
@@ -94,19 +96,23 @@ export class Calls {
   }
 
   /** Records that a job crashed its model server. */
-  crashed({ account, tag }: JobCall): void {
-    const name = `${account} ${tag}`
+  crashed({ account, tag }: JobCall, hasSchema: boolean): void {
+    const name = crashName(account, tag, hasSchema)
     const crashes = (this.#crashes.get(name) ?? 0) + 1
     this.#crashes.set(name, crashes)
     const { jobs } = this.#ledger.callsOf(account, tag)
-    if (crashes > MOST_CRASHES_OF_JOB * jobs)
+    if (crashes > (hasSchema ? MOST_CRASHES_BY_SCHEMA : MOST_CRASHES) * jobs)
       this.#ledger.violate(CRASHES, `${tag} of ${account}: ${crashes} by ${jobs}`)
   }
 
   /** Records that a run of the job was interrupted. */
   forgotten(account: string, tag: string): void {
-    this.#crashes.delete(`${account} ${tag}`)
+    for (const hasSchema of [true, false]) this.#crashes.delete(crashName(account, tag, hasSchema))
   }
+}
+
+function crashName(account: string, tag: string, hasSchema: boolean): string {
+  return `${account} ${tag} ${hasSchema}`
 }
 
 function nameOf({ process, account, tag, upstream }: JobCall): string {

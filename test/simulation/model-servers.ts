@@ -192,7 +192,7 @@ class ServedCall {
     const { world, upstream, ledger } = this.#options
     if (this.#isEnded || upstream.isDown) return
     world.note(`${upstream.name} crashes because of ${this.#tag}`)
-    if (this.#hasSchema) ledger.jobCalls.crashed(this.#call)
+    ledger.jobCalls.crashed(this.#call, this.#hasSchema)
     upstream.isDown = true
     world.after(RESTART_MS, `${upstream.name} starts again`, () => {
       upstream.isDown = false

@@ -57,6 +57,12 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
     by: '0',
   },
   {
+    what: 'a job that crashes its servers is called again without a pause',
+    file: 'src/upstreams/breaks.ts',
+    text: 'seen < CAREFUL || isIsolated(breaks)',
+    by: 'seen > 0',
+  },
+  {
     what: 'all suspects run at once',
     file: 'src/queue/suspect-groups.ts',
     text: 'const limit = this.#limit - this.#running',

@@ -377,6 +377,16 @@ test('wrong: a server that ends every connection', async (t) => {
   assert.match(checked.wrong, /closes the connection without a response \(\w+\) -> look at the log/)
 })
 
+test('wrong: a server that lists models, but is too busy to answer a completion', async (t) => {
+  const server = createHttpServer(({ method }, response) => {
+    if (method === 'GET') response.end('{"object":"list","data":[{"id":"a-model"}]}')
+  })
+  t.after(() => server.closeAllConnections())
+  const base_url = `http://127.0.0.1:${await port(t, server)}/v1`
+  const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: SHORT_MS })
+  assert.match(checked.wrong, /not POST \/chat\/completions \(\w+\) -> wait until the server is less busy/)
+})
+
 test('wrong: a server that accepts connections and does not answer', async (t) => {
   const server = createHttpServer(() => {})
   t.after(() => server.closeAllConnections())

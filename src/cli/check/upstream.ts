@@ -103,9 +103,9 @@ class UpstreamCheck {
     const [firstModel = ''] = this.#upstream.models.keys()
     const completed = await this.#tryInvalid(firstModel)
     if (completed.kind === 'failed') {
-      return [
-        this.#wrong('reachable', `answers GET /models, but not POST /chat/completions (${completed.code})`),
-      ]
+      const says = `answers GET /models, but not POST /chat/completions (${completed.code})`
+      const isSlow = completed.fault === 'timeout'
+      return [this.#wrong('reachable', says, isSlow ? 'wait until the server is less busy' : undefined)]
     }
     const verdict = verdictOf(completed)
     const stop = await this.#stopAt(verdict, completed)
