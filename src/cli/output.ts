@@ -1,4 +1,7 @@
-/** Prints lines and tables for the user, on standard output and standard error. The server's log is separate. */
+/**
+ * Prints lines and tables for the user, on standard output and standard error; the server's log is separate. And the error that
+ * ends a command.
+ */
 export function printLine(text: string): void {
   if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endAtClosedPipe)
   process.stdout.write(`${text}\n`)
@@ -46,4 +49,16 @@ export function printable(text: string, maxLength = Number.POSITIVE_INFINITY): s
 function escaped(character: string): string {
   if (character === '\n') return '\\n'
   return `\\u{${character.codePointAt(0)?.toString(16)}}`
+}
+
+/** A command that failed for a reason that the user can act on. The message is printed without a stack trace. */
+export class CommandError extends Error {
+  override readonly name = 'CommandError'
+  /** The exit code of the process; docs/command-line.md lists them. */
+  readonly exitCode: number
+
+  constructor(message: string, exitCode = 1) {
+    super(message)
+    this.exitCode = exitCode
+  }
 }

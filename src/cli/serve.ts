@@ -2,7 +2,7 @@
 import module from 'node:module'
 import { dirname } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
-import { issueKey } from '../accounts/issue-key.ts'
+import { issueKey } from '../accounts/key.ts'
 import type { Service } from '../app/service.ts'
 import type { Role } from '../config/allowed-values.ts'
 import { type Configuration, loadConfiguration } from '../config/load.ts'
@@ -13,8 +13,7 @@ import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import { VERSION } from '../version.ts'
 import type { CheckedUpstream, reach } from './check/upstream.ts'
-import { CommandError } from './command-error.ts'
-import { printable, printLine } from './output.ts'
+import { CommandError, printable, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
 /** The example of the first start uses this model if it is configured. */

@@ -1,6 +1,6 @@
 /** Admin actions on API keys. The audit log records a key's ID, never the key. */
 
-import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/issue-key.ts'
+import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/key.ts'
 import { Type } from '../../typed-schema.ts'
 import { findAccount, newKey, rotatedKey } from '../account-view.ts'
 import { adminAction } from '../action.ts'

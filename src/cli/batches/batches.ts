@@ -7,8 +7,7 @@ import { type Report, startReport } from '../batch/report.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { CommandError } from '../command-error.ts'
-import { printable, printError, printLine, table, timeOf } from '../output.ts'
+import { CommandError, printable, printError, printLine, table, timeOf } from '../output.ts'
 import { type Batch, V1Calls } from './v1-calls.ts'
 
 export interface CreateBatchOptions extends ServerOptions {

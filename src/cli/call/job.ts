@@ -8,8 +8,7 @@ import {
   type Parley,
   TimeoutError,
 } from '../../../client/src/index.ts'
-import { CommandError } from '../command-error.ts'
-import { printable, printError, printLine, table } from '../output.ts'
+import { CommandError, printable, printError, printLine, table } from '../output.ts'
 import { EXIT, type ServerOptions } from './client-command.ts'
 import { connect, interruptible } from './connection.ts'
 
