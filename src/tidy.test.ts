@@ -52,14 +52,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config/upstream-access.ts',
   ],
   accounts: ['job/tier.ts', 'net/signing-secrets.ts', 'store/account-store.ts'],
-  admin: [
-    'accounts/account-name.ts',
-    'accounts/issue-key.ts',
-    'batches/progress.ts',
-    'job',
-    'net/ssrf-guard.ts',
-    'store',
-  ],
+  admin: ['accounts/key.ts', 'batches/progress.ts', 'job', 'net/ssrf-guard.ts', 'store'],
   queue: [
     'job',
     'parley-json-schema',

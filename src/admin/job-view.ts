@@ -2,7 +2,7 @@
  * Schemas of jobs and their callbacks, for the admin API, the dashboard and `--json`. Times are Unix seconds; those of jobs have
  * fractions.
  */
-import { BATCH_PREFIX } from '../job/batch-id.ts'
+import { BATCH_PREFIX } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
 import type {
   CallbackAttempt as StoredAttempt,

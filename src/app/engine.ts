@@ -4,6 +4,7 @@
  * simulation (`test/simulation/`) passes one that a seed determines.
  */
 import { type Clock, wholeMs } from '../clock.ts'
+import type { Role } from '../config/allowed-values.ts'
 import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
 import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
@@ -28,14 +29,13 @@ import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { activeTraceparent } from '../telemetry/trace-context.ts'
+import { activeTraceparent } from '../telemetry/traced-requests.ts'
 import { isTracing, tracedExecution, tracedRouter } from '../telemetry/traces.ts'
 import type { Router } from '../upstreams/model-server.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import { createDispatcher } from './callbacks.ts'
 import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
-import type { Role } from './role.ts'
 import { jobSlots, memoryBytes } from './slots.ts'
 
 export interface EngineParts {

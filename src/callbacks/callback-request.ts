@@ -1,7 +1,7 @@
 /** Builds the signed POST of SPEC §6, or that of an event, which reports an outcome to a caller's server. */
-import { endingOf } from '../job/ending.ts'
+
 import type { CallbackEvent } from '../job/job.ts'
-import { jobRecordJson, type MetadataById } from '../job/job-record.ts'
+import { endingOf, jobRecordJson, type MetadataById } from '../job/job-record.ts'
 import type { PostRequest } from '../net/post.ts'
 import { secretsInForce, sign } from '../net/signing-secrets.ts'
 import type { Secrets } from '../store/account-store.ts'

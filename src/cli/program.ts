@@ -4,10 +4,9 @@ import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
 import { addBatches } from './batches/options.ts'
 import { addJob, addSend } from './call/options.ts'
-import { CommandError } from './command-error.ts'
 import { addCompletion } from './completion.ts'
 import { addOperatorCommands } from './operator/commands.ts'
-import { printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './output.ts'
 
 const HELP = `
 To start a server, run \`parley serve\`. To send a message to a server, set PARLEY_URL and PARLEY_API_KEY and run

@@ -13,8 +13,7 @@ import { isOperatorName, MAX_CHARACTERS } from '../admin/operator-name.ts'
 import { Refusal, refusals } from '../admin/refusals.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { jobIdMaker } from '../job/job-id.ts'
-import { CommandError } from './command-error.ts'
-import { printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './output.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
 export interface ActionOptions {

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
-import { TIMEOUT_S } from '../job/field-bounds.ts'
+import { TIMEOUT_S } from '../job/field-rules.ts'
 import type { BatchElement, SingleCreate } from '../job/request.ts'
 import type { AdmittedJobs, CountElement, JobCreator } from '../queue/job-creator.ts'
 import { countConversation } from '../tokens/token-counter.ts'

@@ -6,7 +6,7 @@
 import { type Clock, wholeMs } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
 import type { CreateElement, Problem } from '../job/create-body.ts'
-import { CACHE_TTL_S } from '../job/field-bounds.ts'
+import { CACHE_TTL_S } from '../job/field-rules.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
 import { monthEndsMs } from '../job/month.ts'

@@ -27,11 +27,10 @@ import {
   readFailure,
   upstreamError,
 } from './read-completion.ts'
-import { requestBody, requestFormat, withoutSchema } from './request-body.ts'
+import { requestBody, requestFormat, SentOptions, withoutSchema } from './request-body.ts'
 import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
-import { SentOptions } from './sent-options.ts'
 
 /** A longer answer is not read to its end. The longest answers of models are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024

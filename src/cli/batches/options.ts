@@ -2,8 +2,7 @@
 import { type Command, Option } from 'commander'
 import { addServerOptions, EXIT_CODES_HELP } from '../call/client-command.ts'
 import { addPair } from '../call/options.ts'
-import { numberFrom } from '../number-option.ts'
-import { examples } from '../operator/shared-options.ts'
+import { examples, numberFrom } from '../operator/shared-options.ts'
 import type {
   CancelBatchOptions,
   CreateBatchOptions,

@@ -5,8 +5,7 @@ import { callbackActions } from '../../admin/actions/callbacks.ts'
 import { jobActions, scrub } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
 import { tokenActions } from '../../admin/actions/tokens.ts'
-import { ROLES } from '../../app/role.ts'
-import { MAX_THREADS } from '../../config/allowed-values.ts'
+import { MAX_THREADS, ROLES } from '../../config/allowed-values.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { addJobList } from '../call/options.ts'
 import type { ListCallbacksOptions } from '../callbacks.ts'
@@ -16,7 +15,6 @@ import { FROM_PASSWORD, TO_PASSWORD } from '../copy-passwords.ts'
 import type { BackupOptions } from '../database.ts'
 import { addListen } from '../listen/options.ts'
 import type { AuditOptions, UsageOptions } from '../lists.ts'
-import { numberFrom } from '../number-option.ts'
 import type { ServeOptions } from '../serve.ts'
 import { addActionCommand } from './action-command.ts'
 import {
@@ -25,6 +23,7 @@ import {
   examples,
   MAX_ROWS,
   monthOption,
+  numberFrom,
   usageKeysOption,
 } from './shared-options.ts'
 

@@ -11,7 +11,7 @@ import {
 } from '../../admin/action.ts'
 import { isOperatorName, MAX_CHARACTERS } from '../../admin/operator-name.ts'
 import { Refusal, type RefusalReason } from '../../admin/refusals.ts'
-import { BATCH_PREFIX } from '../../job/batch-id.ts'
+import { BATCH_PREFIX } from '../../job/job-id.ts'
 import { type Schema, Type } from '../../typed-schema.ts'
 import { sendData } from '../envelope.ts'
 import {

@@ -17,9 +17,8 @@ import { apiError, Empty, StateOf, useResource } from '../resource.ts'
 import { address } from '../router.ts'
 import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
-import { KeysPanel, useKeys } from './keys-panel.ts'
+import { KeysPanel, NewKeyDialog, useKeys } from './keys-panel.ts'
 import { Moderation, TierSelect } from './moderation.ts'
-import { NewKeyDialog } from './new-key.ts'
 import { SecretButton } from './secret.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {

@@ -14,8 +14,7 @@ import { Panel } from '../parts/panel.ts'
 import { Time } from '../parts/time.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
-import { Attempts } from './attempts.ts'
-import { ReplayAllButton, ReplayButton } from './replay.ts'
+import { Attempts, ReplayAllButton, ReplayButton } from './attempts.ts'
 
 export function CallbacksPage() {
   const { query } = usePlace()

@@ -1,7 +1,6 @@
 /** The page of one job: its facts and timeline, and on request its contents. */
 import { html } from 'htm/preact'
-import { Attempts } from '../callbacks/attempts.ts'
-import { ReplayButton } from '../callbacks/replay.ts'
+import { Attempts, ReplayButton } from '../callbacks/attempts.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'
 import { amount, count, dateAndTime, duration, timeOfDayMs } from '../format.ts'
 import { Badge } from '../parts/badge.ts'

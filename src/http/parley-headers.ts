@@ -1,4 +1,7 @@
-/** The response header that lists the parts of a create request's schemas that Parley does not check. */
+/**
+ * Parley's own response headers: the one that lists the parts of a create request's schemas that it does not check, and the one
+ * that marks answers of the simulator.
+ */
 import type { CreateElement } from '../job/create-body.ts'
 
 export const IGNORED_HEADER = 'x-parley-ignored'
@@ -43,3 +46,6 @@ function listed(pointers: ReadonlySet<string>, unlisted: number): string {
 function encoded(pointer: string): string {
   return encodeURI(pointer.toWellFormed()).replace(/[,;]/g, encodeURIComponent)
 }
+
+/** The header that marks responses and callbacks while the simulator answers, so that nobody mistakes its answers for a model's. */
+export const SIMULATED_HEADER = 'x-parley-simulated'
