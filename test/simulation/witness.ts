@@ -7,12 +7,21 @@
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
 import type { OwnCancel } from '../../src/store/own-job-store.ts'
-import type { Acceptance, Accepted, Claimed, FailedJob, Settlement } from '../../src/store/store.ts'
+import type {
+  Acceptance,
+  Accepted,
+  Claimed,
+  FailedJob,
+  Settlement,
+  WaitingRelease,
+} from '../../src/store/store.ts'
 import { type Ledger, TOO_EARLY } from './ledger.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
 import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import { WORLD_START_MS, type World } from './world.ts'
 
+/** Both stores reject others. */
+const WHOLE = 'times are whole milliseconds'
 /** These calls end or delete jobs, but their results do not name them. */
 const CHANGES: readonly MethodName[] = [
   'cancelJob',
@@ -81,7 +90,11 @@ export class Witness {
         }
         break
       case 'releaseWaiting':
-        for (const claim of args[1] as readonly Claim[]) this.#released(node, claim)
+        for (const claim of args[1] as readonly WaitingRelease[]) {
+          const { jobId, waitedMs } = claim
+          if (!Number.isInteger(waitedMs)) this.#ledger.violate(WHOLE, `${jobId} waited ${waitedMs} ms`)
+          this.#released(node, claim)
+        }
         break
       case 'settle':
         if (result === 'settled') this.#settled(args[0] as Settlement)
