@@ -208,7 +208,7 @@ ${fieldTable(v1.components.schemas.CreateBatchRequest ?? {}, [], v1)}
 
 ### 8.4 Errors
 
-Errors have the shape \`{ "error": { "message", "type", "param", "code" } }\`. [This table](openai.md#errors) has the statuses.
+Errors have the shape \`{ "error": { "message", "type", "param", "code" } }\`. Statuses: [these](openai.md#errors) and [common ones](#7-errors).
 `
 }
 

@@ -343,7 +343,7 @@ function mebibytes(bytes: number): string {
 
 const INTRODUCTION = `# Limits
 
-Every limit of a server, by whom it counts for. Each rejection names the limit in its message; 429 and 503 also carry Retry-After. For tiers, the
+Every limit of a server; the headings name what it counts for. Each rejection names the limit in its message; 429 and 503 also carry Retry-After. For tiers, the
 tables show the limits of \`user_free\`; [settings](settings.md) has those of the others. \`null\` means no limit; for \`limits.memory_bytes\`,
 \`jobs.concurrency\` and \`max_concurrency\`, it means that the server derives the limit from its memory.
 
