@@ -10,7 +10,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { issueKey } from '../src/accounts/issue-key.ts'
+import { issueKey } from '../src/accounts/key.ts'
 import { createService } from '../src/app/create-service.ts'
 import type { Service } from '../src/app/service.ts'
 import { type Clock, systemClock } from '../src/clock.ts'

@@ -1,5 +1,5 @@
 /** Creates a store of ended jobs whose callbacks are owed, in the state in which the server leaves them. */
-import { issueKey } from '../../src/accounts/issue-key.ts'
+import { issueKey } from '../../src/accounts/key.ts'
 import { callbackText, type Job } from '../../src/job/job.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'
 import { openStore } from '../../src/store/open.ts'

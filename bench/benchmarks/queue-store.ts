@@ -1,6 +1,6 @@
 /** A store with a queue of jobs of several accounts, which it fills and empties like the server. */
 import { randomBytes } from 'node:crypto'
-import { issueKey } from '../../src/accounts/issue-key.ts'
+import { issueKey } from '../../src/accounts/key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'

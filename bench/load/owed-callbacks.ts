@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-request.ts'
 import { systemClock } from '../../src/clock.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
-import { makeSecret } from '../../src/net/signature.ts'
+import { makeSecret } from '../../src/net/signing-secrets.ts'
 import { words } from './bodies.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
 

@@ -6,7 +6,7 @@
 import { Agent, Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-request.ts'
 import { DEFAULTS } from '../../src/config/settings.ts'
-import { makeSecret } from '../../src/net/signature.ts'
+import { makeSecret } from '../../src/net/signing-secrets.ts'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { serveBatches } from './batch-shell.ts'
 

@@ -1,2 +1,2 @@
 /** The version of this package, the same as in its package.json. */
-export const VERSION = '0.3.0'
+export const VERSION = '0.4.0'

@@ -259,7 +259,7 @@ class Parley:
             attempt += 1
 
     def _once(self, method, path, data, key, hold_s):
-        headers = {"user-agent": "parley-python/0.3.0", **self.headers, "accept": "application/json", "x-api-key": self.api_key}
+        headers = {"user-agent": "parley-python/0.4.0", **self.headers, "accept": "application/json", "x-api-key": self.api_key}
         if data is not None:
             headers["content-type"] = "application/json"
         if key is not None:

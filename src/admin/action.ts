@@ -2,14 +2,14 @@
  * Defines admin actions. One declaration in `actions/` gives an action its route in the admin API, its description in the
  * OpenAPI document, its entry in the audit log and its command.
  */
-import { ACCOUNT_NAME } from '../accounts/account-name.ts'
+
 import type { Clock } from '../clock.ts'
-import { readBatchId } from '../job/batch-id.ts'
-import { readJobId } from '../job/job-id.ts'
+import { readBatchId, readJobId } from '../job/job-id.ts'
 import type { Expiry } from '../store/expiry.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
 import type { Schema, Static } from '../typed-schema.ts'
 import type { DeletionProgress } from './delete-account.ts'
+import { ACCOUNT_NAME } from './fields.ts'
 import { type Refusal, refusals } from './refusals.ts'
 
 /** What the functions of an action use, in a server or in a command that works on the database directly. */

@@ -1,11 +1,14 @@
 /**
- * Checks who may use the admin API: callers with the server's own token, and with tokens that operators created. The latter are
- * read together, every two seconds at most, so that a revoked one soon stops working and guesses cost few queries.
+ * Admin tokens: who may use the admin API, and how tokens are shown. Callers have the server's own token, or one that operators
+ * created. The latter are read together, every two seconds at most, so that a revoked one soon stops working and guesses cost
+ * few queries.
  */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import { LookupCache } from '../lookup-cache.ts'
-import type { AdminTokenRecord, AdminTokenStore } from '../store/admin-token-store.ts'
+import type { AdminTokenRecord, AdminTokenStore } from '../store/account-store.ts'
+import { type Static, Type } from '../typed-schema.ts'
+import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
 
 export interface AdminCaller {
   /** The token's name; null for the server's own token, which operators may share. */
@@ -73,4 +76,42 @@ export function hashAdminToken(token: string): string {
 
 function digestOf(token: string): Buffer {
   return hash('sha256', token, 'buffer')
+}
+
+const shownToken = {
+  id: Type.String(),
+  name: Type.String({ description: 'The operator or program that uses the token; the audit log shows it.' }),
+  read_only: Type.Boolean({
+    description: 'Whether the token allows only reading, without contents of jobs, secrets and keys.',
+  }),
+  expires_at: unixTimeOrNull('When it expires'),
+}
+
+/** Schemas of the admin tokens that operators create, for the admin API, the dashboard and commands. */
+export const tokenList = Type.Object({
+  tokens: Type.Array(
+    Type.Object({
+      ...shownToken,
+      created_at: unixTime('When it was created'),
+      revoked_at: unixTimeOrNull('When it was revoked'),
+    }),
+  ),
+})
+type ListedToken = Static<typeof tokenList>['tokens'][number]
+
+export const newToken = Type.Object({
+  ...shownToken,
+  token: Type.String({ description: 'The token. It cannot be shown again.' }),
+})
+
+export function tokenView(record: AdminTokenRecord): ListedToken {
+  const { id, name, readOnly, createdAtMs, expiresAtMs, revokedAtMs } = record
+  return {
+    id,
+    name,
+    read_only: readOnly,
+    created_at: Math.floor(createdAtMs / 1000),
+    expires_at: wholeSeconds(expiresAtMs),
+    revoked_at: wholeSeconds(revokedAtMs),
+  }
 }

@@ -1,6 +1,6 @@
 /** Runs admin actions and records them: an entry is written before an action starts, and its outcome after it ends. */
 import type { Clock } from '../clock.ts'
-import { BATCH_PREFIX } from '../job/batch-id.ts'
+import { BATCH_PREFIX } from '../job/job-id.ts'
 import type { AuditStore } from '../store/audit-store.ts'
 import type { ActionTools, AnyAction, AnyInput } from './action.ts'
 import { Refusal } from './refusals.ts'

@@ -1,6 +1,6 @@
 /** Schemas of batches, for the admin API and the dashboard. Times are Unix seconds. */
 import { aboutOf, progressOf } from '../batches/progress.ts'
-import { BATCH_PREFIX } from '../job/batch-id.ts'
+import { BATCH_PREFIX } from '../job/job-id.ts'
 import { type BatchLine, ENDED_STATUSES, OPEN_STATUSES, type StoredBatch } from '../store/batch-store.ts'
 import type { StoredFile } from '../store/file-store.ts'
 import { type Static, Type } from '../typed-schema.ts'

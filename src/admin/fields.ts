@@ -1,5 +1,4 @@
 /** Schemas of fields that several resources, filters and actions share. Times are Unix seconds. */
-import { ACCOUNT_NAME } from '../accounts/account-name.ts'
 import { MODEL_NAME } from '../job/request.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import { MAX_SCANNED } from '../store/pagination.ts'
@@ -28,6 +27,10 @@ export const callbackState = Type.Enum(CALLBACK_STATES, { description: 'The stat
 export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'], {
   description: 'The state of the job.',
 })
+
+/** The rules for the name of an account. */
+export const ACCOUNT_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/
+export const ACCOUNT_RULE = 'letters, digits and . _ @ - only, 64 at most, a letter or digit first'
 
 /** Other names cannot exist, and some databases reject characters such as NUL, so the schema rejects them. */
 export const accountName = Type.String({

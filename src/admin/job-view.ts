@@ -2,14 +2,14 @@
  * Schemas of jobs and their callbacks, for the admin API, the dashboard and `--json`. Times are Unix seconds; those of jobs have
  * fractions.
  */
-import { BATCH_PREFIX } from '../job/batch-id.ts'
+import { BATCH_PREFIX } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
-import { BUDGET_QUEUES } from '../store/budget-store.ts'
 import type {
   CallbackAttempt as StoredAttempt,
   CallbackDetails as StoredCallback,
   CallbackSummary as StoredCallbackSummary,
 } from '../store/callback-store.ts'
+import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import type {
   JobContent as StoredContent,
   JobDetails as StoredDetails,

@@ -42,8 +42,7 @@ function noSuch(
   return new Refusal({ kind: `no such ${what}` }, `refused: there is no such ${what}`, message)
 }
 
-export const NO_FILTER =
-  'Pass a job ID, or at least one of --account, --error-code, --model, --from and --status.'
+const NO_FILTER = 'Pass a job ID, or at least one of --account, --error-code, --model, --from and --status.'
 const SCRUB_LATER =
   'Wait until backups, copies and open queries have finished, make sure that there is enough free disk space, and run `parley scrub`.'
 

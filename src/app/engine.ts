@@ -4,6 +4,7 @@
  * simulation (`test/simulation/`) passes one that a seed determines.
  */
 import { type Clock, wholeMs } from '../clock.ts'
+import type { Role } from '../config/allowed-values.ts'
 import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
 import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
@@ -11,13 +12,13 @@ import { jobIdMaker } from '../job/job-id.ts'
 import { Tiers } from '../job/tier.ts'
 import type { Poster } from '../net/post.ts'
 import { type AfterSettlement, createAfterSettlement } from '../queue/after-settlement.ts'
-import { BudgetQueue } from '../queue/budget-queue.ts'
 import { ContextShifts } from '../queue/context-shift.ts'
+import { CostCapQueue } from '../queue/cost-cap-queue.ts'
 import type { CurrentPrices } from '../queue/current-prices.ts'
 import { Enqueuer } from '../queue/enqueue.ts'
 import { createExecuteJob } from '../queue/execute.ts'
+import { JobAndTokenCaps } from '../queue/job-and-token-caps.ts'
 import { JobCreator } from '../queue/job-creator.ts'
-import { MonthlyCaps } from '../queue/monthly-caps.ts'
 import { PendingResponses } from '../queue/pending-responses.ts'
 import { Quotas } from '../queue/quotas.ts'
 import { AnswerReader } from '../queue/read-answer.ts'
@@ -28,14 +29,13 @@ import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { activeTraceparent } from '../telemetry/trace-context.ts'
+import { activeTraceparent } from '../telemetry/traced-requests.ts'
 import { isTracing, tracedExecution, tracedRouter } from '../telemetry/traces.ts'
 import type { Router } from '../upstreams/model-server.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import { createDispatcher } from './callbacks.ts'
 import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
-import type { Role } from './role.ts'
 import { jobSlots, memoryBytes } from './slots.ts'
 
 export interface EngineParts {
@@ -74,7 +74,7 @@ export function createEngine(parts: EngineParts) {
   const weightOf = (tier: string) => tiers.of(tier).weight
   const answers = new AnswerReader({ pool, maxDepth: settings.limits.json_depth, weightOf })
   const contextShifts = createContextShifts({ pool, clock, weightOf, metrics, log })
-  const budget: BudgetQueue = new BudgetQueue({
+  const budget: CostCapQueue = new CostCapQueue({
     store,
     clock,
     tiers,
@@ -117,7 +117,7 @@ export function createEngine(parts: EngineParts) {
     prices: parts.prices,
     addresses: addressRulesOf(settings),
     makeId: jobIdMaker(clock, randomHex),
-    monthlyCaps: new MonthlyCaps(store, clock),
+    jobAndTokenCaps: new JobAndTokenCaps(store, clock),
     quotas: new Quotas({ store, clock }),
     budget,
     onQuotaReached: metrics.quotaReached,

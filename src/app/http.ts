@@ -4,6 +4,7 @@ import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { AuditLog } from '../admin/audit-log.ts'
 import { type Clock, wholeMs } from '../clock.ts'
+import type { Role } from '../config/allowed-values.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { Settings } from '../config/settings.ts'
@@ -60,7 +61,6 @@ import { V1_WEBHOOKS } from '../v1/response-openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
 import { Uploads } from '../v1/upload.ts'
 import { VERSION } from '../version.ts'
-import type { Role } from './role.ts'
 
 export interface HttpParts {
   readonly settings: Settings

@@ -5,7 +5,7 @@
 import { OPEN_LINES } from '../batches/batch-runner.ts'
 import { DEFAULTS } from '../config/settings.ts'
 import { MAX_IDS } from '../http/read-jobs.ts'
-import { COMPLETE_WITHIN_S } from '../job/field-bounds.ts'
+import { COMPLETE_WITHIN_S } from '../job/field-rules.ts'
 import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../net/callback-headers.ts'
 import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../net/exchange.ts'
 import { MAX_SCANNED } from '../store/pagination.ts'

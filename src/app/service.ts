@@ -5,6 +5,7 @@ import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/token.ts'
 import { NO_BATCHES } from '../batches/progress.ts'
 import { type Clock, wholeMs } from '../clock.ts'
+import type { Role } from '../config/allowed-values.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { CpuPool } from '../cpu-pool/cpu-pool.ts'
@@ -21,7 +22,7 @@ import { MetricSamples } from '../telemetry/metric-samples.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import { busyMeter } from '../telemetry/runtime-metrics.ts'
-import { activeTraceparent } from '../telemetry/trace-context.ts'
+import { activeTraceparent } from '../telemetry/traced-requests.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createBatchRunner } from './batches.ts'
@@ -29,8 +30,7 @@ import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
 import { heartbeatStarter } from './node.ts'
-import { rateBooks } from './rate-books.ts'
-import type { Role } from './role.ts'
+import { sharedRates } from './shared-rates.ts'
 import { jobSlots } from './slots.ts'
 import { createRouter, modelServers } from './upstreams.ts'
 import { createWakeCalls } from './wake-calls.ts'
@@ -90,7 +90,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
     prices,
-    bookOf: rateBooks({ store, node, clock, warn: (message) => log.warn({}, message) }),
+    bookOf: sharedRates({ store, node, clock, warn: (message) => log.warn({}, message) }),
     log,
   })
   const common = { settings, simulated, role, store, node, clock, log, metrics, prices }

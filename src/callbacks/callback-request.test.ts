@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { NO_USAGE, type Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import { makeSecret } from '../net/signature.ts'
+import { makeSecret } from '../net/signing-secrets.ts'
 import { callbackRequest, type SignableBody } from './callback-request.ts'
 
 const NOW_MS = Date.now()

@@ -1,14 +1,11 @@
 /** Builds the signed POST of SPEC §6, or that of an event, which reports an outcome to a caller's server. */
-import { endingOf } from '../job/ending.ts'
+
 import type { CallbackEvent } from '../job/job.ts'
-import { jobRecordJson, type MetadataById } from '../job/job-record.ts'
+import { endingOf, jobRecordJson, type MetadataById } from '../job/job-record.ts'
 import type { PostRequest } from '../net/post.ts'
-import { sign } from '../net/signature.ts'
+import { secretsInForce, sign } from '../net/signing-secrets.ts'
 import type { Secrets } from '../store/account-store.ts'
 import type { CallbackBody } from '../store/callback-store.ts'
-
-/** How long the previous secret also signs after a rotation. */
-const ROTATION_MS = 86_400_000
 
 export interface SignableBody extends CallbackBody {
   readonly secrets: Secrets
@@ -47,9 +44,4 @@ function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }:
     type: `${of}.${ending ?? endingOf(view)}`,
     data: { id: `${idPrefix}${view.id}` },
   })
-}
-
-/** The valid secrets, the current one first. */
-export function secretsInForce({ current, previous }: Secrets, nowMs: number): string[] {
-  return previous && nowMs < previous.rotatedAtMs + ROTATION_MS ? [current, previous.secret] : [current]
 }

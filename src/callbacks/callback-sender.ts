@@ -10,7 +10,7 @@ import type { CallbackAttempt, CallbackBody, CallbackNext, DueCallback } from '.
 import type { Store } from '../store/store.ts'
 import { callbackRequest } from './callback-request.ts'
 import type { Delivery } from './deliveries.ts'
-import { type Health, healthOf } from './receivers.ts'
+import { type Health, healthOf } from './receiver-limit.ts'
 import { nextAttempt } from './retry-schedule.ts'
 
 /** How long a delivery may occupy a slot while it waits for bytes. Below `LEASE_SLACK_MS`, so that its lease outlasts it. */

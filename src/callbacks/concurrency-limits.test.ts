@@ -11,7 +11,7 @@ import {
   mayUseReserve,
   mayWait,
 } from './concurrency-limits.ts'
-import { type Health, Receiver } from './receivers.ts'
+import { type Health, Receiver } from './receiver-limit.ts'
 
 const ORIGIN = 'https://a.example.com'
 const LIMITS: Limits = { slots: 64, slotsPerOrigin: 16 }

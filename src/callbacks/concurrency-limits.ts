@@ -10,7 +10,7 @@
  */
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 import * as fairSlots from '../sharing/fair-slots.ts'
-import type { Receiver } from './receivers.ts'
+import type { Receiver } from './receiver-limit.ts'
 
 /** Deliveries that may wait for an unproven receiver: few, because their wait may be long. */
 const MAX_WAITING_UNPROVEN = 2

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
 import { Deliveries, type Delivery } from './deliveries.ts'
-import { Receiver } from './receivers.ts'
+import { Receiver } from './receiver-limit.ts'
 
 const NOW_MS = 1000
 

@@ -4,7 +4,7 @@
  */
 import type { DeferredCallback, TakenBefore } from '../store/callback-store.ts'
 import type { Delivery } from './deliveries.ts'
-import type { Receiver } from './receivers.ts'
+import type { Receiver } from './receiver-limit.ts'
 
 /** The limit for all receivers. One may use what the others do not. */
 const MAX_REMEMBERED = 100_000

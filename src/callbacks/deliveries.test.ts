@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DueCallback } from '../store/callback-store.ts'
 import { Deliveries } from './deliveries.ts'
-import { Receiver } from './receivers.ts'
+import { Receiver } from './receiver-limit.ts'
 
 const ACCOUNT = 'acme'
 const ORIGIN = 'https://a.example.com'

@@ -12,7 +12,7 @@ import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
 import type { DeliveryQueueName, DueCallback } from '../store/callback-store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { InFlight } from './concurrency-limits.ts'
-import type { Receiver } from './receivers.ts'
+import type { Receiver } from './receiver-limit.ts'
 
 /**
  * `claimed`: occupies nothing. `waiting`: waits for a slot. `sending`: occupies a slot of its delivery queue and capacity of

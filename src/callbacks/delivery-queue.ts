@@ -19,7 +19,7 @@ import {
 } from './concurrency-limits.ts'
 import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
 import type { Deliveries, Delivery } from './deliveries.ts'
-import type { Receiver, Receivers } from './receivers.ts'
+import type { Receiver, Receivers } from './receiver-limit.ts'
 
 /** Maximum callbacks per claim. */
 const MAX_CLAIMED = 128

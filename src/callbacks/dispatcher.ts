@@ -17,7 +17,7 @@ import type { Store } from '../store/store.ts'
 import { CallbackSender } from './callback-sender.ts'
 import { Deliveries } from './deliveries.ts'
 import { DeliveryQueue } from './delivery-queue.ts'
-import { Receivers } from './receivers.ts'
+import { Receivers } from './receiver-limit.ts'
 import { maxOwedMs } from './retry-schedule.ts'
 
 /** How often to poll the store for callbacks whose pause has ended. */

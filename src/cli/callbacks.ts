@@ -11,10 +11,7 @@ import type {
   CallbackSummary,
 } from '../store/callback-store.ts'
 import type { Page } from '../store/pagination.ts'
-import { CommandError } from './command-error.ts'
-import { printLine } from './output.ts'
-import { printable } from './printable.ts'
-import { table, timeOf } from './table.ts'
+import { CommandError, printable, printLine, table, timeOf } from './output.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
 /** Longer responses and errors are truncated, in the list and in the view of one callback. */

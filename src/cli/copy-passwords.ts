@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs'
 import type { Environment } from '../config/settings.ts'
 import { isPostgres } from '../store/open.ts'
-import { CommandError } from './command-error.ts'
+import { CommandError } from './output.ts'
 
 export const FROM_PASSWORD = 'PARLEY_FROM_PASSWORD'
 export const TO_PASSWORD = 'PARLEY_TO_PASSWORD'

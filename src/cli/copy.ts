@@ -5,10 +5,9 @@ import { loadRetentionMs } from '../config/load.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../store/open.ts'
 import { type TransferCounts, transferDatabase } from '../store/transfer.ts'
-import { CommandError } from './command-error.ts'
 import { FROM_PASSWORD, type PasswordSource, TO_PASSWORD, withPassword } from './copy-passwords.ts'
 import { databaseName, Progress } from './database.ts'
-import { printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './output.ts'
 
 export interface CopyOptions {
   readonly from: string

@@ -6,8 +6,7 @@
 import { loadDatabaseUrl } from '../config/file.ts'
 import type { DatabaseSummary, Restored, WriteOptions } from '../store/backup.ts'
 import { backUpDatabase, isPostgres, migrateDatabase, restoreDatabase, sqlitePath } from '../store/open.ts'
-import { CommandError } from './command-error.ts'
-import { printLine } from './output.ts'
+import { CommandError, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
 export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {

@@ -8,20 +8,17 @@ import {
   type UsageSums,
   usageRowView,
 } from '../admin/account-view.ts'
+import { tokenView } from '../admin/admin-tokens.ts'
 import { auditEntryView } from '../admin/audit-entry.ts'
 import { defined } from '../admin/fields.ts'
-import { tokenView } from '../admin/token-view.ts'
 import { isMetadataKey, usageByMetadata } from '../admin/usage-by-metadata.ts'
 import { amountText } from '../job/amount.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
-import { CommandError } from './command-error.ts'
 import { USAGE_KEYS } from './operator/shared-options.ts'
-import { printLine } from './output.ts'
-import { printable } from './printable.ts'
-import { table, timeOf } from './table.ts'
+import { CommandError, printable, printLine, table, timeOf } from './output.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
 /** Number of records in one query. */

@@ -1,5 +1,7 @@
-/** Prints lines for the user, on standard output and standard error. The server's log is separate. */
-
+/**
+ * Prints lines and tables for the user, on standard output and standard error; the server's log is separate. And the error that
+ * ends a command.
+ */
 export function printLine(text: string): void {
   if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endAtClosedPipe)
   process.stdout.write(`${text}\n`)
@@ -13,4 +15,50 @@ export function printError(text: string): void {
 function endAtClosedPipe(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error
   process.exit()
+}
+
+/** Formats rows as a table with aligned columns. The first row is the header. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+/** Formats a time in UTC, to the second. */
+export function timeOf(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19)}Z`
+}
+
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
+
+/**
+ * Escapes untrusted text for a terminal, so that it cannot move the cursor, change the writing direction or set colours. Text
+ * longer than `maxLength` is truncated.
+ */
+export function printable(text: string, maxLength = Number.POSITIVE_INFINITY): string {
+  const shown = text.length > maxLength ? `${text.slice(0, maxLength)}…` : text
+  return shown.replace(CONTROLS, escaped)
+}
+
+function escaped(character: string): string {
+  if (character === '\n') return '\\n'
+  return `\\u{${character.codePointAt(0)?.toString(16)}}`
+}
+
+/** A command that failed for a reason that the user can act on. The message is printed without a stack trace. */
+export class CommandError extends Error {
+  override readonly name = 'CommandError'
+  /** The exit code of the process; docs/command-line.md lists them. */
+  readonly exitCode: number
+
+  constructor(message: string, exitCode = 1) {
+    super(message)
+    this.exitCode = exitCode
+  }
 }

@@ -4,10 +4,9 @@ import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
 import { addBatches } from './batches/options.ts'
 import { addJob, addSend } from './call/options.ts'
-import { CommandError } from './command-error.ts'
 import { addCompletion } from './completion.ts'
 import { addOperatorCommands } from './operator/commands.ts'
-import { printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './output.ts'
 
 const HELP = `
 To start a server, run \`parley serve\`. To send a message to a server, set PARLEY_URL and PARLEY_API_KEY and run
@@ -16,7 +15,7 @@ To start a server, run \`parley serve\`. To send a message to a server, set PARL
 /** Runs a command; resolves with its exit code. Usage and configuration errors are printed without a stack trace. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   let exitCode = 0
-  const program = build((code) => {
+  const program = declareCommands((code) => {
     exitCode = code
   })
   try {
@@ -42,7 +41,8 @@ async function expectedError(error: unknown): Promise<Error> {
   throw error
 }
 
-function build(exit: (code: number) => void): Command {
+/** Declares all commands. */
+export function declareCommands(exit: (code: number) => void): Command {
   const program = new Command('parley')
     .description(
       'Runs AI message jobs. The answer comes in the same response, by polling, or by a signed callback.',

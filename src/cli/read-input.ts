@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
 import { buffer } from 'node:stream/consumers'
-import { CommandError } from './command-error.ts'
+import { CommandError } from './output.ts'
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf])
 

@@ -9,11 +9,11 @@ import { findAccount } from '../admin/account-view.ts'
 import { type AnyAction, type AnyInput, SUBJECTS } from '../admin/action.ts'
 import { AuditLog } from '../admin/audit-log.ts'
 import type { DeletionProgress } from '../admin/delete-account.ts'
+import { isOperatorName, MAX_CHARACTERS } from '../admin/operator-name.ts'
 import { Refusal, refusals } from '../admin/refusals.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { jobIdMaker } from '../job/job-id.ts'
-import { CommandError } from './command-error.ts'
-import { printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './output.ts'
 import { withOperatorStore } from './with-operator-store.ts'
 
 export interface ActionOptions {
@@ -86,16 +86,13 @@ function perform(action: AnyAction, input: AnyInput, config: string | undefined)
   )
 }
 
-const MAX_CHARACTERS = 64
-const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
-
 /**
  * Names the user of a command for the audit log, for example `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name
  * if several people share one user.
  */
 function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
   const name = given ? given.trim() : userName()
-  if ([...name].length > MAX_CHARACTERS || name === '' || CONTROLS.test(name)) {
+  if (!isOperatorName(name)) {
     throw new CommandError(
       `PARLEY_OPERATOR: must be 1 to ${MAX_CHARACTERS} characters, without control characters.`,
     )

@@ -6,6 +6,7 @@
 import { PRIORITIES } from '../job/priority.ts'
 import { MODEL_NAME } from '../job/request.ts'
 import { type Static, Type } from '../typed-schema.ts'
+import { MAX_THREADS } from './allowed-values.ts'
 import { DEFAULT_DATABASE } from './database-url.ts'
 
 const strict = { additionalProperties: false } as const
@@ -272,7 +273,7 @@ export const settingsSchema = Type.Object(
       maximum: 65535,
       description: 'Port to listen on; 0 picks a free one.',
     }),
-    threads: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: 64 })], {
+    threads: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: MAX_THREADS })], {
       description: 'Deprecated, without effect. To use more cores, run several nodes on one Postgres.',
     }),
     database: Type.String({

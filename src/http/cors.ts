@@ -3,9 +3,8 @@
  * preflights are answered. The admin API is never open to other origins.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { SIMULATED_HEADER } from '../job/simulated-header.ts'
 import type { OtherApi } from './envelope.ts'
-import { IGNORED_HEADER } from './ignored-header.ts'
+import { IGNORED_HEADER, SIMULATED_HEADER } from './parley-headers.ts'
 
 const METHODS = 'GET, POST, DELETE'
 /**

@@ -1,26 +1,18 @@
 /** What both create routes share: they pass a request to `JobCreator` and turn its results into HTTP errors. */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import {
-  bodyFingerprint,
-  type CreateBody,
-  type CreateElement,
-  createElements,
-  type PartLimits,
-} from '../job/create-body.ts'
-import { TIMEOUT_S } from '../job/field-bounds.ts'
+import { type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
+import { TIMEOUT_S } from '../job/field-rules.ts'
 import type { BatchElement, SingleCreate } from '../job/request.ts'
-import type { Acceptance, AdmittedJobs, CountElement, JobCreator } from '../queue/job-creator.ts'
-import type { Idempotency } from '../store/store.ts'
+import type { AdmittedJobs, CountElement, JobCreator } from '../queue/job-creator.ts'
 import { countConversation } from '../tokens/token-counter.ts'
-import { admissionError, idempotencyKeyReused, invalid } from './errors.ts'
+import { admissionError } from './errors.ts'
+import { idempotencyOf } from './idempotency-key.ts'
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import './request-context.ts'
 
 /** Time limit for counting the tokens of a batch. */
 const BATCH_TIMEOUT_S = 30
-
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
 export interface CreateRequestsOptions {
   readonly creator: JobCreator
@@ -64,7 +56,8 @@ export class CreateRequests {
     const { caller: owner, headers } = request
     const { creator, clock } = this.#options
     const key = headers['idempotency-key']
-    const idempotency = key === undefined ? null : this.#idempotencyOf(key, request, elements)
+    const idempotency =
+      key === undefined ? null : idempotencyOf(key, request, elements, clock.nowMs() + creator.idempotencyMs)
     const timeoutS = single ? (elements[0]?.timeoutS ?? TIMEOUT_S.default) : BATCH_TIMEOUT_S
     const startedMs = clock.steadyMs()
     const count: CountElement = (element, limit) =>
@@ -85,36 +78,5 @@ export class CreateRequests {
     return cpu.use(request, Math.max(0, untilMs - clock.steadyMs()), (run) =>
       countConversation(element, limit, (jsonTexts, enough) => run('count tokens', { jsonTexts, enough })),
     )
-  }
-
-  #idempotencyOf(
-    key: string | readonly string[],
-    { route, body, largeBody }: FastifyRequest,
-    elements: readonly CreateElement[],
-  ): Idempotency {
-    if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key)) {
-      throw invalid('Idempotency-Key: must be 1 to 255 visible ASCII characters')
-    }
-    const fingerprint =
-      largeBody === null
-        ? bodyFingerprint(route.url ?? '', body as CreateBody['value'], elements)
-        : (largeBody.fingerprint ?? '')
-    const { creator, clock } = this.#options
-    return { key, fingerprint, untilMs: clock.nowMs() + creator.idempotencyMs }
-  }
-}
-
-/**
- * The IDs of the earlier request's jobs, for jobs that were not accepted because they repeat it.
- * @throws the error of a key that was used with a different request, or of a quota or cap that is reached
- */
-export function earlierJobIds(result: Exclude<Acceptance, { readonly kind: 'accepted' }>): readonly string[] {
-  switch (result.kind) {
-    case 'repeated':
-      return result.jobIds
-    case 'conflict':
-      throw idempotencyKeyReused()
-    default:
-      throw admissionError(result)
   }
 }

@@ -4,8 +4,8 @@
  */
 
 import { amountText } from '../job/amount.ts'
+import type { CapReached } from '../queue/job-and-token-caps.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
-import type { CapReached } from '../queue/monthly-caps.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
 
 export class HttpError extends Error {

@@ -8,8 +8,7 @@ import fastify, {
   type FastifyRequest,
   type FastifyServerOptions,
 } from 'fastify'
-import { FieldProblem } from '../job/field-problem.ts'
-import { SIMULATED_HEADER } from '../job/simulated-header.ts'
+import { FieldProblem } from '../job/field-rules.ts'
 import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
 import { type Authentication, isCaller } from './authentication.ts'
 import { Cors } from './cors.ts'
@@ -27,6 +26,7 @@ import {
 import { type LargeBodyOptions, readJsonBodies } from './json-body.ts'
 import { LARGE_ANSWER, type LargeAnswers } from './large-answers.ts'
 import { unavailable } from './load-shedding/unavailable.ts'
+import { SIMULATED_HEADER } from './parley-headers.ts'
 import type { PipelinedRequests } from './pipelined-requests.ts'
 import type { RejectionPacing } from './rejection-pacing.ts'
 import type { RequestBodies } from './request-bodies.ts'

@@ -1,4 +1,4 @@
-/** Decides whether two jobs are identical. */
+/** Decides whether two jobs are identical, and whether a request repeats another one of its account. */
 import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
 import { BEFORE_METADATA, BEFORE_RECORD, BEFORE_TRACE, splitRecord } from './response-format.ts'
@@ -31,4 +31,12 @@ export function jobFingerprint({
       ? createHash('sha256').update(before).update(messages).digest('base64url')
       : hash('sha256', before + messages, 'base64url')
   return digest.slice(0, FINGERPRINT_DIGITS)
+}
+
+/** Identifies a request among those of its account, so that a repeated request finds the job of the first. */
+export const HASH_DIGITS = 32
+
+/** Uses hex digits, because they sort the same in every collation of Postgres. */
+export function hashOfRequest(route: string, bodyJson: string): string {
+  return hash('sha256', `${route} ${bodyJson}`).slice(0, HASH_DIGITS)
 }

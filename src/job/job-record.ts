@@ -1,5 +1,5 @@
 /** A job as its account may read it (SPEC §2.5). Result and error are JSON text, to be sent without being parsed. */
-import type { Status, Usage } from './job.ts'
+import type { JobError, Status, Usage } from './job.ts'
 
 export interface JobRecord {
   readonly id: string
@@ -77,4 +77,20 @@ function waitingFor({ waitsForBudget }: JobRecord): string {
 
 export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {
   return status === 'completed' || status === 'failed'
+}
+
+/**
+ * How a finished job ended, for interfaces that distinguish more endings than SPEC §2.5. `incomplete`: the answer was truncated,
+ * or the model's content policy withheld it.
+ */
+type Ending = 'completed' | 'incomplete' | 'cancelled' | 'failed'
+
+/** The job must have finished. A failed one is incomplete if its answer was truncated, because it had to be JSON. */
+export function endingOf({ status, errorJson, usageJson }: JobRecord): Ending {
+  const error: JobError | null = errorJson === null ? null : JSON.parse(errorJson)
+  if (error?.code === 'cancelled') return 'cancelled'
+  if (error?.code === 'content_policy_violation') return 'incomplete'
+  const usage: Usage | null = usageJson === null ? null : JSON.parse(usageJson)
+  if (usage?.finish_reason === 'length') return 'incomplete'
+  return status === 'completed' ? 'completed' : 'failed'
 }

@@ -1,6 +1,6 @@
 /** The schema of the job creation object (SPEC §2.1 to §2.4), which also documents it. */
 import { type Static, Type } from '../typed-schema.ts'
-import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-bounds.ts'
+import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-rules.ts'
 import { ROLES } from './job.ts'
 import { INCLUDES } from './job-record.ts'
 import { jobOptions } from './options.ts'

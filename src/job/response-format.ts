@@ -1,6 +1,6 @@
 /** Takes apart the JSON text of a stored `response_format`, without parsing the schema in it. */
 import { valueEnd } from '../json-text/scan-json.ts'
-import type { BatchOfJob } from './batch-id.ts'
+import type { BatchOfJob } from './job-id.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
 import type { Metadata } from './request.ts'
 

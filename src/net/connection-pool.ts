@@ -16,7 +16,7 @@ export interface IdleLimits {
 }
 
 /** A connection may be idle this long; less if the receiver announces less. */
-export const IDLE_TIMEOUT_MS = 4000
+const IDLE_TIMEOUT_MS = 4000
 
 /** A connection in constant use is closed after this, so that a receiver can move to another address in DNS. */
 export const MAX_CONNECTION_AGE_MS = 60_000

@@ -1,7 +1,7 @@
 /** What follows a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
 import { errorJson, type Job } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
-import type { ExecutionResult } from './execution-result.ts'
+import type { ExecutionResult } from './outcome-and-receipt.ts'
 import type { PendingResponses } from './pending-responses.ts'
 
 export interface AfterSettlementOptions {

@@ -1,8 +1,8 @@
 /** The owner of jobs that no caller is sending, because they come from batches and reruns. */
 import type { Tier } from '../job/tier.ts'
 import type { AccountRecord } from '../store/account-store.ts'
+import { capsOf } from './job-and-token-caps.ts'
 import type { JobOwner } from './job-creator.ts'
-import { capsOf } from './monthly-caps.ts'
 import { quotasOf } from './quotas.ts'
 
 /** The account with its current limits, except jobs per minute, which are reserved for its callers. */

@@ -12,7 +12,7 @@ import { countConversation } from '../tokens/token-counter.ts'
 
 export const BYTES_PER_TOKEN = 12
 /** Tokenizers differ by less than this factor, even in languages that they support badly. */
-export const FAR_ABOVE = 2
+const FAR_ABOVE = 2
 export const COUNT_EVERY_MS = 1_000
 
 export interface ContextShift {

@@ -5,10 +5,10 @@
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import { queueName } from '../job/priority.ts'
-import { BUDGET_ROUTE } from '../store/budget-store.ts'
+import { BUDGET_ROUTE } from '../store/cost-cap-store.ts'
 import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store/store.ts'
 import type { AfterSettlement } from './after-settlement.ts'
-import type { BudgetQueue } from './budget-queue.ts'
+import type { CostCapQueue } from './cost-cap-queue.ts'
 import { Turns } from './event-loop-turns.ts'
 import { type CacheKeyOf, cachedResult, isLarge } from './response-cache.ts'
 import type { Place } from './scheduler.ts'
@@ -37,7 +37,7 @@ export interface EnqueuerOptions {
   readonly cacheKeyOf: CacheKeyOf
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly afterSettlement: AfterSettlement
-  readonly budget: Pick<BudgetQueue, 'added'>
+  readonly budget: Pick<CostCapQueue, 'added'>
 }
 
 export class Enqueuer {

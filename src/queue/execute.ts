@@ -33,7 +33,7 @@ import {
   pastDeadline,
   type Receipt,
   type WaitingExecution,
-} from './execution-result.ts'
+} from './outcome-and-receipt.ts'
 import type { AnswerReader } from './read-answer.ts'
 import { type CacheKeyOf, cacheEntry, fromCache, isLarge, lookUpResponse } from './response-cache.ts'
 

@@ -9,7 +9,7 @@
  * waiting, which matters only to requests that are not declared retries.
  */
 import type { Clock } from '../clock.ts'
-import { HASH_DIGITS } from '../job/request-hash.ts'
+import { HASH_DIGITS } from '../job/fingerprint.ts'
 import type { HeldRequest } from '../store/held-request-store.ts'
 import type { Idempotency, Store } from '../store/store.ts'
 

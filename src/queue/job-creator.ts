@@ -6,7 +6,7 @@
 import { type Clock, wholeMs } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
 import type { CreateElement, Problem } from '../job/create-body.ts'
-import { CACHE_TTL_S } from '../job/field-bounds.ts'
+import { CACHE_TTL_S } from '../job/field-rules.ts'
 import { type Callback, callbackText, type Job } from '../job/job.ts'
 import { hasEnded, type JobRecord } from '../job/job-record.ts'
 import { monthEndsMs } from '../job/month.ts'
@@ -20,10 +20,10 @@ import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { Feature } from '../store/node-store.ts'
 import type { Accepted, Earlier, Idempotency, OverCostCap, Store } from '../store/store.ts'
 import type { TokenCount } from '../tokens/token-counter.ts'
-import type { BudgetQueue } from './budget-queue.ts'
+import type { CostCapQueue } from './cost-cap-queue.ts'
 import type { CurrentPrices } from './current-prices.ts'
 import type { EnqueueOptions, Enqueuer } from './enqueue.ts'
-import type { CapReached, Caps, MonthlyCaps } from './monthly-caps.ts'
+import type { CapReached, Caps, JobAndTokenCaps } from './job-and-token-caps.ts'
 import type { PendingResponse, PendingResponses, WaitEnd } from './pending-responses.ts'
 import { bytesToStore, type QuotaLimits, type QuotaReached, type Quotas } from './quotas.ts'
 
@@ -107,9 +107,9 @@ export interface JobCreatorOptions extends AdmissionRules {
   readonly enqueuer: Enqueuer
   readonly store: Pick<Store, 'findEarlier' | 'isKnownToAll'>
   readonly pendingResponses: PendingResponses
-  readonly monthlyCaps: MonthlyCaps
+  readonly jobAndTokenCaps: JobAndTokenCaps
   readonly quotas: Quotas
-  readonly budget: Pick<BudgetQueue, 'has'>
+  readonly budget: Pick<CostCapQueue, 'has'>
   readonly onQuotaReached: (reached: QuotaReached) => void
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   readonly idempotencyMs: number
@@ -262,7 +262,7 @@ export class JobCreator {
   ): Promise<Accepted | CapReached> {
     const { account } = owner
     if (caps.jobs === null && caps.tokens === null) return this.#enqueueOrWait(owner, jobs, options)
-    const reserved = await this.#options.monthlyCaps.reserve(account, caps, jobs.length)
+    const reserved = await this.#options.jobAndTokenCaps.reserve(account, caps, jobs.length)
     if (reserved.kind === 'monthly cap') return (await this.#findEarlier(account, options)) ?? reserved
     let stored = false
     try {

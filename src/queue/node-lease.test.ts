@@ -7,8 +7,7 @@ import { acceptance, addAccounts, claimOf, ids, newJob, now } from '../../test/s
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
-import { AssigningCalls } from './assigning-calls.ts'
-import { NodeLease } from './node-lease.ts'
+import { AssigningCalls, NodeLease } from './node-lease.ts'
 
 const LEASE_MS = 30_000
 const HOUR_MS = 3_600_000

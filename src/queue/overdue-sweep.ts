@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts'
 import type { Overdue, Store } from '../store/store.ts'
 import type { RouteLimit, Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
-import { DEADLINE_EXCEEDED, outOfPatience } from './execution-result.ts'
+import { DEADLINE_EXCEEDED, outOfPatience } from './outcome-and-receipt.ts'
 
 /** Maximum jobs of one statement, so that its transaction stays short. */
 const MAX_FAILED = 256

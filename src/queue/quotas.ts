@@ -8,7 +8,7 @@ import type { Job } from '../job/job.ts'
 import type { Tier } from '../job/tier.ts'
 import type { OwnCaps } from '../store/account-store.ts'
 import type { QuotaUse, UsageStore } from '../store/usage-store.ts'
-import { type Cap, capOf } from './monthly-caps.ts'
+import { type Cap, capOf } from './job-and-token-caps.ts'
 
 /** The fraction of the remainder that a node may accept before it refreshes the sums. */
 const SHARE = 1 / 16

@@ -11,7 +11,7 @@ import type { StopSignal } from '../job/stop.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
 import { pause } from '../upstreams/pause.ts'
 import { type EarlierRuns, NO_RUNS } from './earlier-runs.ts'
-import { type ExecutionResult, withoutCall } from './execution-result.ts'
+import { type ExecutionResult, withoutCall } from './outcome-and-receipt.ts'
 
 /** After this time, the model is called: one more call costs less than a waiting caller. */
 const MAX_RETRY_MS = 10_000

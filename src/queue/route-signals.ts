@@ -1,7 +1,7 @@
 /** How many jobs of each route are queued, or wait on this node for their model server: for metrics and autoscalers. Pure. */
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
-import { BUDGET_QUEUES } from '../store/budget-store.ts'
+import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import type { QueueDepth } from '../store/store.ts'
 import type { WaitingJobs } from '../upstreams/routes.ts'
 

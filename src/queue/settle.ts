@@ -5,8 +5,7 @@
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
 import { type Settled, type Store, WriteRejected } from '../store/store.ts'
-import { repairMember } from './earlier-runs.ts'
-import { type ExecutionResult, notStorable, type Receipt } from './execution-result.ts'
+import { type ExecutionResult, notStorable, receiptJson } from './outcome-and-receipt.ts'
 import { retryWrite } from './retry-write.ts'
 
 export interface SettleOptions {
@@ -77,11 +76,4 @@ function write(
     (error) => onError(`settling job ${id} failed; retrying`, error),
     mayRetry,
   )
-}
-
-/** The stored form of the receipt. */
-function receiptJson({ repair, ...receipt }: Receipt): string {
-  const json = JSON.stringify(receipt)
-  if (repair === undefined) return json
-  return `${json.slice(0, -1)},${repairMember(repair)}}`
 }

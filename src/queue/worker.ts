@@ -8,15 +8,15 @@ import { queueName } from '../job/priority.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import { Stop } from '../job/stop.ts'
 import { type ByteShare, jobBytes } from '../sharing/byte-budget.ts'
-import { BUDGET_QUEUES } from '../store/budget-store.ts'
+import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { Claimed, ClaimedLargeJob, JobTexts, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
-import { AssigningCalls } from './assigning-calls.ts'
 import type { ExecuteJob } from './execute.ts'
-import { internalFailure, type WaitingExecution } from './execution-result.ts'
+import { AssigningCalls } from './node-lease.ts'
+import { internalFailure, type WaitingExecution } from './outcome-and-receipt.ts'
 import { createOverdueSweep, failPastDeadline } from './overdue-sweep.ts'
 import { retryWrite } from './retry-write.ts'
 import type { PlannedClaim } from './route-queue.ts'
@@ -65,7 +65,7 @@ export interface WorkerOptions {
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly onSuspects: (queued: number) => void
-  /** Called when jobs wait for the budget of their account (`budget-queue.ts`). */
+  /** Called when jobs wait for the budget of their account (`cost-cap-queue.ts`). */
   readonly onOverBudget: () => void
   readonly onError: (message: string, error: unknown) => void
 }

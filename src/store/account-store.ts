@@ -1,4 +1,7 @@
-/** Accounts and their keys: the part of the storage contract that authentication and operators use. */
+/**
+ * Accounts, their keys, and the admin tokens that operators create: the part of the storage contract that authentication and
+ * operators use. Of keys and tokens, only hashes are stored.
+ */
 import type { QuotaUse } from './usage-store.ts'
 
 export interface AccountStore {
@@ -168,4 +171,32 @@ export interface Secrets {
   readonly current: string
   /** The secret that the last rotation replaced, and the time of that rotation. */
   readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
+}
+
+/** Admin tokens that operators create, in addition to the one of the server: the part of the storage contract that operators use. Only hashes are stored. */
+export interface AdminTokenStore {
+  /** `name taken`: a token that was not revoked has the name; nothing was stored. */
+  createAdminToken(token: NewAdminToken): Promise<'created' | 'name taken'>
+
+  /** Every token, oldest first, including revoked and expired ones. */
+  listAdminTokens(): Promise<AdminTokenRecord[]>
+
+  /** Revokes a token permanently. A second call changes nothing. */
+  revokeAdminToken(tokenId: string, nowMs: number): Promise<RevokeResult>
+}
+
+export interface NewAdminToken {
+  readonly id: string
+  /** The operator or program that uses it, as the audit log shows it. */
+  readonly name: string
+  readonly hash: string
+  /** A read-only token cannot change anything, and cannot read contents of jobs. */
+  readonly readOnly: boolean
+  readonly createdAtMs: number
+  /** Null if it never expires. */
+  readonly expiresAtMs: number | null
+}
+
+export interface AdminTokenRecord extends NewAdminToken {
+  readonly revokedAtMs: number | null
 }

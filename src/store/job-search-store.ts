@@ -1,7 +1,7 @@
 /** Jobs of all accounts, as operators see them. Expired jobs are hidden, even while they are still stored. */
 
-import type { BatchOfJob } from '../job/batch-id.ts'
 import type { Status, Usage } from '../job/job.ts'
+import type { BatchOfJob } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
 import type { Metadata } from '../job/request.ts'
 import type { CallbackState } from './callback-store.ts'

@@ -7,27 +7,12 @@ import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './
 import type { DatabaseCheck } from './database-problem.ts'
 import type { Leases } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
+import type { PostgresStoreOptions } from './postgres/postgres-store.ts'
+import type { SqliteStoreOptions } from './sqlite/sqlite-store.ts'
 import type { Store } from './store.ts'
 import type { TargetOptions, TransferSource, TransferTarget } from './transfer-contract.ts'
 
-export interface OpenOptions {
-  /** The name by which other nodes address this one. */
-  readonly node: string
-  /** Maximum connections of this node to Postgres. */
-  readonly connections: number
-  /** Whether Postgres statements are prepared by name. */
-  readonly prepare: boolean
-  /** The time limit of a Postgres statement. */
-  readonly statementMs: number
-  /** Writes that may be queued before new jobs are rejected. */
-  readonly maxQueued: number
-  readonly retentionMs: number
-  readonly nowMs: () => number
-  readonly onCommit?: (size: number, ms: number) => void
-  /** Warnings for the operator about the database. */
-  readonly onNote: (message: string) => void
-  readonly onFatal: (error: Error) => void
-}
+export type OpenOptions = Omit<PostgresStoreOptions, 'url'> & Omit<SqliteStoreOptions, 'path'>
 
 /** Opens the store for a server: migrates the schema, and locks a SQLite file. */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {

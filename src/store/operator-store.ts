@@ -1,7 +1,6 @@
 /** The part of the storage contract that commands use, also while servers are running. */
-import type { AccountStore } from './account-store.ts'
+import type { AccountStore, AdminTokenStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
-import type { AdminTokenStore } from './admin-token-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { BatchStore } from './batch-store.ts'
 import type { CallbackRecords } from './callback-store.ts'

@@ -7,7 +7,7 @@
  * - `usage-store.ts`: what accounts have used
  * - `file-store.ts`: files of accounts, in pieces
  * - `batch-store.ts`: batches of accounts, whose lines and results are in files
- * - `budget-store.ts`: jobs that wait for the budget of their account
+ * - `cost-cap-store.ts`: jobs that wait for the budget of their account
  * - `held-request-store.ts`: requests that are held, for those that are sent again
  * - `job-search-store.ts`: jobs as operators see them
  * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
@@ -27,13 +27,12 @@
  */
 import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import type { AccountStore } from './account-store.ts'
+import type { AccountStore, AdminTokenStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
-import type { AdminTokenStore } from './admin-token-store.ts'
 import type { AuditStore } from './audit-store.ts'
 import type { BatchStore } from './batch-store.ts'
-import type { BudgetStore } from './budget-store.ts'
 import type { CallbackStore } from './callback-store.ts'
+import type { CostCapStore } from './cost-cap-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { FileStore } from './file-store.ts'
 import type { HeldRequestStore } from './held-request-store.ts'
@@ -48,7 +47,7 @@ export interface Store
     AdminTokenStore,
     AuditStore,
     BatchStore,
-    BudgetStore,
+    CostCapStore,
     CallbackStore,
     AdminActionStore,
     FileStore,

@@ -3,7 +3,7 @@
  * an answer, a key or a header.
  */
 import { pino } from 'pino'
-import type { LogLevel } from '../config/log-level.ts'
+import type { LogLevel } from '../config/allowed-values.ts'
 import { StoreUnavailable } from '../store/store.ts'
 import { LogWriter, logLine } from './log-writer.ts'
 

@@ -1,7 +1,18 @@
-/** Records a server span for each request that creates jobs. It continues the trace of the request's `traceparent`. */
-import { type Context, context, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+/**
+ * Records a server span for each request that creates jobs. It continues the trace of the W3C `traceparent` header, which jobs
+ * store and requests carry.
+ */
+import {
+  type Context,
+  context,
+  isSpanContextValid,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { contextOf } from './trace-context.ts'
 
 const tracer = trace.getTracer('parley')
 const CREATES: ReadonlySet<string | undefined> = new Set([
@@ -41,4 +52,23 @@ export function traceCreates(app: FastifyInstance): void {
     span?.end()
     done()
   })
+}
+
+/** A later version of the format may have more parts, which are ignored. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
+const SAMPLED = 1
+
+/** Returns the active span as a `traceparent`; null if there is none. */
+export function activeTraceparent(): string | null {
+  const context = trace.getActiveSpan()?.spanContext()
+  if (!context || !isSpanContextValid(context)) return null
+  return `00-${context.traceId}-${context.spanId}-0${context.traceFlags & SAMPLED}`
+}
+
+/** Returns the context of a span that continues this one; null if the text is not a valid `traceparent`. */
+export function contextOf(traceparent: string): Context | null {
+  const [, traceId = '', spanId = '', flags = ''] = TRACEPARENT.exec(traceparent) ?? []
+  const traceFlags = Number.parseInt(flags, 16) & SAMPLED
+  const parent = { traceId, spanId, traceFlags, isRemote: true }
+  return isSpanContextValid(parent) ? trace.setSpanContext(ROOT_CONTEXT, parent) : null
 }

@@ -21,7 +21,7 @@ import type { Poster } from '../net/post.ts'
 import type { ExecuteJob } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 import type { ModelRequest, RoutedReply, Router } from '../upstreams/model-server.ts'
-import { activeTraceparent, contextOf } from './trace-context.ts'
+import { activeTraceparent, contextOf } from './traced-requests.ts'
 
 /** Whether an SDK records spans. */
 export function isTracing(): boolean {

@@ -81,7 +81,7 @@ export interface RoutingAttempt extends RoutedReply {
   /** How many tries have counted against the job. */
   tries: number
   breaks: JobBreaks
-  /** How long it has paused because its calls broke. */
+  /** How long it has paused because its calls broke, in whole milliseconds. */
   restedMs: number
   /** Whether the request's `beforeCall` was called. */
   hasBegun: boolean
@@ -157,7 +157,7 @@ export class TargetCaller {
     if (ms <= 0 || this.isSkipped(target, attempt)) return true
     const startedMs = this.#clock.steadyMs()
     const goesOn = await this.#paused(attempt, () => pause(this.#clock, ms, signal, target.breaks.wakers))
-    attempt.restedMs += this.#clock.steadyMs() - startedMs
+    attempt.restedMs += Math.round(this.#clock.steadyMs() - startedMs)
     return goesOn
   }
 

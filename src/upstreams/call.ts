@@ -9,7 +9,7 @@ import type { FairSlots } from '../sharing/fair-slots.ts'
 import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
 
 /** Maximum size of an error's body; a longer one would not explain more. */
-export const MAX_ERROR_BODY_BYTES = 64 * 1024
+const MAX_ERROR_BODY_BYTES = 64 * 1024
 
 export interface CallLimits {
   readonly clock: Clock

@@ -242,7 +242,7 @@ export interface RequestWait {
   /** When one of the targets last became available, as far as this node knows. */
   readonly availableSinceMs: number
   readonly trouble: Trouble | null
-  /** How long the request paused because its calls broke; absent if it did not. */
+  /** How long the request paused because its calls broke, in whole milliseconds; absent if it did not. */
   readonly restedMs?: number
   /** Nothing has failed, and the wait uses none of the job's patience. */
   readonly isForRate?: true

@@ -27,15 +27,14 @@ import {
   readFailure,
   upstreamError,
 } from './read-completion.ts'
-import { requestBody, requestFormat, withoutSchema } from './request-body.ts'
+import { requestBody, requestFormat, SentOptions, withoutSchema } from './request-body.ts'
 import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
-import { SentOptions } from './sent-options.ts'
 
 /** A longer answer is not read to its end. The longest answers of models are a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
-export const CONNECT_TIMEOUT_MS = 5_000
+const CONNECT_TIMEOUT_MS = 5_000
 /** A server that takes longer to list its models cannot answer a conversation either. */
 const CHECK_TIMEOUT_MS = 4_000
 /** Statuses of a server that cannot serve now, or of a gateway before it. Any other status proves that the server runs. */

@@ -1,7 +1,7 @@
 /**
  * The state of a rate (requests and tokens per minute): what was sent in the last minute, and what nodes hold and have not sent
  * yet. Pure; time is an argument. One node keeps the state in memory; several nodes keep it as JSON in the database
- * (app/rate-books.ts). Guarantees, if estimates are right:
+ * (app/shared-rates.ts). Guarantees, if estimates are right:
  *
  * - Nodes never exceed the limits within 60 s, whether the server counts in a fixed or in a sliding minute.
  * - After a pause, at most a sixth of a minute's limit is sent at once, because servers also look at parts of a minute.
@@ -16,7 +16,7 @@ export interface Amounts {
 
 /** Slightly more than a minute, because requests take different times to arrive. */
 export const WINDOW_MS = 60_500
-export const MINUTE_MS = 60_000
+const MINUTE_MS = 60_000
 /** Requests sent in the same half second are counted together, at its end. */
 const CELL_MS = 500
 /** The part of a minute whose limit may be sent at once after a pause. */

@@ -26,7 +26,7 @@ export type CallResult =
   | { readonly kind: 'failure'; readonly retryAfterMs: number | null; readonly trouble: Trouble }
 
 /** The state of an account whose calls failed: its circuit breaker, and how its jobs failed. */
-export class AccountHealth extends CircuitBreaker {
+class AccountHealth extends CircuitBreaker {
   /** How many calls of all accounts had succeeded when a call of this one last failed. */
   failedAt: number | null = null
   /** How many of its calls have succeeded. */

@@ -19,7 +19,7 @@ export interface TargetRates {
 }
 
 /** Learns how many tokens a request uses in addition to its counted input: its answer, and what its chat template adds. */
-export class AnswerSizes {
+class AnswerSizes {
   #average: number | null = null
   #deviation = 0
 

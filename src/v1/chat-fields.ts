@@ -1,11 +1,18 @@
 /** Translates the fields of a chat completion to a job. */
 
-import { FieldProblem } from '../job/field-problem.ts'
+import { FieldProblem } from '../job/field-rules.ts'
 import type { SingleCreate } from '../job/request.ts'
-import { type FieldPolicy, IGNORED, is, isAnything, isEmpty, supportedFields } from './fields.ts'
-import { messagesOf } from './messages.ts'
-import { optionsOf } from './options.ts'
-import { formatOf } from './response-format.ts'
+import {
+  type FieldPolicy,
+  formatOf,
+  IGNORED,
+  is,
+  isAnything,
+  isEmpty,
+  messagesOf,
+  optionsOf,
+  supportedFields,
+} from './fields.ts'
 
 const FIELDS: FieldPolicy = {
   supported: [

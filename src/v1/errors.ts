@@ -5,7 +5,7 @@
 import type { FastifyReply } from 'fastify'
 import { type ErrorAnswer, type OtherApi, sendErrorOf } from '../http/envelope.ts'
 import { HttpError, NotAdmitted } from '../http/errors.ts'
-import { FieldProblem } from '../job/field-problem.ts'
+import { FieldProblem } from '../job/field-rules.ts'
 import type { FailureCode } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 

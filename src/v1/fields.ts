@@ -1,9 +1,14 @@
 /**
- * Decides which fields a request may have. Fields that cannot change the answer are ignored, such as `metadata`. Unsupported
- * fields that would change it are rejected by name. Null, and any value that changes nothing, is always accepted, because
- * frameworks send them: `stream: false`, `n: 1`, `tools: []`.
+ * Decides which fields a request may have, and reads those that routes share: conversations, options and formats. Fields that
+ * cannot change the answer are ignored, such as `metadata`. Unsupported fields that would change it are rejected by name. Null,
+ * and any value that changes nothing, is always accepted, because frameworks send them: `stream: false`, `n: 1`, `tools: []`.
  */
-import { FieldProblem } from '../job/field-problem.ts'
+import { Ajv, type ValidateFunction } from 'ajv'
+import { FieldProblem } from '../job/field-rules.ts'
+import type { Message, Role } from '../job/job.ts'
+import { ROLES } from '../job/job.ts'
+import { type JobOptions, jobOptions, OPTION_NAMES } from '../job/options.ts'
+import type { SingleCreate } from '../job/request.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -57,4 +62,97 @@ export function supportedFields(
 
 export function isObject(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Clients send back messages that they got from this API or from `parse()`. Their extra fields change nothing. */
+const MESSAGE: FieldPolicy = {
+  supported: ['role', 'content'],
+  ignored: ['parsed'],
+  neutral: { refusal: isAnything, annotations: isEmpty, tool_calls: isEmpty },
+}
+
+/** Reads conversations: messages whose content is a text or text parts. */
+export function messagesOf(given: unknown, field: string): Message[] {
+  if (!Array.isArray(given)) throw new FieldProblem(field, 'must be an array')
+  return given.map((message, at) => messageOf(message, `${field}[${at}]`))
+}
+
+function messageOf(given: unknown, field: string): Message {
+  const { role, content } = supportedFields(given, MESSAGE, field)
+  if (!ROLES.includes(role as Role))
+    throw new FieldProblem(`${field}.role`, `must be one of ${ROLES.join(', ')}`)
+  return { role: role as Role, content: textOf(content, `${field}.content`) }
+}
+
+/** @param types of the parts that contain text */
+export function textOf(content: unknown, field: string, types: readonly string[] = ['text']): string {
+  if (typeof content === 'string') return content
+  if (!Array.isArray(content)) throw new FieldProblem(field, 'must be a string or an array of text parts')
+  const texts = content.map((part: unknown, at) => {
+    const { type, text } = isObject(part) ? part : {}
+    if (!types.includes(String(type)))
+      throw new FieldProblem(`${field}[${at}].type`, `must be ${types.join(' or ')}`)
+    if (typeof text !== 'string') throw new FieldProblem(`${field}[${at}].text`, 'must be a string')
+    return text
+  })
+  return texts.join('\n')
+}
+
+let validate: ValidateFunction | undefined
+
+/**
+ * Reads the options of a job, which have the same names in a request except for the length of an answer.
+ * @param lengthField the request's name for `max_tokens`
+ */
+export function optionsOf(fields: Fields, lengthField: string): JobOptions {
+  const given: Record<string, unknown> = {}
+  for (const name of OPTION_NAMES) {
+    const value = fields[name === 'max_tokens' ? lengthField : name]
+    if (value !== undefined) given[name] = value
+  }
+  validate ??= new Ajv().compile(jobOptions)
+  if (!validate(given)) {
+    const [first] = validate.errors ?? []
+    const name = first?.instancePath.split('/')[1] ?? ''
+    const rule =
+      first?.keyword === 'enum' ? `must be one of ${first.params.allowedValues.join(', ')}` : first?.message
+    throw new FieldProblem(name === 'max_tokens' ? lengthField : name, rule ?? 'is not valid')
+  }
+  return given
+}
+
+const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
+
+const OUTER: FieldPolicy = { supported: ['type', 'json_schema'], ignored: [], neutral: {} }
+/** Answers are always checked against the schema, with or without `strict`. */
+const INNER: FieldPolicy = {
+  supported: ['type', 'schema'],
+  ignored: ['name', 'description', 'strict'],
+  neutral: {},
+}
+
+/**
+ * Reads the format of an answer: `text`, `json_object`, or `json_schema` with a name and a schema.
+ * @param field the route's name for the format. Chat completions have the schema in `json_schema`, other routes have it
+ * directly.
+ */
+export function formatOf(given: unknown, field: string): SingleCreate['response_format'] {
+  if (given === undefined) return TEXT_FORMAT
+  const isNested = isObject(given) && isObject(given.json_schema)
+  const { type, json_schema, schema } = supportedFields(given, isNested ? OUTER : INNER, field)
+  switch (type) {
+    case 'text':
+      return TEXT_FORMAT
+    case 'json_object':
+      return { format: 'json' }
+    case 'json_schema': {
+      const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema
+      if (inner === undefined) return { format: 'json' }
+      if (!isObject(inner))
+        throw new FieldProblem(`${field}${isNested ? '.json_schema' : ''}.schema`, 'must be an object')
+      return { format: 'json', schema: inner }
+    }
+    default:
+      throw new FieldProblem(`${field}.type`, 'must be one of text, json_object, json_schema')
+  }
 }

@@ -2,21 +2,21 @@
  * Creates the job of a request below `/v1`, and holds the request until the job has ended or the server must answer. If the
  * caller leaves, the job continues.
  */
-import type { ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
+import type { CreateRequests } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
+import { earlierJobIds } from '../http/idempotency-key.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
 import type { CreateElement, PartLimits } from '../job/create-body.ts'
+import { hashOfRequest } from '../job/fingerprint.ts'
 import type { Callback } from '../job/job.ts'
 import { jobIdMs } from '../job/job-id.ts'
 import type { JobRecord } from '../job/job-record.ts'
-import { hashOfRequest } from '../job/request-hash.ts'
 import type { EqualRequest, HeldRequests, Hold } from '../queue/held-requests.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
-import { holdMs, isRetry } from './deadline.ts'
 import {
   cannotWait,
   invalidField,
@@ -26,7 +26,6 @@ import {
   notFinished,
   type V1Error,
 } from './errors.ts'
-
 import { elementsOfBody } from './read-body.ts'
 
 /** `true` lets the request read and fill the response cache. */
@@ -226,4 +225,24 @@ function renamed(error: unknown, model: string, names: JobRequest['fieldNames'])
   if (field === 'model') return noSuchModel(model)
   const [name = field, named = name] = Object.entries(names).find(([one]) => field.startsWith(one)) ?? []
   return invalidField(field.replace(name, named), rule)
+}
+
+/** Node's fetch fails if no headers have arrived within 300 s. */
+const LONGEST_S = 280
+/** The answer may take this long to arrive. */
+const EARLIER_S = 5
+
+/**
+ * Returns the time in milliseconds after which the server must answer a held request even if the job has not finished, because
+ * the client would time out. OpenAI's clients send their timeout, in seconds; 600 by default.
+ */
+function holdMs(headers: IncomingHttpHeaders): number {
+  const timeoutS = Number(headers['x-stainless-timeout'])
+  if (!(timeoutS > 0)) return LONGEST_S * 1000
+  return Math.min(LONGEST_S, Math.max(timeoutS - EARLIER_S, timeoutS / 2)) * 1000
+}
+
+/** Whether the client repeats an earlier request. */
+function isRetry(headers: IncomingHttpHeaders): boolean {
+  return Number(headers['x-stainless-retry-count']) >= 1
 }

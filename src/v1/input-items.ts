@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import { LARGE_ANSWER } from '../http/large-answers.ts'
-import { FieldProblem } from '../job/field-problem.ts'
+import { FieldProblem } from '../job/field-rules.ts'
 import type { Message } from '../job/job.ts'
 import { isEmpty, supportedFields } from './fields.ts'
 import { UNCHECKED } from './openapi.ts'

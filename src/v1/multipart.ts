@@ -3,10 +3,8 @@ import type { IncomingMessage } from 'node:http'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
 import type { Clock } from '../clock.ts'
 import { V1Error } from './errors.ts'
+import { watchPace } from './upload-pace.ts'
 
-/** The least average pace of a client, over each window in which the server waited for it. */
-const BYTES_PER_MS = 64 * 1.024
-const WINDOW_MS = 10_000
 /** Limits everything except the file. */
 const LIMITS = {
   files: 1,
@@ -53,7 +51,7 @@ export function readMultipart(request: IncomingMessage, options: MultipartOption
       file?.stream.destroy()
       reject(error)
     }
-    const stopWatching = watchPace(request, options.clock, () => end(tooSlow()))
+    const stopWatching = watchPace(request, options.clock, end)
     const onData = (bytes: Buffer): void => {
       if (parser.write(bytes)) return
       request.pause()
@@ -105,47 +103,4 @@ function parserOf({ headers }: IncomingMessage) {
   }
 }
 
-/** Calls `onSlow` after a window in which the client sent too little for the time in which the server waited for it. */
-function watchPace(
-  request: IncomingMessage,
-  clock: MultipartOptions['clock'],
-  onSlow: () => void,
-): () => void {
-  let bytes = 0
-  let waitedMs = 0
-  let sinceMs = clock.steadyMs()
-  let isPaused = false
-  const count = () => {
-    const nowMs = clock.steadyMs()
-    if (!isPaused) waitedMs += nowMs - sinceMs
-    sinceMs = nowMs
-    isPaused = request.isPaused()
-  }
-  const onData = (piece: Buffer) => {
-    count()
-    bytes += piece.length
-  }
-  const onChange = () => count()
-  const check = (): void => {
-    count()
-    if (bytes < waitedMs * BYTES_PER_MS) {
-      onSlow()
-      return
-    }
-    bytes = 0
-    waitedMs = 0
-    cancel = clock.after(WINDOW_MS, check)
-  }
-  let cancel = clock.after(WINDOW_MS, check)
-  request.on('data', onData).on('pause', onChange).on('resume', onChange)
-  return () => {
-    cancel()
-    request.off('data', onData).off('pause', onChange).off('resume', onChange)
-  }
-}
-
 const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
-
-/** Clients must not retry, because another attempt would be as slow. */
-const tooSlow = () =>
-  new V1Error(408, 'The upload is too slow: send at least 64 KiB per second.', { shouldRetry: false })

@@ -4,10 +4,10 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { bodyFingerprint, type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
-import { FieldProblem } from '../job/field-problem.ts'
+import { FieldProblem } from '../job/field-rules.ts'
+import { hashOfRequest } from '../job/fingerprint.ts'
 import type { CreateBodyResult } from '../job/read-create-body.ts'
 import type { SingleCreate } from '../job/request.ts'
-import { hashOfRequest } from '../job/request-hash.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { chatJob } from './chat-fields.ts'
 import { responseOf } from './response-fields.ts'

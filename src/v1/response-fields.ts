@@ -1,21 +1,21 @@
 /** Translates the body of POST /v1/responses to a job, and to what is stored with it. */
-import { FieldProblem } from '../job/field-problem.ts'
+import { FieldProblem } from '../job/field-rules.ts'
 import type { Message, Role } from '../job/job.ts'
 import { ROLES } from '../job/job.ts'
 import type { SingleCreate } from '../job/request.ts'
 import {
   type FieldPolicy,
   type Fields,
+  formatOf,
   IGNORED,
   is,
   isAnything,
   isEmpty,
   isObject,
+  optionsOf,
   supportedFields,
+  textOf,
 } from './fields.ts'
-import { textOf } from './messages.ts'
-import { optionsOf } from './options.ts'
-import { formatOf } from './response-format.ts'
 
 /** The parts of a request that are stored with its job. */
 export interface ResponseRecord {

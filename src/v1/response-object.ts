@@ -1,7 +1,7 @@
 /** Builds the response object of OpenAI's API, as JSON text, from a job and what was stored with it. */
-import { endingOf } from '../job/ending.ts'
+
 import { jobIdMs, readJobId } from '../job/job-id.ts'
-import { hasEnded, type JobRecord } from '../job/job-record.ts'
+import { endingOf, hasEnded, type JobRecord } from '../job/job-record.ts'
 import type { JobOptions } from '../job/options.ts'
 import { formatParts, splitOptions, splitRecord } from '../job/response-format.ts'
 import { answerOf, tokensOf } from './answers.ts'

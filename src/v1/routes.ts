@@ -9,7 +9,7 @@
  *   server sends all of them in OpenAI's shape, with `x-should-retry` and `retry-after-ms`, also those before a route is found. An
  *   error that is not the caller's fault, such as a failed job, is sent with `sendV1Error`, because thrown errors are paced.
  * - `fields.ts` decides which fields are supported, ignored, or accepted with a neutral value.
- * - `messages.ts` and `options.ts` read conversations and options, `answers.ts` the outcome of a job.
+ * - `fields.ts` reads conversations, options and formats, `answers.ts` the outcome of a job.
  * - `held-creates.ts`: `create` stores a job, `hold` also waits until it has ended or the server must answer (408).
  * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
  * - `upload.ts` and `multipart.ts`: a file is stored while it arrives. `files/` knows nothing of OpenAI's shapes.

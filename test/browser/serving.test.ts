@@ -43,11 +43,16 @@ test('every file that it refers to exists, may be cached forever, and is compres
   }
 })
 
-test('it imports from the server only what runs in browsers, and from the admin API only types', () => {
+test('it imports from the server only what runs in browsers, and from the admin API only types and a rule', () => {
   const folders = [...page.text.matchAll(/"\/dashboard\/files\/[^/"]+\/((?:src\/)?[^/"]+)\/[^"]+"/g)].map(
     (found) => found[1],
   )
-  assert.deepEqual([...new Set(folders)].sort(), ['json-schema', 'lib', 'src/dashboard'])
+  assert.deepEqual([...new Set(folders)].sort(), ['json-schema', 'lib', 'src/admin', 'src/dashboard'])
+  const ofAdmin = page.text.matchAll(/\/src\/admin\/([^"]+)/g)
+  assert.deepEqual(
+    Array.from(ofAdmin, ([, file]) => file),
+    ['operator-name.js'],
+  )
 })
 
 test('every style sheet of the source is in the one that is served', async () => {

@@ -4,6 +4,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import test, { after } from 'node:test'
+import type { Command } from 'commander'
+import { declareCommands } from '../../src/cli/program.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Caller, Reply } from './caller.ts'
 import { startCommands } from './many-commands.ts'
@@ -195,15 +197,17 @@ test('a command whose output nobody reads any longer ends without an error', { t
   assert.equal(program.stderr, '')
 })
 
-const COMMANDS = [
-  'send,job,batch,serve,check,migrate,copy,backup,restore,scrub,keys create,keys list,keys rotate,keys revoke,tokens create,tokens list,tokens revoke',
-  'accounts list,accounts secret,accounts tier,accounts suspend,accounts resume,accounts cap,accounts delete',
-  'jobs list,jobs cancel,jobs rerun,jobs delete,callbacks list,callbacks show,callbacks replay,listen,usage,audit,completion',
-].flatMap((names) => names.split(','))
+/** Returns the full names of the commands that have no subcommands. */
+function namesOf({ commands }: Command, before: readonly string[] = []): string[] {
+  return commands.flatMap((command) => {
+    const words = [...before, command.name()]
+    return command.commands.length === 0 ? words.join(' ') : namesOf(command, words)
+  })
+}
 
 test('every command has examples in its help', { timeout }, async (t) => {
   const run = await startCommands(t, await installation(t))
-  for (const command of COMMANDS) {
+  for (const command of namesOf(declareCommands(() => {}))) {
     const { code, stdout } = await run([...command.split(' '), '--help'])
     assert.equal(code, 0)
     // The command's name appears once in the usage line, and again after it.

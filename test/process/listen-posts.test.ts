@@ -1,7 +1,7 @@
 /** How `parley listen` handles forged posts, requests that are not callbacks, and its options. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { makeSecret } from '../../src/net/signature.ts'
+import { makeSecret } from '../../src/net/signing-secrets.ts'
 import { type Callback, post, signedCallback, startListener } from './listener.ts'
 import { startCommands } from './many-commands.ts'
 import { installation } from './server-process.ts'

@@ -7,7 +7,7 @@
  * await listener.line(/verified/)
  * ```
  */
-import { sign } from '../../src/net/signature.ts'
+import { sign } from '../../src/net/signing-secrets.ts'
 import { type Installation, MAIN, type Program, type ProgramOptions } from './server-process.ts'
 
 export interface Listener {

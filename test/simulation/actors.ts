@@ -1,6 +1,6 @@
 /** Carries out the actions of a plan: what callers send and check, what operators do, and what fails. */
 import { cancelJobsOf, deleteAccount } from '../../src/admin/delete-account.ts'
-import { makeSecret } from '../../src/net/signature.ts'
+import { makeSecret } from '../../src/net/signing-secrets.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import { cancelBatch, submitBatch } from './batches.ts'
 import { type CallerOptions, Callers } from './callers.ts'

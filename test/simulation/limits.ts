@@ -5,8 +5,8 @@
  */
 import type { Job } from '../../src/job/job.ts'
 import type { Tier } from '../../src/job/tier.ts'
+import type { CapReached } from '../../src/queue/job-and-token-caps.ts'
 import type { AdmissionError } from '../../src/queue/job-creator.ts'
-import type { CapReached } from '../../src/queue/monthly-caps.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Settlement } from '../../src/store/store.ts'
 import type { KnownRequest, Ledger } from './ledger.ts'

@@ -101,7 +101,9 @@ async function endOf(call: () => Promise<unknown>): Promise<CallEnd> {
 function plainEnd(name: MethodName, end: CallEnd, isFree: boolean): unknown {
   if ('error' in end) return { error: kindOf(end.error) }
   const answer = isFree && name === 'claim' ? (end.value as Claimed).jobs : end.value
-  const value: unknown = answer === undefined ? null : JSON.parse(JSON.stringify(answer))
+  // Postgres returns bytes as a Buffer, SQLite as a plain array.
+  const plain = answer instanceof Uint8Array ? Buffer.from(answer) : answer
+  const value: unknown = plain === undefined ? null : JSON.parse(JSON.stringify(plain))
   if (!Array.isArray(value) || !(isFree || UNORDERED.includes(name))) return { value }
   return { value: value.map((one) => JSON.stringify(Object.entries(one).sort())).sort() }
 }

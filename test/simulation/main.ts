@@ -1,6 +1,7 @@
 /** `npm run simulate`: runs many seeds, or one with all its steps. See docs/internals/simulation.md. */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { generatePlan } from './generate.ts'
 import { STORES_AGREE, type Violation } from './ledger.ts'
@@ -98,7 +99,14 @@ async function runMany(): Promise<boolean> {
   const most = values.minutes === undefined ? Number(values.seeds) : Number.POSITIVE_INFINITY
   const startedMs = performance.now()
   const sums = { seeds: 0, failed: 0, simulatedMs: 0, events: 0, jobs: 0 }
-  for (let seed = from; sums.seeds < most && performance.now() - startedMs < untilMs; seed++) {
+  let isInterrupted = false
+  process.once('SIGINT', () => {
+    isInterrupted = true
+  })
+  const mayGoOn = () => !isInterrupted && sums.seeds < most && performance.now() - startedMs < untilMs
+  for (let seed = from; mayGoOn(); seed++) {
+    // Receives the signal.
+    await nextTurn()
     const plan = generatePlan(seed)
     const result = await simulate(plan, { stores })
     sums.seeds += 1

@@ -228,19 +228,19 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     what: 'a monthly cap ignores what the request adds',
-    file: 'src/queue/monthly-caps.ts',
+    file: 'src/queue/job-and-token-caps.ts',
     text: 'usedJobs + jobs > caps.jobs.limit',
     by: 'usedJobs > caps.jobs.limit',
   },
   {
     what: 'jobs that were accepted before the usage was read count twice in a cap',
-    file: 'src/queue/monthly-caps.ts',
+    file: 'src/queue/job-and-token-caps.ts',
     text: '    if (before) before.acceptedSince = 0\n',
     by: '',
   },
   {
     what: 'a monthly cap on tokens is never reached',
-    file: 'src/queue/monthly-caps.ts',
+    file: 'src/queue/job-and-token-caps.ts',
     text: 'usedTokens >= caps.tokens.limit',
     by: 'usedTokens < 0',
   },

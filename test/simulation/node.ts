@@ -5,7 +5,7 @@
  */
 import { createEngine, type Engine } from '../../src/app/engine.ts'
 import { LeaseRenewal } from '../../src/app/lease-renewal.ts'
-import { rateBooks } from '../../src/app/rate-books.ts'
+import { sharedRates } from '../../src/app/shared-rates.ts'
 import { createRouter } from '../../src/app/upstreams.ts'
 import type { BatchRunner } from '../../src/batches/batch-runner.ts'
 import type { Clock } from '../../src/clock.ts'
@@ -134,7 +134,7 @@ export class SimulatedProcess {
       serverOf: (name) => simulatedServer({ ...common, upstream: upstreamOf(upstreams, name), kill }),
       onCall: METRICS.called,
       prices,
-      bookOf: rateBooks({ store: this.store, node: id, clock, warn: () => {} }),
+      bookOf: sharedRates({ store: this.store, node: id, clock, warn: () => {} }),
       log,
     })
     this.engine = createEngine({

@@ -5,7 +5,7 @@
 import { hashKey } from '../../src/accounts/key.ts'
 import { tiersOf } from '../../src/config/conversions.ts'
 import { type Tier, Tiers } from '../../src/job/tier.ts'
-import { makeSecret } from '../../src/net/signature.ts'
+import { makeSecret } from '../../src/net/signing-secrets.ts'
 import { LOOK_EVERY_MS, type Worker } from '../../src/queue/worker.ts'
 import { type ByteBudget, SHARE_NAMES } from '../../src/sharing/byte-budget.ts'
 import type { ModelRouter } from '../../src/upstreams/router.ts'

@@ -9,7 +9,7 @@ import type { AfterSettlement, StoredResult } from '../../src/queue/after-settle
 import { earlierRunsJson, NO_RUNS } from '../../src/queue/earlier-runs.ts'
 import { Enqueuer } from '../../src/queue/enqueue.ts'
 import type { ExecutionEvents } from '../../src/queue/execute.ts'
-import type { ExecutionResult } from '../../src/queue/execution-result.ts'
+import type { ExecutionResult } from '../../src/queue/outcome-and-receipt.ts'
 import { Worker } from '../../src/queue/worker.ts'
 import { ByteShare } from '../../src/sharing/byte-budget.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'

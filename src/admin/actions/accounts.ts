@@ -1,5 +1,5 @@
 /** Admin actions on accounts. The audit log records that a secret was shown or rotated, never the secret. */
-import { rotateSecret } from '../../accounts/issue-key.ts'
+import { rotateSecret } from '../../accounts/key.ts'
 import { amountText, microsOf } from '../../job/amount.ts'
 import { checkCallbackUrl, readNetworks } from '../../net/ssrf-guard.ts'
 import { Type } from '../../typed-schema.ts'

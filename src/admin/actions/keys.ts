@@ -1,10 +1,10 @@
 /** Admin actions on API keys. The audit log records a key's ID, never the key. */
-import { ACCOUNT_NAME, ACCOUNT_RULE } from '../../accounts/account-name.ts'
-import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/issue-key.ts'
+
+import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/key.ts'
 import { Type } from '../../typed-schema.ts'
 import { findAccount, newKey, rotatedKey } from '../account-view.ts'
 import { adminAction } from '../action.ts'
-import { DEFAULT_TIERS, defined, strict, wholeSeconds } from '../fields.ts'
+import { ACCOUNT_NAME, ACCOUNT_RULE, DEFAULT_TIERS, defined, strict, wholeSeconds } from '../fields.ts'
 import { refusals, unknownTier } from '../refusals.ts'
 
 const createKey = adminAction({

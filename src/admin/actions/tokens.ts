@@ -2,10 +2,9 @@
 import { randomBytes } from 'node:crypto'
 import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
-import { hashAdminToken, makeAdminToken } from '../admin-tokens.ts'
+import { hashAdminToken, makeAdminToken, newToken } from '../admin-tokens.ts'
 import { strict, wholeSeconds } from '../fields.ts'
 import { refusals } from '../refusals.ts'
-import { newToken } from '../token-view.ts'
 
 const DAY_MS = 86_400_000
 const MOST_DAYS = 36_500

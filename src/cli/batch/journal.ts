@@ -14,7 +14,7 @@ import {
   writeSync,
 } from 'node:fs'
 import { syncFolderOf } from '../../store/sync-folder.ts'
-import { CommandError } from '../command-error.ts'
+import { CommandError } from '../output.ts'
 import type { Row, RowStatus } from './row.ts'
 
 /** A run can only be resumed with the same values of all these fields. */

@@ -1,7 +1,7 @@
 /** Defines the options of `parley batch`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { addServerOptions, EXIT_CODES_HELP } from '../call/client-command.ts'
-import { numberFrom } from '../number-option.ts'
+import { numberFrom } from '../operator/shared-options.ts'
 import type { BatchOptions } from './batch.ts'
 import { FORMATS } from './row.ts'
 

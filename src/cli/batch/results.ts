@@ -2,7 +2,7 @@
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
-import { CommandError } from '../command-error.ts'
+import { CommandError } from '../output.ts'
 import type { Input } from './input.ts'
 import type { Journal } from './journal.ts'
 import { type OpenAiContext, openAiRow } from './openai.ts'

@@ -7,10 +7,7 @@ import { type Report, startReport } from '../batch/report.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { CommandError } from '../command-error.ts'
-import { printError, printLine } from '../output.ts'
-import { printable } from '../printable.ts'
-import { table, timeOf } from '../table.ts'
+import { CommandError, printable, printError, printLine, table, timeOf } from '../output.ts'
 import { type Batch, V1Calls } from './v1-calls.ts'
 
 export interface CreateBatchOptions extends ServerOptions {

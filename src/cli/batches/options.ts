@@ -2,7 +2,7 @@
 import { type Command, Option } from 'commander'
 import { addServerOptions, EXIT_CODES_HELP } from '../call/client-command.ts'
 import { addPair } from '../call/options.ts'
-import { numberFrom } from '../number-option.ts'
+import { examples, numberFrom } from '../operator/shared-options.ts'
 import type {
   CancelBatchOptions,
   CreateBatchOptions,
@@ -46,6 +46,13 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
       .option('--wait', 'wait until the batch has ended')
       .option('--json', 'print the batch as a JSON object'),
   )
+    .addHelpText(
+      'after',
+      examples(
+        'id=$(parley batches create lines.jsonl)',
+        'parley batches create lines.jsonl --metadata team=search --wait',
+      ),
+    )
     .addHelpText('after', CODES)
     .action(async (file: string, options: CreateBatchOptions) => {
       const { createBatch } = await import('./batches.ts')
@@ -57,10 +64,12 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
       .description('list the batches of the account, newest first')
       .option('--limit <count>', 'list at most this many', numberFrom(1, MAX_LISTED), 20)
       .option('--json', 'print a JSON array'),
-  ).action(async (options: ListBatchesOptions) => {
-    const { listBatches } = await import('./batches.ts')
-    exit(await listBatches(options))
-  })
+  )
+    .addHelpText('after', examples("parley batches list --json | jq -r '.[].id'"))
+    .action(async (options: ListBatchesOptions) => {
+      const { listBatches } = await import('./batches.ts')
+      exit(await listBatches(options))
+    })
   addServerOptions(
     group
       .command('show')
@@ -69,6 +78,7 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
       .option('--wait', 'wait until the batch has ended')
       .option('--json', 'print the batch as a JSON object'),
   )
+    .addHelpText('after', examples('parley batches show "$id" --wait'))
     .addHelpText('after', CODES)
     .action(async (id: string, options: ShowBatchOptions) => {
       const { showBatch } = await import('./batches.ts')
@@ -84,6 +94,7 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
       .option('--force', 'replace files that exist')
       .option('--json', 'print a summary as a JSON object'),
   )
+    .addHelpText('after', examples('parley batches download "$id" --out answers.jsonl'))
     .addHelpText('after', CODES)
     .action(async (id: string, options: DownloadOptions) => {
       const { downloadBatch } = await import('./batches.ts')
@@ -95,8 +106,10 @@ export function addBatches(group: Command, exit: (code: number) => void): void {
       .description('cancel a batch: no further lines start, and running ones are cancelled')
       .argument('<batch-id>', 'the batch ID')
       .option('--json', 'print the batch as a JSON object'),
-  ).action(async (id: string, options: CancelBatchOptions) => {
-    const { cancelBatch } = await import('./batches.ts')
-    exit(await cancelBatch(id, options))
-  })
+  )
+    .addHelpText('after', examples('parley batches cancel "$id"'))
+    .action(async (id: string, options: CancelBatchOptions) => {
+      const { cancelBatch } = await import('./batches.ts')
+      exit(await cancelBatch(id, options))
+    })
 }

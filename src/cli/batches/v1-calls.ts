@@ -6,8 +6,7 @@ import { buffer } from 'node:stream/consumers'
 import { VERSION } from '../../version.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { apiKeyOf, serverUrl } from '../call/connection.ts'
-import { CommandError } from '../command-error.ts'
-import { printable } from '../printable.ts'
+import { CommandError, printable } from '../output.ts'
 
 export interface UploadedFile {
   readonly id: string

@@ -16,8 +16,7 @@ import {
 } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { VERSION } from '../../version.ts'
-import { CommandError } from '../command-error.ts'
-import { printError } from '../output.ts'
+import { CommandError, printError } from '../output.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
 import { EXIT, type ServerOptions } from './client-command.ts'
 

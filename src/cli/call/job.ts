@@ -8,10 +8,7 @@ import {
   type Parley,
   TimeoutError,
 } from '../../../client/src/index.ts'
-import { CommandError } from '../command-error.ts'
-import { printError, printLine } from '../output.ts'
-import { printable } from '../printable.ts'
-import { table } from '../table.ts'
+import { CommandError, printable, printError, printLine, table } from '../output.ts'
 import { EXIT, type ServerOptions } from './client-command.ts'
 import { connect, interruptible } from './connection.ts'
 

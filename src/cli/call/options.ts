@@ -1,8 +1,8 @@
 /** Defines the options of `parley send`, `parley job` and `parley jobs list`. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from '../../job/field-bounds.ts'
+import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from '../../job/field-rules.ts'
 import { PRIORITIES } from '../../job/priority.ts'
-import { numberFrom } from '../number-option.ts'
+import { numberFrom } from '../operator/shared-options.ts'
 import { addServerOptions, EXIT_CODES_HELP } from './client-command.ts'
 import type { JobOptions, ListJobsOptions } from './job.ts'
 import type { SendOptions } from './send.ts'

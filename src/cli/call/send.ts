@@ -1,8 +1,7 @@
 /** `parley send`: sends one message to a server, and prints the answer. */
 import type { CreatedJob, Options, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
-import { CommandError } from '../command-error.ts'
-import { printError, printLine } from '../output.ts'
+import { CommandError, printError, printLine } from '../output.ts'
 import { readInput } from '../read-input.ts'
 import { EXIT, type ServerOptions } from './client-command.ts'
 import { connect, interruptible } from './connection.ts'

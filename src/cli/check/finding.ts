@@ -1,6 +1,5 @@
 /** The findings of `parley check`, and how they are printed. */
-import { printLine } from '../output.ts'
-import { printable } from '../printable.ts'
+import { printable, printLine } from '../output.ts'
 
 export interface Finding {
   readonly ok: boolean

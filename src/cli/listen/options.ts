@@ -1,6 +1,6 @@
 /** Defines the options of `parley listen`. */
 import { type Command, InvalidArgumentError, type Option } from 'commander'
-import { numberFrom } from '../number-option.ts'
+import { numberFrom } from '../operator/shared-options.ts'
 import type { ListenOptions } from './listen.ts'
 import { isSecret } from './verify.ts'
 

@@ -3,7 +3,7 @@
  * neither creates a database nor migrates its schema.
  */
 import { existsSync } from 'node:fs'
-import { secretsInForce } from '../../callbacks/callback-request.ts'
+import { secretsInForce } from '../../net/signing-secrets.ts'
 import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
 import { databaseName } from '../database.ts'
 

@@ -1,8 +1,7 @@
 /** Adds the commands that perform admin actions, from the declarations of the actions. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import type { AnyAction, Described } from '../../admin/action.ts'
-import { numberFrom } from '../number-option.ts'
-import { config, type DefaultOptions, examples } from './shared-options.ts'
+import { config, type DefaultOptions, examples, numberFrom } from './shared-options.ts'
 
 /** @param parent the command named by the first word of the action's command; the program if it has one word */
 export function addActionCommand(parent: Command, action: AnyAction): void {

@@ -5,7 +5,7 @@ import { callbackActions } from '../../admin/actions/callbacks.ts'
 import { jobActions, scrub } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
 import { tokenActions } from '../../admin/actions/tokens.ts'
-import { ROLES } from '../../app/role.ts'
+import { MAX_THREADS, ROLES } from '../../config/allowed-values.ts'
 import { CALLBACK_STATES } from '../../store/callback-store.ts'
 import { addJobList } from '../call/options.ts'
 import type { ListCallbacksOptions } from '../callbacks.ts'
@@ -15,7 +15,6 @@ import { FROM_PASSWORD, TO_PASSWORD } from '../copy-passwords.ts'
 import type { BackupOptions } from '../database.ts'
 import { addListen } from '../listen/options.ts'
 import type { AuditOptions, UsageOptions } from '../lists.ts'
-import { numberFrom } from '../number-option.ts'
 import type { ServeOptions } from '../serve.ts'
 import { addActionCommand } from './action-command.ts'
 import {
@@ -24,6 +23,7 @@ import {
   examples,
   MAX_ROWS,
   monthOption,
+  numberFrom,
   usageKeysOption,
 } from './shared-options.ts'
 
@@ -79,9 +79,6 @@ function addServe(program: Command, exit: (code: number) => void): void {
     )
     .action(async (options: ServeOptions) => exit(await (await import('../serve.ts')).serve(options)))
 }
-
-/** The limit of the setting, repeated because the help text should not load `config/settings.ts`. */
-const MAX_THREADS = 64
 
 function threadsOf(text: string): number | 'auto' {
   if (text === 'auto') return text

@@ -1,4 +1,4 @@
-/** Options and help texts that several operator commands share. */
+/** Options and help texts that several commands share. */
 import { InvalidArgumentError, Option } from 'commander'
 import { isMonth } from '../../job/month.ts'
 
@@ -34,4 +34,15 @@ export function usageKeysOption(text: string): string[] {
     if (USAGE_KEYS.some((one) => one === key) || /^metadata\../.test(key)) return key
     throw new InvalidArgumentError(`Each key must be one of ${USAGE_KEYS.join(', ')}, or metadata.KEY.`)
   })
+}
+
+/** Parses options whose value is a whole number in a range. */
+export function numberFrom(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text)
+    if (!/^\d+$/.test(text) || number < least || number > most) {
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`)
+    }
+    return number
+  }
 }

@@ -134,7 +134,8 @@ function set(change: Partial<Live>): void {
   for (const listener of listeners) listener()
 }
 
-function pause(ms: number, signal: AbortSignal): Promise<void> {
+/** Resolves early if the signal aborts. */
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms)
     signal.addEventListener('abort', () => {

@@ -1,4 +1,6 @@
-/** Loads data from the admin API for a page. */
+/** Loads data from the admin API for a page, and shows that it is loading or could not be loaded. */
+import { html } from 'htm/preact'
+import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, admin } from './api.ts'
 import { useLive } from './live.ts'
@@ -90,4 +92,34 @@ export function useReloadWhile(reload: () => void, active: boolean): void {
 /** Converts anything that was thrown to an `ApiError`. */
 export function apiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError(0, String(error))
+}
+
+interface StateOfProps {
+  readonly of: Pick<Resource<unknown>, 'data' | 'error' | 'loading' | 'reload'>
+  /** Names the resource in the text, for example `the jobs`. */
+  readonly what: string
+}
+
+/** Renders nothing once the resource is loaded. */
+export function StateOf({ of: { data, error, reload }, what }: StateOfProps) {
+  if (error) {
+    return html`<div class="fault" role="alert">
+      <p><strong>Could not load ${what}.</strong> ${error.words}</p>
+      <button type="button" class="button" onClick=${reload}>Try again</button>
+    </div>`
+  }
+  if (data === null) return html`<p class="loading" aria-busy="true">Loading ${what}…</p>`
+  return null
+}
+
+interface EmptyProps {
+  readonly title: string
+  readonly children?: ComponentChildren
+}
+
+export function Empty({ title, children }: EmptyProps) {
+  return html`<div class="empty">
+    <p class="empty-title">${title}</p>
+    <div class="muted">${children}</div>
+  </div>`
 }

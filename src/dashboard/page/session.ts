@@ -1,12 +1,9 @@
 /** The session: the admin token, the operator's name, and the playground's API key. They are stored until the tab is closed. */
+import { CONTROLS, MAX_CHARACTERS } from '../../admin/operator-name.ts'
 
 const TOKEN = 'parley.admin-token'
 const OPERATOR = 'parley.operator'
 const KEY = 'parley.playground-key'
-
-const MAX_NAME_LENGTH = 64
-/** Characters that would move a terminal's cursor, change the writing direction or end a line. */
-const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
 let signOutReason: string | null = null
 const listeners = new Set<() => void>()
@@ -35,7 +32,7 @@ export function setOperatorName(name: string): void {
 
 /** What is wrong with a name; null if it is valid. */
 export function operatorNameProblem(name: string): string | null {
-  if ([...name].length > MAX_NAME_LENGTH) return `The name can have at most ${MAX_NAME_LENGTH} characters.`
+  if ([...name].length > MAX_CHARACTERS) return `The name can have at most ${MAX_CHARACTERS} characters.`
   return CONTROLS.test(name) ? 'The name cannot contain control characters.' : null
 }
 

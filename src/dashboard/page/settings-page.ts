@@ -2,11 +2,9 @@
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-button.ts'
-import { Facts } from './parts/facts.ts'
 import { PageTitle } from './parts/page-title.ts'
-import { Panel } from './parts/panel.ts'
-import { StateOf } from './parts/state-of.ts'
-import { useResource } from './resource.ts'
+import { Facts, Panel } from './parts/panel.ts'
+import { StateOf, useResource } from './resource.ts'
 
 export function SettingsPage() {
   const settings = useResource<EffectiveSettings>('/settings')

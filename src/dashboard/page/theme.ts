@@ -5,7 +5,7 @@ const STORED = 'parley.theme'
 const dark = matchMedia('(prefers-color-scheme: dark)')
 const listeners = new Set<() => void>()
 
-export function theme(): Theme {
+function theme(): Theme {
   const stored = localStorage.getItem(STORED)
   return stored === 'light' || stored === 'dark' ? stored : 'system'
 }

@@ -9,8 +9,9 @@ import {
   type Download,
   SUBJECTS,
 } from '../../admin/action.ts'
+import { isOperatorName, MAX_CHARACTERS } from '../../admin/operator-name.ts'
 import { Refusal, type RefusalReason } from '../../admin/refusals.ts'
-import { BATCH_PREFIX } from '../../job/batch-id.ts'
+import { BATCH_PREFIX } from '../../job/job-id.ts'
 import { type Schema, Type } from '../../typed-schema.ts'
 import { sendData } from '../envelope.ts'
 import {
@@ -208,9 +209,6 @@ function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<R
 
 /** The operator's name in requests with the server's own token, which operators may share. */
 const HEADER = 'x-parley-operator'
-const MAX_CHARACTERS = 64
-/** Characters that would move a terminal's cursor, change the writing direction or end a line. */
-const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
 /** The request header of every route that writes to the audit log. */
 const operatorHeader = Type.Object({
@@ -227,7 +225,7 @@ function operatorOf(request: FastifyRequest): string | null {
   const given = request.headers[HEADER]
   if (given === undefined) return null
   const name = textOf(String(given)).trim()
-  if ([...name].length > MAX_CHARACTERS || name === '' || CONTROLS.test(name)) {
+  if (!isOperatorName(name)) {
     throw invalid(`${HEADER}: must be 1 to ${MAX_CHARACTERS} characters, without control characters`)
   }
   return name

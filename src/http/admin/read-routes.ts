@@ -1,6 +1,5 @@
 /** Routes that list and show jobs, callbacks, accounts, keys, usage and the audit log. */
 import type { FastifyInstance } from 'fastify'
-import { ACCOUNT_NAME } from '../../accounts/account-name.ts'
 import {
   account,
   accountList,
@@ -12,9 +11,11 @@ import {
   usageRowView,
 } from '../../admin/account-view.ts'
 import { KEY_ID } from '../../admin/action.ts'
+import { tokenList, tokenView } from '../../admin/admin-tokens.ts'
 import { auditList, auditListView } from '../../admin/audit-entry.ts'
 import { batchDetails, batchDetailsView, batchList, batchSummaryView } from '../../admin/batch-view.ts'
 import {
+  ACCOUNT_NAME,
   accountName,
   callbackState,
   defined,
@@ -35,7 +36,6 @@ import {
   jobSummaryView,
   withoutTexts,
 } from '../../admin/job-view.ts'
-import { tokenList, tokenView } from '../../admin/token-view.ts'
 import {
   FIRST_EVENT,
   readUsageCursor,
@@ -43,8 +43,7 @@ import {
   usageCursorText,
   usageEventList,
 } from '../../admin/usage-events.ts'
-import { BATCH_PREFIX, readBatchId } from '../../job/batch-id.ts'
-import { readJobId } from '../../job/job-id.ts'
+import { BATCH_PREFIX, readBatchId, readJobId } from '../../job/job-id.ts'
 import { metadataFilter } from '../../job/metadata-filter.ts'
 import { isMonth } from '../../job/month.ts'
 import { MODEL_NAME } from '../../job/request.ts'

@@ -17,11 +17,7 @@ export const jobIdParam = Type.Object({
 })
 
 /** A union whose schemas differ in their literal `status`; each has a title. */
-export function byStatus(
-  title: string,
-  description: string,
-  schemas: Readonly<Record<string, Schema>>,
-): Schema {
+function byStatus(title: string, description: string, schemas: Readonly<Record<string, Schema>>): Schema {
   const mapping = Object.entries(schemas).map(([status, schema]) => [
     status,
     `#/components/schemas/${'title' in schema ? schema.title : ''}`,

@@ -22,7 +22,7 @@ import { type DocsPage, PAGE, PREFIX, SCRIPT } from './docs-page-thread.ts'
 /** The routes below this path are for callers, who have an API key. */
 const CALLERS = '/api/'
 
-export const DOCUMENTS = {
+const DOCUMENTS = {
   callers: '/openapi.json',
   operators: '/admin/api/openapi.json',
 } as const

@@ -1,6 +1,5 @@
 /** Schemas of responses in the OpenAPI documents (SPEC §2.6, §7). They only document: the responses are written as text. */
 
-import { SIMULATED_HEADER } from '../../job/simulated-header.ts'
 import { type Schema, Type } from '../../typed-schema.ts'
 import {
   HttpError,
@@ -14,6 +13,7 @@ import {
   tooManyReads,
 } from '../errors.ts'
 import { unavailable } from '../load-shedding/unavailable.ts'
+import { SIMULATED_HEADER } from '../parley-headers.ts'
 import { exampleResponses } from './examples.ts'
 import { createdBatch, endedJob, job, timedOut } from './job-schemas.ts'
 

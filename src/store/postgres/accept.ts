@@ -4,9 +4,9 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
 import { storedTextOrNull } from '../compressed-text.ts'
 import { Failed } from '../group-commit.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../results-without-run.ts'
 import { numberOf, type Row, textOf } from '../rows.ts'
 import {
   type Acceptance,
@@ -26,8 +26,7 @@ import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
-import { hasLarge } from './text-array.ts'
-import { storedTexts, textOf as textOfColumn } from './texts.ts'
+import { hasLarge, storedTexts, textOf as textOfColumn } from './texts.ts'
 import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
 /** Each idempotency key of a group takes an entry in the lock table of the database, which has 6,400 entries by default. */

@@ -6,7 +6,7 @@ import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import { raw, type Sql, type Steps, sql } from '../sql.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
-import { USAGE_COLUMNS } from '../usage-rows.ts'
+import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Statement } from './database.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 

@@ -6,8 +6,7 @@ import type { Priority } from '../../job/priority.ts'
 import { type StoredText, storedTextOf } from '../compressed-text.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Claimed, JobTexts, Settlement } from '../store.ts'
-import { textArray } from './text-array.ts'
-import { STORED_TEXT_TYPES, storedTextColumns } from './texts.ts'
+import { STORED_TEXT_TYPES, storedTextColumns, textArray } from './texts.ts'
 
 /** The approximate weight of a job in a statement, in characters. */
 export function weightOfJob({ messagesJson, callbackJson }: Job): number {

@@ -2,7 +2,7 @@
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { raw, type Sql, sql, type Value } from '../sql.ts'
-import { USAGE_COLUMNS } from '../usage-rows.ts'
+import { USAGE_COLUMNS } from '../usage.ts'
 import { MAX_OPEN_COUNTED } from '../usage-store.ts'
 import { cancel } from './cancel.ts'
 import { deleteJobs } from './delete.ts'

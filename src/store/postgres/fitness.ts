@@ -5,7 +5,7 @@ import { type DatabaseCheck, DatabaseProblem } from '../database-problem.ts'
 import type { Row } from '../rows.ts'
 import { connectionSettings, Database, type Queries } from './database.ts'
 
-export const LEAST_VERSION = 14
+const LEAST_VERSION = 14
 /** With a larger difference, people who compare times of nodes with times of the database would notice. */
 const CLOCK_DIFFERENCE_MS = 5_000
 

@@ -6,6 +6,7 @@
  * each job that has not ended, waiting or held. So settling rewrites no conversation, and vacuum has one small table to do.
  */
 
+import { COST_CAPS_MIGRATION } from './cost-caps.ts'
 import { QUOTA_MIGRATIONS } from './quota-migrations.ts'
 
 const first = `
@@ -448,53 +449,6 @@ alter table quota_deltas add column reserved bigint not null default 0;
 alter table accounts add column cap_cost bigint;
 `
 
-/**
- * Which requests of a group would exceed the cap in money of their account, in the order of requests. It locks the accounts in
- * sorted order before it looks, so no two nodes accept what only one of them may, and none waits for another in a circle: keys are
- * locked before. Each statement of a function sees what was committed before it. A job that is settled meanwhile is in one of the
- * two sums, because one statement reads both.
- * A request whose first job (ids) exists was accepted by the try that is being repeated.
- */
-const costCaps = `
-create function over_cost_caps(
-  requests integer[], accounts text[], costs numeric[], caps numeric[], ids uuid[], this_month text
-)
-returns table (request integer, used numeric) language plpgsql as $$
-declare
-  asked record;
-  last_account text;
-  total numeric;
-begin
-  perform pg_advisory_xact_lock(lock) from (
-    select distinct hashtextextended('cost of ' || current_schema() || chr(31) || u.account, 0) as lock
-    from unnest(accounts) as u(account) order by 1
-  ) locks;
-  for asked in
-    select u.request, u.account, u.cost, u.cap, u.id
-    from unnest(requests, accounts, costs, caps, ids) as u(request, account, cost, cap, id)
-    order by u.account, u.request
-  loop
-    continue when asked.id is not null and exists (select 1 from jobs j where j.id = asked.id);
-    if asked.account is distinct from last_account then
-      last_account := asked.account;
-      select coalesce(sum(s.amount), 0) into total from (
-        select cost as amount from usage where account = last_account and month = this_month
-        union all select cost from usage_deltas where account = last_account and month = this_month
-        union all select reserved from quota_sums where account = last_account
-        union all select reserved from quota_deltas where account = last_account
-      ) s;
-    end if;
-    if total + asked.cost > asked.cap then
-      request := asked.request;
-      used := total;
-      return next;
-    else
-      total := total + asked.cost;
-    end if;
-  end loop;
-end $$;
-`
-
 /** Jobs that have times of their own: some were released, and others have waited for the budget of their account. */
 const waitingJobs = `
 create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
@@ -541,7 +495,7 @@ export const MIGRATIONS: readonly string[] = [
   keyLabels,
   adminTokens,
   costs,
-  costCaps,
+  COST_CAPS_MIGRATION,
   waitingJobs,
   rates,
   compressedMessages,

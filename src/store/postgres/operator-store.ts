@@ -1,7 +1,6 @@
 /** Runs the admin actions of commands directly on a Postgres database, also while servers are running. */
 import type { Secrets } from '../account-store.ts'
-import { accountOperations } from '../accounts.ts'
-import { adminTokenOperations } from '../admin-tokens.ts'
+import { accountOperations, adminTokenOperations } from '../accounts.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'

@@ -1,7 +1,7 @@
 /** Fails queued jobs in Postgres that have waited too long for model servers, or whose deadline has passed. */
 
 import { asItIs } from '../compressed-text.ts'
-import { createdBefore, overdueResult } from '../overdue.ts'
+import { createdBefore, overdueResult } from '../results-without-run.ts'
 import { booleanOf, numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { FailedJob, Overdue, PastPatience, Settlement, Store } from '../store.ts'
 import { contentOf, settlementColumns } from './columns.ts'

@@ -1,13 +1,13 @@
 /** The Postgres store of one of many nodes, composed of the operations in the other files. */
-import { budgetOperations as sharedBudgetOperations } from '../budget.ts'
+import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import type { Store } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { batchStepOperations } from './batches.ts'
-import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
+import { costCapOperations } from './cost-caps.ts'
 import { crashOperations } from './crashes.ts'
 import { Database, methodsOn } from './database.ts'
 import { POSTGRES } from './dialect.ts'
@@ -32,9 +32,13 @@ import { settleOperations } from './settle.ts'
 
 export interface PostgresStoreOptions {
   readonly url: string
+  /** The name by which other nodes address this one. */
   readonly node: string
+  /** Maximum connections of this node to Postgres. */
   readonly connections: number
+  /** Whether Postgres statements are prepared by name. */
   readonly prepare: boolean
+  /** The time limit of a Postgres statement. */
   readonly statementMs: number
   /** Writes that may be queued before new jobs are rejected. */
   readonly maxQueued: number
@@ -108,7 +112,7 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     },
     ...acceptOperations(parts),
     ...methodsOn(database, batchStepOperations),
-    ...budgetOperations(parts),
+    ...costCapOperations(parts),
     ...methodsOn(database, sharedBudgetOperations(POSTGRES)),
     ...callbackOperations(parts),
     ...cancelledOperations(database),

@@ -5,7 +5,7 @@
  */
 import { raw, type Sql, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
-import { USAGE_COLUMNS } from '../usage-rows.ts'
+import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Queries, Statement } from './database.ts'
 
 /** Deltas that one step folds. */

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Row, textOf, textOrNull } from '../rows.ts'
 import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store.ts'
 import { outcomeBytesOf } from '../stored-bytes.ts'
-import { USAGE_COLUMNS } from '../usage-rows.ts'
+import { USAGE_COLUMNS } from '../usage.ts'
 import {
   contentOf,
   SETTLEMENT_NAMES,
@@ -17,8 +17,7 @@ import { OutcomeUnknown } from './errors.ts'
 import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
-import { hasLarge } from './text-array.ts'
-import { storedTexts } from './texts.ts'
+import { hasLarge, storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
 /** The node in the outcome of a job that no node held; no node can have such a name. */
@@ -112,7 +111,7 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
 }
 
 /** Parses only usage that has a cost, which most has not. */
-export const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
+const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
 
 /**
  * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits for

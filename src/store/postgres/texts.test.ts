@@ -12,7 +12,7 @@ import {
 } from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { migratePostgres } from './schema.ts'
-import { COMPRESS_FROM_BYTES } from './texts.ts'
+import { COMPRESS_FROM_BYTES, hasLarge, textArray } from './texts.ts'
 
 const LARGE = 'a text that repeats, '.repeat(500)
 
@@ -69,3 +69,30 @@ for (const lease of ['1 hour', '-1 hour']) {
     }
   })
 }
+
+const COLUMNS: (string | null)[][] = [
+  [],
+  [null],
+  ['', 'NULL', '{}', '"\\', 'é😀\n', null, 'null'],
+  ['"\\{}é😀'.repeat(20_000)],
+  ['x', null, '"'.repeat(70_000), ''],
+  [null, 'x'.repeat(200_000), null],
+]
+
+test('texts of any length and null arrive as they are', async (t) => {
+  const client = new pg.Client(await freshDatabase(t))
+  await client.connect()
+  t.after(() => client.end())
+  for (const texts of COLUMNS) {
+    const column = textArray(texts)
+    assert.equal(hasLarge([1, column]), texts.join('').length > 65_536)
+    const text = 'select u from unnest($1::text[], $2::integer[]) as t(u, place) order by place'
+    // Prepared, as the statements of the store are, so that one statement takes both forms.
+    const values = [column, texts.map((_, at) => at)]
+    const { rows } = await client.query({ name: 'texts', text, values })
+    assert.deepEqual(
+      rows.map(({ u }) => u),
+      texts,
+    )
+  }
+})

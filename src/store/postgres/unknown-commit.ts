@@ -55,7 +55,7 @@ export function eachAloneUntilKnown<Op, Result>(
  * Runs `first`. If its commit is unknown, runs `again` until that succeeds or certainly fails. `again` detects what `first`
  * stored and does the rest. Rejects with `StoreUnavailable` if this takes too long.
  */
-export async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
+async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
   let error: unknown
   try {
     return await first()

@@ -1,7 +1,7 @@
 /** Stores new jobs in SQLite. */
-import { monthOf } from '../../job/month.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../cached-response.ts'
+
 import { storedText, storedTextOf } from '../compressed-text.ts'
+import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../results-without-run.ts'
 import {
   type Accepted,
   type AnsweredJob,
@@ -11,6 +11,7 @@ import {
   UnknownAccount,
 } from '../store.ts'
 import { requestBytes } from '../stored-bytes.ts'
+import { costOf } from './cost-caps.ts'
 import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'
@@ -95,7 +96,7 @@ function checkCost(
     if (cached === null || findCached(file, cached, nowMs) === null) added += reserved
   }
   if (added === 0) return null
-  const used = file.usage.costOf(file, account, monthOf(nowMs)) + file.quotas.reservedOf(file, account)
+  const used = costOf(file, account, nowMs)
   return used + added > cap ? { kind: 'over cost cap', used } : null
 }
 

@@ -2,13 +2,12 @@
  * Every operation of the SQLite store, by name. The storage thread finds operations here, and the typed methods of its client and
  * of commands are derived from this table.
  */
-import { accountOperations } from '../accounts.ts'
-import { adminTokenOperations } from '../admin-tokens.ts'
+import { accountOperations, adminTokenOperations } from '../accounts.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
-import { budgetOperations as sharedBudgetOperations } from '../budget.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
 import { cancelOperations } from '../cancel.ts'
+import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
 import { deleteOperations } from '../delete.ts'
 import { fileOperations } from '../files.ts'
 import { heldRequestOperations } from '../held-requests.ts'
@@ -17,10 +16,10 @@ import { rerunOperations } from '../reruns.ts'
 import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
 import { batchStepOperations } from './batches.ts'
-import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
+import { costCapOperations } from './cost-caps.ts'
 import { deletionOperations } from './delete.ts'
 import { SQLITE } from './dialect.ts'
 import { expireOperations } from './expire.ts'
@@ -55,7 +54,7 @@ const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
   ...acceptOperations,
   ...batchStepOperations,
-  ...budgetOperations,
+  ...costCapOperations,
   ...onFile(sharedBudgetOperations(SQLITE)),
   ...callbackOperations,
   ...cancelledOperations,

@@ -1,6 +1,6 @@
 /** Fails queued jobs in SQLite that have waited too long for model servers, or whose deadline has passed. */
 import { errorJson } from '../../job/job.ts'
-import { createdBefore, overdueResult } from '../overdue.ts'
+import { createdBefore, overdueResult } from '../results-without-run.ts'
 import { booleanOf, numberOf, textOf, textOrNull } from '../rows.ts'
 import type { FailedJob, Overdue } from '../store.ts'
 import type { Cell, ServedFile } from './open-file.ts'

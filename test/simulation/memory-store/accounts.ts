@@ -2,9 +2,11 @@
 import type {
   AccountPage,
   AccountRecord,
+  AdminTokenRecord,
   KeyRecord,
   KeyRotation,
   KeySearch,
+  NewAdminToken,
   NewKey,
   NewKeyResult,
   OwnCaps,
@@ -13,7 +15,6 @@ import type {
   Secrets,
 } from '../../../src/store/account-store.ts'
 import type { AccountDeleted } from '../../../src/store/admin-action-store.ts'
-import type { AdminTokenRecord, NewAdminToken } from '../../../src/store/admin-token-store.ts'
 import type { AuditEntry, AuditSearch, NewAuditEntry } from '../../../src/store/audit-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import {

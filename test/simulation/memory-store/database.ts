@@ -3,8 +3,7 @@
  * or many share it, like Postgres.
  */
 import type { Job, Usage } from '../../../src/job/job.ts'
-import type { OwnCaps } from '../../../src/store/account-store.ts'
-import type { AdminTokenRecord } from '../../../src/store/admin-token-store.ts'
+import type { AdminTokenRecord, OwnCaps } from '../../../src/store/account-store.ts'
 import type { AuditEntry } from '../../../src/store/audit-store.ts'
 import type { BatchLine, StoredBatch } from '../../../src/store/batch-store.ts'
 import type { CallbackAttempt } from '../../../src/store/callback-store.ts'

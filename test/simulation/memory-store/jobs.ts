@@ -14,11 +14,6 @@ import {
   type Deleted,
   type DeletedJobs,
 } from '../../../src/store/admin-action-store.ts'
-import {
-  CACHE_HIT_RECEIPT_JSON,
-  CACHE_HIT_USAGE,
-  FREE_CACHE_HIT_USAGE,
-} from '../../../src/store/cached-response.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import { type HeldRequest, MAX_EQUAL, NO_CALLERS } from '../../../src/store/held-request-store.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
@@ -31,6 +26,11 @@ import {
   usageOfCancelled,
 } from '../../../src/store/own-job-store.ts'
 import { RERUN_RETENTIONS } from '../../../src/store/rerun-store.ts'
+import {
+  CACHE_HIT_RECEIPT_JSON,
+  CACHE_HIT_USAGE,
+  FREE_CACHE_HIT_USAGE,
+} from '../../../src/store/results-without-run.ts'
 import {
   type Acceptance,
   type Accepted,
@@ -52,7 +52,7 @@ import {
   WriteRejected,
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
-import { costUsed } from './budget.ts'
+import { costUsed } from './cost-caps.ts'
 import {
   hasExpired,
   isJob,

@@ -7,9 +7,9 @@ import type { NodeEvents } from '../../../src/store/node-store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { accountOperations } from './accounts.ts'
 import { batchOperations } from './batches.ts'
-import { budgetOperations } from './budget.ts'
 import { callbackOperations } from './callbacks.ts'
 import { claimOperations } from './claims.ts'
+import { costCapOperations } from './cost-caps.ts'
 import type { MemoryDatabase } from './database.ts'
 import { fileOperations } from './files.ts'
 import { jobOperations } from './jobs.ts'
@@ -32,7 +32,7 @@ export function memoryOperations(db: MemoryDatabase): Operations {
     ...callbackOperations(db),
     ...accountOperations(db),
     ...batchOperations(db),
-    ...budgetOperations(db),
+    ...costCapOperations(db),
     ...fileOperations(db),
     ...rerunOperations(db),
     ...searchOperations(db),

@@ -1,26 +1,25 @@
-/** The page of one account: its state, caps, usage and keys, and the admin actions on it. */
+/** The page of one account: its state, caps, usage, webhook and keys, and the admin actions on it. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
+import { admin } from '../api.ts'
 import type { Account, HeldBack } from '../contract.ts'
 import { dateAndTime, exact } from '../format.ts'
 import { useLive } from '../live.ts'
+import { announce } from '../parts/announce.ts'
 import { Badge } from '../parts/badge.ts'
-import { type Fact, Facts } from '../parts/facts.ts'
+import { Dialog } from '../parts/dialog.ts'
+import { TextField } from '../parts/field.ts'
 import { Icon } from '../parts/icon.ts'
 import { PageTitle } from '../parts/page-title.ts'
-import { Panel } from '../parts/panel.ts'
-import { Empty, StateOf } from '../parts/state-of.ts'
+import { type Fact, Facts, Panel } from '../parts/panel.ts'
 import { Time } from '../parts/time.ts'
-import { useResource } from '../resource.ts'
+import { apiError, Empty, StateOf, useResource } from '../resource.ts'
 import { address } from '../router.ts'
 import { CapsPanel } from './caps.ts'
 import { DeleteAccount } from './delete-account.ts'
-import { reasonText } from './held-back.ts'
-import { KeysPanel, useKeys } from './keys-panel.ts'
+import { KeysPanel, NewKeyDialog, useKeys } from './keys-panel.ts'
 import { Moderation, TierSelect } from './moderation.ts'
-import { NewKeyDialog } from './new-key.ts'
 import { SecretButton } from './secret.ts'
-import { WebhookButton } from './webhook.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {
   const resource = useResource<Account>(`/accounts/${encodeURIComponent(name)}`)
@@ -122,4 +121,66 @@ function AccountKeys({ account, onChange }: AccountKeysProps) {
       creating &&
       html`<${NewKeyDialog} accounts=${[account]} account=${account.name} onCreated=${reload} onClose=${() => setCreating(false)} />`
     }`
+}
+
+interface WebhookButtonProps {
+  readonly account: Account
+  readonly onChange: () => void
+}
+
+/** Sets the URL that receives an account's events. */
+function WebhookButton({ account, onChange }: WebhookButtonProps) {
+  const [isShown, setIsShown] = useState(false)
+  return html`<button type="button" class="button" onClick=${() => setIsShown(true)}>Change webhook…</button>
+    ${isShown && html`<${WebhookDialog} account=${account} onChange=${onChange} onClose=${() => setIsShown(false)} />`}`
+}
+
+interface WebhookDialogProps extends WebhookButtonProps {
+  readonly onClose: () => void
+}
+
+function WebhookDialog({ account: { name, webhook_url }, onChange, onClose }: WebhookDialogProps) {
+  const [url, setUrl] = useState(webhook_url ?? '')
+  const [error, setError] = useState<string | null>(null)
+  const [busy, setBusy] = useState(false)
+  const save = async (event: Event) => {
+    event.preventDefault()
+    setBusy(true)
+    try {
+      const body = { url: url.trim() === '' ? null : url.trim() }
+      await admin(`/accounts/${encodeURIComponent(name)}/webhook`, { body })
+      announce(body.url === null ? `${name} has no webhook.` : `The webhook of ${name} is set.`)
+      onChange()
+      onClose()
+    } catch (problem) {
+      setError(apiError(problem).words)
+      setBusy(false)
+    }
+  }
+  return html`<${Dialog} title=${`Webhook of ${name}`} onClose=${onClose}>
+    <form onSubmit=${save} novalidate>
+      <div class="dialog-text">
+        <p>Events report how background responses and batches ended. They are signed, retried and replayed like callbacks.</p>
+        <${TextField} label="URL" type="url" value=${url} onInput=${setUrl} error=${error} autocomplete="off"
+          hint="Leave it empty to send no events. Existing responses and batches keep their address." />
+      </div>
+      <div class="dialog-actions">
+        <button type="button" class="button" onClick=${onClose}>Close</button>
+        <button type="submit" class="button primary" disabled=${busy}>Set webhook</button>
+      </div>
+    </form>
+  <//>`
+}
+
+const REASONS: Readonly<Record<HeldBack['reason'], string>> = {
+  slots: 'The account uses its full share of the slots; the rest is reserved for accounts without a slot.',
+  memory: 'Its next large job waits for memory.',
+}
+
+/**
+ * * Explains why the node that served the page delays an account. Other nodes decide for themselves and show it on their own
+ * pages.
+ */
+export function reasonText({ reason }: HeldBack): string {
+  return REASONS[reason]
 }

@@ -9,7 +9,7 @@ import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { Panel } from '../parts/panel.ts'
 import { useResource } from '../resource.ts'
-import { monthAt, sumOf } from '../usage/sums.ts'
+import { monthAt, sumOf } from '../usage/read-usage.ts'
 
 type Kind = 'tier' | 'none' | 'number'
 

@@ -6,8 +6,8 @@ import { admin } from '../api.ts'
 import type { Account } from '../contract.ts'
 import { counted } from '../format.ts'
 import { announce } from '../parts/announce.ts'
+import { TierField } from '../parts/field.ts'
 import { Panel } from '../parts/panel.ts'
-import { TierField } from '../parts/tier-field.ts'
 import { apiError } from '../resource.ts'
 
 export interface ModerationProps {

@@ -1,21 +1,19 @@
 /** The page of one batch: its progress, its problems, the lines that run, and its results. */
 import { html } from 'htm/preact'
-import { ConfirmedAction } from '../action.ts'
-import { admin } from '../api.ts'
-import type { BatchDetails } from '../contract.ts'
+import { ConfirmedAction, useAction } from '../action.ts'
+import { admin, download } from '../api.ts'
+import type { BatchDetails, BatchFile } from '../contract.ts'
 import { amount, bytes, count, dateAndTime, duration, exact, figure, NONE, shortId } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
-import { Facts } from '../parts/facts.ts'
 import { Icon } from '../parts/icon.ts'
 import { PageTitle } from '../parts/page-title.ts'
-import { Panel } from '../parts/panel.ts'
-import { Empty, StateOf } from '../parts/state-of.ts'
+import { Facts, Panel } from '../parts/panel.ts'
+import { saveAs } from '../parts/save-as.ts'
 import { Time } from '../parts/time.ts'
-import { useReloadWhile, useResource } from '../resource.ts'
+import { Empty, StateOf, useReloadWhile, useResource } from '../resource.ts'
 import { address } from '../router.ts'
-import { Progress } from './progress.ts'
-import { ResultFile } from './result-file.ts'
+import { Progress } from './batches-page.ts'
 
 export function BatchPage({ id }: { readonly id: string }) {
   const batch = useResource<BatchDetails>(`/batches/${encodeURIComponent(id)}`)
@@ -142,4 +140,22 @@ function Running({ running: { total, first } }: Pick<BatchDetails, 'running'>) {
       </tbody>
     </table>
   <//>`
+}
+
+interface ResultFileProps {
+  readonly batchId: string
+  readonly which: 'output' | 'error'
+  readonly file: BatchFile
+}
+
+/** Downloads a result file. The page requests it with the admin token, then lets the browser save it. */
+function ResultFile({ batchId, which, file }: ResultFileProps) {
+  const work = async () => {
+    saveAs(await download(`/batches/${batchId}/${which}`), file.filename)
+    return `The ${which} file was downloaded.`
+  }
+  const { busy, run } = useAction(work, () => {})
+  return html`<button type="button" class="button" disabled=${busy} onClick=${run}>
+    <${Icon} name="down" />${which === 'output' ? 'Output file' : 'Error file'} <span class="muted">${bytes(file.bytes)}</span>
+  </button>`
 }

@@ -7,11 +7,9 @@ import { Badge } from '../parts/badge.ts'
 import { TextField } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { PagesOf } from '../parts/pages-of.ts'
-import { Empty, StateOf } from '../parts/state-of.ts'
 import { Time } from '../parts/time.ts'
-import { useReloadWhile, useResource } from '../resource.ts'
+import { Empty, StateOf, useReloadWhile, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
-import { Progress } from './progress.ts'
 
 export function BatchesPage() {
   const { query } = usePlace()
@@ -97,4 +95,11 @@ function BatchTable({ batches }: { readonly batches: readonly BatchSummary[] }) 
 
 function doneOf({ lines: { completed, failed } }: BatchSummary): string {
   return exact(completed + failed)
+}
+
+/** Shows as a bar how many lines of a batch have ended. */
+export function Progress({ batch: { lines, batch_id } }: { readonly batch: BatchSummary }) {
+  const ended = lines.completed + lines.failed
+  const part = lines.total === 0 ? 0 : Math.floor((100 * ended) / lines.total)
+  return html`<span class="progress"><progress max="100" value=${part} aria-label=${`Lines of ${batch_id} that have ended`}></progress> ${part}%</span>`
 }

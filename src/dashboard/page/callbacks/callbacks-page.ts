@@ -1,17 +1,20 @@
-/** The page of all callbacks: failed, owed or delivered. */
+/** The page of all callbacks: failed, owed or delivered. And the page of one of them. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
+import type { CallbackDetails } from '../contract.ts'
 import { CALLBACK_STATES, type CallbackList, type CallbackSummary } from '../contract.ts'
 import { shortId } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
+import { CopyButton } from '../parts/copy-button.ts'
 import { TextField } from '../parts/field.ts'
+import { Icon } from '../parts/icon.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { PagesOf, SearchStopped } from '../parts/pages-of.ts'
-import { Empty, StateOf } from '../parts/state-of.ts'
+import { Panel } from '../parts/panel.ts'
 import { Time } from '../parts/time.ts'
-import { useReloadOnChange, useResource } from '../resource.ts'
+import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
-import { ReplayAllButton, ReplayButton } from './replay.ts'
+import { Attempts, ReplayAllButton, ReplayButton } from './attempts.ts'
 
 export function CallbacksPage() {
   const { query } = usePlace()
@@ -113,4 +116,31 @@ function lastOf({ state, last_attempt: last }: CallbackSummary) {
   if (!last) return html`<${Badge} state=${state} word=${state === 'owed' ? 'no attempts yet' : state} />`
   return html`<${Badge} state=${state} word=${last.status === null ? 'error' : `HTTP ${last.status}`} />
     ${last.error && html` <span class="muted breaks">${last.error}</span>`}`
+}
+
+/** The page of one callback. */
+export function CallbackPage({ id }: { readonly id: string }) {
+  const callback = useResource<CallbackDetails>(`/callbacks/${encodeURIComponent(id)}`)
+  const { data } = callback
+  useReloadOnChange(callback.reload, data?.state === 'owed', 1500)
+  return html`<p class="back-link"><a href=${address(['callbacks'])}><${Icon} name="back" />Callbacks</a></p>
+    <${PageTitle} title="Callback" tab=${`Callback ${id.slice(0, 8)}`}>
+      ${data && html`<${Badge} state=${data.under_way ? 'in progress' : data.state} />`}
+    <//>
+    <p class="id-line">${
+      data?.event === 'batch'
+        ? html`<span>of batch</span> <a class="mono breaks" href=${address(['batches', `batch_${id}`])}>batch_${id}</a>`
+        : html`<span>of job</span> <a class="mono breaks" href=${address(['jobs', id])}>${id}</a>`
+    }<${CopyButton} text=${id} what="the ID" small /></p>
+    ${
+      callback.error?.status === 404
+        ? html`<${Empty} title="Callback not found"><p>The job has no callback, or it has expired.</p><//>`
+        : html`<${StateOf} of=${callback} what="the callback" />`
+    }
+    ${
+      data &&
+      html`<${Panel} title="Delivery" wide actions=${html`<${ReplayButton} callback=${data} onReplayed=${callback.reload} />`}>
+        <${Attempts} callback=${data} />
+      <//>`
+    }`
 }

@@ -12,9 +12,8 @@ import type {
 } from '../contract.ts'
 import { contentText, duration } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
-import { CodeBlock } from '../parts/code-block.ts'
-import { Facts } from '../parts/facts.ts'
-import { Panel } from '../parts/panel.ts'
+import { CodeBlock } from '../parts/copy-button.ts'
+import { Facts, Panel } from '../parts/panel.ts'
 import { apiError } from '../resource.ts'
 
 export function Content({ job }: { readonly job: JobDetails }) {

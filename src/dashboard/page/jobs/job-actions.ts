@@ -5,7 +5,7 @@ import { ConfirmedAction } from '../action.ts'
 import { admin } from '../api.ts'
 import type { JobDetails } from '../contract.ts'
 import { count } from '../format.ts'
-import { Scrub } from '../parts/scrub.ts'
+import { Scrub } from '../parts/field.ts'
 import { address, navigate } from '../router.ts'
 
 export interface JobActionProps {

@@ -1,6 +1,6 @@
 /** Groups metric samples into equal time steps for the charts. */
 import type { MetricSample, Percentiles } from '../contract.ts'
-import type { Series } from '../parts/series.ts'
+import type { Series } from '../parts/chart.ts'
 
 export interface Buckets {
   /** When each step starts, in Unix seconds. */

@@ -3,8 +3,8 @@ import { html } from 'htm/preact'
 import { useMemo } from 'preact/hooks'
 import type { MetricSample } from '../contract.ts'
 import { count, duration, figure } from '../format.ts'
+import type { Series } from '../parts/chart.ts'
 import { Chart } from '../parts/chart.ts'
-import type { Series } from '../parts/series.ts'
 import { type Buckets, bucketsOf, highestOf, namesOf, percentilesOf, ratesOf } from './buckets.ts'
 
 export interface ChartsProps {

@@ -2,13 +2,49 @@
  * A chart over time, drawn by uPlot on a canvas. The legend shows the values as text, and a table has the same values for
  * people who cannot see the canvas.
  */
+// This must be loaded before uPlot.
+import './browser-language.ts'
+
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import type uPlot from 'uplot'
+import uPlot from 'uplot'
 import { timeOfDay } from '../format.ts'
 import { onThemeChange } from '../theme.ts'
-import { createPlot } from './plot.ts'
-import { type ChartProps, dataOf, type Series } from './series.ts'
+
+export interface Series {
+  readonly label: string
+  /** The name of a custom property in styles/colours.css, for example `--good`. */
+  readonly color: string
+  /** One value for each time; null if there is none. */
+  readonly values: readonly (number | null)[]
+}
+
+interface ChartProps {
+  readonly title: string
+  /** The unit of the values, for the heading, for example `a minute`. */
+  readonly unit: string
+  /** Unix seconds, ascending and evenly spaced. */
+  readonly times: readonly number[]
+  readonly series: readonly Series[]
+  readonly format: (value: number) => string
+  readonly kind: 'lines' | 'stack'
+}
+
+/** Converts the series for uPlot. In a stack, each series is added to the sum of the previous ones. */
+function dataOf(
+  times: readonly number[],
+  series: readonly Series[],
+  kind: ChartProps['kind'],
+): uPlot.AlignedData {
+  if (kind === 'lines') return [[...times], ...series.map(({ values }) => [...values])]
+  let below = times.map(() => 0)
+  const sums = series.map(({ values }) => {
+    below = below.map((sum, index) => sum + (values[index] ?? 0))
+    return below
+  })
+  // uPlot paints in order, so the full height comes first and the lower parts are painted over it.
+  return [[...times], ...sums.reverse()]
+}
 
 export function Chart({ title, unit, times, series, format, kind }: ChartProps) {
   const id = useId()
@@ -97,3 +133,68 @@ function ValuesTable({ title, times, series, format }: Omit<ChartProps, 'unit' |
     </table>
   </div>`
 }
+
+interface PlotOptions extends Pick<ChartProps, 'times' | 'series' | 'kind' | 'format'> {
+  readonly element: HTMLElement
+  readonly onHover: (index: number | null) => void
+}
+
+const FONT = '11px system-ui, sans-serif'
+
+/** Configures uPlot: the axes, colours and shapes of a chart. */
+function createPlot({ element, times, series, kind, format, onHover }: PlotOptions): uPlot {
+  const style = getComputedStyle(document.documentElement)
+  const colorOf = (name: string) => style.getPropertyValue(name).trim()
+  const axis = {
+    stroke: colorOf('--muted'),
+    font: FONT,
+    grid: { stroke: colorOf('--line'), width: 1 },
+    ticks: { show: false },
+  }
+  const drawn = series.map(({ label, color }) =>
+    kind === 'lines' ? lineOf(label, colorOf(color)) : barOf(label, colorOf(color)),
+  )
+  return new uPlot(
+    {
+      width: element.clientWidth,
+      height: element.clientHeight,
+      // The padding leaves room on the right for half of the last time label.
+      padding: [8, 18, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },
+      scales: { x: { time: true }, y: { range: (_plot, _least, most) => [0, Math.max(most * 1.1, 1)] } },
+      axes: [
+        {
+          ...axis,
+          grid: { show: false },
+          size: 24,
+          space: 70,
+          values: (_plot, splits) => splits.map(minuteOf),
+        },
+        {
+          ...axis,
+          // Durations such as `1 min 40 s` are wider than counts.
+          size: (_plot, labels) => Math.max(52, ...(labels ?? []).map((label) => label.length * 6 + 14)),
+          space: 34,
+          values: (_plot, splits) => splits.map((value) => format(value)),
+        },
+      ],
+      series: [{}, ...(kind === 'stack' ? drawn.reverse() : drawn)],
+      hooks: { setCursor: [({ cursor }) => onHover(cursor.idx ?? null)] },
+    },
+    dataOf(times, series, kind),
+    element,
+  )
+}
+
+function lineOf(label: string, stroke: string): uPlot.Series {
+  return { label, stroke, width: 1.75, spanGaps: false, points: { size: 4, fill: stroke } }
+}
+
+function barOf(label: string, fill: string): uPlot.Series {
+  const paths = uPlot.paths.bars?.({ size: [0.72, 14], radius: 0.15 })
+  return { label, fill, stroke: fill, width: 0, points: { show: false }, ...(paths && { paths }) }
+}
+
+const minute = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+const minuteOf = (seconds: number): string => minute.format(seconds * 1000)

@@ -1,4 +1,4 @@
-/** Copies a text to the clipboard and announces it. */
+/** Copies a text to the clipboard and announces it: a button, and preformatted text that has one. */
 import { html } from 'htm/preact'
 import { announce } from './announce.ts'
 import { Icon } from './icon.ts'
@@ -47,4 +47,19 @@ function copyBySelection(text: string): boolean {
   area.remove()
   if (before instanceof HTMLElement) before.focus()
   return copied
+}
+
+interface CodeBlockProps {
+  readonly text: string
+  /** Names the text for assistive technology and for the copy button, for example `the answer`. */
+  readonly what: string
+  readonly copy?: boolean
+}
+
+/** Preformatted text with a copy button. It can be scrolled with the keyboard. */
+export function CodeBlock({ text, what, copy = true }: CodeBlockProps) {
+  return html`<div class="code-block">
+    <pre tabindex="0" role="region" aria-label=${what}>${text}</pre>
+    ${copy && html`<${CopyButton} text=${text} what=${what} small />`}
+  </div>`
 }

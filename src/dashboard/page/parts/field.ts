@@ -1,7 +1,9 @@
-/** Form fields with labels, hints and errors. */
+/** Form fields with labels, hints and errors: for text, for a tier, and whether to scrub after a deletion. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
-import { useId } from 'preact/hooks'
+import { useEffect, useId, useState } from 'preact/hooks'
+import { admin } from '../api.ts'
+import type { EffectiveSettings } from '../contract.ts'
 
 export interface SelectProps<T extends string> {
   readonly label: string
@@ -42,4 +44,53 @@ export function TextField({ label, value, onInput, type = 'text', hint, error, .
     ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
     ${error && html`<p class="field-error" id=${`${id}-error`} role="alert">${error}</p>`}
   </div>`
+}
+
+interface ScrubProps {
+  readonly value: boolean
+  readonly onChange: (value: boolean) => void
+  readonly disabled?: boolean
+}
+
+/** A checkbox that asks whether to scrub the database after a deletion. */
+export function Scrub({ value, onChange, disabled = false }: ScrubProps) {
+  const id = useId()
+  return html`<div class="field">
+    <label class="check"><input type="checkbox" checked=${value} disabled=${disabled} aria-describedby=${id}
+      onChange=${(event: Event) => onChange((event.target as HTMLInputElement).checked)} />
+      <span>Scrub the data from the disk now</span></label>
+    <p class="hint" id=${id}>Otherwise the database overwrites the data over time. On SQLite, scrubbing rewrites the whole file, and other
+      writes wait meanwhile. On Postgres it vacuums the tables, and Postgres overwrites the disk blocks over time. Backups are not
+      changed in either case.</p>
+  </div>`
+}
+
+interface TierFieldProps {
+  readonly label: string
+  readonly hideLabel?: boolean
+  readonly value: string
+  readonly onChange: (tier: string) => void
+}
+
+/** The tiers are loaded once: a server's settings do not change, and a page may have many of these fields. */
+let loading: Promise<readonly string[]> | null = null
+
+/** Chooses one of the configured tiers. */
+export function TierField({ value, ...field }: TierFieldProps) {
+  const [tiers, setTiers] = useState<readonly string[]>([])
+  useEffect(() => void configuredTiers().then(setTiers), [])
+  const options = [...new Set([...tiers, value])].map((one) => [one, one])
+  return html`<${Select} ...${field} value=${value} options=${options} />`
+}
+
+/** Resolves with no tiers if they cannot be loaded; the next field tries again. */
+function configuredTiers(): Promise<readonly string[]> {
+  loading ??= admin<EffectiveSettings>('/settings').then(
+    ({ settings }) => Object.keys(settings.tiers as object),
+    () => {
+      loading = null
+      return []
+    },
+  )
+  return loading
 }

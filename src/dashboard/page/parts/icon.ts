@@ -1,4 +1,4 @@
-/** Icons in the colour of the text. They are decorative: a label next to them carries the meaning. */
+/** Icons in the colour of the text, and the logo. They are decorative: a label next to them carries the meaning. */
 import { html } from 'htm/preact'
 
 const PATHS = {
@@ -29,4 +29,15 @@ export function Icon({ name }: { readonly name: IconName }) {
   return html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
     <path d=${PATHS[name]} />
   </svg>`
+}
+
+/** The program's logo and name. */
+export function Logo() {
+  return html`<span class="logo">
+    <svg viewBox="0 0 20 20" aria-hidden="true" focusable="false">
+      <path d="M3 4.500A1.500 1.500 0 0 1 4.500 3h7A1.500 1.500 0 0 1 13 4.500v5a1.500 1.500 0 0 1-1.500 1.500H7l-4 3Z" />
+      <path class="logo-back" d="M15 7.500h.5A1.500 1.500 0 0 1 17 9v8l-3.500-2.500H9" />
+    </svg>
+    Parley
+  </span>`
 }

@@ -1,4 +1,4 @@
-/** A section of a page with its own heading. */
+/** A section of a page with its own heading, and a list of facts as its content. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
@@ -20,4 +20,13 @@ export function Panel({ title, actions, children, wide = false }: PanelProps) {
     </header>
     ${children}
   </section>`
+}
+
+/** A list of names with their values, in columns. */
+export type Fact = readonly [name: string, value: ComponentChildren]
+
+export function Facts({ facts }: { readonly facts: readonly Fact[] }) {
+  return html`<dl class="facts">
+    ${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+  </dl>`
 }

@@ -5,17 +5,23 @@ import type { EffectiveSettings } from '../contract.ts'
 import { duration, pretty } from '../format.ts'
 import { useLive } from '../live.ts'
 import { announce } from '../parts/announce.ts'
-import { CodeBlock } from '../parts/code-block.ts'
+import { CodeBlock } from '../parts/copy-button.ts'
 import { Select } from '../parts/field.ts'
 import { PageTitle } from '../parts/page-title.ts'
 import { Panel } from '../parts/panel.ts'
 import { apiError, useResource } from '../resource.ts'
-import { BatchFields } from './batch-fields.ts'
-import { type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
-import { batchOf, type Draft, type DraftMessage, jobOf, storeDraft, storedDraft } from './draft.ts'
-import { draftOf, EXAMPLES } from './examples.ts'
-import { KeyPanel } from './key-panel.ts'
-import { MessageEditor } from './message-editor.ts'
+import { KeyPanel, type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
+import {
+  batchOf,
+  type Draft,
+  type DraftMessage,
+  draftOf,
+  EXAMPLES,
+  jobOf,
+  storeDraft,
+  storedDraft,
+} from './draft.ts'
+import { BatchFields, MessageEditor } from './message-editor.ts'
 import { Outcome } from './outcome.ts'
 import { LANGUAGES, type Language, programFor } from './programs.ts'
 import { checkSchema } from './schema-check.ts'

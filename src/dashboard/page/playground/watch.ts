@@ -1,7 +1,7 @@
 /** Sends a request and follows its jobs until they have finished, through the public API. */
 import { type ApiError, admin, callWithKey, type Envelope } from '../api.ts'
 import type { JobError, JobList, Status } from '../contract.ts'
-import { serverNow } from '../live.ts'
+import { pause, serverNow } from '../live.ts'
 import { apiError } from '../resource.ts'
 import type { Me } from './caller.ts'
 import type { JobBody } from './draft.ts'
@@ -233,14 +233,4 @@ function seenAt(job: WatchedJob, ms: number): WatchedJob {
 
 export function isOpen({ status }: WatchedJob): boolean {
   return status !== 'completed' && status !== 'failed'
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms)
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer)
-      resolve()
-    })
-  })
 }

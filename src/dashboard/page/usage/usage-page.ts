@@ -1,18 +1,28 @@
-/** The page of usage: each month with its totals, then a row per account and model. The filters are part of the URL. */
+/**
+ * The page of usage: a bar chart of one month, then each month with its totals and a row per account and model. The filters are
+ * part of the URL.
+ */
 import { html } from 'htm/preact'
-import { useLayoutEffect, useState } from 'preact/hooks'
+import { useId, useLayoutEffect, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract.ts'
 import { amount, exact, NONE } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
+import { Icon } from '../parts/icon.ts'
 import { PageTitle } from '../parts/page-title.ts'
-import { Empty, StateOf } from '../parts/state-of.ts'
-import { useReloadOnChange } from '../resource.ts'
+import { saveAs } from '../parts/save-as.ts'
+import { Empty, StateOf, useReloadOnChange } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
-import { type UsageFilters, useUsage } from './read-usage.ts'
-import { type Group, groupsBy, monthName, monthsUpTo } from './sums.ts'
-import { UsageBars } from './usage-bars.ts'
-import { CsvButton } from './usage-csv.ts'
+import {
+  type Group,
+  groupsBy,
+  monthName,
+  monthsUpTo,
+  SUMS,
+  sumOf,
+  type UsageFilters,
+  useUsage,
+} from './read-usage.ts'
 
 /** The number of months in the filter. The URL can name an older month. */
 const MONTHS = 24
@@ -132,4 +142,133 @@ function Cells({ sums, hasCost }: { readonly sums: UsageSums; readonly hasCost: 
     <td class="number">${exact(sums.input_tokens)}</td>
     <td class="number">${exact(sums.output_tokens)}</td>
     ${hasCost && html`<td class="number">${sums.cost === undefined ? NONE : amount(sums.cost)}</td>`}`
+}
+
+const COLUMNS = ['month', 'account', 'model', ...SUMS] as const
+
+function csvOf(rows: readonly UsageRow[]): string {
+  const hasCost = rows.some(({ cost }) => cost !== undefined)
+  const columns = hasCost ? ([...COLUMNS, 'cost'] as const) : COLUMNS
+  const lines = rows.map((row) => columns.map((name) => cell(row[name] ?? '')))
+  return [columns, ...lines].map((cells) => `${cells.join(',')}\r\n`).join('')
+}
+
+interface CsvButtonProps {
+  readonly rows: readonly UsageRow[]
+  readonly filters: UsageFilters
+}
+
+/** Exports the usage that the page shows as a CSV file. The browser creates the file. */
+function CsvButton({ rows, filters: { account, month } }: CsvButtonProps) {
+  const onClick = () => {
+    const name = ['parley-usage', month, account].filter((part) => part !== '').join('-')
+    saveAs(new Blob([csvOf(rows)], { type: 'text/csv;charset=utf-8' }), `${name}.csv`)
+  }
+  return html`<button type="button" class="button" disabled=${rows.length === 0} onClick=${onClick}><${Icon} name="down" />Download as CSV</button>`
+}
+
+function cell(value: string | number): string {
+  const text = String(value)
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}
+
+/** What the bars show. Each bar has two parts. */
+interface Measure {
+  readonly name: string
+  readonly parts: readonly {
+    readonly label: string
+    readonly color: string
+    readonly of: (sums: UsageSums) => number
+  }[]
+}
+
+const TOKENS: Measure = {
+  name: 'Tokens',
+  parts: [
+    { label: 'input', color: 'c1', of: ({ input_tokens }) => input_tokens },
+    { label: 'output', color: 'c4', of: ({ output_tokens }) => output_tokens },
+  ],
+}
+const JOBS: Measure = {
+  name: 'Jobs',
+  parts: [
+    { label: 'completed', color: 'good', of: ({ jobs, failed_jobs }) => jobs - failed_jobs },
+    { label: 'failed', color: 'bad', of: ({ failed_jobs }) => failed_jobs },
+  ],
+}
+const MEASURES = { tokens: TOKENS, jobs: JOBS } as const
+const GROUPINGS = { account: (row: UsageRow) => row.account, model: (row: UsageRow) => row.model } as const
+
+/** There are at most this many bars. The smallest groups share the last one. */
+const MAX_BARS = 10
+
+/** A bar chart of one month: tokens or jobs, by account or model. Names and values are shown as text. */
+function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
+  const id = useId()
+  const [what, setWhat] = useState<keyof typeof MEASURES>('tokens')
+  const [by, setBy] = useState<keyof typeof GROUPINGS>('account')
+  const measure = MEASURES[what]
+  const bars = longest(groupsBy(month.rows, GROUPINGS[by]), measure)
+  const most = Math.max(1, ...bars.map(({ sums }) => lengthOf(measure, sums)))
+  return html`<figure class="chart bars" aria-labelledby=${id}>
+    <figcaption class="chart-head">
+      <h2 id=${id}>${measure.name} by ${by} <span class="muted">${monthName(month.name)}</span></h2>
+      <div class="bars-options">
+        <${Segments} label="What to show" value=${what} options=${[['tokens', 'Tokens'], ['jobs', 'Jobs']]} onChange=${setWhat} />
+        <${Segments} label="Group by" value=${by} options=${[['account', 'By account'], ['model', 'By model']]} onChange=${setBy} />
+      </div>
+    </figcaption>
+    <ul class="legend">
+      ${measure.parts.map(
+        ({ label, color, of }) => html`<li key=${label}><span class=${`swatch ${color}`}></span>${label}
+        <span class="legend-value">${exact(of(month.sums))}</span></li>`,
+      )}
+    </ul>
+    <ul class="bar-list">
+      ${bars.map(
+        ({ name, sums }) => html`<li key=${name}>
+        <span class="bar-name breaks">${name}</span>
+        <span class="bar-track" aria-hidden="true">
+          ${measure.parts.map(({ label, color, of }) => html`<span key=${label} class=${`bar-part ${color}`} style=${{ width: `${(of(sums) / most) * 100}%` }}></span>`)}
+        </span>
+        ${' '}<span class="bar-value">${exact(lengthOf(measure, sums))}</span>
+      </li>`,
+      )}
+    </ul>
+  </figure>`
+}
+
+function lengthOf({ parts }: Measure, sums: UsageSums): number {
+  return parts.reduce((total, { of }) => total + of(sums), 0)
+}
+
+/** Returns the longest bars first. */
+function longest(
+  groups: readonly Group<UsageRow>[],
+  measure: Measure,
+): Pick<Group<UsageRow>, 'name' | 'sums'>[] {
+  const sorted = groups.toSorted((one, other) => lengthOf(measure, other.sums) - lengthOf(measure, one.sums))
+  if (sorted.length <= MAX_BARS) return sorted
+  const rest = sorted.slice(MAX_BARS - 1)
+  return [
+    ...sorted.slice(0, MAX_BARS - 1),
+    { name: `${rest.length} others`, sums: sumOf(rest.map(({ sums }) => sums)) },
+  ]
+}
+
+/** A choice between a few options, each a button. */
+interface SegmentsProps<T extends string> {
+  readonly label: string
+  readonly value: T
+  readonly options: readonly (readonly [value: T, words: string])[]
+  readonly onChange: (value: T) => void
+}
+
+function Segments<T extends string>({ label, value, options, onChange }: SegmentsProps<T>) {
+  return html`<div class="segments" role="group" aria-label=${label}>
+    ${options.map(
+      ([one, words]) =>
+        html`<button type="button" key=${one} aria-pressed=${one === value ? 'true' : 'false'} onClick=${() => onChange(one)}>${words}</button>`,
+    )}
+  </div>`
 }

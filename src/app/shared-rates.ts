@@ -1,0 +1,75 @@
+/**
+ * Decides where the rates of model servers are counted: in the memory of a single node, or in a row that all nodes on one
+ * database share. Each write is a new version of the row.
+ */
+import type { Clock } from '../clock.ts'
+import type { NodeStore } from '../store/node-store.ts'
+import { ownBook, type RateBook } from '../upstreams/rate.ts'
+import { exchange, type Granted, newRateState, type RateState } from '../upstreams/rate-window.ts'
+
+export interface SharedRatesOptions {
+  readonly store: Pick<NodeStore, 'shared' | 'isKnownToAll' | 'readRate' | 'writeRate'>
+  readonly node: string
+  /** The wall clocks of nodes must nearly agree: a difference of one second is two percent of the rate. */
+  readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
+  readonly warn: (message: string) => void
+}
+
+/** After this many attempts, the node asks again later. */
+const MAX_TRIES = 20
+
+/** Returns the function that gives each upstream or target with this name the book of its rate. */
+export function sharedRates(options: SharedRatesOptions): (name: string) => RateBook {
+  const { store, clock, warn } = options
+  if (!store.shared) return () => ownBook(clock)
+  let hasWarned = false
+  /** Rates whose last write failed, so that each failure is reported once. */
+  const failed = new Set<string>()
+  // Nodes of earlier versions ignore the rates.
+  const isOn = (): boolean => {
+    const isKnown = store.isKnownToAll('rates')
+    if (!isKnown && !hasWarned) warn(WARNING)
+    hasWarned = !isKnown
+    return isKnown
+  }
+  return (name) => ({
+    isOn,
+    isShared: true,
+    exchange: async (limits, ask) => {
+      try {
+        const granted = await exchangeShared(name, limits, ask, options)
+        failed.delete(name)
+        return granted
+      } catch (error) {
+        if (!failed.has(name)) warn(`the rate ${name} cannot be counted, so its jobs wait: ${String(error)}`)
+        failed.add(name)
+        throw error
+      }
+    },
+  })
+}
+
+async function exchangeShared(
+  name: string,
+  limits: Parameters<RateBook['exchange']>[0],
+  ask: Parameters<RateBook['exchange']>[1],
+  { store, node, clock }: SharedRatesOptions,
+): Promise<Granted> {
+  const startMs = clock.steadyMs()
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    const stored = await store.readRate(name)
+    const nowMs = clock.nowMs()
+    // A correction counts at the time of what it corrects, although it waited for the database in between.
+    const waitedMs = clock.steadyMs() - startMs
+    const used = ask.used.map(({ agoMs, ...amounts }) => ({ agoMs: agoMs + waitedMs, ...amounts }))
+    const state: RateState = stored === null ? newRateState(nowMs) : JSON.parse(stored.stateJson)
+    const granted = exchange(state, limits, { node, ...ask, used }, nowMs)
+    if (granted.isSame) return granted
+    const next = { stateJson: JSON.stringify(state), version: stored?.version ?? 0 }
+    if (await store.writeRate(name, next)) return granted
+  }
+  throw new Error(`Other nodes changed the rate ${name} in each of ${MAX_TRIES} tries.`)
+}
+
+const WARNING =
+  'a node of an earlier version is running: until it stops, requests_per_minute and tokens_per_minute have no effect'

@@ -1,7 +1,0 @@
-/**
- * The bounds and defaults of request fields. They are separate from the schema (request.ts), because loading its library takes
- * longer than the rest of a command that sends a job.
- */
-export const CACHE_TTL_S = { least: 180, most: 3600, default: 300 } as const
-export const TIMEOUT_S = { least: 30, most: 120, default: 90 } as const
-export const COMPLETE_WITHIN_S = { least: 1, most: 2_592_000 } as const

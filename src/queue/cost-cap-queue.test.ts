@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { FakeClock } from '../../test/fake-clock.ts'
+import { Tiers } from '../job/tier.ts'
+import { CostCapQueue } from './cost-cap-queue.ts'
+
+function start(accounts: string[]) {
+  const clock = new FakeClock()
+  const calls: string[] = []
+  const job = { model: 'm', tier: 'gold', inputTokens: 1, responseFormatJson: '{"format":"text"}' }
+  const queue = new CostCapQueue({
+    store: {
+      accountsOverBudget: async () => {
+        calls.push('accounts')
+        return accounts
+      },
+      jobsOverBudget: async (account) => {
+        calls.push(account)
+        return [{ ...job, id: 'one', priority: null }]
+      },
+      queueWithinBudget: async () => ({ routes: [], isCapReached: true }),
+      areOverBudget: async () => [],
+      findOwner: async () => ({
+        tier: 'gold',
+        suspendedAtMs: null,
+        caps: { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null },
+      }),
+    },
+    clock,
+    tiers: new Tiers([]),
+    prices: null,
+    routeOf: () => 'a/m',
+    onQueued: () => {},
+    onError: (error) => assert.fail(String(error)),
+  })
+  const taken = async () => {
+    for (let turns = 0; turns < 20; turns++) await turn()
+    return calls.splice(0)
+  }
+  return { clock, queue, taken, accounts }
+}
+
+test('it looks every second while jobs wait, when one ends, and not after it was stopped', async () => {
+  const { clock, queue, taken, accounts } = start(['acme'])
+  assert.deepEqual(await taken(), [])
+  queue.look()
+  assert.deepEqual(await taken(), ['accounts', 'acme'])
+  assert.equal(queue.has('acme'), true)
+  clock.advance(999)
+  assert.deepEqual(await taken(), [])
+  clock.advance(1)
+  assert.deepEqual(await taken(), ['accounts', 'acme'])
+  queue.jobEnded('other')
+  queue.jobEnded('acme')
+  queue.added('new')
+  assert.deepEqual(await taken(), ['acme', 'new'])
+  accounts.splice(0)
+  clock.advance(1000)
+  assert.deepEqual(await taken(), ['accounts'])
+  assert.equal(queue.has('acme'), false)
+  clock.advance(5000)
+  assert.deepEqual(await taken(), [])
+  accounts.push('acme')
+  queue.look()
+  await queue.stop()
+  await taken()
+  queue.look()
+  queue.added('acme')
+  clock.advance(5000)
+  assert.deepEqual(await taken(), [])
+})
+
+test('a look takes up a bounded number of accounts, and reads which ones wait once a round', async () => {
+  const names = Array.from({ length: 250 }, (_, n) => `account ${n}`)
+  const { clock, queue, taken } = start(names)
+  queue.look()
+  for (let read = 0; read < 251; ) read += (await taken()).length
+  const looks: string[][] = []
+  for (let look = 0; look < 3; look++) {
+    clock.advance(1000)
+    const calls: string[] = []
+    for (let turns = 0; turns < 50; turns++) calls.push(...(await taken()))
+    looks.push(calls)
+  }
+  assert.deepEqual(
+    looks.map(({ length }) => length),
+    [101, 100, 50],
+  )
+  assert.deepEqual(new Set(looks.flat()), new Set([...names, 'accounts']))
+  await queue.stop()
+})

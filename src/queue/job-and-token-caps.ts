@@ -1,0 +1,131 @@
+/**
+ * Monthly caps on jobs and tokens: what an account may use until the end of the month, in UTC. A node reads the usage and the
+ * open jobs from the database at most every two seconds, and adds the jobs that it has accepted since. So a single node never
+ * exceeds a cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only
+ * when a job finishes, so jobs accepted by then still run. The store enforces the caps on cost (`cost-cap-store.ts`), because it
+ * knows what the open jobs of all nodes may cost.
+ */
+import type { Clock } from '../clock.ts'
+import { monthEndsMs, monthOf } from '../job/month.ts'
+import type { Tier } from '../job/tier.ts'
+import { LookupCache } from '../lookup-cache.ts'
+import type { OwnCap, OwnCaps } from '../store/account-store.ts'
+import type { UsageStore, Used } from '../store/usage-store.ts'
+
+const FRESH_MS = 2000
+const MAX_ACCOUNTS = 10_000
+
+export interface Cap {
+  readonly limit: number
+  /** Where the cap is set, for error messages: `tier user_free`, or `account acme`. */
+  readonly of: string
+}
+
+export interface Caps {
+  readonly jobs: Cap | null
+  /** Input plus output tokens. */
+  readonly tokens: Cap | null
+  /** In millionths of the currency. */
+  readonly cost: Cap | null
+}
+
+/** Returns null if nothing is capped. */
+export function capsOf(
+  account: string,
+  tier: Tier,
+  own: Pick<OwnCaps, 'monthlyJobs' | 'monthlyTokens' | 'monthlyCost'>,
+): Caps | null {
+  const jobs = capOf(account, tier, own.monthlyJobs, tier.maxMonthlyJobs)
+  const tokens = capOf(account, tier, own.monthlyTokens, tier.maxMonthlyTokens)
+  const cost = capOf(account, tier, own.monthlyCost ?? null, tier.maxMonthlyCost)
+  return jobs === null && tokens === null && cost === null ? null : { jobs, tokens, cost }
+}
+
+/** Returns the account's own cap if it has one, otherwise that of its tier; null for none. */
+export function capOf(account: string, tier: Tier, ownCap: OwnCap, tierCap: number | null): Cap | null {
+  if (ownCap === 'none') return null
+  if (ownCap !== null) return { limit: ownCap, of: `account ${account}` }
+  return tierCap === null ? null : { limit: tierCap, of: `tier ${tier.name}` }
+}
+
+export interface CapReached {
+  readonly kind: 'monthly cap'
+  readonly unit: 'jobs' | 'tokens' | 'cost'
+  readonly cap: Cap
+  /** Jobs finished or open, tokens, or the cost of finished jobs plus what open ones may cost. */
+  readonly used: number
+  /** The maximum cost of the request. */
+  readonly added?: number
+  readonly resetsAtMs: number
+}
+
+interface AccountUse {
+  readonly used: Used
+  /** Jobs accepted here that `used` may not include. */
+  acceptedSince: number
+}
+
+/** Jobs about to be accepted. */
+export interface Reserved {
+  readonly kind: 'reserved'
+  /** Call this once, whether or not the jobs were accepted. */
+  end(accepted: boolean): void
+}
+
+export class JobAndTokenCaps {
+  readonly #clock: Clock
+  /** By account and month. */
+  readonly #uses: LookupCache<AccountUse>
+  /** Jobs that are being accepted here, by account. */
+  readonly #reserved = new Map<string, number>()
+
+  constructor(store: Pick<UsageStore, 'used'>, clock: Clock) {
+    this.#clock = clock
+    this.#uses = new LookupCache({
+      clock,
+      freshMs: FRESH_MS,
+      maxEntries: MAX_ACCOUNTS,
+      lookUp: (key) => this.#lookUp(store, key),
+    })
+  }
+
+  /** Rejects with `StoreUnavailable` if the usage cannot be read. */
+  async reserve(account: string, caps: Omit<Caps, 'cost'>, jobs: number): Promise<Reserved | CapReached> {
+    const key = `${account} ${monthOf(this.#clock.nowMs())}`
+    const use = await this.#uses.get(key)
+    const reserved = this.#reserved.get(account) ?? 0
+    const usedJobs = use.used.jobs + use.used.openJobs + use.acceptedSince + reserved
+    const reached = this.#reached(caps, jobs, usedJobs, use.used.tokens)
+    if (reached) return reached
+    this.#reserved.set(account, reserved + jobs)
+    return { kind: 'reserved', end: (accepted) => this.#end(account, key, jobs, accepted) }
+  }
+
+  #reached(caps: Omit<Caps, 'cost'>, jobs: number, usedJobs: number, usedTokens: number): CapReached | null {
+    const resetsAtMs = monthEndsMs(this.#clock.nowMs())
+    if (caps.jobs && usedJobs + jobs > caps.jobs.limit) {
+      return { kind: 'monthly cap', unit: 'jobs', cap: caps.jobs, used: usedJobs, resetsAtMs }
+    }
+    if (caps.tokens && usedTokens >= caps.tokens.limit) {
+      return { kind: 'monthly cap', unit: 'tokens', cap: caps.tokens, used: usedTokens, resetsAtMs }
+    }
+    return null
+  }
+
+  #end(account: string, key: string, jobs: number, accepted: boolean): void {
+    const left = (this.#reserved.get(account) ?? 0) - jobs
+    if (left > 0) this.#reserved.set(account, left)
+    else this.#reserved.delete(account)
+    const use = this.#uses.peek(key)
+    if (accepted && use) use.acceptedSince += jobs
+  }
+
+  async #lookUp(store: Pick<UsageStore, 'used'>, key: string): Promise<AccountUse> {
+    // Jobs accepted from now on may be missing from the result, so they also count here until the next lookup.
+    const before = this.#uses.peek(key)
+    if (before) before.acceptedSince = 0
+    const [account = '', month = ''] = key.split(' ')
+    const used = await store.used(account, month)
+    return { used, acceptedSince: before?.acceptedSince ?? 0 }
+  }
+}
