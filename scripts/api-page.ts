@@ -82,17 +82,6 @@ const STATUSES: Readonly<Record<string, string>> = {
   503: 'the server is overloaded, stopping, or without its database; nothing was changed; wait for `Retry-After`',
 }
 
-const V1_STATUSES: Readonly<Record<string, string>> = {
-  ...STATUSES,
-  400: 'a field is wrong or not supported; `param` names it',
-  404: 'the model, the file, the batch or the response does not exist',
-  408: 'the answer is not ready, or an upload is too slow',
-  409: 'the job was cancelled, or the `Idempotency-Key` was used with another body',
-  429: 'a rate limit is reached; or a quota or cap (`insufficient_quota`)',
-  502: 'the job failed; `code` is that of the job',
-  504: 'the job ran out of time',
-}
-
 export function apiPage(native: ApiDocument, v1: ApiDocument): string {
   const codes = native.components.schemas.JobErrorCode?.enum ?? []
   const unexplained = codes.filter((code) => !Object.hasOwn(JOB_ERRORS, String(code)))
@@ -102,8 +91,8 @@ export function apiPage(native: ApiDocument, v1: ApiDocument): string {
     fieldTable(native.components.schemas[name] ?? {}, without, native)
   return `# API reference
 
-This page is generated from the schemas that check requests. A running server has the same reference at \`/docs\`, with examples to try, and as
-OpenAPI 3.1 at \`/openapi.json\` and \`/v1/openapi.json\`. [Limits](limits.md) lists every limit. Fields with a * are required.
+A running server has the same reference at \`/docs\`, with examples to try, and as OpenAPI 3.1 at \`/openapi.json\` and \`/v1/openapi.json\`.
+[Limits](limits.md) lists every limit. Fields with a * are required.
 
 ## 1. Jobs
 
@@ -164,7 +153,9 @@ If the node stops or crashes, or no model server is available, the job is queued
 
 ## 4. Routes
 
-All routes need the header \`x-api-key\`.
+All routes need the header \`x-api-key\`. Several take these parameters:
+
+${parameterTable(sharedParameters(native))}
 
 ${ROUTES.map(([method, path], index) => routeSection(native, `4.${index + 1}`, method, path)).join('\n\n')}
 
@@ -181,7 +172,7 @@ Parley posts the job, with your \`callback_payload\`, to \`callback_url\` when i
 
 | status | meaning |
 |---|---|
-${statusRows(native, STATUSES)}
+${statusRows(native, STATUSES).join('\n')}
 
 ### Job errors
 
@@ -217,11 +208,7 @@ ${fieldTable(v1.components.schemas.CreateBatchRequest ?? {}, [], v1)}
 
 ### 8.4 Errors
 
-Errors have the shape \`{ "error": { "message", "type", "param", "code" } }\`.
-
-| status | meaning |
-|---|---|
-${statusRows(v1, V1_STATUSES)}
+Errors have the shape \`{ "error": { "message", "type", "param", "code" } }\`. Statuses: [these](openai.md#errors) and [common ones](#7-errors).
 `
 }
 
@@ -288,21 +275,33 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
   const operation = paths[path]?.[method]
   if (operation === undefined) throw new Error(`the document has no ${method} ${path}`)
   const { summary, description, parameters = [], responses } = operation
-  const rows = parameters
-    .filter(({ in: place }) => place !== 'path')
-    .map(
-      ({ name, in: place, schema, description: meaning = '' }) =>
-        `| \`${name}\` (${place}) | ${typeOf(schema)} | ${cell(meaning)} |`,
-    )
-  const table =
-    rows.length === 0 ? [] : [['| parameter | type | meaning |', '|---|---|---|', ...rows].join('\n')]
+  const own = parameters.filter(
+    ({ in: place, name }) => place !== 'path' && !SHARED_PARAMETERS.includes(name),
+  )
+  const shared = SHARED_PARAMETERS.filter((shared) => parameters.some(({ name }) => name === shared))
   const statuses = Object.keys(responses).filter((status) => !EVERYWHERE.has(status))
   return [
     `### ${number} ${method.toUpperCase()} ${path}`,
     `${summary}. ${description ?? ''}`.trim(),
-    ...table,
-    `Statuses: ${statuses.join(', ')} and [common ones](#7-errors).`,
+    ...(own.length === 0 ? [] : [parameterTable(own)]),
+    `${shared.length === 0 ? '' : `Shared parameters: ${shared.map((name) => `\`${name}\``).join(', ')}. `}Statuses: ${statuses.join(', ')} and [common ones](#7-errors).`,
   ].join('\n\n')
+}
+
+const SHARED_PARAMETERS = ['include', 'wait', 'idempotency-key']
+
+/** Parameters that mean the same for several routes. */
+function sharedParameters({ paths }: ApiDocument): readonly Parameter[] {
+  const all = ROUTES.flatMap(([method, path]) => paths[path]?.[method]?.parameters ?? [])
+  return SHARED_PARAMETERS.flatMap((name) => all.find((parameter) => parameter.name === name) ?? [])
+}
+
+function parameterTable(parameters: readonly Parameter[]): string {
+  const rows = parameters.map(
+    ({ name, in: place, schema, description: meaning = '' }) =>
+      `| \`${name}\` (${place}) | ${typeOf(schema)} | ${cell(meaning)} |`,
+  )
+  return ['| parameter | type | meaning |', '|---|---|---|', ...rows].join('\n')
 }
 
 /** Statuses that any request may get. */
@@ -318,7 +317,7 @@ function routeRows({ paths }: ApiDocument): string {
     .join('\n')
 }
 
-function statusRows({ paths }: ApiDocument, meanings: Readonly<Record<string, string>>): string {
+function statusRows({ paths }: ApiDocument, meanings: Readonly<Record<string, string>>): readonly string[] {
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods))
   const statuses = new Set(operations.flatMap(({ responses }) => Object.keys(responses)))
   return [...statuses]
@@ -329,5 +328,4 @@ function statusRows({ paths }: ApiDocument, meanings: Readonly<Record<string, st
       if (meaning === undefined) throw new Error(`scripts/api-page.ts does not explain ${status}`)
       return `| ${status} | ${meaning} |`
     })
-    .join('\n')
 }

@@ -343,27 +343,29 @@ function mebibytes(bytes: number): string {
 
 const INTRODUCTION = `# Limits
 
-Every limit of a server. The headings name whom a limit counts for; the last column, the [metric](monitoring.md) that shows that it is reached. Each
-rejection names the limit in its message; 429 and 503 also carry Retry-After. The limits of an account depend on its tier: the tables show those of
-the tier \`user_free\`, and [settings](settings.md) those of the others. \`null\` means no limit; for \`limits.memory_bytes\`, \`jobs.concurrency\` and
-\`max_concurrency\`, it means that the server derives the limit from its memory.
+Every limit of a server; the headings name what it counts for. Each rejection names the limit in its message; 429 and 503 also carry Retry-After. For tiers, the
+tables show the limits of \`user_free\`; [settings](settings.md) has those of the others. \`null\` means no limit; for \`limits.memory_bytes\`,
+\`jobs.concurrency\` and \`max_concurrency\`, it means that the server derives the limit from its memory.
+
+Limits without a setting are fixed. The last column names the [metric](monitoring.md) that shows that a limit is reached. If it is empty, look at \`parley_http_requests_total\` with the status,
+or at \`parley_jobs_total\` with the code of the failed jobs.
 `
 
 /** Returns the text of docs/limits.md. */
 export function limitsPage(): string {
   const sections = Object.entries(LIMITS).map(
     ([owner, limits]) =>
-      `\n## ${owner}\n\n| limit | setting | default | unit | beyond it | metric |\n|---|---|---|---|---|---|\n${limits.map(row).join('')}`,
+      `\n## ${owner}\n\n| limit | setting | default | beyond it | metric |\n|---|---|---|---|---|\n${limits.map(row).join('')}`,
   )
   return INTRODUCTION + sections.join('')
 }
 
 function row(limit: Limit): string {
-  const { name, setting, fixed, unit, beyond } = limit
-  const place = setting === undefined ? 'fixed' : `\`${setting}\``
+  const { name, setting, fixed, unit, beyond, metric } = limit
+  const place = setting === undefined ? '' : `\`${setting}\``
   const value = setting === undefined ? fixed : `\`${JSON.stringify(defaultOf(setting))}\``
-  const metric = metricOf(limit)
-  return `| ${name} | ${place} | ${value} | ${unit ?? ''} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
+  const amount = unit === undefined ? value : `${value} ${unit}`
+  return `| ${name} | ${place} | ${amount} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
 }
 
 /** The metric of a limit: its own, or the one that counts responses with its status, or jobs that failed with its code. */

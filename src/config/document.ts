@@ -16,64 +16,58 @@ interface Node {
 
 const INTRODUCTION = `# Settings
 
-Environment variables override the configuration file, which overrides the defaults. The file is \`./parley.config.json\`;
-\`PARLEY_CONFIG\` or \`--config\` selects another. If it contains an unknown key or an invalid value, the server does not start
-and reports every problem with its file, line and reason.
+Environment variables override the configuration file, which overrides the defaults. The file is \`./parley.config.json\`, unless
+\`PARLEY_CONFIG\` or \`--config\` selects another. If it contains an unknown key or an invalid value, the server does not start,
+and reports every problem with its line.
 
-Objects are merged with the defaults key by key; arrays replace them. An upstream takes the defaults of \`upstreams.NAME\` for
-the keys that it omits. An entry under \`models\` replaces the default entry of that name; \`"gpt-5": null\` removes it. Defaults
-that refer to a removed model or upstream are removed as well. If you configure only other upstreams, \`openai\` is removed.
-Names that your file refers to must exist.
+Objects are merged with the defaults key by key; arrays replace them. An entry under \`models\` replaces the default entry of that
+name; \`"gpt-5": null\` removes it. Defaults that refer to a removed model or upstream are removed as well. If your file has
+upstreams but not \`openai\`, that default is removed.
 
-The tiers are \`user_free\`, \`user_go\`, \`user_pro\` and \`user_max\`; the table shows their defaults in this order. You can add
+The table shows the defaults of the tiers \`user_free\`, \`user_go\`, \`user_pro\` and \`user_max\`, in this order. You can add
 your own: \`"tiers": { "gold": { "based_on": "user_pro", "max_batch_jobs": 100 } }\`. If you remove one, its accounts cannot use
 any model until you move them to another tier (\`parley accounts tier\`).
 
-For completion and validation in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (in a clone: \`"./parley.schema.json"\`).
+For completion in an editor, start the file with \`"$schema": "./node_modules/parley/parley.schema.json"\` (in a clone: \`"./parley.schema.json"\`).
 
 ## Environment
 
 | variable | meaning | default |
 |---|---|---|
-| \`HOST\`, \`PORT\` | the address to listen on, \`::\` for all addresses, or \`unix:/path\`; port 0 picks a free port | \`127.0.0.1\`, \`8080\` |
-| \`DATABASE_URL\` | \`sqlite:PATH\` or \`postgres://…\` | \`sqlite:./data/parley.db\` |
+| \`HOST\`, \`PORT\` | see \`host\` and \`port\` | \`127.0.0.1\`, \`8080\` |
+| \`DATABASE_URL\` | see \`database\` | \`sqlite:./data/parley.db\` |
 | \`PARLEY_CONFIG\` | the configuration file | \`./parley.config.json\` if there is one |
 | \`OPENAI_API_KEY\` | the API key of the upstream \`openai\` | none |
 | \`OPENAI_BASE_URL\` | its base URL; a key is optional then | \`https://api.openai.com/v1\` |
-| \`OPENAI_MAX_CONCURRENCY\` | its maximum concurrent calls (\`upstreams.openai.max_concurrency\`) | as that setting |
-| \`OPENAI_MODEL\` | the model on \`openai\` that answers, whichever public model name callers send; callers can also send this name | the model with the name that callers send |
+| \`OPENAI_MAX_CONCURRENCY\` | its \`max_concurrency\` | as that setting |
+| \`OPENAI_MODEL\` | the model on \`openai\` that answers every job, whatever model the caller names; callers can also name it | the model that the caller names |
 | \`PARLEY_ADMIN_TOKEN\` | the [admin token](admin-api.md#tokens); give nodes on one Postgres the same | generated at the first start |
-| \`PARLEY_SIMULATOR\` | whether the simulator answers: \`true\`, \`false\` or \`auto\` (\`simulator\`) | \`auto\` |
+| \`PARLEY_SIMULATOR\` | see \`simulator\`: \`true\`, \`false\` or \`auto\` | \`auto\` |
 | \`LOG_LEVEL\` | \`fatal\`, \`error\`, \`warn\`, \`info\`, \`debug\`, \`trace\`, \`silent\` | \`info\` |
 
 \`DATABASE_URL_FILE\`, \`OPENAI_API_KEY_FILE\` and \`PARLEY_ADMIN_TOKEN_FILE\` name files that contain the value instead, such as mounted secrets. The server reads them
-when it starts, and ignores line breaks at the end. Setting both variables of a pair is an error.
+when it starts.
 
-A variable that starts with \`PARLEY_\` or \`OPENAI_\` and differs from a known one by one or two letters is an error, unless your configuration file names it,
-OpenAI's clients read it, or Kubernetes adds it.
+A misspelled \`PARLEY_\` or \`OPENAI_\` variable (one or two letters differ) is an error, unless your configuration file names it, OpenAI's clients read it, or
+Kubernetes adds it.
 
 **The simulator** answers if no model server is configured (neither \`upstreams\` nor \`OPENAI_API_KEY\`, \`OPENAI_BASE_URL\` or \`OPENAI_MODEL\`), the database is
-SQLite, the address is loopback and \`trust_proxy\` is false. Without a model server, any other setup does not start. In a test environment,
+SQLite, the address is loopback and \`trust_proxy\` is false. Any other setup without a model server does not start. In a test environment,
 \`PARLEY_SIMULATOR=true\` replaces all model servers by the simulator. Its responses and callbacks carry \`x-parley-simulated: true\`.
 
 ## Configuration file
 
-Numbers are whole, except seconds, weights and money. \`parley accounts cap\` sets caps and quotas for one account.
+Numbers are whole (except seconds, weights and money) and at least 1, unless the table has another range. For a maximum, \`null\` means none, unless the table
+gives another meaning. [Limits](limits.md) lists what happens beyond each maximum. \`parley accounts cap\` sets caps and quotas for one account.
 
-| setting | meaning | default (other values) |
+| setting | meaning | default (range, other values) |
 |---|---|---|
 `
 
 const EXAMPLE = `
 ## Examples
 
-One local model server, without a key, for every public model name:
-
-\`\`\`sh
-OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 npm start
-\`\`\`
-
-Two upstreams; the second is tried when the first fails with a retryable error:
+Two upstreams; Parley uses the second while the first is unavailable:
 
 \`\`\`json
 {
@@ -90,7 +84,7 @@ Two upstreams; the second is tried when the first fails with a retryable error:
 }
 \`\`\`
 
-Your own server behind a gateway, with a private certificate, and no OpenAI models:
+A server behind a gateway, with a private certificate, and no OpenAI models:
 
 \`\`\`json
 {
@@ -167,12 +161,16 @@ function row(node: Node, path: string, defaults: readonly unknown[]): Row {
   return [`\`${path}\``, node.description ?? '', cell]
 }
 
-/** Empty for types without bounds, which the default shows. */
+/** Empty for types without bounds, which the default shows, and for the usual range, which the page states once. */
 function rangeOf(node: Node): string {
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
   if (node.exclusiveMinimum !== undefined) return `> ${node.exclusiveMinimum}`
   if (node.minimum !== undefined)
-    return node.maximum === undefined ? `≥ ${node.minimum}` : `${node.minimum} to ${node.maximum}`
+    return node.maximum !== undefined
+      ? `${node.minimum} to ${node.maximum}`
+      : node.minimum === 1
+        ? ''
+        : `≥ ${node.minimum}`
   return ''
 }
 

@@ -28,7 +28,7 @@ const price = (description: string) =>
     Type.Object(
       {
         input: amount(
-          'Price of a million input tokens in `currency`, with up to nine decimals. Without it, calls have no cost. An entry of `targets` can have its own `price`. With `auto`, the chosen model sets the price.',
+          'Price of a million input tokens in `currency`, with up to nine decimals. An entry of `targets` can have its own `price`. With `auto`, the chosen model sets the price.',
         ),
         cached_input: Type.Optional(amount('Price of a million cached input tokens. Default: as `input`.')),
         output: amount('Price of a million output tokens.'),
@@ -37,13 +37,12 @@ const price = (description: string) =>
     ),
   )
 
-const perMinute = (what: string) =>
-  `Maximum ${what} per minute. Further jobs wait. On Postgres, all nodes share the limit.`
+const perMinute = (what: string) => `Maximum ${what} per minute, shared by all nodes.`
 
 const targetRate = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
 const upstreamRate = (what: string, counted = '') =>
   Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
-    description: `${perMinute(what)}${counted} null: no limit. A target can have its own.`,
+    description: `${perMinute(what)}${counted} A target can have its own.`,
   })
 
 const target = Type.Object(
@@ -85,7 +84,7 @@ const model = Type.Object(
     v1_cache: Type.Optional(
       Type.Boolean({
         description:
-          'Whether all `/v1` requests with this model use the response cache. Otherwise, only those with the header `x-parley-cache: true` do.',
+          'Whether all `/v1` requests with this model use the response cache. By default, only those with the header `x-parley-cache: true` do.',
       }),
     ),
     price: price('What calls cost.'),
@@ -93,7 +92,7 @@ const model = Type.Object(
       Type.Integer({
         minimum: 1,
         description:
-          'The output tokens that a job without `options.max_tokens` reserves under `max_monthly_cost`, if its tier has no limit for answers. Default: 4096. Not sent to the server.',
+          'How many output tokens a job reserves under `max_monthly_cost` if neither `options.max_tokens` nor its tier limits them. Default: 4096. Not sent to the server.',
       }),
     ),
   },
@@ -108,7 +107,7 @@ const secretValue = (description: string) =>
       Type.Object({ env: Type.String({ minLength: 1, description: 'The environment variable.' }) }, strict),
     ],
     {
-      description: `${description} A string, or \`{ "env": "VARIABLE" }\` for the value of an environment variable.`,
+      description: `${description} A string, or \`{ "env": "VARIABLE" }\`.`,
     },
   )
 
@@ -121,13 +120,10 @@ const upstream = Type.Object(
     }),
     max_concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
-        'Maximum concurrent calls. The current limit starts at this value, halves when the server responds with 429 or 503 or too late, and grows again while calls succeed. null: the maximum is `jobs.concurrency`, and the limit starts at 8 (for api.openai.com, at the maximum).',
+        'Maximum concurrent calls. Parley starts with this limit, halves it after 429, 503 and timeouts, and raises it again while calls succeed. null: at most `jobs.concurrency`, starting with 8 (for api.openai.com, with the maximum).',
     }),
     requests_per_minute: upstreamRate('calls'),
-    tokens_per_minute: upstreamRate(
-      'input and output tokens',
-      ' Calls count with the tokens that the server reports, and with an estimate until then.',
-    ),
+    tokens_per_minute: upstreamRate('input and output tokens', ' Running calls count with an estimate.'),
     call_timeout_seconds: Type.Number({
       exclusiveMinimum: 0,
       description: 'A call that takes longer is aborted and retried.',
@@ -143,7 +139,7 @@ const upstream = Type.Object(
       ],
       {
         description:
-          'How the four roles are sent. `native`: unchanged. `developer_as_system`: `developer` as `system`. `merged_system`: leading system and developer messages become one system message; later ones become system messages where they are. `no_system`: system and developer messages become part of the next user message, and user and assistant messages alternate. `auto`: `merged_system`, or `no_system` if the server rejects that. null: `native` for api.openai.com and Azure OpenAI, otherwise `auto`.',
+          'How system and developer messages are sent: see "Model servers" in the documentation. null: `native` for api.openai.com and Azure OpenAI, otherwise `auto`.',
       },
     ),
     structured_output: Type.Union(
@@ -153,24 +149,24 @@ const upstream = Type.Object(
           'What the server supports for JSON output. Without `json_schema`, the schema is sent as an instruction.',
       },
     ),
-    headers: Type.Record(
-      secretValue('A header to send with each request, such as `api-key` for Azure OpenAI.'),
-      { ...strict, pattern: HEADER_NAME },
-    ),
-    query: Type.Record(
-      secretValue('A query parameter to send with each request, such as `api-version` for Azure OpenAI.'),
-      { ...strict, pattern: '^.+$' },
-    ),
+    headers: Type.Record(secretValue('A header to send with each request, such as `api-key`.'), {
+      ...strict,
+      pattern: HEADER_NAME,
+    }),
+    query: Type.Record(secretValue('A query parameter to send with each request, such as `api-version`.'), {
+      ...strict,
+      pattern: '^.+$',
+    }),
     body: Type.Record(
       Type.Unknown({
         description:
-          'A field to add to the body of each completion request, such as `max_tokens` or `temperature`. Strings of 8 characters or more, except model names, are masked in error messages of the server.',
+          'A field to add to the body of each completion request, such as `max_tokens` or `temperature`.',
       }),
       { ...strict, pattern: '^.+$' },
     ),
     wake_url: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
-        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds. Needs a `jobs.patience_seconds` above 0; with 0, jobs fail instead of waiting.',
+        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds. Requires `jobs.patience_seconds` above 0.',
     }),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description: 'A PEM file of certificates to trust in addition to those of the system.',
@@ -181,7 +177,7 @@ const upstream = Type.Object(
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-    description: `${description} null: no cap.`,
+    description,
   })
 
 const tier = Type.Object(
@@ -196,12 +192,11 @@ const tier = Type.Object(
     }),
     creates_per_minute: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
-        'Maximum jobs that an account can create per minute on each node; each job of a batch counts. Further jobs are rejected with 429. null: no limit.',
+        'Maximum jobs that an account can create per minute on each node; each job of a batch counts.',
     }),
     max_input_tokens: Type.Integer({ minimum: 1, description: 'Maximum input tokens of one job.' }),
     max_output_tokens: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
-      description:
-        'Maximum tokens of one answer: the default of `options.max_tokens`. Jobs that ask for more are rejected with 403. null: no limit.',
+      description: 'Maximum tokens of one answer, and the default of `options.max_tokens`.',
     }),
     priorities: Type.Array(Type.Union(PRIORITIES.map((one) => Type.Literal(one))), {
       description:
@@ -211,38 +206,34 @@ const tier = Type.Object(
       exclusiveMinimum: 0,
       description: 'Relative share of the slots while jobs are queued.',
     }),
-    max_monthly_jobs: cap(
-      'Maximum jobs of one account in a calendar month (UTC). Further jobs are rejected with 403.',
-    ),
+    max_monthly_jobs: cap('Maximum jobs of one account in a calendar month (UTC).'),
     max_monthly_tokens: cap(
-      'Maximum input and output tokens of one account in a calendar month (UTC), as the model servers count them. Further jobs are rejected with 403.',
+      'Maximum input and output tokens of one account in a calendar month (UTC), as the model servers count them.',
     ),
     max_monthly_cost: Type.Union([Type.Number({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
       description:
-        'Maximum cost of one account in a calendar month (UTC), in `currency`. An unfinished job counts with its highest possible cost. Further jobs of models with a price are rejected with 403, or wait (`over_cap`). null: no cap.',
+        'Maximum cost of one account in a calendar month (UTC), in `currency`. An unfinished job counts with its highest possible cost.',
     }),
     over_cap: Type.Union([Type.Literal('reject'), Type.Literal('wait')], {
       description:
         'What happens to jobs beyond `max_monthly_cost`. `reject`: they get 403. `wait`: they stay queued until the cap has room.',
     }),
-    max_open_jobs: cap(
-      'Maximum jobs of one account that are queued or running at the same time. Further jobs are rejected with 403.',
-    ),
+    max_open_jobs: cap('Maximum jobs of one account that are queued or running at the same time.'),
     max_stored_bytes: cap(
-      'Maximum bytes that one account stores: conversations, schemas, callbacks, answers and files, until they expire or are deleted. Further jobs are rejected with 403. Accepted jobs still run, so their answers may exceed the limit.',
+      'Maximum bytes that one account stores until they expire or are deleted: conversations, schemas, callbacks, answers and files. Answers of accepted jobs may exceed it.',
     ),
     max_files: Type.Integer({
       minimum: 0,
       description:
-        'Maximum files of one account, including results of batches. Further uploads are rejected with 429; batches still write their results.',
+        'Maximum files of one account, including results of batches. Beyond it, batches still write their results.',
     }),
     max_file_bytes: Type.Integer({
       minimum: 1,
-      description: 'Maximum bytes of one uploaded file. Larger uploads are rejected with 413.',
+      description: 'Maximum bytes of one uploaded file.',
     }),
     max_batch_lines: Type.Integer({
       minimum: 1,
-      description: 'Maximum lines of a batch at `/v1/batches`. A longer batch fails.',
+      description: 'Maximum lines of a batch at `/v1/batches`.',
     }),
   },
   {
@@ -261,7 +252,7 @@ const ownTier = Type.Object(
       (['user_free', 'user_go', 'user_pro', 'user_max'] as const).map((name) => Type.Literal(name)),
       {
         description:
-          'The tier from which this one takes the values that it omits. Required for your own tiers; the four built-in ones cannot have it.',
+          'The built-in tier from which this one takes the values that it omits. Only for your own tiers, which require it.',
       },
     ),
     ...tier.properties,
@@ -320,7 +311,7 @@ export const settingsSchema = Type.Object(
     ),
     simulator: Type.Union([Type.Boolean(), Type.Literal('auto')], {
       description:
-        'Whether the built-in simulator answers every job. `auto`: only if no model server is configured, on SQLite, on a loopback address and without `trust_proxy`.',
+        'Whether the built-in simulator answers every job. `auto`: only without a model server, on SQLite, on a loopback address and without `trust_proxy`.',
     }),
     upstreams: Type.Record(upstream, { ...strict, pattern: '^[A-Za-z0-9_.-]{1,64}$' }),
     models: Type.Record(model, { ...strict, pattern: MODEL_NAME }),
@@ -339,27 +330,27 @@ export const settingsSchema = Type.Object(
       {
         concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Maximum jobs that a node runs at the same time, including those that it holds in memory until a model server has a free slot. null: a quarter of `limits.memory_bytes` divided by 24 KiB, but at least 16 and at most 10,000.',
+            'Maximum jobs that a node runs at the same time, including those that wait for a slot of a model server. null: a quarter of `limits.memory_bytes` divided by 24 KiB, but at least 16 and at most 10,000.',
         }),
         retention_seconds: seconds('How long a finished job can be read.', 1),
         run_timeout_seconds: Type.Number({
           exclusiveMinimum: 0,
           description:
-            'Time limit for one execution, including retries; then the job fails with `timeout`. Waiting for a model server or a slot there does not count. (With `jobs.patience_seconds` 0, waiting for a slot counts.)',
+            'Time limit for one execution, including retries, but not the time in which the job waits for a model server. (With `jobs.patience_seconds` 0, waiting for a slot counts.)',
         }),
         patience_seconds: seconds(
-          'How long a job waits in total for model servers that are unreachable, overloaded, failing or misconfigured before it fails. With 0, it fails after three tries within a few seconds.',
+          'How long a job waits in total for model servers that are unreachable, overloaded, failing or misconfigured. With 0, it fails after three tries within a few seconds.',
         ),
         max_attempts: Type.Integer({
           minimum: 1,
-          description: 'A job fails after this many crashes of nodes that were running it.',
+          description: 'A job that was running in this many crashes of nodes fails.',
         }),
         lease_seconds: seconds(
-          'On Postgres: a node that has not renewed its lease for this long counts as dead, and other nodes run its jobs. Nodes renew the lease three times in this period.',
+          'On Postgres: a node that has not renewed its lease for this long counts as dead, and other nodes run its jobs.',
           1,
         ),
         hang_seconds: seconds(
-          'On Postgres: a node whose event loop is blocked for this long exits, and other nodes run its jobs. A node that is blocked for a shorter time keeps its lease.',
+          'On Postgres: a node whose event loop is blocked for this long exits, and other nodes run its jobs.',
           5,
         ),
         drain_seconds: seconds(
@@ -371,7 +362,7 @@ export const settingsSchema = Type.Object(
     shutdown: Type.Object(
       {
         listen_seconds: seconds(
-          'How long the server still accepts requests after SIGTERM, while `/readyz` responds with 503. Then `jobs.drain_seconds` begins. Set 5 on Kubernetes, and for a load balancer that checks `/readyz`.',
+          'How long the server still accepts requests after SIGTERM, while `/readyz` responds with 503. Then `jobs.drain_seconds` begins. Set 5 if a load balancer checks `/readyz`.',
         ),
       },
       strict,
@@ -390,7 +381,7 @@ export const settingsSchema = Type.Object(
         max_waiters: Type.Integer({
           minimum: 0,
           description:
-            'Maximum requests that wait for jobs at the same time; a read with `wait` counts once for each job. Further requests do not wait: they get 202 or, for reads, the current state. A sixteenth is reserved for accounts with few waiting requests.',
+            'Maximum requests that wait for jobs at the same time; a read with `wait` counts once for each job. A sixteenth is reserved for accounts with few waiting requests.',
         }),
       },
       strict,
@@ -420,12 +411,11 @@ export const settingsSchema = Type.Object(
         }),
         callback_payload_bytes: Type.Integer({
           minimum: 2,
-          description: 'Maximum size of a `callback_payload`, as sent. A larger one is rejected with 400.',
+          description: 'Maximum size of a `callback_payload`, as sent.',
         }),
         schema_bytes: Type.Integer({
           minimum: 2,
-          description:
-            'Maximum size of the `schema` of a response format, as sent. A larger one is rejected with 400.',
+          description: 'Maximum size of a `schema`, as sent.',
         }),
         json_depth: Type.Integer({
           minimum: 8,
@@ -435,27 +425,25 @@ export const settingsSchema = Type.Object(
         }),
         queued_writes: Type.Integer({
           minimum: 1,
-          description: 'Maximum writes that wait for the database. Further requests are rejected with 503.',
+          description: 'Maximum writes that wait for the database.',
         }),
         unknown_keys_per_minute: Type.Integer({
           minimum: 1,
           description:
-            'Maximum unknown API keys from one address (IPv6: one /64) per minute. Further ones get 429 without a database lookup. Existing keys always work.',
+            'Maximum unknown API keys from one address (IPv6: one /64) per minute. Existing keys always work.',
         }),
         rejections_per_second: Type.Integer({
           minimum: 1,
           description:
-            'Rejected requests per second of one account or, without a valid key, of one address (IPv6: one /64). Further rejections are delayed by up to ten seconds. Each 2 KiB of a body counts as one more.',
+            'Maximum rejected requests per second of one account or, without a valid key, of one address (IPv6: one /64). A rejected body of 10 KiB counts like five more. Further rejections are delayed.',
         }),
         cancels_per_minute: Type.Integer({
           minimum: 1,
-          description:
-            'Maximum jobs that a key may cancel per minute on each node. Further requests are rejected with 429. Operators have no such limit.',
+          description: 'Maximum jobs that a key may cancel per minute on each node.',
         }),
         deletes_per_minute: Type.Integer({
           minimum: 1,
-          description:
-            'Maximum jobs that a key may delete per minute on each node. Further requests are rejected with 429. Operators have no such limit.',
+          description: 'Maximum jobs that a key may delete per minute on each node.',
         }),
         idempotency_seconds: seconds('How long an Idempotency-Key is remembered.', 60),
         header_timeout_seconds: seconds('Time limit for receiving the headers of a request.', 1),
@@ -481,17 +469,16 @@ export const settingsSchema = Type.Object(
       {
         threads: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
           description:
-            'Threads for CPU-heavy work: large bodies and answers, token counts and long schema checks. null: one per core, at least 2 and at most 8. They start on demand and exit after five idle minutes. With four or more, one is reserved for accounts that use none.',
+            'Threads for large bodies and answers, token counts and long schema checks. null: one per core, at least 2 and at most 8. They start on demand. With four or more, one is reserved for accounts that use none.',
         }),
         max_requests: Type.Integer({
           minimum: 4,
           description:
-            'Maximum requests that use these threads at the same time, to parse bodies or count tokens. Further ones are rejected with 503. One account can use a quarter.',
+            'Maximum requests that use these threads at the same time. One account can use a quarter.',
         }),
         thread_heap_mb: Type.Integer({
           minimum: 64,
-          description:
-            'Heap limit of each thread, in MiB. Bodies that take more memory to parse are rejected with 413.',
+          description: 'Heap limit of each thread, in MiB.',
         }),
       },
       strict,
@@ -512,7 +499,7 @@ export const settingsSchema = Type.Object(
         in_flight_bytes: Type.Integer({
           minimum: 1_048_576,
           description:
-            'Maximum bytes of callback bodies that a node holds in memory; the rest wait in the database. A larger body is sent alone. Bodies up to 16 KiB do not count.',
+            'Maximum bytes of callback bodies over 16 KiB that a node holds in memory; the rest wait in the database. A larger body is sent alone.',
         }),
         allow_networks: Type.Array(Type.String(), {
           description: 'Private networks (CIDR) that callbacks may be sent to.',

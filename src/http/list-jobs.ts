@@ -135,7 +135,7 @@ type Query = Static<typeof query>
 const schema = {
   operationId: 'listMessages',
   summary: 'List your jobs, or read several',
-  description: `Without \`ids\`: lists your jobs, newest first, without their contents. A page can be short or empty although more jobs follow: continue until \`next\` is null. A list counts as ten reads, and each node builds at most ${LISTS_AT_ONCE} lists of an account at a time. With \`ids\`: returns these jobs in the same order, up to 8 MiB; \`more\` has the IDs of jobs that did not fit. With \`wait\`, responds when all of them have finished, or any (\`wait_for\`). This counts as one read.`,
+  description: `Without \`ids\`: lists your jobs, newest first, without their contents. A page can be short or empty although more jobs follow: continue until \`next\` is null. Counts as ten reads; each node builds at most ${LISTS_AT_ONCE} lists of an account at a time. With \`ids\`: returns these jobs in the same order, up to 8 MiB; \`more\` has the IDs of jobs that did not fit. Counts as one read.`,
   tags: ['Jobs'],
   security: [{ apiKey: [] }],
   querystring: query,

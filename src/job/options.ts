@@ -31,7 +31,7 @@ export const jobOptions = Type.Object(
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
         description:
-          'Maximum tokens of the answer. A longer text is cut; an answer in JSON that is cut fails with `validation_error`. Sent as `max_completion_tokens` to servers that expect that name.',
+          'Maximum tokens of the answer. A longer text is cut; an answer in JSON that is cut fails with `validation_error`.',
       }),
     ),
     stop: Type.Optional(
