@@ -264,9 +264,7 @@ const seconds = (description: string, minimum = 0) => Type.Number({ minimum, des
 
 export const settingsSchema = Type.Object(
   {
-    $schema: Type.Optional(
-      Type.String({ description: 'The JSON Schema of this file, for editors. Parley ignores it.' }),
-    ),
+    $schema: Type.Optional(Type.String({ description: 'The JSON Schema of this file, for editors.' })),
     host,
     port: Type.Integer({
       minimum: 0,
@@ -274,7 +272,7 @@ export const settingsSchema = Type.Object(
       description: 'Port to listen on; 0 picks a free one.',
     }),
     threads: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: MAX_THREADS })], {
-      description: 'Deprecated, without effect. To use more cores, run several nodes on one Postgres.',
+      description: 'Deprecated, without effect.',
     }),
     database: Type.String({
       description: '`sqlite:PATH` for one server, or `postgres://…` for any number of nodes.',
