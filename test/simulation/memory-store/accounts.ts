@@ -157,7 +157,9 @@ export function accountOperations(db: MemoryDatabase) {
 
     setWebhook: (name: string, webhookUrl: string | null): boolean => change(name, { webhookUrl }),
 
-    setCaps: (name: string, caps: OwnCaps): boolean => change(name, { caps }),
+    setCaps(name: string, { monthlyCost, ...caps }: OwnCaps): boolean {
+      return change(name, { caps: { ...caps, ...(typeof monthlyCost === 'number' && { monthlyCost }) } })
+    },
 
     secrets(name: string): Secrets | null {
       const account = db.accounts.get(name)

@@ -539,7 +539,7 @@ function cancel(db: MemoryDatabase, row: JobRow, nowMs: number, errorJson: strin
   const outcome = {
     contentJson: null,
     errorJson,
-    usage: row.job.reserved === undefined ? usage : { ...usage, cost: usage.cost ?? 0 },
+    usage: row.job.reserved === undefined ? usage : { cost: 0, ...usage },
     receiptJson: CANCELLED_RECEIPT_JSON,
   }
   end(db, row, outcome, { nowMs, cache: null })
