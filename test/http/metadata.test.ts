@@ -110,6 +110,7 @@ onEachStore(() => {
     for (const wrong of [pairs(17), { ['k'.repeat(65)]: '' }, { k: 'v'.repeat(513) }, { k: 1 }, [], 'k']) {
       invalid(await create(wrong), /metadata/)
     }
+    invalid(await create({ 'a~b/c': 1 }), /^metadata\.a~b\/c: /)
   })
 
   test('lists and searches show the jobs with all of the given pairs', async (t) => {

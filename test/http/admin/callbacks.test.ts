@@ -6,7 +6,7 @@ import { onEachStore } from '../../on-each-store.ts'
 import { type Answer, job, startParley } from '../../parley.ts'
 import { startReceiver } from '../../receiver.ts'
 import { enqueued, granted, invalid, refused } from '../expect.ts'
-import { type Admin, adminOf } from './admin.ts'
+import { type Admin, adminOf, BASE } from './admin.ts'
 
 async function start(t: TestContext, retries: readonly number[] = [0]) {
   const receiver = await startReceiver()
@@ -114,6 +114,10 @@ onEachStore(() => {
     ])
     const page = granted(await admin.get(`/jobs/${failing}`), 200)
     assert.deepEqual(page.callback, details)
+    const { token } = granted(await admin.post('/tokens', { name: 'reader', read_only: true }), 201)
+    const headers = { authorization: `Bearer ${token}` }
+    const read = granted(await parley.request(`${BASE}/jobs/${failing}`, { headers }), 200)
+    assert.deepEqual([read.callback.callback_payload, read.callback.log[0].answer], [null, null])
     assert.match(page.timeline.at(-1).detail, /^attempt 1: 500, \d+ ms$/)
     assert.equal(granted(await admin.get('/jobs?account=other'), 200).jobs[0].callback, 'delivered')
     assert.ok(!answer.text.includes('CANARY'), 'a header’s value may be a secret of the receiver')
