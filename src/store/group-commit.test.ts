@@ -72,6 +72,9 @@ test('a group is no larger than it may be, and keeps the order', async () => {
   const database = slowDatabase()
   const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 2, maxQueued: 100 })
   const all = [1, 2, 3, 4, 5].map((op) => writes.submit(op))
+  await database.group(0)
+  await nextTurn()
+  assert.equal(database.groups.length, 1, 'only one may be in commit')
   for (const index of [0, 1, 2]) (await database.group(index)).end()
   assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50])
   assert.deepEqual(

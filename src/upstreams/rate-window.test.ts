@@ -150,6 +150,18 @@ describe('the books of a rate', () => {
     assert.equal(exchange(state, LIMITS, ask({ needs }), START_MS + 1500).isSame, true)
   })
 
+  it('change if a node holds more than before, and forget a node that holds nothing', () => {
+    const state = newRateState(START_MS)
+    const holds = (requests: number, tokens: number) =>
+      exchange(state, LIMITS, ask({ held: { requests, tokens } }), START_MS).isSame
+    assert.equal(holds(1, 100), false)
+    assert.equal(holds(1, 100), true)
+    assert.equal(holds(1, 200), false)
+    assert.equal(holds(1, 100), false)
+    assert.equal(holds(0, 0), false)
+    assert.deepEqual(state.held, {})
+  })
+
   it('survive a node whose clock is wrong by an hour', () => {
     const state = newRateState(START_MS)
     assert.equal(send(state, 6000, START_MS + 3_600_000, 'ahead'), 0)
