@@ -65,7 +65,7 @@ onEachStore(async () => {
     }
     granted(await withToken(token, `/jobs/${jobId}`), 200)
     refused(await withToken(token, `/jobs/${jobId}/content`), 403)
-    assert.equal(refused(await parley.request(`${BASE}/jobs`), 401).message, 'Admin token is required.')
+    assert.equal(refused(await parley.request(`${BASE}/jobs`, {}), 401).message, 'Admin token is required.')
     granted(await admin.get(`/jobs/${jobId}/content`), 200)
   })
 
