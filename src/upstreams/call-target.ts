@@ -150,11 +150,11 @@ export class TargetCaller {
     }
   }
 
-  /** Pauses a job whose calls broke several times. False if the signal stopped it. */
+  /** Pauses a job whose calls broke several times, unless it must fail within seconds anyway. False if the signal stopped it. */
   async rest(target: Target, attempt: RoutingAttempt): Promise<boolean> {
     const { breaks, signal } = attempt
     const ms = restMs(breaks, this.#clock.nowMs())
-    if (ms <= 0 || this.isSkipped(target, attempt)) return true
+    if (!this.#isPatient || ms <= 0 || this.isSkipped(target, attempt)) return true
     const startedMs = this.#clock.steadyMs()
     const goesOn = await this.#paused(attempt, () => pause(this.#clock, ms, signal, target.breaks.wakers))
     attempt.restedMs += Math.round(this.#clock.steadyMs() - startedMs)

@@ -87,8 +87,9 @@ describe('a job that breaks the connection whatever its format', () => {
 
   it('pauses longer after each break from the third, or until the target answers another job', async (t) => {
     const setup = await startRouter(t, { isPatient: true })
-    const { router, clock } = setup
-    const pauses = async (seen: number) => {
+    const impatient = await startRouter(t, {})
+    const pauses = async (seen: number, asking = setup) => {
+      const { router, clock } = asking
       const breaks = { seen, unexpected: 0, counted: 0, lastMs: clock.nowMs() }
       const asked = router.ask(modelRequest('one', { jobId: `poison ${seen}`, breaks }), never)
       const ms = await Promise.race([
@@ -96,7 +97,7 @@ describe('a job that breaks the connection whatever its format', () => {
         asked.then(() => 0),
       ])
       if (ms > 0) {
-        assert.equal((await ask(setup, 'one', 'other', 'Hi')).reply.kind, 'answer')
+        assert.equal((await ask(asking, 'one', 'other', 'Hi')).reply.kind, 'answer')
         assert.equal((await asked).reply.kind, 'answer')
       }
       return ms
@@ -104,6 +105,7 @@ describe('a job that breaks the connection whatever its format', () => {
     const ms: number[] = []
     for (const seen of [2, 3, 4, 5, 8, 20]) ms.push(await pauses(seen))
     assert.deepEqual(ms, [0, 1000, 2000, 4000, 30_000, 30_000])
+    assert.equal(await pauses(8, impatient), 0)
   })
 
   it('is called as soon as a check of its first target is answered, without another', async (t) => {
