@@ -44,5 +44,5 @@ test('time in the queue while the server could be asked does not count, only the
   assert.equal(waitedMs(TRIED, { ...recovered, unavailableSinceMs: HOUR_MS + 5 }), 3000 + 50)
   assert.equal(waitedMs(TRIED, { ...times, unavailableSinceMs: null }), 50 + runMs)
   assert.equal(waitedMs(NO_RUNS, recovered), runMs)
-  assert.equal(waitedMs(NO_RUNS, { ...recovered, restedMs: 9000 }), runMs + 9000)
+  assert.equal(waitedMs(NO_RUNS, { ...recovered, breakPausesMs: 9000 }), runMs + 9000)
 })

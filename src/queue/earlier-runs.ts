@@ -72,7 +72,7 @@ export interface WaitTimes {
   /** When a target of the route last became available; before the start of this node if unknown. */
   readonly availableSinceMs: number
   /** How long the run paused because the job's calls broke; absent if it did not. */
-  readonly restedMs?: number
+  readonly breakPausesMs?: number
 }
 
 /**
@@ -81,12 +81,12 @@ export interface WaitTimes {
  * pauses between calls, also those after broken ones, so that a job that always fails there ends, too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
-  const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs, restedMs = 0 } = times
+  const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs, breakPausesMs = 0 } = times
   const beganMs = sinceMs === 0 && calls === 0 ? createdAtMs : sinceMs
   if (unavailableSinceMs !== null && unavailableSinceMs <= runStartedMs) {
     return before + Math.max(0, nowMs - Math.max(beganMs, unavailableSinceMs))
   }
   const pausedMs = unavailableSinceMs === null ? Math.min(nowMs - runStartedMs, PAUSES_MS) : 0
   const queuedMs = sinceMs === 0 ? 0 : Math.max(0, Math.min(availableSinceMs, runStartedMs) - sinceMs)
-  return before + queuedMs + Math.max(0, pausedMs) + restedMs
+  return before + queuedMs + Math.max(0, pausedMs) + breakPausesMs
 }

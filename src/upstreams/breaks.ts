@@ -32,8 +32,8 @@ const REST = 4
  * go first, even if it is alone on its node and no answer proves that it is to blame. The pause ends when the target answers
  * another job.
  */
-const FIRST_REST_MS = 1_000
-const MOST_REST_MS = 30_000
+const FIRST_PAUSE_MS = 1_000
+const MOST_PAUSE_MS = 30_000
 
 export const NO_BREAKS: JobBreaks = { seen: 0, unexpected: 0, counted: 0, lastMs: 0 }
 
@@ -51,10 +51,10 @@ export function isCareful({ unexpected }: JobBreaks): boolean {
 }
 
 /** How long the job must still pause before its next call. None for an isolated job: its next break alone decides. */
-export function restMs(breaks: JobBreaks, nowMs: number): number {
+export function breakPauseMs(breaks: JobBreaks, nowMs: number): number {
   const { seen, lastMs } = breaks
   if (seen < CAREFUL || isIsolated(breaks)) return 0
-  const pauseMs = Math.min(MOST_REST_MS, FIRST_REST_MS * 2 ** (seen - CAREFUL))
+  const pauseMs = Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (seen - CAREFUL))
   // The clock of another node may have set `lastMs`.
   return Math.min(pauseMs, lastMs + pauseMs - nowMs)
 }

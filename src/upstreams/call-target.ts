@@ -8,13 +8,13 @@ import type { StopSignal } from '../job/stop.ts'
 import {
   afterBreak,
   type BrokenCall,
+  breakPauseMs,
   type CallStart,
   type Hold,
   isCareful,
   isIsolated,
   isSentWithoutSchema,
   NO_BREAKS,
-  restMs,
   SchemaBreaks,
   schemaFingerprint,
 } from './breaks.ts'
@@ -82,7 +82,7 @@ export interface RoutingAttempt extends RoutedReply {
   tries: number
   breaks: JobBreaks
   /** How long it has paused because its calls broke, in whole milliseconds. */
-  restedMs: number
+  breakPausesMs: number
   /** Whether the request's `beforeCall` was called. */
   hasBegun: boolean
   /** Whether the last call failed because too many were in progress. */
@@ -151,13 +151,13 @@ export class TargetCaller {
   }
 
   /** Pauses a job whose calls broke several times, unless it must fail within seconds anyway. False if the signal stopped it. */
-  async rest(target: Target, attempt: RoutingAttempt): Promise<boolean> {
+  async pauseAfterBreaks(target: Target, attempt: RoutingAttempt): Promise<boolean> {
     const { breaks, signal } = attempt
-    const ms = restMs(breaks, this.#clock.nowMs())
+    const ms = breakPauseMs(breaks, this.#clock.nowMs())
     if (!this.#isPatient || ms <= 0 || this.isSkipped(target, attempt)) return true
     const startedMs = this.#clock.steadyMs()
     const goesOn = await this.#paused(attempt, () => pause(this.#clock, ms, signal, target.breaks.wakers))
-    attempt.restedMs += Math.round(this.#clock.steadyMs() - startedMs)
+    attempt.breakPausesMs += Math.round(this.#clock.steadyMs() - startedMs)
     return goesOn
   }
 

@@ -243,7 +243,7 @@ export interface RequestWait {
   readonly availableSinceMs: number
   readonly trouble: Trouble | null
   /** How long the request paused because its calls broke, in whole milliseconds; absent if it did not. */
-  readonly restedMs?: number
+  readonly breakPausesMs?: number
   /** Nothing has failed, and the wait uses none of the job's patience. */
   readonly isForRate?: true
 }

@@ -116,7 +116,7 @@ export class ModelRouter implements Router, Routes {
       tokens: NO_TOKENS,
       tries: request.tries,
       breaks: request.breaks ?? NO_BREAKS,
-      restedMs: 0,
+      breakPausesMs: 0,
       hasBegun: false,
       isBeyondProven: false,
       broke: null,
@@ -136,7 +136,7 @@ export class ModelRouter implements Router, Routes {
       let retryAfterMs = Number.POSITIVE_INFINITY
       for (const target of round === 1 ? targets : soonestFirst(targets, account)) {
         if (target !== targets[0] && this.#isKeptAtFirst(attempt)) continue
-        if (attempt.breaks !== NO_BREAKS && !(await this.#caller.rest(target, attempt)))
+        if (attempt.breaks !== NO_BREAKS && !(await this.#caller.pauseAfterBreaks(target, attempt)))
           return stopped(attempt)
         const { rates } = target
         const called = await (rates === null
@@ -277,7 +277,7 @@ function isOfJob(kind: FailureKind, { health }: Target, { request, tries }: Rout
 }
 
 function waitOf(
-  { request, targets, tries, breaks, restedMs }: RoutingAttempt,
+  { request, targets, tries, breaks, breakPausesMs }: RoutingAttempt,
   route: string,
   areAllOpen: boolean,
 ): RequestWait {
@@ -290,7 +290,7 @@ function waitOf(
     availableSinceMs: Math.max(...targets.map(({ health }) => health.availableSinceMs(account))),
     trouble,
     ...(breaks !== NO_BREAKS && { breaks }),
-    ...(restedMs > 0 && { restedMs }),
+    ...(breakPausesMs > 0 && { breakPausesMs }),
   }
 }
 
