@@ -66,6 +66,14 @@ test('what an account lowered that called alone returns with a success of anothe
   }
 })
 
+test('a success of another account never lowers a limit that has grown since', () => {
+  const { limits, fillWindow, overload, succeed } = start(256, 8)
+  overload('a')
+  while (limits.limit < 16) fillWindow('a')
+  succeed('b')
+  assert.equal(limits.limit, 16)
+})
+
 for (const [what, laterMs, limit] of [
   ['at once', 0, 4],
   ['within a minute', OVERLOAD_MS, 4],

@@ -76,8 +76,11 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     if (account !== this.#lone.account && nowMs - this.#lone.atMs <= OVERLOAD_MS) {
       const { limit } = this.#lone
       this.#lone = { ...NEVER, limit }
-      this.#change(limit)
-      return
+      // It may have grown beyond that limit since.
+      if (limit > this.found) {
+        this.#change(limit)
+        return
+      }
     }
     if (begun < this.changes || held.total < this.found) return
     this.#successes += 1

@@ -263,4 +263,10 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
     by: '',
     store: 'sqlite',
   },
+  {
+    what: 'a success of another account lowers a limit that has grown since',
+    file: 'src/upstreams/concurrency-limit.ts',
+    text: 'if (limit > this.found) {',
+    by: '{',
+  },
 ]
