@@ -1,10 +1,10 @@
 /** `npm run docs` writes the documents that are generated from the code. A test fails if they are out of date. */
 import { writeFileSync } from 'node:fs'
-import { limitsPage } from '../src/app/limits.ts'
-import { settingsJsonSchema, settingsPage } from '../src/config/document.ts'
 import { type Parley, startParley } from '../test/parley.ts'
 import { type ApiDocument, apiPage } from './api-page.ts'
+import { limitsPage } from './limits-page.ts'
 import { prometheusRule } from './prometheus-rule.ts'
+import { settingsJsonSchema, settingsPage } from './settings-page.ts'
 
 const root = new URL('../', import.meta.url)
 writeFileSync(new URL('docs/settings.md', root), settingsPage())

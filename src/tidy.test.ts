@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
+import { limitsPage } from '../scripts/limits-page.ts'
+import { settingsJsonSchema, settingsPage } from '../scripts/settings-page.ts'
 import {
   client,
   clientProgram,
@@ -13,8 +15,6 @@ import {
   schemasProgram,
   sources,
 } from '../test/support/project-sources.ts'
-import { limitsPage } from './app/limits.ts'
-import { settingsJsonSchema, settingsPage } from './config/document.ts'
 
 /** Returns the folder of a path; for a file directly in `src/`, its name. */
 const folderOf = (path: string) => path.split('/')[0] ?? path

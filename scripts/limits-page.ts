@@ -2,18 +2,18 @@
  * Every limit of a server, on one page: what it limits, for whom, where it is set, what happens beyond it, and the metric
  * that counts it. `docs/limits.md` is generated from this table, and tests compare it with the settings and the metrics.
  */
-import { OPEN_LINES } from '../batches/batch-runner.ts'
-import { DEFAULTS } from '../config/settings.ts'
-import { MAX_IDS } from '../http/read-jobs.ts'
-import { COMPLETE_WITHIN_S } from '../job/field-rules.ts'
-import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../net/callback-headers.ts'
-import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../net/exchange.ts'
-import { MAX_SCANNED } from '../store/pagination.ts'
-import { MAX_LISTENERS } from '../telemetry/metric-samples.ts'
-import { MAX_ANSWER_BYTES } from '../upstreams/openai-client.ts'
-import { MAX_OPEN_BATCHES } from '../v1/batches.ts'
-import { METADATA } from '../v1/response-fields.ts'
-import { UPLOADS_OF_ACCOUNT, UPLOADS_OF_NODE } from '../v1/upload.ts'
+import { OPEN_LINES } from '../src/batches/batch-runner.ts'
+import { DEFAULTS } from '../src/config/settings.ts'
+import { MAX_IDS } from '../src/http/read-jobs.ts'
+import { COMPLETE_WITHIN_S } from '../src/job/field-rules.ts'
+import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../src/net/callback-headers.ts'
+import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../src/net/exchange.ts'
+import { MAX_SCANNED } from '../src/store/pagination.ts'
+import { MAX_LISTENERS } from '../src/telemetry/metric-samples.ts'
+import { MAX_ANSWER_BYTES } from '../src/upstreams/openai-client.ts'
+import { MAX_OPEN_BATCHES } from '../src/v1/batches.ts'
+import { METADATA } from '../src/v1/response-fields.ts'
+import { UPLOADS_OF_ACCOUNT, UPLOADS_OF_NODE } from '../src/v1/upload.ts'
 
 const METADATA_LIMIT = `${METADATA.pairs} pairs, keys of ${METADATA.keyLength} characters, values of ${METADATA.valueLength}`
 

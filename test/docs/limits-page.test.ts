@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import test from 'node:test'
-import { DEFAULTS } from '../config/settings.ts'
-import { defaultOf, LIMITS, metricOf } from './limits.ts'
+import { defaultOf, LIMITS, metricOf } from '../../scripts/limits-page.ts'
+import { DEFAULTS } from '../../src/config/settings.ts'
 
 const limits = Object.values(LIMITS).flat()
 

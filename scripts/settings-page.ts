@@ -1,5 +1,5 @@
 /** Generates documents from the table of settings: a page for people, and a JSON Schema for editors. */
-import { DEFAULTS, settingsSchema } from './settings.ts'
+import { DEFAULTS, settingsSchema } from '../src/config/settings.ts'
 
 interface Node {
   readonly type?: string
