@@ -1,9 +1,9 @@
 /** The page of the effective settings, which can only be changed in the configuration file and the environment. */
+
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-button.ts'
-import { PageTitle } from './parts/page-title.ts'
-import { Facts, Panel } from './parts/panel.ts'
+import { Facts, PageTitle, Panel } from './parts/sections.ts'
 import { StateOf, useResource } from './resource.ts'
 
 export function SettingsPage() {

@@ -1,4 +1,5 @@
 /** The page of one account: its state, caps, usage, webhook and keys, and the admin actions on it. */
+
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -10,16 +11,13 @@ import { Badge } from '../parts/badge.ts'
 import { Dialog } from '../parts/dialog.ts'
 import { TextField } from '../parts/field.ts'
 import { Icon } from '../parts/icon.ts'
-import { PageTitle } from '../parts/page-title.ts'
-import { type Fact, Facts, Panel } from '../parts/panel.ts'
+import { type Fact, Facts, PageTitle, Panel } from '../parts/sections.ts'
 import { Time } from '../parts/time.ts'
 import { apiError, Empty, StateOf, useResource } from '../resource.ts'
 import { address } from '../router.ts'
+import { DeleteAccount, Moderation, SecretButton, TierSelect } from './account-actions.ts'
 import { CapsPanel } from './caps.ts'
-import { DeleteAccount } from './delete-account.ts'
 import { KeysPanel, NewKeyDialog, useKeys } from './keys-panel.ts'
-import { Moderation, TierSelect } from './moderation.ts'
-import { SecretButton } from './secret.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {
   const resource = useResource<Account>(`/accounts/${encodeURIComponent(name)}`)

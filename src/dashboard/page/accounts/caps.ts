@@ -7,7 +7,7 @@ import type { Account, Cap, Caps, EffectiveSettings, UsageList } from '../contra
 import { amount, counted, exact } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
-import { Panel } from '../parts/panel.ts'
+import { Panel } from '../parts/sections.ts'
 import { useResource } from '../resource.ts'
 import { monthAt, sumOf } from '../usage/read-usage.ts'
 

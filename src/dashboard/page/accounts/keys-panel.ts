@@ -14,8 +14,9 @@ import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
 import { Dialog } from '../parts/dialog.ts'
 import { Select, TextField, TierField } from '../parts/field.ts'
-import { PagesOf } from '../parts/pages-of.ts'
-import { Panel } from '../parts/panel.ts'
+import { PagesOf } from '../parts/list.ts'
+import { Panel } from '../parts/sections.ts'
+import { ACTIONS, type Columns, Table } from '../parts/table.ts'
 import { Time } from '../parts/time.ts'
 import { apiError, Empty, type Resource, StateOf, useResource } from '../resource.ts'
 
@@ -48,46 +49,36 @@ export interface KeysPanelProps {
 }
 
 export function KeysPanel({ keys, title, actions, onChange }: KeysPanelProps) {
-  const { data, error, isFirst, onPage } = keys
+  const { data, isFirst, onPage } = keys
   return html`<${Panel} title=${title} wide actions=${actions}>
-    ${error || !data ? html`<${StateOf} of=${keys} what="the keys" />` : null}
+    <${StateOf} of=${keys} what="the keys" />
     ${data?.keys.length === 0 && html`<${Empty} title="No keys yet" />`}
-    ${data && data.keys.length > 0 && html`<${KeyTable} keys=${data.keys} onChange=${onChange} />`}
+    ${data && data.keys.length > 0 && html`<${Table} class="list" caption="Keys" columns=${columnsWith(onChange)} rows=${data.keys} keyOf=${({ id }: Key) => id} />`}
     ${data && html`<${PagesOf} isFirst=${isFirst} more=${data.more} onNewest=${() => onPage('')} onOlder=${() => onPage(data.keys.at(-1)?.id ?? '')} />`}
   <//>`
 }
 
-interface KeyTableProps {
-  readonly keys: readonly Key[]
-  readonly onChange: () => void
-}
+const columnsWith = (onChange: () => void): Columns<Key> => [
+  ['Key ID', nameOf],
+  ['Account', ({ account }) => account, 'wide'],
+  ['Created', ({ created_at }) => html`<${Time} at=${created_at} />`, 'wide'],
+  [
+    'Last used',
+    ({ last_used_at }) => (last_used_at === null ? 'never' : html`<${Time} at=${last_used_at} />`),
+    'wide',
+  ],
+  ['State', stateOf],
+  [
+    ACTIONS,
+    (key) =>
+      isActive(key) &&
+      html`<${RotateKey} shown=${key} onChange=${onChange} /> <${RevokeKey} shown=${key} onChange=${onChange} />`,
+    'actions',
+  ],
+]
 
-function KeyTable({ keys, onChange }: KeyTableProps) {
-  return html`<table class="list">
-      <caption class="visually-hidden">Keys</caption>
-      <thead>
-        <tr>
-          <th scope="col">Key ID</th>
-          <th scope="col" class="wide">Account</th>
-          <th scope="col" class="wide">Created</th>
-          <th scope="col" class="wide">Last used</th>
-          <th scope="col">State</th>
-          <th scope="col"><span class="visually-hidden">Actions</span></th>
-        </tr>
-      </thead>
-      <tbody>
-        ${keys.map(
-          (key) => html`<tr key=${key.id}>
-          <th scope="row"><code class="breaks">${key.id}</code>${key.label !== null && html`<br /><span class="muted breaks">${key.label}</span>`}<span class="narrow-only muted">${key.account}</span></th>
-          <td class="wide">${key.account}</td>
-          <td class="wide"><${Time} at=${key.created_at} /></td>
-          <td class="wide">${key.last_used_at === null ? 'never' : html`<${Time} at=${key.last_used_at} />`}</td>
-          <td>${stateOf(key)}</td>
-          <td class="actions">${isActive(key) && html`<${RotateKey} shown=${key} onChange=${onChange} /> <${RevokeKey} shown=${key} onChange=${onChange} />`}</td>
-        </tr>`,
-        )}
-      </tbody>
-    </table>`
+function nameOf({ id, label, account }: Key) {
+  return html`<code class="breaks">${id}</code>${label !== null && html`<br /><span class="muted breaks">${label}</span>`}<span class="narrow-only muted">${account}</span>`
 }
 
 function RotateKey({ shown, onChange }: { readonly shown: Key; readonly onChange: () => void }) {

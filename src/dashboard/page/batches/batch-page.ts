@@ -1,4 +1,5 @@
 /** The page of one batch: its progress, its problems, the lines that run, and its results. */
+
 import { html } from 'htm/preact'
 import { ConfirmedAction, useAction } from '../action.ts'
 import { admin, download } from '../api.ts'
@@ -7,9 +8,9 @@ import { amount, bytes, count, dateAndTime, duration, exact, figure, NONE, short
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
 import { Icon } from '../parts/icon.ts'
-import { PageTitle } from '../parts/page-title.ts'
-import { Facts, Panel } from '../parts/panel.ts'
 import { saveAs } from '../parts/save-as.ts'
+import { Facts, PageTitle, Panel } from '../parts/sections.ts'
+import { type Columns, Table } from '../parts/table.ts'
 import { Time } from '../parts/time.ts'
 import { Empty, StateOf, useReloadWhile, useResource } from '../resource.ts'
 import { address } from '../router.ts'
@@ -67,8 +68,18 @@ function Details({ batch }: { readonly batch: BatchDetails }) {
           : html`<p class="muted">${batch.ended_at === null ? 'The files appear when the batch has ended.' : 'There are no files, or they were deleted.'}</p>`
       }
     <//>
-    ${problems.length > 0 && html`<${Problems} problems=${problems} />`}
-    ${running.total > 0 && html`<${Running} running=${running} />`}`
+    ${
+      problems.length > 0 &&
+      html`<${Panel} title="What is wrong" wide>
+        <${Table} caption="Problems by line" columns=${PROBLEMS} rows=${problems} />
+      <//>`
+    }
+    ${
+      running.total > 0 &&
+      html`<${Panel} title=${`Running lines: ${exact(running.total)}`} wide>
+        <${Table} class="list" caption="The first lines that run" columns=${RUNNING} rows=${running.first} />
+      <//>`
+    }`
 }
 
 function factsOf(batch: BatchDetails) {
@@ -106,41 +117,21 @@ const metadataText = (metadata: BatchDetails['metadata']) =>
     .map(([key, value]) => `${key}: ${value}`)
     .join(', ')
 
-function Problems({ problems }: Pick<BatchDetails, 'problems'>) {
-  return html`<${Panel} title="What is wrong" wide>
-    <table>
-      <caption class="visually-hidden">Problems by line</caption>
-      <thead><tr><th scope="col" class="number">Line</th><th scope="col">Code</th><th scope="col">Message</th></tr></thead>
-      <tbody>
-        ${problems.map(
-          ({ line, code, message }, index) => html`<tr key=${index}>
-          <td class="number">${line ?? '–'}</td>
-          <td><span class="code-word">${code}</span></td>
-          <td class="breaks">${message}</td>
-        </tr>`,
-        )}
-      </tbody>
-    </table>
-  <//>`
-}
+const PROBLEMS: Columns<BatchDetails['problems'][number]> = [
+  ['Line', ({ line }) => line ?? '–', 'number'],
+  ['Code', ({ code }) => html`<span class="code-word">${code}</span>`],
+  ['Message', ({ message }) => message, 'breaks'],
+]
 
-function Running({ running: { total, first } }: Pick<BatchDetails, 'running'>) {
-  return html`<${Panel} title=${`Running lines: ${exact(total)}`} wide>
-    <table class="list">
-      <caption class="visually-hidden">The first lines that run</caption>
-      <thead><tr><th scope="col" class="number">Line</th><th scope="col"><code>custom_id</code></th><th scope="col">Job</th></tr></thead>
-      <tbody>
-        ${first.map(
-          ({ line, custom_id, job_id }) => html`<tr key=${line}>
-          <td class="number">${exact(line)}</td>
-          <td class="breaks">${custom_id}</td>
-          <td><a class="mono" href=${address(['jobs', job_id])} title=${job_id}>${shortId(job_id)}</a></td>
-        </tr>`,
-        )}
-      </tbody>
-    </table>
-  <//>`
-}
+const RUNNING: Columns<BatchDetails['running']['first'][number]> = [
+  ['Line', ({ line }) => exact(line), 'number'],
+  [html`<code>custom_id</code>`, ({ custom_id }) => custom_id, 'breaks'],
+  [
+    'Job',
+    ({ job_id }) =>
+      html`<a class="mono" href=${address(['jobs', job_id])} title=${job_id}>${shortId(job_id)}</a>`,
+  ],
+]
 
 interface ResultFileProps {
   readonly batchId: string

@@ -6,7 +6,8 @@ import type { CallbackAttempt, CallbackDetails, CallbackSummary } from '../contr
 import { dateAndTime, duration, pretty } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CodeBlock } from '../parts/copy-button.ts'
-import { Facts } from '../parts/panel.ts'
+import { Facts } from '../parts/sections.ts'
+import { type Columns, NOTHING, Table } from '../parts/table.ts'
 import { Time } from '../parts/time.ts'
 
 export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
@@ -24,7 +25,7 @@ export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
         ? html`<${Payload} json=${callback_payload} />`
         : html`<p>It reports an event of the ${event}, without a payload.</p>`
     }
-    ${log.length === 0 ? html`<p class="muted">No attempts yet.</p>` : html`<${Log} log=${log} />`}`
+    ${log.length === 0 ? html`<p class="muted">No attempts yet.</p>` : html`<${Table} caption="Attempts, oldest first" columns=${COLUMNS} rows=${log} keyOf=${({ attempt }: CallbackAttempt) => attempt} />`}`
 }
 
 function Payload({ json }: { readonly json: string | null }) {
@@ -32,31 +33,13 @@ function Payload({ json }: { readonly json: string | null }) {
   return html`<details><summary>callback_payload</summary><${CodeBlock} text=${pretty(json)} what="the payload" /></details>`
 }
 
-function Log({ log }: { readonly log: readonly CallbackAttempt[] }) {
-  return html`<table>
-    <caption class="visually-hidden">Attempts, oldest first</caption>
-    <thead>
-      <tr>
-        <th scope="col" class="number">No.</th>
-        <th scope="col">When</th>
-        <th scope="col">Result</th>
-        <th scope="col" class="number">Duration</th>
-        <th scope="col" class="wide">Response</th>
-      </tr>
-    </thead>
-    <tbody>
-      ${log.map(
-        (one) => html`<tr key=${one.attempt}>
-        <th scope="row" class="number">${one.attempt}</th>
-        <td>${dateAndTime(one.at)}</td>
-        <td>${resultOf(one)}</td>
-        <td class="number">${duration(one.ms)}</td>
-        <td class="wide">${one.answer ? html`<code class="excerpt">${one.answer}</code>` : html`<span class="muted">–</span>`}</td>
-      </tr>`,
-      )}
-    </tbody>
-  </table>`
-}
+const COLUMNS: Columns<CallbackAttempt> = [
+  ['No.', ({ attempt }) => attempt, 'number'],
+  ['When', ({ at }) => dateAndTime(at)],
+  ['Result', resultOf],
+  ['Duration', ({ ms }) => duration(ms), 'number'],
+  ['Response', ({ answer }) => (answer ? html`<code class="excerpt">${answer}</code>` : NOTHING), 'wide'],
+]
 
 function resultOf({ status, error }: CallbackAttempt) {
   if (status === null) return html`<${Badge} state="failed" word="error" /> <span>${error}</span>`

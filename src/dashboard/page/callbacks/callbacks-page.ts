@@ -1,16 +1,19 @@
 /** The page of all callbacks: failed, owed or delivered. And the page of one of them. */
+
 import { html } from 'htm/preact'
-import { useState } from 'preact/hooks'
-import type { CallbackDetails } from '../contract.ts'
-import { CALLBACK_STATES, type CallbackList, type CallbackSummary } from '../contract.ts'
+import {
+  CALLBACK_STATES,
+  type CallbackDetails,
+  type CallbackList,
+  type CallbackSummary,
+} from '../contract.ts'
 import { shortId } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
-import { TextField } from '../parts/field.ts'
 import { Icon } from '../parts/icon.ts'
-import { PageTitle } from '../parts/page-title.ts'
-import { PagesOf, SearchStopped } from '../parts/pages-of.ts'
-import { Panel } from '../parts/panel.ts'
+import { AccountSearch, useList } from '../parts/list.ts'
+import { PageTitle, Panel } from '../parts/sections.ts'
+import { ACTIONS, type Columns, Table } from '../parts/table.ts'
 import { Time } from '../parts/time.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
@@ -20,24 +23,9 @@ export function CallbacksPage() {
   const { query } = usePlace()
   const state = query.get('state') ?? 'failed'
   const account = query.get('account') ?? ''
-  const before = query.get('before') ?? ''
-  const [typed, setTyped] = useState(account)
-  const asked = new URLSearchParams({
-    state,
-    limit: '50',
-    ...(account && { account }),
-    ...(before && { before }),
-  })
-  const callbacks = useResource<CallbackList>(`/callbacks?${asked}`)
-  useReloadOnChange(callbacks.reload, before === '')
+  const callbacks = useList<CallbackList>('callbacks', { state, account })
+  useReloadOnChange(callbacks.reload, callbacks.isFirst)
   const { data } = callbacks
-  const onSubmit = (event: Event) => {
-    event.preventDefault()
-    navigate(address(['callbacks'], { state, account: typed.trim() }))
-  }
-  const older = () => {
-    if (data?.next) navigate(address(['callbacks'], { state, account, before: data.next }))
-  }
   return html`<${PageTitle} title="Callbacks">
       ${state === 'failed' && data && data.callbacks.length > 0 && html`<${ReplayAllButton} account=${account} onReplayed=${callbacks.reload} />`}
     <//>
@@ -48,24 +36,21 @@ export function CallbacksPage() {
           aria-current=${one === state ? 'page' : undefined}>${one}</a>`,
         )}
       </nav>
-      <form role="search" aria-label="Callbacks of an account" class="inline-form" onSubmit=${onSubmit}>
-        <${TextField} label="Account" value=${typed} onInput=${setTyped} placeholder="any" spellcheck=${false} autocomplete="off" />
-        <button type="submit" class="button">Search</button>
-      </form>
+      <${AccountSearch} label="Callbacks of an account" class="inline-form" account=${account}
+        onSearch=${(name: string) => navigate(address(['callbacks'], { state, account: name }))} />
     </div>
-    ${callbacks.error || !data ? html`<${StateOf} of=${callbacks} what="the callbacks" />` : null}
-    ${data && data.callbacks.length > 0 && html`<${CallbackTable} callbacks=${data.callbacks} onReplayed=${callbacks.reload} />`}
+    <${StateOf} of=${callbacks} what="the callbacks" />
+    ${
+      data &&
+      data.callbacks.length > 0 &&
+      html`<${Table} class="list" caption="Callbacks, newest job first" columns=${columnsWith(callbacks.reload)} rows=${data.callbacks} keyOf=${idOf} />`
+    }
     ${
       data?.callbacks.length === 0 &&
       html`<${Empty} title=${EMPTY[state] ?? 'No callbacks yet'}>
       <p>A job has a callback if its batch element contains <code>callback</code>.</p><//>`
     }
-    ${data?.complete === false && html`<${SearchStopped} />`}
-    ${
-      data &&
-      html`<${PagesOf} isFirst=${before === ''} more=${data.more} onOlder=${older}
-      onNewest=${() => navigate(address(['callbacks'], { state, account }))} />`
-    }`
+    ${callbacks.pages}`
 }
 
 const EMPTY: Readonly<Record<string, string>> = {
@@ -74,42 +59,25 @@ const EMPTY: Readonly<Record<string, string>> = {
   delivered: 'No callbacks have been delivered yet',
 }
 
-interface CallbackTableProps {
-  readonly callbacks: readonly CallbackSummary[]
-  readonly onReplayed: () => void
-}
+const idOf = ({ job_id }: CallbackSummary) => job_id
 
-function CallbackTable({ callbacks, onReplayed }: CallbackTableProps) {
-  return html`<table class="list">
-    <caption class="visually-hidden">Callbacks, newest job first</caption>
-    <thead>
-      <tr>
-        <th scope="col">Job</th>
-        <th scope="col" class="wide">Account</th>
-        <th scope="col" class="wide">URL</th>
-        <th scope="col">Last attempt</th>
-        <th scope="col" class="number wide">Attempts</th>
-        <th scope="col" class="number wide">${'Next or finished'}</th>
-        <th scope="col"><span class="visually-hidden">Actions</span></th>
-      </tr>
-    </thead>
-    <tbody>
-      ${callbacks.map(
-        (one) => html`<tr key=${one.job_id}>
-        <th scope="row">
-          <a class="mono" href=${address(['callbacks', one.job_id])} title=${one.job_id}>${shortId(one.job_id)}</a>
-          <span class="narrow-only muted breaks">${one.account} · ${one.url}</span>
-        </th>
-        <td class="wide">${one.account}</td>
-        <td class="wide"><span class="mono breaks">${one.url}</span></td>
-        <td>${lastOf(one)}</td>
-        <td class="number wide">${one.attempts}</td>
-        <td class="number wide"><${Time} at=${one.next_attempt_at ?? one.ended_at} /></td>
-        <td class="number"><${ReplayButton} callback=${one} onReplayed=${onReplayed} /></td>
-      </tr>`,
-      )}
-    </tbody>
-  </table>`
+const columnsWith = (onReplayed: () => void): Columns<CallbackSummary> => [
+  ['Job', nameOf],
+  ['Account', ({ account }) => account, 'wide'],
+  ['URL', ({ url }) => html`<span class="mono breaks">${url}</span>`, 'wide'],
+  ['Last attempt', lastOf],
+  ['Attempts', ({ attempts }) => attempts, 'number wide'],
+  [
+    'Next or finished',
+    ({ next_attempt_at, ended_at }) => html`<${Time} at=${next_attempt_at ?? ended_at} />`,
+    'number wide',
+  ],
+  [ACTIONS, (one) => html`<${ReplayButton} callback=${one} onReplayed=${onReplayed} />`, 'number'],
+]
+
+function nameOf({ job_id, account, url }: CallbackSummary) {
+  return html`<a class="mono" href=${address(['callbacks', job_id])} title=${job_id}>${shortId(job_id)}</a>
+    <span class="narrow-only muted breaks">${account} · ${url}</span>`
 }
 
 function lastOf({ state, last_attempt: last }: CallbackSummary) {

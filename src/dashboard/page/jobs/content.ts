@@ -13,7 +13,7 @@ import type {
 import { contentText, duration } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CodeBlock } from '../parts/copy-button.ts'
-import { Facts, Panel } from '../parts/panel.ts'
+import { Facts, Panel } from '../parts/sections.ts'
 import { apiError } from '../resource.ts'
 
 export function Content({ job }: { readonly job: JobDetails }) {

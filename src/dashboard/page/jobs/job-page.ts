@@ -1,4 +1,5 @@
 /** The page of one job: its facts and timeline, and on request its contents. */
+
 import { html } from 'htm/preact'
 import { Attempts, ReplayButton } from '../callbacks/attempts.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'
@@ -6,8 +7,7 @@ import { amount, count, dateAndTime, duration, timeOfDayMs } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
 import { Icon } from '../parts/icon.ts'
-import { PageTitle } from '../parts/page-title.ts'
-import { Facts, Panel } from '../parts/panel.ts'
+import { Facts, PageTitle, Panel } from '../parts/sections.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address } from '../router.ts'
 import { Content } from './content.ts'

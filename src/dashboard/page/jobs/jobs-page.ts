@@ -1,4 +1,5 @@
 /** The page of all jobs, newest first, with filters. The filters are part of the URL. */
+
 import { html } from 'htm/preact'
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import { type EffectiveSettings, type JobList, type JobSummary, STATUSES } from '../contract.ts'
@@ -6,34 +7,32 @@ import { count, duration, shortId } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Badge } from '../parts/badge.ts'
 import { Select, TextField } from '../parts/field.ts'
-import { PageTitle } from '../parts/page-title.ts'
-import { PagesOf, SearchStopped } from '../parts/pages-of.ts'
+import { given, useList } from '../parts/list.ts'
+import { PageTitle } from '../parts/sections.ts'
+import { type Columns, NOTHING, Table } from '../parts/table.ts'
 import { Time } from '../parts/time.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 import { RerunJobs } from './job-actions.ts'
 
-const PAGE_SIZE = '50'
-
 export function JobsPage() {
   const { query } = usePlace()
   const filters = filtersIn(query)
-  const before = query.get('before') ?? ''
+  const { account, model, status } = filters
   // The start is computed once per filter: if it moved with the clock, the list would reload at every rendering.
   const since = useMemo(() => sinceOf(filters.time), [filters.time])
-  const asked = new URLSearchParams({ limit: PAGE_SIZE })
-  for (const name of ['account', 'status', 'model'] as const)
-    if (filters[name]) asked.set(name, filters[name])
-  for (const [key, value] of pairsIn(filters.metadata)) asked.set(`metadata[${key}]`, value)
-  if (since !== null) asked.set('from', String(since))
-  if (before) asked.set('before', before)
-  const jobs = useResource<JobList>(`/jobs?${asked}`)
-  useReloadOnChange(jobs.reload, before === '')
+  const metadata = pairsIn(filters.metadata).map(([key, value]) => [`metadata[${key}]`, value] as const)
+  const jobs = useList<JobList>(
+    'jobs',
+    { ...filters },
+    {
+      ...given({ account, status, model }),
+      ...Object.fromEntries(metadata),
+      ...(since !== null && { from: String(since) }),
+    },
+  )
+  useReloadOnChange(jobs.reload, jobs.isFirst)
   const { data } = jobs
-  const older = () => {
-    if (data?.next) navigate(address(['jobs'], { ...filters, before: data.next }))
-  }
-  const { account, model, status } = filters
   return html`<${PageTitle} title="Jobs">
       ${
         (status === 'failed' || status === 'completed') &&
@@ -41,8 +40,8 @@ export function JobsPage() {
       }
     <//>
     <${Filters} filters=${filters} />
-    ${jobs.error || !data ? html`<${StateOf} of=${jobs} what="the jobs" />` : null}
-    ${data && data.jobs.length > 0 && html`<${JobTable} jobs=${data.jobs} />`}
+    <${StateOf} of=${jobs} what="the jobs" />
+    ${data && data.jobs.length > 0 && html`<${Table} class="list" caption="Jobs, newest first" columns=${COLUMNS} rows=${data.jobs} keyOf=${idOf} />`}
     ${
       data?.jobs.length === 0 &&
       html`<${Empty} title=${isFiltered(filters) ? 'No matching jobs' : 'No jobs yet'}>
@@ -53,50 +52,34 @@ export function JobsPage() {
         }
       <//>`
     }
-    ${data?.complete === false && html`<${SearchStopped} />`}
-    ${
-      data &&
-      html`<${PagesOf} isFirst=${before === ''} more=${data.more} onOlder=${older}
-      onNewest=${() => navigate(address(['jobs'], { ...filters }))} />`
-    }`
+    ${jobs.pages}`
 }
 
-function JobTable({ jobs }: { readonly jobs: readonly JobSummary[] }) {
-  return html`<table class="list">
-    <caption class="visually-hidden">Jobs, newest first</caption>
-    <thead>
-      <tr>
-        <th scope="col">Job</th>
-        <th scope="col">Status</th>
-        <th scope="col" class="wide">Account</th>
-        <th scope="col" class="wide">Model</th>
-        <th scope="col" class="wide">Answered by</th>
-        <th scope="col" class="number wide">Tokens</th>
-        <th scope="col" class="number wide">Duration</th>
-        <th scope="col" class="wide">Callback</th>
-        <th scope="col" class="number">Created</th>
-      </tr>
-    </thead>
-    <tbody>${jobs.map((job) => html`<${Row} key=${job.job_id} job=${job} />`)}</tbody>
-  </table>`
-}
+const idOf = ({ job_id }: JobSummary) => job_id
 
-function Row({ job }: { readonly job: JobSummary }) {
-  const { job_id, status, error_code, account, model, target, cache_hit, created_at, settled_at } = job
-  return html`<tr>
-    <th scope="row">
-      <a class="mono" href=${address(['jobs', job_id])} title=${job_id}>${shortId(job_id)}</a>
-      <span class="narrow-only muted">${account} · ${model}</span>
-    </th>
-    <td><${Badge} state=${status} />${error_code && html` <span class="code-word">${error_code}</span>`}</td>
-    <td class="wide">${account}</td>
-    <td class="wide">${model}</td>
-    <td class="wide">${cache_hit ? 'cache' : (target ?? html`<span class="muted">–</span>`)}</td>
-    <td class="number wide">${tokensOf(job)}</td>
-    <td class="number wide">${settled_at === null ? '–' : duration((settled_at - created_at) * 1000)}</td>
-    <td class="wide">${job.callback ? html`<${Badge} state=${job.callback} />` : html`<span class="muted">–</span>`}</td>
-    <td class="number"><${Time} at=${created_at} /></td>
-  </tr>`
+const COLUMNS: Columns<JobSummary> = [
+  ['Job', nameOf],
+  [
+    'Status',
+    ({ status, error_code }) =>
+      html`<${Badge} state=${status} />${error_code && html` <span class="code-word">${error_code}</span>`}`,
+  ],
+  ['Account', ({ account }) => account, 'wide'],
+  ['Model', ({ model }) => model, 'wide'],
+  ['Answered by', ({ cache_hit, target }) => (cache_hit ? 'cache' : (target ?? NOTHING)), 'wide'],
+  ['Tokens', tokensOf, 'number wide'],
+  [
+    'Duration',
+    ({ created_at, settled_at }) => (settled_at === null ? '–' : duration((settled_at - created_at) * 1000)),
+    'number wide',
+  ],
+  ['Callback', ({ callback }) => (callback ? html`<${Badge} state=${callback} />` : NOTHING), 'wide'],
+  ['Created', ({ created_at }) => html`<${Time} at=${created_at} />`, 'number'],
+]
+
+function nameOf({ job_id, account, model }: JobSummary) {
+  return html`<a class="mono" href=${address(['jobs', job_id])} title=${job_id}>${shortId(job_id)}</a>
+    <span class="narrow-only muted">${account} · ${model}</span>`
 }
 
 function tokensOf({ input_tokens, output_tokens }: JobSummary): string {

@@ -1,11 +1,10 @@
-/** The charts of the overview. */
+/** The charts of the overview, from metric samples that are grouped into equal time steps. */
+
 import { html } from 'htm/preact'
 import { useMemo } from 'preact/hooks'
-import type { MetricSample } from '../contract.ts'
+import type { MetricSample, Percentiles } from '../contract.ts'
 import { count, duration, figure } from '../format.ts'
-import type { Series } from '../parts/chart.ts'
-import { Chart } from '../parts/chart.ts'
-import { type Buckets, bucketsOf, highestOf, namesOf, percentilesOf, ratesOf } from './buckets.ts'
+import { Chart, type Series } from '../parts/chart.ts'
 
 export interface ChartsProps {
   readonly points: readonly MetricSample[]
@@ -93,3 +92,62 @@ function tokensOf(buckets: Buckets, points: readonly MetricSample[]): Series[] {
     values: ratesOf(buckets, ({ tokens }) => (tokens[model]?.input ?? 0) + (tokens[model]?.output ?? 0)),
   }))
 }
+
+interface Buckets {
+  /** When each step starts, in Unix seconds. */
+  readonly times: readonly number[]
+  readonly stepSeconds: number
+  /** The metric samples of each step, in order. */
+  readonly points: readonly (readonly MetricSample[])[]
+}
+
+/** @param now the end of the last step, in Unix seconds */
+function bucketsOf(
+  points: readonly MetricSample[],
+  now: number,
+  spanSeconds: number,
+  stepSeconds: number,
+): Buckets {
+  const last = Math.floor(now / stepSeconds)
+  const first = last - Math.ceil(spanSeconds / stepSeconds) + 1
+  const times = Array.from({ length: last - first + 1 }, (_, index) => (first + index) * stepSeconds)
+  const filled: MetricSample[][] = times.map(() => [])
+  for (const point of points) filled[Math.floor(point.at / stepSeconds) - first]?.push(point)
+  return { times, stepSeconds, points: filled }
+}
+
+/** Converts counts to rates per minute over the time that the samples of a step cover. */
+function ratesOf({ points }: Buckets, read: (point: MetricSample) => number): (number | null)[] {
+  return points.map((step) => {
+    const seconds = step.reduce((sum, point) => sum + point.seconds, 0)
+    return seconds === 0 ? null : (step.reduce((sum, point) => sum + read(point), 0) * 60) / seconds
+  })
+}
+
+/** The maximum of each step. */
+function highestOf({ points }: Buckets, read: (point: MetricSample) => number | null): (number | null)[] {
+  return points.map((step) => {
+    const values = step.map(read).filter((value) => value !== null)
+    return values.length === 0 ? null : Math.max(...values)
+  })
+}
+
+function percentilesOf(buckets: Buckets, read: (point: MetricSample) => Percentiles): Series[] {
+  return [
+    { label: 'p50', color: '--c1', values: highestOf(buckets, (point) => read(point).p50) },
+    { label: 'p95', color: '--c2', values: highestOf(buckets, (point) => read(point).p95) },
+    { label: 'p99', color: '--c3', values: highestOf(buckets, (point) => read(point).p99) },
+  ]
+}
+
+/** Returns every name that occurs, in alphabetical order. */
+function namesOf(points: readonly MetricSample[], read: (point: MetricSample) => object): string[] {
+  return [...new Set(points.flatMap((point) => Object.keys(read(point))))].sort()
+}
+
+export function sum(points: readonly MetricSample[], read: (point: MetricSample) => number): number {
+  return points.reduce((total, point) => total + read(point), 0)
+}
+
+export const total = (counts: Readonly<Record<string, number>>): number =>
+  Object.values(counts).reduce((sum, n) => sum + n, 0)

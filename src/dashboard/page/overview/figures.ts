@@ -1,9 +1,10 @@
 /** The current figures; most of them link to the matching list. */
+
 import { html } from 'htm/preact'
 import type { MetricSample, Overview } from '../contract.ts'
 import { count, duration, figure } from '../format.ts'
 import { address } from '../router.ts'
-import { sum, total } from './buckets.ts'
+import { sum, total } from './charts.ts'
 
 export interface FiguresProps {
   readonly overview: Overview

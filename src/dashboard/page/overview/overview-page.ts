@@ -1,4 +1,5 @@
 /** The start page: the state of the server and of the model servers, now and during the last minutes. */
+
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { reasonText } from '../accounts/account-page.ts'
@@ -6,12 +7,11 @@ import type { HeldBack as HeldBackAccount, MetricSample, Overview, Upstream } fr
 import { count, duration, figure, timeOfDay } from '../format.ts'
 import { serverNow, useLive } from '../live.ts'
 import { Badge } from '../parts/badge.ts'
-import { PageTitle } from '../parts/page-title.ts'
-import { Panel } from '../parts/panel.ts'
+import { PageTitle, Panel } from '../parts/sections.ts'
+import { type Columns, Table } from '../parts/table.ts'
 import { Empty } from '../resource.ts'
 import { address } from '../router.ts'
-import { sum, total } from './buckets.ts'
-import { Charts } from './charts.ts'
+import { Charts, sum, total } from './charts.ts'
 import { Figures } from './figures.ts'
 
 const SPANS = [
@@ -75,26 +75,15 @@ function HeldBack({ accounts }: { readonly accounts: readonly HeldBackAccount[] 
   if (accounts.length === 0) return null
   return html`<${Panel} title="Accounts held back on this node" wide>
     <p class="hint">Their queued jobs wait so that jobs of other accounts can start. Other nodes may hold back other accounts.</p>
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Account</th>
-          <th scope="col">Waiting for</th>
-          <th scope="col">Reason</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${accounts.map(
-          (one) => html`<tr key=${`${one.account} ${one.reason}`}>
-            <th scope="row"><a class="breaks" href=${address(['accounts', one.account])}>${one.account}</a></th>
-            <td><${Badge} state="busy" word=${one.reason} /></td>
-            <td>${reasonText(one)}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
+    <${Table} caption="Accounts held back" columns=${HELD_BACK} rows=${accounts} keyOf=${({ account, reason }: HeldBackAccount) => `${account} ${reason}`} />
   <//>`
 }
+
+const HELD_BACK: Columns<HeldBackAccount> = [
+  ['Account', ({ account }) => html`<a class="breaks" href=${address(['accounts', account])}>${account}</a>`],
+  ['Waiting for', ({ reason }) => html`<${Badge} state="busy" word=${reason} />`],
+  ['Reason', reasonText],
+]
 
 /** The name under which calls to the simulator are counted. */
 const SIMULATOR = 'simulator'

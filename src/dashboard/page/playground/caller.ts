@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, admin, callWithKey } from '../api.ts'
 import type { NewKey } from '../contract.ts'
 import { TextField, TierField } from '../parts/field.ts'
-import { Panel } from '../parts/panel.ts'
+import { Panel } from '../parts/sections.ts'
 import { apiError } from '../resource.ts'
 import { keepPlaygroundKey, playgroundKey } from '../session.ts'
 

@@ -3,7 +3,7 @@ import { html } from 'htm/preact'
 import type { Status } from '../contract.ts'
 import { contentText, duration } from '../format.ts'
 import { CodeBlock } from '../parts/copy-button.ts'
-import { Panel } from '../parts/panel.ts'
+import { Panel } from '../parts/sections.ts'
 import { address } from '../router.ts'
 import { isOpen, type WatchedJob, type Watching } from './watch.ts'
 

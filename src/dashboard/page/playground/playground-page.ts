@@ -1,4 +1,5 @@
 /** The playground page: edit a request, send it through the public interface, and watch its jobs. */
+
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { EffectiveSettings } from '../contract.ts'
@@ -7,8 +8,7 @@ import { useLive } from '../live.ts'
 import { announce } from '../parts/announce.ts'
 import { CodeBlock } from '../parts/copy-button.ts'
 import { Select } from '../parts/field.ts'
-import { PageTitle } from '../parts/page-title.ts'
-import { Panel } from '../parts/panel.ts'
+import { PageTitle, Panel } from '../parts/sections.ts'
 import { apiError, useResource } from '../resource.ts'
 import { KeyPanel, type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
 import {

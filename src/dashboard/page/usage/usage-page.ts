@@ -2,6 +2,7 @@
  * The page of usage: a bar chart of one month, then each month with its totals and a row per account and model. The filters are
  * part of the URL.
  */
+
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract.ts'
@@ -9,8 +10,8 @@ import { amount, exact, NONE } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { Icon } from '../parts/icon.ts'
-import { PageTitle } from '../parts/page-title.ts'
 import { saveAs } from '../parts/save-as.ts'
+import { PageTitle } from '../parts/sections.ts'
 import { Empty, StateOf, useReloadOnChange } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 import {

@@ -1,0 +1,84 @@
+/** Lists that the server pages: their state, the buttons that page through them, and a search by account. */
+import { html } from 'htm/preact'
+import { useLayoutEffect, useState } from 'preact/hooks'
+import { type Resource, useResource } from '../resource.ts'
+import { address, navigate, usePlace } from '../router.ts'
+import { TextField } from './field.ts'
+
+interface ListPage {
+  readonly more: boolean
+  readonly next: string | null
+  /** False if the search stopped early: each examines a limited number of rows, so rare matches are spread over several pages. */
+  readonly complete?: boolean
+}
+
+type Filters = Readonly<Record<string, string>>
+
+export interface List<T> extends Resource<T> {
+  readonly isFirst: boolean
+  /** The buttons; null while the list is loaded. */
+  readonly pages: unknown
+}
+
+/**
+ * Loads a list whose filters and position are part of the URL.
+ * @param name the name of its page, and of its route in the admin API
+ * @param asked the query of the request; the filters that are not empty if absent
+ */
+export function useList<T extends ListPage>(name: string, filters: Filters, asked = given(filters)): List<T> {
+  const before = usePlace().query.get('before') ?? ''
+  const query = new URLSearchParams({ ...asked, limit: '50', ...(before && { before }) })
+  const list = useResource<T>(`/${name}?${query}`)
+  const { data } = list
+  const isFirst = before === ''
+  const show = (from: Filters) => navigate(address([name], { ...filters, ...from }))
+  const pages =
+    data &&
+    html`${data.complete === false && html`<p class="hint">The search reached its limit. Continue with older entries, or use more filters.</p>`}
+      <${PagesOf} isFirst=${isFirst} more=${data.more} onNewest=${() => show({})} onOlder=${() => show({ before: data.next ?? '' })} />`
+  return { ...list, isFirst, pages }
+}
+
+export function given(filters: Filters): Filters {
+  return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== ''))
+}
+
+interface PagesOfProps {
+  readonly isFirst: boolean
+  readonly more: boolean
+  readonly onNewest: () => void
+  readonly onOlder: () => void
+  readonly newestLabel?: string
+  readonly olderLabel?: string
+}
+
+/** Lists are newest first by default. */
+export function PagesOf(props: PagesOfProps) {
+  const { isFirst, more, onNewest, onOlder, newestLabel = 'Newest', olderLabel = 'Older' } = props
+  if (isFirst && !more) return null
+  return html`<nav class="pages" aria-label="Pages of the list">
+    <button type="button" class="button" disabled=${isFirst} onClick=${onNewest}>${newestLabel}</button>
+    <button type="button" class="button" disabled=${!more} onClick=${onOlder}>${olderLabel}</button>
+  </nav>`
+}
+
+interface AccountSearchProps {
+  readonly label: string
+  readonly account: string
+  readonly onSearch: (account: string) => void
+  readonly class: string
+}
+
+export function AccountSearch({ label, account, onSearch, class: classes }: AccountSearchProps) {
+  const [typed, setTyped] = useState(account)
+  // The back button restores earlier filters. A layout effect sets the field before the next key press, so that no input is lost.
+  useLayoutEffect(() => setTyped(account), [account])
+  const onSubmit = (event: Event) => {
+    event.preventDefault()
+    onSearch(typed.trim())
+  }
+  return html`<form role="search" aria-label=${label} class=${classes} onSubmit=${onSubmit}>
+    <${TextField} label="Account" value=${typed} onInput=${setTyped} placeholder="any" spellcheck=${false} autocomplete="off" />
+    <button type="submit" class="button">Search</button>
+  </form>`
+}

@@ -1,0 +1,41 @@
+/** A table whose columns are declared once, for its header and its rows. */
+import { html } from 'htm/preact'
+import type { ComponentChildren } from 'preact'
+
+/** The classes apply to the heading and to the cells, for example `number wide`. */
+export type Columns<Row> = readonly (readonly [
+  heading: ComponentChildren,
+  cell: (row: Row) => ComponentChildren,
+  classes?: string,
+])[]
+
+interface TableProps<Row> {
+  /** For assistive technology. */
+  readonly caption: string
+  readonly columns: Columns<Row>
+  readonly rows: readonly Row[]
+  /** Returns what identifies a row when rows move; rows that never move need none. */
+  readonly keyOf?: (row: Row) => string | number
+  /** The index of the column that names the rows. */
+  readonly names?: number
+  readonly class?: string
+}
+
+export function Table<Row>({ caption, columns, rows, keyOf, names = 0, class: classes }: TableProps<Row>) {
+  const cell = (row: Row, [, content, kind]: Columns<Row>[number], index: number) =>
+    index === names
+      ? html`<th scope="row" class=${kind}>${content(row)}</th>`
+      : html`<td class=${kind}>${content(row)}</td>`
+  return html`<table class=${classes}>
+    <caption class="visually-hidden">${caption}</caption>
+    <thead><tr>${columns.map(([heading, , kind]) => html`<th scope="col" class=${kind}>${heading}</th>`)}</tr></thead>
+    <tbody>
+      ${rows.map((row) => html`<tr key=${keyOf?.(row)}>${columns.map((column, index) => cell(row, column, index))}</tr>`)}
+    </tbody>
+  </table>`
+}
+
+/** The heading of a column of buttons. */
+export const ACTIONS = html`<span class="visually-hidden">Actions</span>`
+
+export const NOTHING = html`<span class="muted">–</span>`
