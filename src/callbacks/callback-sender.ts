@@ -1,14 +1,15 @@
 /** Makes one attempt to deliver a callback: waits for memory for its body, loads it, sends it, and records the result. */
 import type { Clock } from '../clock.ts'
-import { type MetadataById, NO_METADATA } from '../job/job-record.ts'
+import type { CallbackEvent } from '../job/job.ts'
+import { endingOf, jobRecordJson, type MetadataById, NO_METADATA } from '../job/job-record.ts'
 import { Stop } from '../job/stop.ts'
-import type { Poster, PostResult } from '../net/post.ts'
+import type { Poster, PostRequest, PostResult } from '../net/post.ts'
+import { secretsInForce, sign } from '../net/signing-secrets.ts'
 import { retryWrite } from '../queue/retry-write.ts'
-import type { ByteShare } from '../sharing/byte-budget.ts'
-import { callbackBytes } from '../sharing/byte-budget.ts'
+import { type ByteShare, callbackBytes } from '../sharing/byte-budget.ts'
+import type { Secrets } from '../store/account-store.ts'
 import type { CallbackAttempt, CallbackBody, CallbackNext, DueCallback } from '../store/callback-store.ts'
 import type { Store } from '../store/store.ts'
-import { callbackRequest } from './callback-request.ts'
 import type { Delivery } from './deliveries.ts'
 import { type Health, healthOf } from './receiver-limit.ts'
 import { nextAttempt } from './retry-schedule.ts'
@@ -184,4 +185,43 @@ export class CallbackSender {
   #isCutOff(result: PostResult): boolean {
     return result.kind === 'failed' && this.#state === 'cut off'
   }
+}
+
+export interface SignableBody extends CallbackBody {
+  readonly secrets: Secrets
+  /** Present if the callback includes the metadata of the job. */
+  readonly metadata?: MetadataById
+}
+
+/** Builds the signed POST of SPEC §6, or that of an event. Sends the payload as the stored text. */
+export function callbackRequest(signable: SignableBody, nowMs: number): PostRequest {
+  const { callback, view, secrets, metadata } = signable
+  const body = callback.event
+    ? eventJson(callback.event, signable)
+    : `${jobRecordJson(view, callback.include, metadata).slice(0, -1)},"callback_payload":${callback.payloadJson}}`
+  const timestampS = Math.floor(nowMs / 1000)
+  return {
+    url: callback.url,
+    body,
+    headers: {
+      // The caller's headers may replace it.
+      ...(callback.traceparent !== undefined && { traceparent: callback.traceparent }),
+      ...callback.headers,
+      'content-type': 'application/json',
+      'webhook-id': view.id,
+      'webhook-timestamp': String(timestampS),
+      'webhook-signature': sign(secretsInForce(secrets, nowMs), view.id, timestampS, body),
+    },
+  }
+}
+
+/** The event is the same in every attempt, so that receivers can recognize it. */
+function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
+  return JSON.stringify({
+    id: `evt_${view.id}`,
+    object: 'event',
+    created_at: Math.floor(endedAtMs / 1000),
+    type: `${of}.${ending ?? endingOf(view)}`,
+    data: { id: `${idPrefix}${view.id}` },
+  })
 }

@@ -3,8 +3,8 @@
  * stopped between two slices.
  */
 import { framingTokens } from '../job/create-body.ts'
+import { stringEnd } from '../json-text/scan-json.ts'
 import type { CountedTokens } from './count-tokens.ts'
-import { textSample, textSlices } from './message-texts.ts'
 
 export interface TokenCount {
   readonly tokens: number
@@ -51,4 +51,112 @@ export async function countConversation(
     if (!counted.isComplete) return { tokens, certainty: 'at least' }
   }
   return { tokens, certainty: 'exact' }
+}
+
+/*
+ * The texts of a conversation are found in its JSON text without parsing it, and cut into slices that take a thread of the pool
+ * a fraction of a second each, regardless of their content.
+ */
+
+/** Start and end of the text of one message: between the quotes of a JSON string. */
+interface TextRange {
+  readonly from: number
+  readonly to: number
+}
+
+/**
+ * @param messagesJson messages as `JSON.stringify` writes them: objects with the two members `role` and `content`, in either
+ * order
+ */
+export function* messageTexts(messagesJson: string): Generator<TextRange> {
+  let at = messagesJson.indexOf('"')
+  while (at !== -1) {
+    const nameEnd = stringEnd(messagesJson, at + 1)
+    const isContent = messagesJson.startsWith('content"', at + 1)
+    // The name is followed by a colon and the opening quote of the value.
+    const from = nameEnd + 3
+    const to = stringEnd(messagesJson, from)
+    if (isContent) yield { from, to }
+    at = messagesJson.indexOf('"', to + 1)
+  }
+}
+
+/** The tokenizer takes about 0.1 s for a slice of 16 KiB of random letters. */
+const SLICE_CHARACTERS = 16 * 1024
+/** The maximum texts in a slice, for conversations of very many short ones. */
+const SLICE_TEXTS = 1024
+
+/** Yields the texts of the messages, a slice at a time; a long text continues in the next slice. */
+export function* textSlices(messagesJson: string): Generator<string[]> {
+  let slice: string[] = []
+  let room = SLICE_CHARACTERS
+  for (const { from, to } of messageTexts(messagesJson)) {
+    for (let at = from; at < to; ) {
+      // Text before `at` belongs to earlier slices, so nothing is examined twice.
+      const end = textEnd(messagesJson, at, Math.min(at + room, to), to)
+      slice.push(messagesJson.slice(at, end))
+      room -= end - at
+      at = end
+      if (room > 0 && slice.length < SLICE_TEXTS) continue
+      yield slice
+      slice = []
+      room = SLICE_CHARACTERS
+    }
+  }
+  if (slice.length > 0) yield slice
+}
+
+interface TextSample {
+  readonly jsonTexts: readonly string[]
+  /** The fraction of the whole text that is in the sample; 1 if there is no text. */
+  readonly part: number
+}
+
+/** Returns pieces of the texts, spread evenly over all of them. */
+export function textSample(messagesJson: string, pieces: number, characters: number): TextSample {
+  const texts = [...messageTexts(messagesJson)]
+  const total = texts.reduce((sum, { from, to }) => sum + to - from, 0)
+  const sample: string[] = []
+  let before = 0
+  let next = 0
+  for (const { from, to } of texts) {
+    // The text may be cut at this position. A search back from the next piece ends here, so that all pieces together take one
+    // pass.
+    let cut = from
+    for (; next < total && next < before + to - from; next += total / pieces) {
+      const at = textEnd(messagesJson, cut, Math.max(cut, from + Math.floor(next - before)), to)
+      cut = textEnd(messagesJson, at, Math.min(at + characters, to), to)
+      sample.push(messagesJson.slice(at, cut))
+    }
+    before += to - from
+  }
+  const sampled = sample.reduce((sum, text) => sum + text.length, 0)
+  return { jsonTexts: sample, part: total === 0 ? 1 : sampled / total }
+}
+
+const BACKSLASH = 0x5c
+/** The length of an escape such as `\u00e9`. */
+const LONGEST_ESCAPE = 6
+
+/**
+ * Returns the first index from `at` on where the text may be cut: not inside an escape or a surrogate pair.
+ * @param from an index, not after `at`, where it may be cut
+ */
+function textEnd(json: string, from: number, at: number, to: number): number {
+  if (at >= to) return to
+  for (let back = 1; back < LONGEST_ESCAPE && at - back >= from; back++) {
+    if (json.charCodeAt(at - back) !== BACKSLASH || !beginsEscape(json, from, at - back)) continue
+    const end = at - back + (json[at - back + 1] === 'u' ? LONGEST_ESCAPE : 2)
+    if (end > at) return Math.min(end, to)
+    break
+  }
+  const code = json.charCodeAt(at - 1)
+  return at > from && code >= 0xd800 && code <= 0xdbff ? at + 1 : at
+}
+
+/** Whether the backslash at `at` starts an escape, and is not itself escaped by the previous one. */
+function beginsEscape(json: string, from: number, at: number): boolean {
+  let before = 0
+  while (at - 1 - before >= from && json.charCodeAt(at - 1 - before) === BACKSLASH) before++
+  return before % 2 === 0
 }

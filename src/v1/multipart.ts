@@ -1,9 +1,12 @@
-/** Reads a multipart body with one file, no faster than the file is stored, so that little of it is in memory. */
+/**
+ * Reads a multipart body with one file, no faster than the file is stored, so that little of it is in memory. Ends uploads that
+ * are too slow, because each of them takes memory.
+ */
+
 import type { IncomingMessage } from 'node:http'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
 import type { Clock } from '../clock.ts'
 import { V1Error } from './errors.ts'
-import { watchPace } from './upload-pace.ts'
 
 /** Limits everything except the file. */
 const LIMITS = {
@@ -104,3 +107,50 @@ function parserOf({ headers }: IncomingMessage) {
 }
 
 const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
+
+/** The least average pace of a client, over each window in which the server waited for it. */
+const BYTES_PER_MS = 64 * 1.024
+const WINDOW_MS = 10_000
+
+/** Calls `onSlow` after a window in which the client sent too little for the time in which the server waited for it. */
+function watchPace(
+  request: IncomingMessage,
+  clock: Pick<Clock, 'steadyMs' | 'after'>,
+  onSlow: (error: V1Error) => void,
+): () => void {
+  let bytes = 0
+  let waitedMs = 0
+  let sinceMs = clock.steadyMs()
+  let isPaused = false
+  const count = () => {
+    const nowMs = clock.steadyMs()
+    if (!isPaused) waitedMs += nowMs - sinceMs
+    sinceMs = nowMs
+    isPaused = request.isPaused()
+  }
+  const onData = (piece: Buffer) => {
+    count()
+    bytes += piece.length
+  }
+  const onChange = () => count()
+  const check = (): void => {
+    count()
+    if (bytes < waitedMs * BYTES_PER_MS) {
+      onSlow(tooSlow())
+      return
+    }
+    bytes = 0
+    waitedMs = 0
+    cancel = clock.after(WINDOW_MS, check)
+  }
+  let cancel = clock.after(WINDOW_MS, check)
+  request.on('data', onData).on('pause', onChange).on('resume', onChange)
+  return () => {
+    cancel()
+    request.off('data', onData).off('pause', onChange).off('resume', onChange)
+  }
+}
+
+/** Clients must not retry, because another attempt would be as slow. */
+const tooSlow = () =>
+  new V1Error(408, 'The upload is too slow: send at least 64 KiB per second.', { shouldRetry: false })

@@ -14,12 +14,17 @@
  * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
  * - `upload.ts` and `multipart.ts`: a file is stored while it arrives. `files/` knows nothing of OpenAI's shapes.
  */
+
 import type { FastifyInstance } from 'fastify'
+import { JSON_TYPE } from '../http/envelope.ts'
+import type { Tier } from '../job/tier.ts'
+import { Type } from '../typed-schema.ts'
 import { type BatchRoutes, batchesRoutes } from './batches.ts'
 import { type ChatRoute, chatRoute } from './chat-completions.ts'
+import { noSuchModel } from './errors.ts'
 import { type FileRoutes, fileRoutes } from './files.ts'
 import { inputItemsRoute } from './input-items.ts'
-import { type ModelRoutes, modelRoutes } from './models.ts'
+import { DOCUMENTED, errorResponses, modelList, oneModel } from './openapi.ts'
 import { type ResponseRoutes, responseRoutes } from './responses.ts'
 
 export interface V1Options extends ChatRoute, BatchRoutes, FileRoutes, ModelRoutes {
@@ -35,4 +40,46 @@ export function v1Routes(app: FastifyInstance, options: V1Options): void {
   inputItemsRoute(app, options)
   fileRoutes(app, options)
   batchesRoutes(app, options)
+}
+
+interface ModelRoutes {
+  readonly models: readonly string[]
+  /** When this server started, in Unix seconds: models have no date of their own. */
+  readonly startedAt: number
+}
+
+const config = { bearer: true, limitReads: true } as const
+
+/** GET /v1/models and GET /v1/models/{id}: the public models that the caller's tier may use. */
+function modelRoutes(app: FastifyInstance, { models, startedAt }: ModelRoutes): void {
+  const allowed = (tier: Tier) => models.filter((name) => tier.models.has(name))
+  const view = (id: string) => ({ id, object: 'model', created: startedAt, owned_by: 'parley' })
+
+  const listed = {
+    ...DOCUMENTED,
+    operationId: 'listModels',
+    summary: 'List the models that you may use',
+    response: { 200: modelList, ...errorResponses },
+  }
+  app.get('/v1/models', { config, schema: listed }, (request, reply) => {
+    const data = allowed(request.caller.tier).map(view)
+    return reply.header('content-type', JSON_TYPE).send(JSON.stringify({ object: 'list', data }))
+  })
+
+  const retrieved = {
+    ...DOCUMENTED,
+    operationId: 'retrieveModel',
+    summary: 'Retrieve a model',
+    params: Type.Object({ model: Type.String() }),
+    response: { 200: oneModel, ...errorResponses },
+  }
+  app.get<{ Params: { model: string } }>(
+    '/v1/models/:model',
+    { config, schema: retrieved },
+    (request, reply) => {
+      const { model } = request.params
+      if (!allowed(request.caller.tier).includes(model)) throw noSuchModel(model)
+      return reply.header('content-type', JSON_TYPE).send(JSON.stringify(view(model)))
+    },
+  )
 }

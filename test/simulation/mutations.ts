@@ -160,7 +160,7 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     what: 'a callback is signed for another body',
-    file: 'src/callbacks/callback-request.ts',
+    file: 'src/callbacks/callback-sender.ts',
     text: 'sign(secretsInForce(secrets, nowMs), view.id, timestampS, body)',
     by: "sign(secretsInForce(secrets, nowMs), view.id, timestampS, '')",
   },

@@ -1,11 +1,12 @@
 /** Shows and edits the monthly caps and the quotas of an account (its tier's, its own numbers, or none), with its usage. */
+
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
-import { useAction } from '../action.ts'
 import { admin } from '../api.ts'
 import type { Account, Cap, Caps, EffectiveSettings, UsageList } from '../contract.ts'
 import { amount, counted, exact } from '../format.ts'
 import { serverNow } from '../live.ts'
+import { useAction } from '../parts/dialog.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { Panel } from '../parts/sections.ts'
 import { useResource } from '../resource.ts'

@@ -2,17 +2,17 @@
  * The keys of one account or of all accounts, newest first, including revoked and expired ones, and the dialog that creates a
  * key. Keys themselves are not stored, so a new one is shown only once.
  */
+
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { ConfirmedAction } from '../action.ts'
 import { type ApiError, admin } from '../api.ts'
 import type { Account, Key, KeyList, NewKey, RotatedKey } from '../contract.ts'
 import { day } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
-import { Dialog } from '../parts/dialog.ts'
+import { ConfirmedAction, Dialog } from '../parts/dialog.ts'
 import { Select, TextField, TierField } from '../parts/field.ts'
 import { PagesOf } from '../parts/list.ts'
 import { Panel } from '../parts/sections.ts'

@@ -1,12 +1,12 @@
 /** The page of one batch: its progress, its problems, the lines that run, and its results. */
 
 import { html } from 'htm/preact'
-import { ConfirmedAction, useAction } from '../action.ts'
 import { admin, download } from '../api.ts'
 import type { BatchDetails, BatchFile } from '../contract.ts'
 import { amount, bytes, count, dateAndTime, duration, exact, figure, NONE, shortId } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
 import { CopyButton } from '../parts/copy-button.ts'
+import { ConfirmedAction, useAction } from '../parts/dialog.ts'
 import { Icon } from '../parts/icon.ts'
 import { saveAs } from '../parts/save-as.ts'
 import { Facts, PageTitle, Panel } from '../parts/sections.ts'

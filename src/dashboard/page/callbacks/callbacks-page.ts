@@ -1,23 +1,25 @@
 /** The page of all callbacks: failed, owed or delivered. And the page of one of them. */
 
 import { html } from 'htm/preact'
+import { admin } from '../api.ts'
 import {
   CALLBACK_STATES,
+  type CallbackAttempt,
   type CallbackDetails,
   type CallbackList,
   type CallbackSummary,
 } from '../contract.ts'
-import { shortId } from '../format.ts'
+import { dateAndTime, duration, pretty, shortId } from '../format.ts'
 import { Badge } from '../parts/badge.ts'
-import { CopyButton } from '../parts/copy-button.ts'
+import { CodeBlock, CopyButton } from '../parts/copy-button.ts'
+import { ConfirmedAction, useAction } from '../parts/dialog.ts'
 import { Icon } from '../parts/icon.ts'
 import { AccountSearch, useList } from '../parts/list.ts'
-import { PageTitle, Panel } from '../parts/sections.ts'
-import { ACTIONS, type Columns, Table } from '../parts/table.ts'
+import { Facts, PageTitle, Panel } from '../parts/sections.ts'
+import { ACTIONS, type Columns, NOTHING, Table } from '../parts/table.ts'
 import { Time } from '../parts/time.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
-import { Attempts, ReplayAllButton, ReplayButton } from './attempts.ts'
 
 export function CallbacksPage() {
   const { query } = usePlace()
@@ -111,4 +113,75 @@ export function CallbackPage({ id }: { readonly id: string }) {
         <${Attempts} callback=${data} />
       <//>`
     }`
+}
+
+/** A callback with all of its attempts. */
+export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
+  const { url, header_names, callback_payload, event, next_attempt_at, ended_at, log } = callback
+  const facts = [
+    ['URL', html`<span class="mono breaks">${url}</span>`],
+    ['Attempts', String(callback.attempts)],
+    ['Next attempt', callback.under_way ? 'in progress' : html`<${Time} at=${next_attempt_at} />`],
+    ['Finished', html`<${Time} at=${ended_at} />`],
+    ['Headers', header_names.length === 0 ? 'none' : header_names.join(', ')],
+  ]
+  return html`<${Facts} facts=${facts} />
+    ${
+      event === null
+        ? html`<${Payload} json=${callback_payload} />`
+        : html`<p>It reports an event of the ${event}, without a payload.</p>`
+    }
+    ${log.length === 0 ? html`<p class="muted">No attempts yet.</p>` : html`<${Table} caption="Attempts, oldest first" columns=${COLUMNS} rows=${log} keyOf=${({ attempt }: CallbackAttempt) => attempt} />`}`
+}
+
+function Payload({ json }: { readonly json: string | null }) {
+  if (json === null) return html`<p class="muted">A read-only admin token does not show the payload.</p>`
+  return html`<details><summary>callback_payload</summary><${CodeBlock} text=${pretty(json)} what="the payload" /></details>`
+}
+
+const COLUMNS: Columns<CallbackAttempt> = [
+  ['No.', ({ attempt }) => attempt, 'number'],
+  ['When', ({ at }) => dateAndTime(at)],
+  ['Result', resultOf],
+  ['Duration', ({ ms }) => duration(ms), 'number'],
+  ['Response', ({ answer }) => (answer ? html`<code class="excerpt">${answer}</code>` : NOTHING), 'wide'],
+]
+
+function resultOf({ status, error }: CallbackAttempt) {
+  if (status === null) return html`<${Badge} state="failed" word="error" /> <span>${error}</span>`
+  const isGood = status >= 200 && status < 300
+  return html`<${Badge} state=${isGood ? 'delivered' : 'failed'} word=${`HTTP ${status}`} />`
+}
+
+interface ReplayButtonProps {
+  readonly callback: CallbackSummary & { readonly under_way?: boolean }
+  readonly onReplayed: () => void
+}
+
+/** Replays one callback, or all that have failed. */
+export function ReplayButton({ callback, onReplayed }: ReplayButtonProps) {
+  const replay = useAction(async () => {
+    await admin(`/callbacks/${callback.job_id}/replay`, { body: {} })
+    return 'The callback is due now and will be sent within seconds.'
+  }, onReplayed)
+  return html`<button type="button" class="button" disabled=${replay.busy || callback.under_way} onClick=${replay.run}
+    aria-label=${`Replay the callback of job ${callback.job_id}`}>Replay</button>`
+}
+
+interface ReplayAllButtonProps {
+  /** Empty for all accounts. */
+  readonly account: string
+  readonly onReplayed: () => void
+}
+
+function ReplayAllButton({ account, onReplayed }: ReplayAllButtonProps) {
+  const replay = async () => {
+    const body = account === '' ? {} : { account }
+    const { replayed } = await admin<{ replayed: number }>('/callbacks/replay-failed', { body })
+    return replayed === 1 ? '1 callback is due now.' : `${replayed} callbacks are due now.`
+  }
+  return html`<${ConfirmedAction} label="Replay all failed…" title="Replay all failed callbacks?" action="Replay all" work=${replay} onEnd=${onReplayed}>
+    <p>Every callback${account === '' ? '' : html` of the account <strong>${account}</strong>`} that failed permanently becomes due now,
+    with the full number of attempts. Receivers may get some of them twice.</p>
+  <//>`
 }

@@ -1,10 +1,11 @@
 /** Admin actions on jobs: cancel one, rerun or delete a finished one, and rerun all that a search finds. */
+
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
-import { ConfirmedAction } from '../action.ts'
 import { admin } from '../api.ts'
 import type { JobDetails } from '../contract.ts'
 import { count } from '../format.ts'
+import { ConfirmedAction } from '../parts/dialog.ts'
 import { Scrub } from '../parts/field.ts'
 import { address, navigate } from '../router.ts'
 

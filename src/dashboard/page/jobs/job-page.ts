@@ -1,7 +1,7 @@
 /** The page of one job: its facts and timeline, and on request its contents. */
 
 import { html } from 'htm/preact'
-import { Attempts, ReplayButton } from '../callbacks/attempts.ts'
+import { Attempts, ReplayButton } from '../callbacks/callbacks-page.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'
 import { amount, count, dateAndTime, duration, timeOfDayMs } from '../format.ts'
 import { Badge } from '../parts/badge.ts'

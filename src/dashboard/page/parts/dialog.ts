@@ -1,9 +1,15 @@
-/** A modal dialog based on the browser's `dialog` element, which traps and restores the focus and closes with Escape. */
+/**
+ * A modal dialog based on the browser's `dialog` element, which traps and restores the focus and closes with Escape; and admin
+ * actions that run when the operator confirms a dialog.
+ */
+
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
-import { useId, useLayoutEffect, useRef } from 'preact/hooks'
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { apiError } from '../resource.ts'
+import { announce } from './announce.ts'
 
-export interface DialogProps {
+interface DialogProps {
   readonly title: string
   readonly onClose: () => void
   readonly children: ComponentChildren
@@ -27,7 +33,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   </dialog>`
 }
 
-export interface ConfirmProps {
+interface ConfirmProps {
   readonly title: string
   /** Explains in a sentence or two what will happen. */
   readonly children: ComponentChildren
@@ -41,7 +47,7 @@ export interface ConfirmProps {
   readonly onClose: () => void
 }
 
-export function Confirm({
+function Confirm({
   title,
   children,
   action,
@@ -59,4 +65,53 @@ export function Confirm({
       </button>
     </div>
   <//>`
+}
+
+interface Action {
+  readonly busy: boolean
+  readonly run: () => Promise<void>
+}
+
+/**
+ * Tracks whether an admin action is in progress, and announces its result.
+ * @param work returns the text to announce
+ * @param onEnd called after success and after failure, because the page may show old data
+ */
+export function useAction(work: () => Promise<string>, onEnd: (isDone: boolean) => void): Action {
+  const [busy, setBusy] = useState(false)
+  const run = async () => {
+    setBusy(true)
+    let isDone = false
+    try {
+      announce(await work())
+      isDone = true
+    } catch (error) {
+      announce(apiError(error).words, true)
+    }
+    setBusy(false)
+    onEnd(isDone)
+  }
+  return { busy, run }
+}
+
+interface ConfirmedActionProps
+  extends Pick<ConfirmProps, 'title' | 'children' | 'action' | 'back' | 'danger'> {
+  /** The label of the button that opens the dialog. */
+  readonly label: string
+  /** The button's label for assistive technology, if other buttons have the same label. */
+  readonly name?: string
+  /** As for `useAction`. */
+  readonly work: () => Promise<string>
+  readonly onEnd: (isDone: boolean) => void
+}
+
+/** A button that opens a dialog, and runs an action when the operator confirms it. */
+export function ConfirmedAction({ label, name, work, onEnd, ...dialog }: ConfirmedActionProps) {
+  const [asking, setAsking] = useState(false)
+  const { busy, run } = useAction(work, (isDone) => {
+    setAsking(false)
+    onEnd(isDone)
+  })
+  return html`<button type="button" class="button" aria-label=${name} onClick=${() => setAsking(true)}>${label}</button>
+    ${asking && html`<${Confirm} ...${dialog} busy=${busy} onConfirm=${run} onClose=${() => setAsking(false)} />`}`
 }

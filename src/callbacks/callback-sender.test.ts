@@ -4,7 +4,7 @@ import { Webhook } from 'standardwebhooks'
 import { NO_USAGE, type Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import { makeSecret } from '../net/signing-secrets.ts'
-import { callbackRequest, type SignableBody } from './callback-request.ts'
+import { callbackRequest, type SignableBody } from './callback-sender.ts'
 
 const NOW_MS = Date.now()
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { messageTexts, textSample, textSlices } from './message-texts.ts'
+import { messageTexts, textSample, textSlices } from './token-counter.ts'
 
 const content = fc.string({
   unit: fc.constantFrom('"', '\\', 'a', '{', 'content', '\n', '\ud800', '😀', 'é'),
