@@ -3,7 +3,7 @@
  * their IDs. No worker runs them. It leaves out API keys, tiers, limits, checks of the jobs, and idempotency.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
-import { serveBatches } from './batch-shell.ts'
+import { serveBatches } from './http-shell.ts'
 
 interface Bullmq {
   readonly Queue: new (

@@ -4,10 +4,9 @@
  * API keys, tiers, checks, the timeout of the wait, callbacks, retention and metrics. Parley does not depend on BullMQ's
  * packages, so they are loaded when it runs, and only the parts used here have types.
  */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { Pool } from 'undici'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
+import { servePosts } from './http-shell.ts'
 
 interface Settings {
   readonly modelPort: number
@@ -45,9 +44,8 @@ const pool = new Pool(`http://127.0.0.1:${gatewayPort ?? modelPort}`, {
   connections: concurrency,
   pipelining: 1,
 })
-const headers = { 'content-type': 'application/json' }
 const callHeaders = {
-  ...headers,
+  'content-type': 'application/json',
   ...(gatewayPort !== undefined && {
     'x-portkey-provider': 'openai',
     'x-portkey-custom-host': `http://127.0.0.1:${modelPort}/v1`,
@@ -78,23 +76,6 @@ async function ask({ data }: QueuedJob): Promise<unknown> {
   return { response_content: text }
 }
 
-const server = createServer((request, response) => {
-  const pieces: Buffer[] = []
-  request.on('data', (piece: Buffer) => pieces.push(piece))
-  request.on('end', () => {
-    createAndWait(Buffer.concat(pieces).toString())
-      .then((answer) => {
-        response.writeHead(200, { ...headers, 'content-length': Buffer.byteLength(answer) })
-        response.end(answer)
-      })
-      .catch((error: Error) => {
-        response.writeHead(500, headers)
-        response.end(JSON.stringify({ error: error.message }))
-      })
-  })
-})
-server.keepAliveTimeout = 75_000
-
 async function createAndWait(body: string): Promise<string> {
   JSON.parse(body)
   const job = await queue.add('message', { body }, jobOptions)
@@ -107,6 +88,4 @@ events.setMaxListeners(0)
 onBenchMessage(
   () => void queue.getCompletedCount().then((count) => sendToBench({ kind: 'completed', count })),
 )
-server.listen(0, '127.0.0.1', 16_384, () => {
-  sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
-})
+servePosts(200, createAndWait)

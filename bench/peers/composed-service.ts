@@ -9,7 +9,7 @@ import { callbackRequest } from '../../src/callbacks/callback-sender.ts'
 import { DEFAULTS } from '../../src/config/settings.ts'
 import { makeSecret } from '../../src/net/signing-secrets.ts'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
-import { serveBatches } from './batch-shell.ts'
+import { serveBatches } from './http-shell.ts'
 
 interface Settings {
   readonly modelPort: number

@@ -3,7 +3,7 @@
  * answered with their IDs. No worker runs them. It leaves out API keys, tiers, limits, checks of the jobs, and idempotency.
  */
 import { onBenchMessage, settingsFromBench } from '../load/bench-channel.ts'
-import { serveBatches } from './batch-shell.ts'
+import { serveBatches } from './http-shell.ts'
 
 interface Graphile {
   readonly makeWorkerUtils: (options: object) => Promise<{

@@ -5,10 +5,9 @@
  * jobs in one statement. Each job is completed as soon as it has its answer: with one call for many jobs, each would wait for
  * the slowest. It leaves out API keys, tiers, checks, the timeout of the wait, callbacks, the response cache and metrics.
  */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
+import { onBenchMessage, settingsFromBench } from '../load/bench-channel.ts'
 import { modelCaller } from './drain-settings.ts'
+import { servePosts } from './http-shell.ts'
 import { type BossJob, startBoss } from './pgboss.ts'
 
 interface Settings {
@@ -18,7 +17,6 @@ interface Settings {
 
 const QUEUE = 'messages'
 const CONCURRENCY = 256
-const headers = { 'content-type': 'application/json' }
 
 const { modelPort, url } = settingsFromBench<Settings>()
 const ask = modelCaller(modelPort, CONCURRENCY)
@@ -73,24 +71,5 @@ async function createAndWait(body: string): Promise<string> {
   )
 }
 
-const server = createServer((request, response) => {
-  const pieces: Buffer[] = []
-  request.on('data', (piece: Buffer) => pieces.push(piece))
-  request.on('end', () => {
-    createAndWait(Buffer.concat(pieces).toString())
-      .then((answer) => {
-        response.writeHead(200, { ...headers, 'content-length': Buffer.byteLength(answer) })
-        response.end(answer)
-      })
-      .catch((error: Error) => {
-        response.writeHead(500, headers)
-        response.end(JSON.stringify({ error: error.message }))
-      })
-  })
-})
-server.keepAliveTimeout = 75_000
-
 onBenchMessage(() => {})
-server.listen(0, '127.0.0.1', 16_384, () => {
-  sendToBench({ kind: 'ready', port: (server.address() as AddressInfo).port })
-})
+servePosts(200, createAndWait)
