@@ -85,7 +85,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   http: [
     'accounts',
     'admin',
-    'dashboard/page.ts',
+    'dashboard/page-files.ts',
+    'dashboard/page-thread.ts',
     'job',
     'parley-json-schema',
     'queue',

@@ -1,7 +1,9 @@
 /** Serves the dashboard's page. It needs no authentication, and shows nothing without the admin token. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { type Page, pageMaker } from '../dashboard/page.ts'
+import type { Page } from '../dashboard/page-files.ts'
+import { moduleURL } from '../module-url.ts'
 import { noSuchRoute } from './errors.ts'
+import { bufferOf, madeInThread } from './made-in-thread.ts'
 import './request-context.ts'
 import { createStaticFile, type StaticFile, sendStaticFile, staticFile } from './static-file.ts'
 
@@ -28,7 +30,8 @@ interface Files {
 }
 
 export function dashboardRoutes(app: FastifyInstance): void {
-  const files = filesOf(pageMaker(FILES))
+  const thread = moduleURL('../dashboard/page-thread.ts', import.meta.url)
+  const files = filesOf(madeInThread<Page>(thread, 'the dashboard', FILES))
   const options = { config: { public: true } }
   const sendDocument = async (request: FastifyRequest, reply: FastifyReply) => {
     const { document } = await files()
@@ -58,9 +61,4 @@ function filesOf(page: () => Promise<Page>): () => Promise<Files> {
     files = { hash, document, byPath: new Map(entries) }
     return files
   }
-}
-
-/** Returns a view of the same bytes, not a copy. */
-function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, length)
 }
