@@ -1,5 +1,4 @@
 /** Creates owed callbacks of a chosen size, spread evenly over the hosts: the same for every side of a comparison. */
-
 import { randomBytes } from 'node:crypto'
 import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-sender.ts'
 import { systemClock } from '../../src/clock.ts'

@@ -3,7 +3,6 @@
  * its own share of the slots, so that one that never answers takes none from the others. The loop stores nothing, never retries
  * and checks no address; bodies and signatures are prepared in advance.
  */
-
 import { Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-sender.ts'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'

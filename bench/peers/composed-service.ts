@@ -3,7 +3,6 @@
  * model, and undici posts signed callbacks from a separate queue, so that a retry does not call the model again. It leaves out
  * API keys, tiers, checks of jobs and answers, checks of callback addresses, retention, usage and metrics.
  */
-
 import { Agent, Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-sender.ts'
 import { DEFAULTS } from '../../src/config/settings.ts'

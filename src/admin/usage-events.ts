@@ -4,10 +4,12 @@
  */
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import { usageView } from '../job/job-record.ts'
+import { monthOf } from '../job/month.ts'
 import { splitMetadata } from '../job/response-format.ts'
 import type { JobSearchStore, JobUse } from '../store/job-search-store.ts'
-import { BEFORE_ALL } from '../store/pagination.ts'
+import { AFTER_ALL, BEFORE_ALL } from '../store/pagination.ts'
 import { type Static, Type } from '../typed-schema.ts'
+import { sumOf, type UsageSums } from './account-view.ts'
 import { count, seconds, textOrNull, unixTime } from './fields.ts'
 
 /** A cursor is part of a URL, so its length is limited. While this many earlier jobs are unfinished, later jobs are not read. */
@@ -148,4 +150,70 @@ export function readUsageCursor(text: string): UsageCursor | null {
   )
   const isKnown = (lastJobId === BEFORE_ALL || isJobId(lastJobId)) && unfinished.every(isJobId)
   return isKnown ? { lastJobId, unfinished } : null
+}
+
+/*
+ * Usage is also summed by the metadata of jobs. Callers choose those values, so no sums are stored: they are computed from the
+ * events of the jobs that still exist.
+ */
+
+const METADATA = 'metadata.'
+const PAGE_SIZE = 1000
+
+export const isMetadataKey = (key: string): boolean => key.startsWith(METADATA) && key !== METADATA
+
+interface UsageByMetadata {
+  /** What to sum by: `month`, `account`, `model`, or `metadata.` and a key. */
+  readonly keys: readonly string[]
+  readonly account?: string
+  readonly month?: string
+}
+
+/**
+ * Returns the values of the keys, empty for a job without such metadata, with their sums, in the order in which they first
+ * occur.
+ */
+export async function usageByMetadata(
+  store: Pick<JobSearchStore, 'jobUses'>,
+  { keys, account, month }: UsageByMetadata,
+): Promise<(UsageSums & Readonly<Record<string, string | number>>)[]> {
+  const sums = new Map<string, UsageSums>()
+  for (let afterId: string | null = BEFORE_ALL; afterId !== null; ) {
+    const page = await store.jobUses({ afterId, beforeId: AFTER_ALL, limit: PAGE_SIZE })
+    for (const use of page) {
+      if (use.usage === null) continue
+      const event = usageEventOf(use)
+      if (account !== undefined && event.account !== account) continue
+      if (month !== undefined && monthOf(event.settled_at * 1000) !== month) continue
+      const texts = JSON.stringify(keys.map((key) => textOf(event, key)))
+      const before = sums.get(texts)
+      sums.set(texts, sumOf(before ? [before, usageOf(event)] : [usageOf(event)]))
+    }
+    afterId = page.length < PAGE_SIZE ? null : (page.at(-1)?.id ?? null)
+  }
+  return [...sums].map(([texts, sum]) => {
+    const values: string[] = JSON.parse(texts)
+    return { ...Object.fromEntries(keys.map((key, at) => [key, values[at] ?? ''])), ...sum }
+  })
+}
+
+function textOf(event: UsageEvent, key: string): string {
+  if (key === 'month') return monthOf(event.settled_at * 1000)
+  if (key === 'account' || key === 'model') return event[key]
+  const { metadata = {} } = event as { readonly metadata?: Readonly<Record<string, string>> }
+  const name = key.slice(METADATA.length)
+  return Object.hasOwn(metadata, name) ? (metadata[name] ?? '') : ''
+}
+
+function usageOf({ status, cache_hit, calls, input_tokens, output_tokens, cost }: UsageEvent): UsageSums {
+  const [failed_jobs, cache_hits] = [Number(status === 'failed'), Number(cache_hit)]
+  return {
+    jobs: 1,
+    failed_jobs,
+    cache_hits,
+    calls,
+    input_tokens,
+    output_tokens,
+    ...(cost !== undefined && { cost }),
+  }
 }

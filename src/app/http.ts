@@ -1,4 +1,5 @@
 /** Creates the HTTP server with all its routes, and what the admin routes depend on. */
+
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
@@ -51,8 +52,7 @@ import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { type MetricSamples, overviewOf } from '../telemetry/metric-samples.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { traceCreates } from '../telemetry/traced-requests.ts'
-import { isTracing } from '../telemetry/traces.ts'
+import { isTracing, traceCreates } from '../telemetry/traces.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import { V1_ERRORS } from '../v1/errors.ts'
 import { HeldCreates } from '../v1/held-creates.ts'

@@ -11,7 +11,7 @@ import {
 import { tokenView } from '../admin/admin-tokens.ts'
 import { auditEntryView } from '../admin/audit-entry.ts'
 import { defined } from '../admin/fields.ts'
-import { isMetadataKey, usageByMetadata } from '../admin/usage-by-metadata.ts'
+import { isMetadataKey, usageByMetadata } from '../admin/usage-events.ts'
 import { amountText } from '../job/amount.ts'
 import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'

@@ -1,15 +1,21 @@
 /** What both create routes share: they pass a request to `JobCreator` and turn its results into HTTP errors. */
+import './request-context.ts'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
+import {
+  bodyFingerprint,
+  type CreateBody,
+  type CreateElement,
+  createElements,
+  type PartLimits,
+} from '../job/create-body.ts'
 import { TIMEOUT_S } from '../job/field-rules.ts'
 import type { BatchElement, SingleCreate } from '../job/request.ts'
-import type { AdmittedJobs, CountElement, JobCreator } from '../queue/job-creator.ts'
+import type { Acceptance, AdmittedJobs, CountElement, JobCreator } from '../queue/job-creator.ts'
+import type { Idempotency } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
-import { admissionError } from './errors.ts'
-import { idempotencyOf } from './idempotency-key.ts'
+import { admissionError, idempotencyKeyReused, invalid } from './errors.ts'
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
-import './request-context.ts'
 
 /** Time limit for counting the tokens of a batch. */
 const BATCH_TIMEOUT_S = 30
@@ -78,5 +84,42 @@ export class CreateRequests {
     return cpu.use(request, Math.max(0, untilMs - clock.steadyMs()), (run) =>
       countConversation(element, limit, (jsonTexts, enough) => run('count tokens', { jsonTexts, enough })),
     )
+  }
+}
+
+/*
+ * A repeated request with the same Idempotency-Key gets the jobs of the first. The store compares the fingerprint of the body in
+ * the transaction that accepts the jobs.
+ */
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
+
+function idempotencyOf(
+  key: string | readonly string[],
+  { route, body, largeBody }: FastifyRequest,
+  elements: readonly CreateElement[],
+  untilMs: number,
+): Idempotency {
+  if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key)) {
+    throw invalid('Idempotency-Key: must be 1 to 255 visible ASCII characters')
+  }
+  const fingerprint =
+    largeBody === null
+      ? bodyFingerprint(route.url ?? '', body as CreateBody['value'], elements)
+      : (largeBody.fingerprint ?? '')
+  return { key, fingerprint, untilMs }
+}
+
+/**
+ * The IDs of the earlier request's jobs, for jobs that were not accepted because they repeat it.
+ * @throws the error of a key that was used with a different request, or of a quota or cap that is reached
+ */
+export function earlierJobIds(result: Exclude<Acceptance, { readonly kind: 'accepted' }>): readonly string[] {
+  switch (result.kind) {
+    case 'repeated':
+      return result.jobIds
+    case 'conflict':
+      throw idempotencyKeyReused()
+    default:
+      throw admissionError(result)
   }
 }

@@ -2,11 +2,11 @@
  * Reads JSON bodies: uncompressed, valid UTF-8, with bounded nesting. The event loop parses bodies that are quick to parse.
  * Threads of the CPU pool read large bodies of create requests, and return texts instead of parsed values.
  */
+import './request-context.ts'
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { TaskFailed } from '../cpu-pool/pool-thread.ts'
-import type { LengthProblem } from '../job/batch-limit.ts'
-import type { PartLimits } from '../job/create-body.ts'
+import type { LengthProblem, PartLimits } from '../job/create-body.ts'
 import type { CreateBodyResult, LargeBody } from '../job/read-create-body.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { isMostlyStrings } from '../json-text/scan-json.ts'
@@ -22,7 +22,6 @@ import {
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import { isObject } from './openapi/components.ts'
 import type { RequestBodies } from './request-bodies.ts'
-import './request-context.ts'
 import { validationError } from './validation-errors.ts'
 
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i

@@ -3,6 +3,7 @@
  * facts about them. For large bodies, a thread of the CPU pool does this, because sending a parsed conversation between threads
  * is expensive.
  */
+
 import { hash } from 'node:crypto'
 import type { IgnoredKeywords } from 'parley-json-schema'
 import { type CutTexts, cutMembers, cutMembersOfEach, type WantedMembers } from '../json-text/cut-members.ts'
@@ -215,4 +216,18 @@ export function bodyFingerprint(
 function exactPayload({ callback }: BatchElement, element: CreateElement | undefined): string | null {
   if (callback?.callback_payload === undefined) return null
   return JSON.stringify(parseExactly(element?.callback?.payloadJson ?? '{}'))
+}
+
+export type LengthProblem =
+  | { readonly kind: 'not an array' | 'empty' }
+  | { readonly kind: 'too long'; readonly jobs: number }
+
+/**
+ * Why a body is not a batch of an allowed length; null if it is. Checked before the fields, so that a batch over the limit costs
+ * no more than parsing.
+ */
+export function batchLengthProblem(body: unknown, maxJobs: number): LengthProblem | null {
+  if (!Array.isArray(body)) return { kind: 'not an array' }
+  if (body.length === 0) return { kind: 'empty' }
+  return body.length > maxJobs ? { kind: 'too long', jobs: body.length } : null
 }

@@ -2,13 +2,20 @@
  * Reads a large body of a request to create jobs, as a task of the CPU pool: turns its bytes into elements, or returns the first
  * error. The checks, their order and their errors are those for small bodies, which the HTTP server reads itself.
  */
+
 import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { Type } from '../typed-schema.ts'
-import { batchLengthProblem, type LengthProblem } from './batch-limit.ts'
-import type { CreateElement, PartLimits } from './create-body.ts'
-import { bodyFingerprint, type CreateBody, createElements } from './create-body.ts'
+import {
+  batchLengthProblem,
+  bodyFingerprint,
+  type CreateBody,
+  type CreateElement,
+  createElements,
+  type LengthProblem,
+  type PartLimits,
+} from './create-body.ts'
 import { type BatchElement, batchElement, type SingleCreate, singleCreate } from './request.ts'
 
 export interface ReadCreateBody {

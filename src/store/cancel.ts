@@ -1,5 +1,6 @@
 /** Cancels jobs regardless of the node that holds them: the SQL of both stores. */
-import { cancelledErrorJson } from '../job/cancelled.ts'
+
+import { cancelledErrorJson } from '../job/job.ts'
 import { isJobId } from '../job/job-id.ts'
 import {
   CANCELLED_ERROR_JSON,

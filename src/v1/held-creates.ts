@@ -2,11 +2,11 @@
  * Creates the job of a request below `/v1`, and holds the request until the job has ended or the server must answer. If the
  * caller leaves, the job continues.
  */
+
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { CreateRequests } from '../http/create-jobs.ts'
+import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
-import { earlierJobIds } from '../http/idempotency-key.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'

@@ -2,7 +2,6 @@
  * Reads a multipart body with one file, no faster than the file is stored, so that little of it is in memory. Ends uploads that
  * are too slow, because each of them takes memory.
  */
-
 import type { IncomingMessage } from 'node:http'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
 import type { Clock } from '../clock.ts'

@@ -2,7 +2,6 @@
  * Translates a large body below `/v1` to a job, or to the first error, as a task of the CPU pool. The event loop reads small
  * bodies with the same functions. Contains the translation of chat completions.
  */
-
 import { isUtf8 } from 'node:buffer'
 import { bodyFingerprint, type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
 import { FieldProblem } from '../job/field-rules.ts'

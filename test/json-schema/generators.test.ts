@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { checkAnswer, readSchema } from 'parley-json-schema'
-import { checkSchema } from '../../src/dashboard/page/playground/schema-check.ts'
+import { checkSchema } from '../../src/dashboard/page/playground/draft.ts'
 import { LIBRARIES, LOOKS_AROUND } from './emitted/all.ts'
 import { PYDANTIC } from './emitted/pydantic.ts'
 

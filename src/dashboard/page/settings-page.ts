@@ -1,5 +1,4 @@
 /** The page of the effective settings, which can only be changed in the configuration file and the environment. */
-
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-button.ts'

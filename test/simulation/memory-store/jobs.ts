@@ -1,8 +1,7 @@
 /** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
 
 import { sumOfCosts } from '../../../src/job/amount.ts'
-import { cancelledErrorJson } from '../../../src/job/cancelled.ts'
-import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
+import { cancelledErrorJson, errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
 import { monthOf } from '../../../src/job/month.ts'

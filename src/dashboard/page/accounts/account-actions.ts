@@ -1,5 +1,4 @@
 /** Admin actions on an account: its tier, suspension, jobs, signing secret and deletion. */
-
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'

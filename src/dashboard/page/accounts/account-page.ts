@@ -1,5 +1,4 @@
 /** The page of one account: its state, caps, usage, webhook and keys, and the admin actions on it. */
-
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'

@@ -1,5 +1,4 @@
 /** The page of all accounts and keys. */
-
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import type { Account, AccountList } from '../contract.ts'

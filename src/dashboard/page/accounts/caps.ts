@@ -1,5 +1,4 @@
 /** Shows and edits the monthly caps and the quotas of an account (its tier's, its own numbers, or none), with its usage. */
-
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'

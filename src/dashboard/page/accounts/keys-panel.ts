@@ -2,7 +2,6 @@
  * The keys of one account or of all accounts, newest first, including revoked and expired ones, and the dialog that creates a
  * key. Keys themselves are not stored, so a new one is shown only once.
  */
-
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'

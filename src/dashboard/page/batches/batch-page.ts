@@ -1,5 +1,4 @@
 /** The page of one batch: its progress, its problems, the lines that run, and its results. */
-
 import { html } from 'htm/preact'
 import { admin, download } from '../api.ts'
 import type { BatchDetails, BatchFile } from '../contract.ts'

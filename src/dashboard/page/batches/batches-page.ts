@@ -1,5 +1,4 @@
 /** The page of all batches, or of those that have not ended, with their progress. */
-
 import { html } from 'htm/preact'
 import type { BatchList, BatchSummary } from '../contract.ts'
 import { exact, shortId } from '../format.ts'

@@ -1,5 +1,4 @@
 /** The page of all callbacks: failed, owed or delivered. And the page of one of them. */
-
 import { html } from 'htm/preact'
 import { admin } from '../api.ts'
 import {

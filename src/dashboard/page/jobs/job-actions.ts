@@ -1,5 +1,4 @@
 /** Admin actions on jobs: cancel one, rerun or delete a finished one, and rerun all that a search finds. */
-
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'

@@ -1,5 +1,4 @@
 /** The page of one job: its facts and timeline, and on request its contents. */
-
 import { html } from 'htm/preact'
 import { Attempts, ReplayButton } from '../callbacks/callbacks-page.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'

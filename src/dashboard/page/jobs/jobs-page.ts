@@ -1,5 +1,4 @@
 /** The page of all jobs, newest first, with filters. The filters are part of the URL. */
-
 import { html } from 'htm/preact'
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import { type EffectiveSettings, type JobList, type JobSummary, STATUSES } from '../contract.ts'

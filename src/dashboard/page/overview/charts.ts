@@ -1,5 +1,4 @@
 /** The charts of the overview, from metric samples that are grouped into equal time steps. */
-
 import { html } from 'htm/preact'
 import { useMemo } from 'preact/hooks'
 import type { MetricSample, Percentiles } from '../contract.ts'

@@ -1,5 +1,4 @@
 /** The current figures; most of them link to the matching list. */
-
 import { html } from 'htm/preact'
 import type { MetricSample, Overview } from '../contract.ts'
 import { count, duration, figure } from '../format.ts'

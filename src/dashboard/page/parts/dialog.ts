@@ -2,7 +2,6 @@
  * A modal dialog based on the browser's `dialog` element, which traps and restores the focus and closes with Escape; and admin
  * actions that run when the operator confirms a dialog.
  */
-
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'

@@ -1,5 +1,4 @@
 /** The parts that a page consists of: its heading, and panels with headings of their own and lists of facts. */
-
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks'

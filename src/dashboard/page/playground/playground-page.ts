@@ -13,6 +13,7 @@ import { apiError, useResource } from '../resource.ts'
 import { KeyPanel, type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
 import {
   batchOf,
+  checkSchema,
   type Draft,
   type DraftMessage,
   draftOf,
@@ -24,7 +25,6 @@ import {
 import { BatchFields, MessageEditor } from './message-editor.ts'
 import { Outcome } from './outcome.ts'
 import { LANGUAGES, type Language, programFor } from './programs.ts'
-import { checkSchema } from './schema-check.ts'
 import { cancelOpen, type Watching, watchBatch, watchSingle } from './watch.ts'
 
 /** The batch limit while the caller's limits are unknown. */

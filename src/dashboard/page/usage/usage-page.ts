@@ -2,7 +2,6 @@
  * The page of usage: a bar chart of one month, then each month with its totals and a row per account and model. The filters are
  * part of the URL.
  */
-
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract.ts'

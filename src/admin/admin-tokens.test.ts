@@ -12,7 +12,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { adminToken } from './token.ts'
+import { adminToken } from './admin-tokens.ts'
 
 const noModes = process.platform === 'win32' && 'this system has no modes of files'
 
