@@ -43,7 +43,6 @@ export class Metrics {
     'job_wait_seconds',
     'Time from acceptance of a job to the start of an execution.',
     SLOW_S,
-    [],
   )
   readonly #run = this.#histogram('job_run_seconds', 'Duration of an execution.', SLOW_S, ['model'])
   readonly #waits = new Percentiles()
@@ -71,7 +70,7 @@ export class Metrics {
     ['upstream', 'model'],
   )
   readonly #attempts = this.#counter('callback_attempts_total', 'Attempts to deliver a callback.', ['result'])
-  readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Duration of an attempt.', SLOW_S, [])
+  readonly #attemptTime = this.#histogram('callback_attempt_seconds', 'Duration of an attempt.', SLOW_S)
   readonly #callbacks = this.#counter(
     'callbacks_total',
     'Callbacks that were delivered or failed permanently.',
@@ -86,15 +85,13 @@ export class Metrics {
   readonly #cpuRejections = this.#counter(
     'cpu_requests_rejected_total',
     'Requests rejected with 503 because too many requests were being read or counted.',
-    [],
   )
-  readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs rescued from dead nodes.', [])
+  readonly #rescued = this.#counter('jobs_reclaimed_total', 'Jobs rescued from dead nodes.')
   readonly #reverted = this.#counter(
     'crashes_reverted_total',
     'Job crashes that this node reverted because the node that ran the jobs was only paused.',
-    [],
   )
-  readonly #leasesLost = this.#counter('leases_lost_total', 'How often the lease of this node expired.', [])
+  readonly #leasesLost = this.#counter('leases_lost_total', 'How often the lease of this node expired.')
   readonly #quotaRejections = this.#counter(
     'quota_rejections_total',
     'Requests rejected because of a quota of their account.',
@@ -108,7 +105,6 @@ export class Metrics {
   readonly #databaseRejections = this.#counter(
     'database_rejections_total',
     'Requests rejected with 503 because the database failed, or because limits.queued_writes writes were waiting for it.',
-    [],
   )
   readonly #connectionRejections = this.#counter(
     'connections_rejected_total',
@@ -118,17 +114,14 @@ export class Metrics {
   readonly #stalledConnections = this.#counter(
     'connections_stalled_total',
     'Connections closed because the client did not read (limits.stalled_write_seconds).',
-    [],
   )
   readonly #unknownKeyRejections = this.#counter(
     'unknown_key_rejections_total',
     'Requests rejected because their address had sent too many unknown API keys.',
-    [],
   )
   readonly #delayedRejections = this.#counter(
     'rejections_delayed_total',
     'Rejections that were delayed because of limits.rejections_per_second.',
-    [],
   )
   readonly #callerActions = this.#counter(
     'caller_actions_total',
@@ -137,28 +130,12 @@ export class Metrics {
   )
   readonly #batches = this.#counter('batches_total', 'Batches that have ended, by status.', ['status'])
   readonly #batchLines = this.#counter('batch_lines_total', 'Lines of batches that have ended.', ['result'])
-  readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S, [])
-  readonly #groups = this.#histogram(
-    'commit_group_size',
-    'Number of writes in a group commit.',
-    GROUP_SIZES,
-    [],
-  )
+  readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S)
+  readonly #groups = this.#histogram('commit_group_size', 'Number of writes in a group commit.', GROUP_SIZES)
 
   constructor() {
     addRuntimeMetrics(this.#registry)
-    // These counters exist from the start: to Prometheus, a counter that appears with the value 1 has not increased.
-    const counts = [
-      this.#rescued,
-      this.#reverted,
-      this.#leasesLost,
-      this.#stalledConnections,
-      this.#unknownKeyRejections,
-      this.#delayedRejections,
-      this.#databaseRejections,
-      this.#cpuRejections,
-    ]
-    for (const count of counts) count.add(0)
+    // These exist from the start: to Prometheus, a counter that appears with the value 1 has not increased.
     for (const share of ['uploads', 'requests', 'answers']) {
       for (const reason of ['over part', 'full']) this.#memoryRejections.add(0, share, reason)
     }
@@ -316,11 +293,14 @@ export class Metrics {
     this.#groups.observe(size)
   }
 
-  #counter(name: string, help: string, labelNames: readonly string[]): MetricCounter {
-    return new MetricCounter(this.#registry, `parley_${name}`, help, labelNames)
+  /** A counter without labels exists from the start. */
+  #counter(name: string, help: string, labelNames: readonly string[] = []): MetricCounter {
+    const counter = new MetricCounter(this.#registry, `parley_${name}`, help, labelNames)
+    if (labelNames.length === 0) counter.add(0)
+    return counter
   }
 
-  #histogram(name: string, help: string, bounds: readonly number[], labelNames: readonly string[]) {
+  #histogram(name: string, help: string, bounds: readonly number[], labelNames: readonly string[] = []) {
     return new MetricHistogram(this.#registry, `parley_${name}`, help, bounds, labelNames)
   }
 }
