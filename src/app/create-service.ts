@@ -1,11 +1,12 @@
 /**
  * Opens the database and creates the server on it. The parts are loaded meanwhile: each takes a good part of the time of a start.
  */
+
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { systemClock, wholeMs } from '../clock.ts'
-import { DEFAULT_DATABASE } from '../config/database-url.ts'
+import { DEFAULT_DATABASE } from '../config/allowed-values.ts'
 import { isPostgres, openStore, sqlitePath } from '../store/open.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'

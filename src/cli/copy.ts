@@ -1,6 +1,6 @@
 /** `parley copy`: copies everything that has not expired from one database to another, empty one. */
 
-import { databaseProblems } from '../config/database-url.ts'
+import { databaseProblems } from '../config/allowed-values.ts'
 import { loadRetentionMs } from '../config/load.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../store/open.ts'

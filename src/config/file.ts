@@ -2,9 +2,10 @@
  * Reads the configuration file for commands that only need the database. Separate from load.ts, because loading the library that
  * checks all settings takes longer than the rest of such a command.
  */
+
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { DEFAULT_DATABASE, databaseProblems } from './database-url.ts'
+import { DEFAULT_DATABASE, databaseProblems } from './allowed-values.ts'
 import { isObject, type JsonObject } from './json-object.ts'
 import { withSecretFiles } from './secret-files.ts'
 import type { Environment } from './settings.ts'

@@ -5,8 +5,7 @@
 
 import { wholeMs } from '../clock.ts'
 import { readNetworks } from '../net/ssrf-guard.ts'
-import { LOG_LEVELS, type LogLevel } from './allowed-values.ts'
-import { databaseProblems } from './database-url.ts'
+import { databaseProblems, LOG_LEVELS, type LogLevel } from './allowed-values.ts'
 import { ConfigurationError, configFile, readFile, settingLines } from './file.ts'
 import { isObject, type JsonObject } from './json-object.ts'
 import { merge, OPENAI, withOpenAiModel, withoutUnusableDefaults } from './merge.ts'

@@ -6,8 +6,7 @@
 import { PRIORITIES } from '../job/priority.ts'
 import { MODEL_NAME } from '../job/request.ts'
 import { type Static, Type } from '../typed-schema.ts'
-import { MAX_THREADS } from './allowed-values.ts'
-import { DEFAULT_DATABASE } from './database-url.ts'
+import { DEFAULT_DATABASE, MAX_THREADS } from './allowed-values.ts'
 
 const strict = { additionalProperties: false } as const
 

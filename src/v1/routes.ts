@@ -14,6 +14,7 @@
  * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
  * - `upload.ts` and `multipart.ts`: a file is stored while it arrives. `files/` knows nothing of OpenAI's shapes.
  */
+
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import type { Tier } from '../job/tier.ts'
@@ -22,9 +23,8 @@ import { type BatchRoutes, batchesRoutes } from './batches.ts'
 import { type ChatRoute, chatRoute } from './chat-completions.ts'
 import { noSuchModel } from './errors.ts'
 import { type FileRoutes, fileRoutes } from './files.ts'
-import { inputItemsRoute } from './input-items.ts'
 import { DOCUMENTED, errorResponses, modelList, oneModel } from './openapi.ts'
-import { type ResponseRoutes, responseRoutes } from './responses.ts'
+import { inputItemsRoute, type ResponseRoutes, responseRoutes } from './responses.ts'
 
 export interface V1Options extends ChatRoute, BatchRoutes, FileRoutes, ModelRoutes {
   readonly store: BatchRoutes['store'] & ResponseRoutes['store']
