@@ -8,8 +8,7 @@ import { job, startParley, temporaryFolder } from './parley.ts'
 import { startReceiver } from './receiver.ts'
 
 async function start(t: TestContext) {
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({}, t)
   const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 0, 0] }
   const parley = await startParley(t, { settings: { callbacks } })
   return { receiver, parley, key: await parley.key() }
@@ -84,8 +83,7 @@ onEachStore(() => {
 
   test('a callback that was owed when the server stopped is sent after the next start', async (t) => {
     const folder = await temporaryFolder(t)
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 300] } }
     const startMs = Date.now()
     const first = await startParley(t, { folder, settings, clock: new FakeClock(startMs) })

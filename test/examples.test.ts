@@ -114,8 +114,7 @@ test('parley.py waits, cancels and verifies a callback', { timeout, skip: noPyth
 })
 
 test('parley.py also works with a model that answers at once', { timeout, skip: noPython }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const here = await scene(t, models.baseUrl)
   // By then, the job to cancel has its answer.
   models.script = ({ body }) => (JSON.stringify(body).includes('Name a river') ? reply.stall() : undefined)

@@ -10,8 +10,7 @@ const completion = (baseUrl: string, text: string) =>
   })
 
 test('it can be killed in the middle of an answer, refuses connections, and comes back on the same port', async (t) => {
-  const server = await startModelServer({ script: () => reply.stall() })
-  t.after(() => server.close())
+  const server = await startModelServer({ script: () => reply.stall() }, t)
   const before = server.baseUrl
 
   const pending = completion(server.baseUrl, 'Hello')
@@ -27,10 +26,12 @@ test('it can be killed in the middle of an answer, refuses connections, and come
 })
 
 test('it lists its models, and rejects a completion without messages', async (t) => {
-  const server = await startModelServer({
-    script: (request) => (request.method === 'GET' ? reply.models('a', 'b') : undefined),
-  })
-  t.after(() => server.close())
+  const server = await startModelServer(
+    {
+      script: (request) => (request.method === 'GET' ? reply.models('a', 'b') : undefined),
+    },
+    t,
+  )
   const list = (await (await fetch(`${server.baseUrl}/models`)).json()) as { data: { id: string }[] }
   assert.deepEqual(
     list.data.map((model: { id: string }) => model.id),

@@ -2,8 +2,7 @@
  * A model server for tests: real HTTP on a free port of 127.0.0.1. It records every request, answers each
  * with a valid chat completion, and misbehaves if a script says so.
  *
- *     const server = await startModelServer()
- *     t.after(() => server.close())
+ *     const server = await startModelServer({}, t)
  *     // … point an upstream at server.baseUrl …
  *     server.requests[0]?.body.messages                 // what was sent
  *
@@ -29,6 +28,7 @@ import type {
   ChatCompletion,
   ChatCompletionCreateParamsNonStreaming,
 } from 'openai/resources/chat/completions'
+import type { Lifetime } from './parley.ts'
 
 export type ChatRequest = ChatCompletionCreateParamsNonStreaming
 
@@ -87,9 +87,14 @@ export interface ModelServerOptions {
   readonly keep?: boolean
 }
 
-export async function startModelServer(options: ModelServerOptions = {}): Promise<ModelServerForTests> {
+/** @param t when it ends, the server is closed */
+export async function startModelServer(
+  options: ModelServerOptions = {},
+  t?: Lifetime,
+): Promise<ModelServerForTests> {
   const server = new RecordingServer(options)
   await server.start()
+  t?.after(() => server.close())
   return server
 }
 

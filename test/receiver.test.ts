@@ -15,8 +15,7 @@ async function start(t: TestContext, reply: () => ReceiverReply = () => ({ kind:
     unread.push(request)
     found.resolve()
   }
-  const receiver = await startReceiver({ reply, onUnread })
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({ reply, onUnread }, t)
   return { receiver, unread, found: found.promise }
 }
 

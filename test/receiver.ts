@@ -2,8 +2,7 @@
  * A receiver of callbacks for tests: a real HTTP server on loopback that records its requests and answers as a script
  * says, correctly or not.
  *
- *     const receiver = await startReceiver()
- *     t.after(() => receiver.close())
+ *     const receiver = await startReceiver({}, t)
  *     receiver.script({ kind: 'answer', status: 503 }, { kind: 'stall' }) // then 200 for all further requests
  *     // … let callbacks go to receiver.url …
  *     const [first] = await receiver.received(2)                          // without sleeping
@@ -13,6 +12,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
+import type { Lifetime } from './parley.ts'
 
 export interface ReceivedRequest {
   readonly method: string
@@ -86,7 +86,8 @@ export interface Receiver {
 const OK: ReceiverReply = { kind: 'answer' }
 const CHUNK = Buffer.alloc(65_536, 'x')
 
-export async function startReceiver(options: ReceiverOptions = {}): Promise<Receiver> {
+/** @param t when it ends, the receiver is closed */
+export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime): Promise<Receiver> {
   const { host = '127.0.0.1', onUnread } = options
   const requests: ReceivedRequest[] = []
   const replies: ReceiverReply[] = []
@@ -128,7 +129,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   await listening.promise
   const { port } = server.address() as AddressInfo
 
-  return {
+  const receiver: Receiver = {
     url: `${options.tls === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`,
     port,
     requests,
@@ -151,6 +152,8 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
       await closed.promise
     },
   }
+  t?.after(() => receiver.close())
+  return receiver
 }
 
 /** Lets tests wait for a condition: call `changed` whenever a condition may have become true. */

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
-import pg from 'pg'
 import { temporaryFolder } from '../../test/parley.ts'
+import { connectPostgres } from '../../test/postgres/connection.ts'
 import { freshDatabase } from '../../test/postgres/database.ts'
 import { migratePostgres } from './postgres/schema.ts'
 import { migrateFile } from './sqlite/schema.ts'
@@ -52,9 +52,7 @@ test('on SQLite', async (t) => {
 test('on Postgres', async (t) => {
   const url = await freshDatabase(t)
   await migratePostgres(url)
-  const client = new pg.Client(url)
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, url)
   const { rows } = await client.query(`
     select c.relname as tbl, a.attname as col from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition

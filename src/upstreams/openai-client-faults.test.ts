@@ -48,8 +48,7 @@ describe('a fault', () => {
 
   it('a server without TLS, or with an untrusted certificate, is reported as such', async (t) => {
     const { server } = await startClient(t)
-    const receiver = await startReceiver({ tls: selfSigned(['models.example.com'], []) })
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({ tls: selfSigned(['models.example.com'], []) }, t)
     for (const [base_url, code] of [
       [server.baseUrl.replace('http:', 'https:'), /^(ERR_SSL_|EPROTO)/],
       [receiver.url, /^DEPTH_ZERO_SELF_SIGNED_CERT$/],

@@ -110,8 +110,7 @@ test('its jobs are cancelled: queued ones, and running ones on request', async (
 })
 
 test('an account that is held back is shown with the reason, on the overview and on its own page', async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: () => reply.stall() }, t)
   const small = await startParley(t, { upstream: models.baseUrl, settings: { jobs: { concurrency: 4 } } })
   const key = await small.key('user_max', 'many')
   const jobs = Array.from({ length: 6 }, () => job())

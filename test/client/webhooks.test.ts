@@ -8,8 +8,7 @@ import { startWithClient } from './client.ts'
 
 onAnyStore(() => {
   test('a callback is verified with one of several secrets, and typed', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const { parley, client } = await startWithClient(t, {
       settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
     })

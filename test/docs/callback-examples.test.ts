@@ -252,8 +252,7 @@ test('verify.sh gives the same results with openssl', { timeout, skip: noOpenssl
 })
 
 test('verify.sh verifies what the server sent', { timeout, skip: noOpenssl }, async (t) => {
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({}, t)
   const { parley, key } = await server(t)
   await parley.store.rotateSecret('user_max', newer, Date.now())
   await create(parley, key, receiver.url)

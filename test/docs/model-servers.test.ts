@@ -38,8 +38,7 @@ const SERVERS: readonly [heading: string, script: () => Script, env: Record<stri
 describe('the configuration works', () => {
   for (const [heading, script, env] of SERVERS) {
     test(heading, async (t) => {
-      const server = await startModelServer({ script: script() })
-      t.after(() => server.close())
+      const server = await startModelServer({ script: script() }, t)
       const parley = await configured(t, heading, server, env)
       const key = await parley.key()
       for (const roles of [

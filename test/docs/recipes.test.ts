@@ -138,8 +138,7 @@ test('customers: each has a key, a cap, and a line in the invoice', {
   timeout,
   skip: missing('curl', 'jq'),
 }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const customers = recipe('customers')
   const { program } = await run(t, customers, {
     upstream: models.baseUrl,
@@ -182,8 +181,7 @@ test('model-servers: both models are answered, by Azure if the other servers are
 }, async (t) => {
   const down = await startModelServer()
   await down.close()
-  const server = await startModelServer({ script: azure({ deployment: 'YOUR-DEPLOYMENT' }) })
-  t.after(() => server.close())
+  const server = await startModelServer({ script: azure({ deployment: 'YOUR-DEPLOYMENT' }) }, t)
   const settings = (recipe('model-servers').json[0] ?? '')
     .replaceAll(/http:\/\/(127\.0\.0\.1:11434|gpu:8000)/g, new URL(down.baseUrl).origin)
     .replace('https://YOUR-RESOURCE.openai.azure.com', new URL(server.baseUrl).origin)

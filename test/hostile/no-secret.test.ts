@@ -43,8 +43,10 @@ onEachStore(() => {
       () => reply.garbage(),
       () => reply.reset(),
     ]
-    const model = await startModelServer({ script: (_request, index) => answers[index % answers.length]?.() })
-    t.after(() => model.close())
+    const model = await startModelServer(
+      { script: (_request, index) => answers[index % answers.length]?.() },
+      t,
+    )
     const openai = {
       headers: { 'x-gateway': `Basic ${header}`, 'x-config': `{"inner":"${header}"}` },
       query: { sig: parameter },

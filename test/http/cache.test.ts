@@ -24,8 +24,7 @@ function isHit(answer: Answer): boolean {
 
 onEachStore(() => {
   test('an answer of the simulator is not returned once a model is configured', async (t) => {
-    const models = await startModelServer()
-    t.after(() => models.close())
+    const models = await startModelServer({}, t)
     const simulated = await startParley(t)
     const key = await simulated.key()
     assert.equal(isHit(await simulated.post(MESSAGES, job(), key)), false)

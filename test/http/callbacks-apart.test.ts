@@ -14,8 +14,7 @@ const BATCHES_OF_ONE_RECEIVER = 10
 const ROUNDS = 3
 
 async function receiver(t: TestContext, kind: 'answer' | 'stall'): Promise<Receiver> {
-  const started = await startReceiver({ reply: () => ({ kind }) })
-  t.after(() => started.close())
+  const started = await startReceiver({ reply: () => ({ kind }) }, t)
   return started
 }
 

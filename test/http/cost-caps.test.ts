@@ -1,11 +1,11 @@
 /** Caps in money: jobs reserve what they may cost, and free the rest when they end. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { Client } from 'pg'
 import { isPostgres } from '../../src/store/open.ts'
 import { type Reply, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { NO_CAPS } from '../store-contract/fixtures.ts'
 import { eventually } from '../support/eventually.ts'
 import { completed, enqueued, granted, refused } from './expect.ts'
@@ -85,9 +85,7 @@ onEachStore(() => {
     if (!isPostgres(parley.database)) return
     const key = await parley.key('user_go')
     refused(await parley.post(MESSAGES, ask(1), key), 403)
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     await database.query(
       `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'options')`,
     )

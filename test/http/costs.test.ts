@@ -118,8 +118,7 @@ onEachStore(() => {
   })
 
   test('a callback that carries the usage carries the cost', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const settings = { ...PRICES, callbacks: { allow_networks: ['127.0.0.0/8'] } }
     const { parley } = await startStage(t, { settings, script: () => answering() })
     const callback = { callback_url: receiver.url, callback_payload: {}, include: ['usage'] }

@@ -18,8 +18,7 @@ import { startStage } from './stage.ts'
 onEachStore(() => {
   test('a schema that crashes model servers crashes two of them at most six times, and others wait ten seconds at most', async (t) => {
     const RESTART_MS = 1000
-    const fallback = await startModelServer()
-    t.after(() => fallback.close())
+    const fallback = await startModelServer({}, t)
     const targets = ['openai', 'fallback'].map((upstream) => ({ upstream, model: 'm' }))
     const upstream = { api_key_env: null, call_timeout_seconds: 2 }
     const upstreams = { openai: upstream, fallback: { ...upstream, base_url: fallback.baseUrl } }

@@ -206,8 +206,7 @@ onAnyStore(async () => {
   })
 
   test('a callback has the shape and the headers that its webhook documents', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const stage = await startStage(t, { settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } } })
     const { parameters, requestBody } = callers.webhooks.jobEnded.post
     const schema = closed(requestBody.content['application/json'].schema)

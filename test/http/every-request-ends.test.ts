@@ -89,10 +89,8 @@ onEachStore(() => {
 async function start(t: TestContext) {
   const seed = Number(process.env.PARLEY_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
   const counted = { calls: 0, inputTokens: 0, outputTokens: 0, mostForOneJob: 0 }
-  const models = await startModelServer({ keep: false, script: countingScript(counted, seed) })
-  t.after(() => models.close())
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const models = await startModelServer({ keep: false, script: countingScript(counted, seed) }, t)
+  const receiver = await startReceiver({}, t)
   const parley = await startParley(t, {
     upstream: models.baseUrl,
     settings: { tiers: UNLIMITED_READS, callbacks: { allow_networks: ['127.0.0.0/8'] } },

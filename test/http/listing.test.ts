@@ -29,8 +29,7 @@ async function pagesOf(parley: Parley, key: string, query: string, first = ''): 
 
 onEachStore(() => {
   test('a list has the account’s own jobs, newest first, without their contents', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const { parley, models, clock } = await startStage(t, {
       settings: { jobs: { concurrency: 1 }, callbacks: { allow_networks: ['127.0.0.0/8'] } },
       script: ({ text: asked }) => (asked.includes('refuse') ? reply.refusal('No.') : undefined),

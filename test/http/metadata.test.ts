@@ -1,11 +1,11 @@
 /** `metadata` of a job: where its caller and operators see it, what it must not change, and what rejects it. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { Client } from 'pg'
 import { Parley } from '../../client/src/index.ts'
 import { isPostgres } from '../../src/store/open.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { startReceiver } from '../receiver.ts'
 import { adminOf } from './admin/admin.ts'
 import { completed, enqueued, granted, invalid, refused } from './expect.ts'
@@ -47,8 +47,7 @@ onEachStore(() => {
   })
 
   test('a callback carries it if it asks, alone or with the usage', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
     const { parley } = await startStage(t, { settings })
     const key = await parley.key()
@@ -187,9 +186,7 @@ onEachStore(() => {
     const { parley } = await startStage(t)
     if (!isPostgres(parley.database)) return
     const key = await parley.key()
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     await database.query(
       `insert into nodes (node, lease_until, features)
        values ('earlier', clock_timestamp() + interval '600 s', (select features from nodes limit 1))`,

@@ -1,11 +1,11 @@
 /** `options` of a job: how they reach the model server, how they affect the cache, and what rejects them. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { Client } from 'pg'
 import { isPostgres } from '../../src/store/open.ts'
 import { type Received, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { eventually } from '../support/eventually.ts'
 import { adminOf } from './admin/admin.ts'
 import { completed, enqueued, failed, granted, invalid, refused } from './expect.ts'
@@ -152,9 +152,7 @@ onEachStore(() => {
       const { parley } = await startStage(t)
       if (!isPostgres(parley.database)) return
       const key = await parley.key()
-      const database = new Client(parley.database)
-      await database.connect()
-      t.after(() => database.end())
+      const database = await connectPostgres(t, parley.database)
       const lease = (seconds: number) =>
         database.query(
           `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + $1 * interval '1 s')

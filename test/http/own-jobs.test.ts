@@ -45,8 +45,7 @@ async function endedJob(
 }
 
 async function receiverStage(t: TestContext) {
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({}, t)
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } }
   return { receiver, ...(await startStage(t, { settings })) }
 }

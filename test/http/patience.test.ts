@@ -144,8 +144,7 @@ onEachStore(() => {
   })
 
   test('jobs of another model run at once while those of a dead one wait', async (t) => {
-    const live = await startModelServer()
-    t.after(() => live.close())
+    const live = await startModelServer({}, t)
     const models = {
       'gpt-5': { targets: [{ upstream: 'live', model: 'm' }] },
       'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },

@@ -1,12 +1,10 @@
 /** A second connection to a Parley's Postgres. */
-import { Client } from 'pg'
 import type { Lifetime } from '../parley.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import type { Database } from './database.ts'
 
 export async function openPostgres(t: Lifetime, url: string): Promise<Database> {
-  const client = new Client(url)
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, url)
   const query = async (sql: string) => (await client.query<Record<string, unknown>>(sql)).rows
   return {
     jobCount: async () => Number((await query('select count(*) as jobs from jobs'))[0]?.jobs),

@@ -1,7 +1,6 @@
 /** Rates of model servers: jobs wait for the minute of a provider that enforces its limits, instead of getting 429. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Client } from 'pg'
 import { type Clock, systemClock, wait } from '../../src/clock.ts'
 import { FakeClock } from '../fake-clock.ts'
 import {
@@ -15,6 +14,7 @@ import {
 import { type Enforced, ProviderRate } from '../model-servers/provider-rate.ts'
 import { onEachStore, storeName } from '../on-each-store.ts'
 import { type Lifetime, type Parley, startParley, temporaryFolder } from '../parley.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { LONG } from '../support/long-form.ts'
 import { createBatches, MESSAGES, metric, withContent } from '../support/outage.ts'
 import { adminOf } from './admin/admin.ts'
@@ -413,9 +413,7 @@ onEachStore(() => {
   test('while an older node is alive, rates have no effect', { skip }, async (t) => {
     const scene = await start(t, { upstream: { requests_per_minute: 1 } })
     const { parley, models } = scene
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     await database.query(
       `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'prices')`,
     )

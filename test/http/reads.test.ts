@@ -277,8 +277,7 @@ onEachStore(() => {
   })
 
   test('4.2 a job is readable while its callback is still being tried', async (t) => {
-    const receiver = await startReceiver({ reply: () => ({ kind: 'answer', status: 500 }) })
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({ reply: () => ({ kind: 'answer', status: 500 }) }, t)
     const { parley, clock } = await startStage(t, {
       settings: {
         jobs: { retention_seconds: 60 },

@@ -74,8 +74,7 @@ onEachStore(() => {
     'settings of a fraction of a millisecond, and beyond what a timer or a column holds',
     LIMITED,
     async (t) => {
-      const receiver = await startReceiver()
-      t.after(() => receiver.close())
+      const receiver = await startReceiver({}, t)
       receiver.script({ kind: 'answer', status: 500 })
       const { parley, clock } = await startStage(t, {
         settings: {
@@ -134,8 +133,7 @@ onEachStore(() => {
     'an outcome that the database rejects: the job fails with internal_error after one call, beside others',
     LIMITED,
     async (t) => {
-      const receiver = await startReceiver()
-      t.after(() => receiver.close())
+      const receiver = await startReceiver({}, t)
       const { parley, models, clock } = await startStage(t, {
         settings: { callbacks: { allow_networks: ['127.0.0.1/32'] } },
         script: () => reply.stall(),

@@ -11,8 +11,7 @@ const HEADER = 'x-parley-simulated'
 
 onEachStore(() => {
   test('creates, reads, waits, lists and callbacks carry x-parley-simulated: true', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } }
     const parley = await startParley(t, { settings })
     const key = await parley.key()
@@ -31,8 +30,7 @@ onEachStore(() => {
   })
 
   test('with PARLEY_SIMULATOR=true no configured model server is called, and with a model nothing is marked', async (t) => {
-    const models = await startModelServer()
-    t.after(() => models.close())
+    const models = await startModelServer({}, t)
     const simulated = await startParley(t, { upstream: models.baseUrl, env: { PARLEY_SIMULATOR: 'true' } })
     const answer = await simulated.post(MESSAGES, job(), await simulated.key())
     assert.match(answer.body.data.result.response_content, /simulated answer/)

@@ -102,8 +102,7 @@ onEachStore(() => {
   })
 
   test('a callback carries the usage if it asks', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
     const { parley } = await startStage(t, { settings, script: () => answering() })
     const key = await parley.key()

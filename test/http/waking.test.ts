@@ -9,8 +9,7 @@ import { startStage, stopAtOnce } from './stage.ts'
 
 onEachStore(() => {
   test('a server that does not respond is woken once jobs wait, again every 30 s, and not once it responds', async (t) => {
-    const waker = await startModelServer({ script: () => reply.status(202) })
-    t.after(() => waker.close())
+    const waker = await startModelServer({ script: () => reply.status(202) }, t)
     const wake_url = `${waker.baseUrl}/wake?token=a-secret`
     const stage = await startStage(t, {
       settings: { upstreams: { openai: { api_key_env: null, wake_url } } },
@@ -38,8 +37,7 @@ onEachStore(() => {
   })
 
   test('a stop does not wait for a wake_url that never responds', async (t) => {
-    const waker = await startModelServer({ script: () => () => {} })
-    t.after(() => waker.close())
+    const waker = await startModelServer({ script: () => () => {} }, t)
     const wake_url = `${waker.baseUrl}/wake`
     const stage = await startStage(t, {
       settings: { upstreams: { openai: { api_key_env: null, wake_url } } },

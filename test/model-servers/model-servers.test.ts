@@ -106,8 +106,7 @@ describe('llama.cpp', () => {
 
   test('503 while it loads, 500 for a schema that it cannot enforce, 401 for a wrong key but not for the models', async (t) => {
     const llama = new LlamaCpp({ template: 'qwen-2.5', apiKey: 'right' })
-    const server = await startModelServer({ script: llama.script })
-    t.after(() => server.close())
+    const server = await startModelServer({ script: llama.script }, t)
     const post = poster(server.baseUrl)
     llama.loading = true
     assert.equal((await fetch(`${server.baseUrl}/models`)).status, 503)
@@ -128,8 +127,7 @@ describe('llama.cpp', () => {
 test('slots: one answer at a time, in their order; who hangs up leaves the queue', async (t) => {
   const clock = new FakeClock()
   const slots = new Slots({ answerMs: 1_000, clock })
-  const server = await startModelServer({ script: () => slots.hold(reply.echo()) })
-  t.after(() => server.close())
+  const server = await startModelServer({ script: () => slots.hold(reply.echo()) }, t)
   const [hangUp, post] = [new AbortController(), poster(server.baseUrl)]
   const first = post({ messages: user('first') })
   await server.received(1)
@@ -257,8 +255,7 @@ function roles(...names: string[]) {
 
 /** Posts completions to a separate server. */
 async function serve(t: TestContext, script: (request: Received, index: number) => ReturnType<Script>) {
-  const server = await startModelServer({ script })
-  t.after(() => server.close())
+  const server = await startModelServer({ script }, t)
   return poster(server.baseUrl)
 }
 

@@ -18,8 +18,7 @@ const CALLERS = 2
 test(`${KILLS} kills among ${NODES} nodes, and receivers at their worst: all of ${CALLBACKS} callbacks arrive`, {
   timeout: LONG ? 1_800_000 : 180_000,
 }, async (t) => {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const settings = { callbacks: CALLBACK_SETTINGS }
   const fleet = await startFleet(t, { nodes: NODES, upstream: models.baseUrl, settings })
   const callbacks = await CallbackRun.start(t)

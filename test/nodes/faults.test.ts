@@ -23,8 +23,7 @@ const ENDED_WITHIN_MS = 60_000
 test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
   timeout: timeout * 4,
 }, async (t) => {
-  const models = await startModelServer({ script: unhurried, keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: unhurried, keep: false }, t)
   const cluster = await startCluster()
   const fleet = await startFleet(t, {
     nodes: 3,
@@ -62,8 +61,7 @@ test(`${CUTS} connections cut before the answer to a statement: nothing is lost,
 }, async (t) => {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
-  const models = await startModelServer({ script: unhurried, keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: unhurried, keep: false }, t)
   const proxy = await startCuttingProxy(await freshRealDatabase(t))
   t.after(() => proxy.close())
   const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl, databaseUrl: proxy.url })
@@ -84,8 +82,7 @@ test(`${CUTS} connections cut before the answer to a statement: nothing is lost,
 test('an unreachable database gives 503 with Retry-After; then everything continues', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const proxy = await startCuttingProxy(await freshRealDatabase(t))
   t.after(() => proxy.close())
   const fleet = await startFleet(t, {
@@ -116,8 +113,7 @@ test('an unreachable database gives 503 with Retry-After; then everything contin
 test('blocked tables and a full pool give 503 with Retry-After; then everything continues', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const settings = { postgres: { connections: 3, statement_timeout_seconds: 1 } }
   const fleet = await startFleet(t, { nodes: 1, upstream: models.baseUrl, settings })
   const caller = fleet.caller(fleet.nodes[0])
@@ -141,8 +137,7 @@ test('blocked tables and a full pool give 503 with Retry-After; then everything 
 test('a Postgres that accepts no more connections gives 503; then everything continues', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const cluster = await startCluster({ settings: { max_connections: 20 } })
   const fleet = await startFleet(t, { nodes: 1, upstream: models.baseUrl, databaseUrl: cluster.url() })
   t.after(() => cluster.stop())

@@ -15,8 +15,7 @@ const NODES = 3
 const shared = await start({ after }, NODES)
 
 async function start(t: Lifetime, nodes: number) {
-  const models = await startModelServer({ script: unhurried })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: unhurried }, t)
   const fleet = await startFleet(t, { nodes, upstream: models.baseUrl })
   return { models, fleet }
 }

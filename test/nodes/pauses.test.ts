@@ -39,8 +39,7 @@ async function start(
     lease_seconds?: number
   } = {},
 ) {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   models.script = () => reply.stall()
   const fleet = await startFleet(t, {
     nodes: 0,

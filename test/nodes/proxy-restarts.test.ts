@@ -145,8 +145,7 @@ interface Run {
 }
 
 async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: Run): Promise<void> {
-  const models = await startModelServer({ script: () => reply.after(ANSWER_MS), keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: () => reply.after(ANSWER_MS), keep: false }, t)
   const place = await installation(t, {
     upstream: models.baseUrl,
     databaseUrl: await freshRealDatabase(t),
@@ -181,8 +180,7 @@ async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: 
 }
 
 async function uploadAndBatch(t: TestContext, proxy: Proxy): Promise<void> {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, { upstream: models.baseUrl, settings: { trust_proxy: '127.0.0.1' } })
   const { program, at } = await startNode(place, null)
   const [key = ''] = await program.line(/prl_\w+/)

@@ -23,8 +23,7 @@ interface Key {
 test(`${KEYS} keys revoked under load are rejected by both nodes within ${WITHIN_MS / 1000} seconds`, {
   timeout: LONG ? 1_800_000 : 180_000,
 }, async (t) => {
-  const models = await startModelServer({ script: unhurried, keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: unhurried, keep: false }, t)
   const fleet = await startFleet(t, { nodes: 0, upstream: models.baseUrl })
   const env = { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN }
   await Promise.all([fleet.add({ env }), fleet.add({ env })])

@@ -130,10 +130,8 @@ test('nodes of another version are replaced one by one under load, with a kill o
   timeout,
   skip,
 }, async (t) => {
-  const models = await startModelServer({ script, keep: false })
-  t.after(() => models.close())
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const models = await startModelServer({ script, keep: false }, t)
+  const receiver = await startReceiver({}, t)
   const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl, settings, main })
   const [killed, replaced] = fleet.nodes
   assert.ok(killed && replaced)
@@ -197,10 +195,8 @@ test('a SQLite file of another version, whose server was killed at work, is open
   timeout,
   skip,
 }, async (t) => {
-  const models = await startModelServer({ script, keep: false })
-  t.after(() => models.close())
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const models = await startModelServer({ script, keep: false }, t)
+  const receiver = await startReceiver({}, t)
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const old = await place.start({ main })
   const key = await old.firstKey()

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Client, Pool } from 'pg'
 import type { Lifetime } from '../parley.ts'
+import { connectPostgres } from './connection.ts'
 import { freshDatabase, freshRealDatabase } from './database.ts'
 
 const COUNT_SCHEMAS = 'select count(*)::int as found from pg_namespace where nspname = $1'
@@ -56,9 +57,7 @@ test('notifications stay in their database', async (t) => {
 })
 
 async function connected(t: Lifetime, url: string): Promise<Client> {
-  const client = new Client(url)
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, url)
   return client
 }
 

@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { Client } from 'pg'
+import { connectPostgres } from './connection.ts'
 import { emptyTables } from './emptied-schemas.ts'
 
 /** Runs statements in a schema as a separate test, and returns the schema's name. */
 async function testWith(t: TestContext, ...statements: string[]): Promise<unknown> {
   let name: unknown
   await t.test('works in it', async (inner) => {
-    const client = new Client(await emptyTables(inner))
-    await client.connect()
-    inner.after(() => client.end())
+    const client = await connectPostgres(inner, await emptyTables(inner))
     const { rows } = await client.query(`select current_schema() as name,
       (select count(*)::int from accounts) as accounts, (select count(*)::int from jobs) as jobs`)
     assert.deepEqual([rows[0]?.accounts, rows[0]?.jobs], [0, 0])

@@ -34,8 +34,7 @@ interface Backup {
 test(`${BACKUPS} backups under load: each holds all that was acknowledged before it began, and serves`, {
   timeout,
 }, async (t) => {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   let holding = true
   models.script = ({ text }) => (holding && text.includes('hold this') ? modelReply.stall() : undefined)
   const settings = { jobs: { concurrency: 24 } }

@@ -12,11 +12,13 @@ import { startReadGate } from './read-gate.ts'
 const timeout = 60_000
 
 test('the results are in the order of the lines, with what the caller calls them', { timeout }, async (t) => {
-  const models = await startModelServer({
-    script: ({ body }) =>
-      /river/.test(JSON.stringify(body)) ? reply.text('{"km": 12345678901234567890}') : undefined,
-  })
-  t.after(() => models.close())
+  const models = await startModelServer(
+    {
+      script: ({ body }) =>
+        /river/.test(JSON.stringify(body)) ? reply.text('{"km": 12345678901234567890}') : undefined,
+    },
+    t,
+  )
   const { ask, write, place } = await startAsking(t, { upstream: models.baseUrl })
   const lines = [
     jobLine('one', { custom_id: 'first' }),
@@ -82,8 +84,7 @@ test('from standard input to standard output, and what fails ends with 2', { tim
 })
 
 test('invalid lines are reported before anything is sent, and can be skipped', { timeout }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const settings = { tiers: { user_max: { max_input_tokens: 50 } } }
   const { ask, write, place } = await startAsking(t, { upstream: models.baseUrl, settings })
   const wrong: readonly (readonly [line: string, says: RegExp])[] = [
@@ -141,8 +142,7 @@ test('invalid lines are reported before anything is sent, and can be skipped', {
 test('a job that only the server can reject is reported by its line, and the run continues without it', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const { ask, write, place } = await startAsking(t, { upstream: models.baseUrl })
   const inside = jobLine('x', { callback: { callback_url: 'http://127.0.0.1:9/hook' } })
   await write(
@@ -167,8 +167,7 @@ test('a job that only the server can reject is reported by its line, and the run
 })
 
 test('numbers in payloads and schemas are sent as they were written', { timeout }, async (t) => {
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({}, t)
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
   const { ask } = await startAsking(t, { settings })
   const callback = { callback_url: `${receiver.url}/hook`, callback_payload: { order: 0 } }
@@ -182,8 +181,7 @@ test('numbers in payloads and schemas are sent as they were written', { timeout 
 test('reads are spread so that the limit is not met, and a limit met anyway is waited out', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const { ask, server } = await startAsking(t, { upstream: models.baseUrl })
   const stdin = Array.from({ length: 90 }, (_, index) => jobLine(`job ${index}`)).join('\n')
   const run = async (name: string, refuseFirst: number) => {

@@ -10,8 +10,7 @@ const timeout = 60_000
 
 test('OpenAI batch files are read, and results written as theirs', { timeout }, async (t) => {
   const script = ({ body }: Received) => (body.response_format ? reply.text('{"river": "Amur"}') : undefined)
-  const models = await startModelServer({ script })
-  t.after(() => models.close())
+  const models = await startModelServer({ script }, t)
   const { ask, write, place } = await startAsking(t, { upstream: models.baseUrl })
   const schema = {
     type: 'object',

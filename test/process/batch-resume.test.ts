@@ -26,15 +26,17 @@ async function startCounting(
   t: TestContext,
 ): Promise<{ models: ModelServerForTests; calls: Map<string, number> }> {
   const calls = new Map<string, number>()
-  const models = await startModelServer({
-    keep: false,
-    script: ({ body }) => {
-      const content = String(body.messages.at(-1)?.content)
-      calls.set(content, (calls.get(content) ?? 0) + 1)
-      return undefined
+  const models = await startModelServer(
+    {
+      keep: false,
+      script: ({ body }) => {
+        const content = String(body.messages.at(-1)?.content)
+        calls.set(content, (calls.get(content) ?? 0) + 1)
+        return undefined
+      },
     },
-  })
-  t.after(() => models.close())
+    t,
+  )
   return { models, calls }
 }
 
@@ -95,8 +97,7 @@ test(`${LINES} lines, killed twice on the way (Postgres)`, { timeout }, async (t
 )
 
 test('a batch whose response was lost is found again by its key', { timeout }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: () => reply.stall() }, t)
   const asking = await startAsking(t, { upstream: models.baseUrl })
   await asking.write('jobs.jsonl', linesOf(60).join('\n'))
   const program = asking.begin(['batch', 'jobs.jsonl'])
@@ -162,8 +163,7 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', { t
 test('--concurrency bounds the jobs at the server, and a second run of the same is refused', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: () => reply.stall() }, t)
   const asking = await startAsking(t, { upstream: models.baseUrl })
   await asking.write('jobs.jsonl', linesOf(100).join('\n'))
   const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '40'])
@@ -215,8 +215,7 @@ test('a server that is killed and started again meanwhile loses nothing', { time
 })
 
 test('jobs that the server no longer has are reported as expired', { timeout }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: () => reply.stall() }, t)
   const asking = await startAsking(t, { upstream: models.baseUrl })
   await asking.write('jobs.jsonl', linesOf(3).join('\n'))
   const program = asking.begin(['batch', 'jobs.jsonl'])

@@ -13,12 +13,13 @@ import { installation, type Server } from './server-process.ts'
 test('batches are in backups and copies, with their files, and continue from there', {
   timeout: 120_000,
 }, async (t) => {
-  const receiver = await startReceiver({ reply: () => ({ kind: 'answer', status: 503 }) })
-  t.after(() => receiver.close())
-  const models = await startModelServer({
-    script: ({ body }) => (JSON.stringify(body).includes('stalls') ? reply.stall() : reply.text('Hi.')),
-  })
-  t.after(() => models.close())
+  const receiver = await startReceiver({ reply: () => ({ kind: 'answer', status: 503 }) }, t)
+  const models = await startModelServer(
+    {
+      script: ({ body }) => (JSON.stringify(body).includes('stalls') ? reply.stall() : reply.text('Hi.')),
+    },
+    t,
+  )
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 3600] } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const old = await place.start()

@@ -16,8 +16,7 @@ test('SIGTERM while callbacks are in flight to a receiver that stalls: the serve
   timeout,
 }, async (t) => {
   let reply: ReceiverReply = { kind: 'answer' }
-  const receiver = await startReceiver({ reply: () => reply })
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({ reply: () => reply }, t)
   // Only one attempt is allowed, so an attempt that the drain cuts off must not count. The attempts have no deadline of their own.
   const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 3600 }
   const place = await installation(t, { settings: { callbacks } })

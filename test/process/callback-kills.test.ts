@@ -17,8 +17,7 @@ const EVENTS_OF_A_BATCH = 2
 test(`${KILLS} kills of the server and receivers that fail in many ways: all ${CALLBACKS} callbacks arrive`, {
   timeout: LONG ? 1_800_000 : 180_000,
 }, async (t) => {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const settings = { jobs: { max_attempts: 1000 }, callbacks: CALLBACK_SETTINGS }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const callbacks = await CallbackRun.start(t)

@@ -13,8 +13,7 @@ const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
 /** A server that tries callbacks once, and has created this many jobs with a callback. */
 async function start(t: TestContext, jobs: number, databaseUrl?: string) {
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({}, t)
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } }
   const place = await installation(t, { settings, ...(databaseUrl && { databaseUrl }) })
   const server = await place.start()

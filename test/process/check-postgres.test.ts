@@ -12,8 +12,7 @@ const timeout = 60_000
 test('a fit database passes, and no password is shown', { timeout }, async (t) => {
   const url = new URL(await freshDatabase(t))
   url.password = 'canary'
-  const upstream = await startModelServer()
-  t.after(() => upstream.close())
+  const upstream = await startModelServer({}, t)
   // With a model server, because check warns of the simulator.
   const place = await installation(t, { databaseUrl: url.href, upstream: upstream.baseUrl })
   const { code, stdout } = await place.parley(['check'], { env: { OPENAI_MODEL: 'a-model' } })

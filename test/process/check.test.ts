@@ -36,8 +36,7 @@ test('without a configuration all is well, and the simulator is named', { timeou
 })
 
 test('an upstream that answers passes, and is asked with its key', { timeout }, async (t) => {
-  const upstream = await startModelServer()
-  t.after(() => upstream.close())
+  const upstream = await startModelServer({}, t)
   const place = await installation(t, { upstream: upstream.baseUrl })
   const env = { OPENAI_API_KEY: 'sk-canary', OPENAI_MODEL: 'a-model' }
   const { code, stdout } = await parley(place, ['check'], { env })
@@ -98,8 +97,7 @@ test('--json has the fields of 0.2.0, and what to change', { timeout }, async (t
 })
 
 test('--calls says that it pays, checks each target, and prints what it finds', { timeout }, async (t) => {
-  const upstream = await startModelServer()
-  t.after(() => upstream.close())
+  const upstream = await startModelServer({}, t)
   upstream.script = ({ body }) => (body.response_format ? reply.json({ river: 'Amur' }) : undefined)
   const place = await installation(t, { upstream: upstream.baseUrl })
   const { code, stdout } = await parley(place, ['check', '--calls'], { env: { OPENAI_MODEL: 'a-model' } })

@@ -9,7 +9,8 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import test, { type TestContext } from 'node:test'
-import { Client } from 'pg'
+import type { Client } from 'pg'
+import { connectPostgres } from '../postgres/connection.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { populate } from '../support/populated-database.ts'
@@ -213,9 +214,7 @@ async function killAtTheLastTable(t: TestContext, url: string, start: () => Prog
 }
 
 async function connect(t: TestContext, url: string): Promise<Client> {
-  const client = new Client({ connectionString: url })
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, url)
   return client
 }
 

@@ -37,8 +37,7 @@ async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<vo
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
   /** The cost of each call, by its number. */
   const costs: number[] = []
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, {
     upstream: models.baseUrl,
     ...(databaseUrl && { databaseUrl }),

@@ -18,11 +18,13 @@ const OTHER = 'neighb0ur'
 test('nothing of a deleted account is found in the file or its log after the command has run', {
   timeout: 60_000,
 }, async (t) => {
-  const models = await startModelServer({
-    script: ({ text }) => (text.includes('stalls') ? reply.stall() : undefined),
-    keep: false,
-  })
-  t.after(() => models.close())
+  const models = await startModelServer(
+    {
+      script: ({ text }) => (text.includes('stalls') ? reply.stall() : undefined),
+      keep: false,
+    },
+    t,
+  )
   const place = await installation(t, { upstream: models.baseUrl })
   const server = await place.start()
   const keyOf = async (account: string) => {

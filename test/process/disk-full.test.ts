@@ -76,8 +76,7 @@ async function fillAndRecover(
   t: TestContext,
   start: (place: Installation) => Promise<Cramped>,
 ): Promise<void> {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, { upstream: models.baseUrl })
   const { server, giveRoom, database } = await start(place)
   const caller = server.caller(await server.firstKey())

@@ -53,8 +53,7 @@ for (const run of runsOf(2)) {
 async function drainAgainAndAgain(t: TestContext): Promise<void> {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const settings = { jobs: { concurrency: 24, max_attempts: 1 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const ledger = new Ledger((content) => `echo: ${content}`)
@@ -102,8 +101,7 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
 async function drainUnderLoad(t: TestContext): Promise<void> {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   // A job that fails at its node's first crash must not use that up by being released.
   const settings = { jobs: { concurrency: CONCURRENCY + RESERVE, drain_seconds: 1, max_attempts: 1 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })

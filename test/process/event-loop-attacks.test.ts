@@ -88,8 +88,7 @@ const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
 ]
 
 test('no body of 10 MB holds the event loop', { timeout }, async (t) => {
-  const models = await startModelServer({ keep: false, script: () => reply.text('ok') })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false, script: () => reply.text('ok') }, t)
   const { post, held, key } = await startWatched(t, { upstream: models.baseUrl })
   const caller = await key('acme', 'user_max')
   const limitMs = LONGEST_HOLD_MS * slowness()
@@ -134,8 +133,7 @@ const CHAT_BODIES: [string, () => object, number][] = [
 ]
 
 test('no chat completion of 2 MB holds the event loop', { timeout }, async (t) => {
-  const models = await startModelServer({ keep: false, script: () => reply.text('ok') })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false, script: () => reply.text('ok') }, t)
   const { server, held, key } = await startWatched(t, { upstream: models.baseUrl })
   const headers = {
     authorization: `Bearer ${await key('acme', 'user_max')}`,
@@ -200,8 +198,7 @@ const ANSWERS: [string, () => string, { code: string; error: RegExp } | null][] 
 
 test('no answer holds the event loop', { timeout }, async (t) => {
   let content = ''
-  const models = await startModelServer({ keep: false, script: () => reply.text(content) })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false, script: () => reply.text(content) }, t)
   const { post, held, key } = await startWatched(t, { upstream: models.baseUrl })
   const caller = await key('acme', 'user_max')
   const limitMs = LONGEST_HOLD_MS * slowness()

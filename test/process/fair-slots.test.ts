@@ -33,10 +33,12 @@ interface Scene {
 
 /** A server with two accounts, and a model server that holds back its answers to slow requests. */
 async function scene(t: TestContext, { databaseUrl, maxConcurrency = 1000 }: SceneOptions): Promise<Scene> {
-  const models = await startModelServer({
-    script: (request) => (isSlow(request) ? reply.stall() : undefined),
-  })
-  t.after(() => models.close())
+  const models = await startModelServer(
+    {
+      script: (request) => (isSlow(request) ? reply.stall() : undefined),
+    },
+    t,
+  )
   const place = await installation(t, {
     upstream: models.baseUrl,
     settings: {

@@ -111,8 +111,7 @@ test('at LOG_LEVEL silent it still says where it listens and what the key is, an
 })
 
 test('with a model configured there is no word of the simulator', { timeout }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const place = await installation(t, { upstream: models.baseUrl })
   const server = await place.start()
   const caller = server.caller(await server.firstKey())
@@ -163,8 +162,7 @@ test('a server whose standard output is closed continues when it prints about it
 })
 
 test('the example of the first start names an existing model', { timeout }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const own = { base_url: models.baseUrl, api_key_env: null }
   const small = { targets: [{ upstream: 'own', model: 'a-model' }] }
   const place = await installation(t, { settings: { upstreams: { own }, models: { small } } })
@@ -213,8 +211,7 @@ test('a first start that cannot listen keeps the key for the start that can', { 
 test('npm start serves; SIGTERM to npm, even twice, drains the server and frees the port', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   models.script = () => reply.stall()
   const place = await installation(t, { upstream: models.baseUrl })
   const npm = await place.startAs(['npm', 'start'], {
@@ -263,8 +260,7 @@ test('a server that npm started drains when its parent is gone', { timeout }, as
 })
 
 test('signals that arrive again do not cut the drain short', { timeout }, async (t) => {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   models.script = () => reply.stall()
   const place = await installation(t, { upstream: models.baseUrl })
   const server = await place.start()

@@ -13,8 +13,10 @@ const KILLS = 2
 const EQUAL = 3
 
 test('on Postgres, a retry gets the answer of a node that was killed, from another one', async (t) => {
-  const models = await startModelServer({ script: (_request, index) => reply.stall(reply.text(`${index}`)) })
-  t.after(() => models.close())
+  const models = await startModelServer(
+    { script: (_request, index) => reply.stall(reply.text(`${index}`)) },
+    t,
+  )
   const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl })
   const [first, second] = fleet.nodes
   if (!first || !second) throw new Error('two nodes were started')
@@ -40,8 +42,10 @@ test('on Postgres, a retry gets the answer of a node that was killed, from anoth
 })
 
 test('after kills, retries of equal requests get different answers, and each kill costs at most one call for each', async (t) => {
-  const models = await startModelServer({ script: (_request, index) => reply.stall(reply.text(`${index}`)) })
-  t.after(() => models.close())
+  const models = await startModelServer(
+    { script: (_request, index) => reply.stall(reply.text(`${index}`)) },
+    t,
+  )
   const place = await installation(t, { upstream: models.baseUrl })
   let server = await place.start()
   const port = new URL(server.url).port
@@ -67,10 +71,8 @@ test('after kills, retries of equal requests get different answers, and each kil
 })
 
 test('a background response survives a kill, and its event is sent', async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() })
-  t.after(() => models.close())
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const models = await startModelServer({ script: () => reply.stall() }, t)
+  const receiver = await startReceiver({}, t)
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const killed = await place.start()

@@ -24,8 +24,7 @@ const PROSE = 'The quick brown fox jumps over the lazy dog. '.repeat(1300)
 test('a server under every attack of one account at once lives, and answers another account', {
   timeout: ATTACK_MS + 240_000,
 }, async (t) => {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, {
     upstream: models.baseUrl,
     settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },

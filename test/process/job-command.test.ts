@@ -9,10 +9,12 @@ const timeout = 60_000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
 async function asksForJobs(t: TestContext, databaseUrl?: string): Promise<void> {
-  const models = await startModelServer({
-    script: ({ body }) => (/wait/.test(JSON.stringify(body)) ? reply.stall() : undefined),
-  })
-  t.after(() => models.close())
+  const models = await startModelServer(
+    {
+      script: ({ body }) => (/wait/.test(JSON.stringify(body)) ? reply.stall() : undefined),
+    },
+    t,
+  )
   const { ask, run, begin, server, key } = await startAsking(t, {
     upstream: models.baseUrl,
     ...(databaseUrl !== undefined && { databaseUrl }),

@@ -48,8 +48,7 @@ for (const run of RUNS_OF_BATCHES) {
 
 async function killUnderLoad(t: TestContext): Promise<void> {
   const random = seeded(t)
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const calls = new Map<string, number>()
   const settings = { jobs: { concurrency: 24, max_attempts: 1000 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
@@ -104,8 +103,7 @@ async function killUnderLoad(t: TestContext): Promise<void> {
 
 async function killDuringInserts(t: TestContext): Promise<void> {
   const random = seeded(t)
-  const models = await startModelServer({ script: () => () => {}, keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: () => () => {}, keep: false }, t)
   const place = await installation(t, {
     upstream: models.baseUrl,
     settings: { jobs: { max_attempts: 1000 } },

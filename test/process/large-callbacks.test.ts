@@ -20,8 +20,7 @@ const CONTENT_JSON = Buffer.from(JSON.stringify(CONTENT))
 test(`${CALLBACKS} callbacks of 10 MB are delivered with a heap of ${HEAP_MIB} MiB`, {
   timeout,
 }, async (t) => {
-  const models = await startModelServer({ keep: false, script: () => answer.text(CONTENT) })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false, script: () => answer.text(CONTENT) }, t)
   const receiver = await startReceiver(t)
   const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 60 }
   const place = await installation(t, {

@@ -15,11 +15,13 @@ const LARGE = `${'large '.repeat(1_600_000)}€`
 const isLarge = ({ text }: Received) => text.length > 1_000_000
 
 async function runsAll(t: TestContext, databaseUrl?: string): Promise<void> {
-  const models = await startModelServer({
-    keep: false,
-    script: (request) => (isLarge(request) ? reply.stall(reply.text('done')) : undefined),
-  })
-  t.after(() => models.close())
+  const models = await startModelServer(
+    {
+      keep: false,
+      script: (request) => (isLarge(request) ? reply.stall(reply.text('done')) : undefined),
+    },
+    t,
+  )
   const tier = { max_input_tokens: 1_000_000_000, reads_per_minute: 1_000_000 }
   const place = await installation(t, {
     upstream: models.baseUrl,

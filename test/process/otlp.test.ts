@@ -13,8 +13,7 @@ const CALLER = 'b7ad6b7169203331'
 const LOOPBACK = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
 
 async function receiver(t: TestContext, options?: ReceiverOptions): Promise<Receiver> {
-  const started = await startReceiver(options)
-  t.after(() => started.close())
+  const started = await startReceiver(options, t)
   return started
 }
 
@@ -77,8 +76,7 @@ for (const [store, databaseUrl] of [
   test(`a job is one trace across a restart, on ${store}`, { timeout }, async (t) => {
     const collector = await receiver(t)
     const callbacks = await receiver(t)
-    const models = await startModelServer()
-    t.after(() => models.close())
+    const models = await startModelServer({}, t)
     const database = await databaseUrl(t)
     const place = await installation(t, {
       upstream: models.baseUrl,
@@ -155,8 +153,7 @@ for (const [store, databaseUrl] of [
 test('a job that one node accepts and another runs is one trace', { timeout }, async (t) => {
   const collector = await receiver(t)
   const callbacks = await receiver(t)
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const settings = { ...LOOPBACK, jobs: { drain_seconds: 0 } }
   const databaseUrl = await freshDatabase(t)
   const place = await installation(t, { upstream: models.baseUrl, settings, databaseUrl })

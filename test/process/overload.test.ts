@@ -36,8 +36,7 @@ for (const store of ['SQLite', 'Postgres']) {
 }
 
 async function overload(t: TestContext, database: { readonly databaseUrl?: string }): Promise<void> {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const settings = { limits: { queued_writes: QUEUED_WRITES, rejections_per_second: 1_000_000 } }
   const place = await installation(t, { upstream: models.baseUrl, settings, ...database })
   const command = [process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve']

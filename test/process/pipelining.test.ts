@@ -50,8 +50,7 @@ const ATTACKS: Readonly<Record<string, (key: string) => Buffer>> = {
 }
 
 async function stage(t: TestContext) {
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, { upstream: models.baseUrl })
   const server = await place.startAs([process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve'], {
     env: { LOG_LEVEL: 'error' },

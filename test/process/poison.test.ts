@@ -10,8 +10,7 @@ const MAX_ATTEMPTS = 3
 
 /** A server with `concurrency` slots whose jobs `one`, `poison`, `two` and `three` are stored as one batch. */
 async function stage(t: TestContext, concurrency: number) {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const settings = { jobs: { max_attempts: MAX_ATTEMPTS, concurrency } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   return { models, place, server: await place.start() }

@@ -18,8 +18,7 @@ const ANSWER = 'x'.repeat(5_000_000)
 const timeout = 120_000
 
 async function stage(t: TestContext) {
-  const models = await startModelServer({ keep: false, script: () => reply.text(ANSWER) })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false, script: () => reply.text(ANSWER) }, t)
   const place = await installation(t, {
     upstream: models.baseUrl,
     settings: { limits: { stalled_write_seconds: STALLED_S } },

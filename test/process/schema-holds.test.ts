@@ -70,14 +70,16 @@ function hostile(make: (typeof HOSTILE_FAMILIES)[number]) {
 async function start(t: TestContext, databaseUrl?: string) {
   let content = ''
   let calls = 0
-  const models = await startModelServer({
-    keep: false,
-    script: () => {
-      calls++
-      return reply.text(content)
+  const models = await startModelServer(
+    {
+      keep: false,
+      script: () => {
+        calls++
+        return reply.text(content)
+      },
     },
-  })
-  t.after(() => models.close())
+    t,
+  )
   const { post, held, key } = await startWatched(t, {
     upstream: models.baseUrl,
     ...(databaseUrl !== undefined && { databaseUrl }),

@@ -11,8 +11,7 @@ const timeout = 60_000
 test('the database, the key of the model server and the admin token come from files', {
   timeout,
 }, async (t) => {
-  const model = await startModelServer()
-  t.after(() => model.close())
+  const model = await startModelServer({}, t)
   const place = await installation(t, { upstream: model.baseUrl })
   const file = async (name: string, content: string) => {
     const path = join(place.folder, name)

@@ -117,8 +117,7 @@ test('--no-wait prints the ID at once, and `parley job` shows the rest', { timeo
 test('an answer that takes longer than the wait is waited for, and Ctrl-C says how', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() })
-  t.after(() => models.close())
+  const models = await startModelServer({ script: () => reply.stall() }, t)
   // A server without a free slot for waiting answers 202 at once.
   const settings = { sync: { max_waiters: 1 } }
   const { ask, begin, server, key } = await startAsking(t, { upstream: models.baseUrl, settings })

@@ -24,8 +24,7 @@ const STORES = ['SQLite', 'Postgres'] as const
 type StoreName = (typeof STORES)[number]
 
 async function stage(t: TestContext, store: StoreName, maxConcurrency: number, settings = {}) {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const upstreams = { openai: { max_concurrency: maxConcurrency, api_key_env: null } }
   const place = await installation(t, {
     upstream: models.baseUrl,

@@ -28,8 +28,7 @@ test(`after ${KILLS} kills under load usage equals what the model server counted
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
   const counted = new Map<string, Counted>()
-  const models = await startModelServer({ keep: false })
-  t.after(() => models.close())
+  const models = await startModelServer({ keep: false }, t)
   const settings = { jobs: { concurrency: CONCURRENCY, max_attempts: 1000 }, cache: { enabled: false } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const run = new CrashRun({

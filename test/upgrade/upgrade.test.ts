@@ -70,10 +70,8 @@ test('a Postgres database of the first release', { timeout: 60_000 }, async (t) 
 })
 
 async function placeOf(t: TestContext, databaseUrl?: string) {
-  const models = await startModelServer()
-  t.after(() => models.close())
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const models = await startModelServer({}, t)
+  const receiver = await startReceiver({}, t)
   const settings = { jobs: { retention_seconds: RETENTION }, callbacks: { allow_networks: ['127.0.0.0/8'] } }
   const place = await installation(t, {
     upstream: models.baseUrl,

@@ -20,8 +20,7 @@ function traits({ status, text, headers }: Answer, id: string) {
 
 onEachStore(() => {
   test('another account’s resources, on every route with an ID, and as the input of a batch', async (t) => {
-    const models = await startModelServer()
-    t.after(() => models.close())
+    const models = await startModelServer({}, t)
     const parley = await startParley(t, { upstream: models.baseUrl })
     const mine = openaiOf(parley, await parley.key('user_max', 'mine'))
     const other = await parley.key('user_max', 'other')

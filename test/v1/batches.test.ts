@@ -3,7 +3,6 @@ import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type OpenAI from 'openai'
 import { toFile } from 'openai'
-import { Client } from 'pg'
 import { isPostgres } from '../../src/store/open.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { granted } from '../http/expect.ts'
@@ -11,6 +10,7 @@ import { UNLIMITED_READS } from '../http/stage.ts'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Parley, type ParleyOptions, startParley } from '../parley.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { eventually } from '../support/eventually.ts'
 import { openaiOf } from './official-client.ts'
 
@@ -46,8 +46,7 @@ interface Place {
 }
 
 async function start(t: TestContext, options: ParleyOptions = {}): Promise<Place> {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const parley = await startParley(t, { upstream: models.baseUrl, ...options })
   t.after(() => models.release())
   const key = await parley.key()
@@ -385,9 +384,7 @@ onEachStore(() => {
   test('while a node of an earlier version is alive, batches are refused', async (t) => {
     const { openai, parley } = await start(t)
     if (!isPostgres(parley.database)) return t.skip('a file has one node')
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     await database.query(
       "insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '1 hour')",
     )

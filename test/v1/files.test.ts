@@ -9,7 +9,6 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import test from 'node:test'
 import OpenAI, { toFile } from 'openai'
-import { Client } from 'pg'
 import { request } from 'undici'
 import { deleteAccount } from '../../src/admin/delete-account.ts'
 import { PIECE_BYTES } from '../../src/store/file-store.ts'
@@ -17,6 +16,7 @@ import { isPostgres } from '../../src/store/open.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Parley, startParley } from '../parley.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { LONG } from '../support/long-form.ts'
 import { openaiOf } from './official-client.ts'
 
@@ -187,9 +187,7 @@ onEachStore(() => {
     const parley = await startParley(t)
     // For SQLite, test/process/disk-full.test.ts fills a file system.
     if (!isPostgres(parley.database)) return
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     await database.query(`
       create function disk_is_full() returns trigger language plpgsql as
         $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$;

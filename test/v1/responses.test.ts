@@ -3,12 +3,12 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
 import { zodTextFormat } from 'openai/helpers/zod'
-import { Client } from 'pg'
 import { z } from 'zod'
 import { isPostgres } from '../../src/store/open.ts'
 import { startStage, stopAtOnce } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { eventually } from '../support/eventually.ts'
 import { openaiOf } from './official-client.ts'
 
@@ -226,9 +226,7 @@ onEachStore(() => {
     const { parley } = await startStage(t, { script: () => reply.text('Hi.') })
     if (!isPostgres(parley.database)) return
     const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     await database.query(
       `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
     )
@@ -249,9 +247,7 @@ onEachStore(() => {
     const key = await parley.key()
     const openai = openaiOf(parley, key)
     const body = { ...HELLO, background: true }
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     const hangUp = new AbortController()
     await database.query('begin')
     await database.query('lock table jobs in share row exclusive mode')

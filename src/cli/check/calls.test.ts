@@ -22,8 +22,7 @@ async function checkCalls(
   script: Script,
   { upstream, ...options }: Omit<CheckOptions, 'upstream'> & { readonly upstream?: object } = {},
 ) {
-  const server = await startModelServer({ script })
-  t.after(() => server.close())
+  const server = await startModelServer({ script }, t)
   const checked = await checkServer(t, {
     calls: true,
     env: { KEY },

@@ -19,8 +19,7 @@ const SHORT_MS = 300
 const env = { KEY, WRONG: 'a-wrong-key-CANARY' }
 
 async function started(t: TestContext, script?: Script): Promise<ModelServerForTests> {
-  const server = await startModelServer(script ? { script } : {})
-  t.after(() => server.close())
+  const server = await startModelServer(script ? { script } : {}, t)
   return server
 }
 

@@ -1,7 +1,7 @@
 /** Acceptances in Postgres: large groups, keys that are looked up among many, and equal keys in one group. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
+import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
@@ -42,9 +42,7 @@ test('4,000 jobs of one group are accepted within the time of a statement, queue
 
 test('a plan for keys that was made while the tables were empty reads few rows of full ones', async (t) => {
   const { url } = await start(t)
-  const client = new pg.Client(connectionSettings(url, null))
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, connectionSettings(url, null))
   const find = async () => {
     const { rows } = await client.query({
       name: 'find',

@@ -1,7 +1,8 @@
 /** What a claim costs in Postgres, however long the queue is. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
+import type pg from 'pg'
+import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
 import { connectionSettings, type Statement } from './database.ts'
@@ -32,9 +33,7 @@ interface Columns {
 async function longQueue(t: TestContext, { account, route, deaths }: Columns): Promise<pg.Client> {
   const url = await freshDatabase(t)
   await migratePostgres(url)
-  const client = new pg.Client(connectionSettings(url, null))
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, connectionSettings(url, null))
   const id = `('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
   await client.query(`
     insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format)

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
+import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { addAccounts, expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
 import { FirstVersionNode } from '../../../test/support/first-version-node.ts'
@@ -152,9 +153,7 @@ test('an upgrade that was cut off between its migrations continues, and counts n
 
 test('a table that another program locks for long is not waited for, and the next start continues', async (t) => {
   const { url, old } = await start(t)
-  const backup = new pg.Client(url)
-  await backup.connect()
-  t.after(() => backup.end())
+  const backup = await connectPostgres(t, url)
   await backup.query('begin; lock table outcomes in access share mode')
   await assert.rejects(migratePostgres(url, { lockMs: 20, tries: 2, pauseMs: 1 }), (error) => {
     assert.ok(error instanceof DatabaseProblem)

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
+import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
@@ -80,9 +81,7 @@ const COLUMNS: (string | null)[][] = [
 ]
 
 test('texts of any length and null arrive as they are', async (t) => {
-  const client = new pg.Client(await freshDatabase(t))
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, await freshDatabase(t))
   for (const texts of COLUMNS) {
     const column = textArray(texts)
     assert.equal(hasLarge([1, column]), texts.join('').length > 65_536)

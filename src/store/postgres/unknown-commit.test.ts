@@ -1,8 +1,8 @@
 /** Statements whose result is lost: the store finds out what the database did, and does it only once. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
+import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
@@ -82,9 +82,7 @@ test('so is a cached response that the first try stored while it was repeated', 
   const [source, job] = [newJob(), newJob()]
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
   await storeEnded(store, source, settlement({ jobId: source.id, attempt: 1 }, { cache }))
-  const holder = new pg.Client(url)
-  await holder.connect()
-  t.after(() => holder.end())
+  const holder = await connectPostgres(t, url)
   const blocked = async () => {
     const { rows } = await holder.query(
       'select count(*)::int as count from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))',
@@ -130,9 +128,7 @@ test('a group of 256 acceptances, most with keys, is stored once although its co
 
 test('of two unknown acceptances, only that of an account deleted meanwhile is rejected', async (t) => {
   const { url, proxy, store, cut } = await start(t)
-  const operator = new pg.Client(url)
-  await operator.connect()
-  t.after(() => operator.end())
+  const operator = await connectPostgres(t, url)
   await addAccounts(store, 'leaving')
   const jobs = [newJob(), newJob({ account: 'leaving' })]
   const results = await cut('accept', async () => {
@@ -173,9 +169,7 @@ test('a settlement counts as settled when it is retried because nothing was lear
   await storeEnded(store, ended, late)
   await store.accept(acceptance([held], { handedOff: true }))
   const mine = settlement({ jobId: held.id, attempt: 1 })
-  const client = new pg.Client(url)
-  await client.connect()
-  t.after(() => client.end())
+  const client = await connectPostgres(t, url)
   await client.query('begin; lock table jobs in access exclusive mode')
   const first = Promise.allSettled([store.settle(mine), store.settle(late)])
   await eventually(

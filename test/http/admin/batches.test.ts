@@ -19,8 +19,7 @@ interface Place {
 }
 
 async function start(t: TestContext, settings: object = {}): Promise<Place> {
-  const models = await startModelServer()
-  t.after(() => models.close())
+  const models = await startModelServer({}, t)
   const parley = await startParley(t, {
     upstream: models.baseUrl,
     settings: {

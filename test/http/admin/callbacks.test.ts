@@ -9,8 +9,7 @@ import { enqueued, granted, invalid, refused } from '../expect.ts'
 import { type Admin, adminOf, BASE } from './admin.ts'
 
 async function start(t: TestContext, retries: readonly number[] = [0]) {
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({}, t)
   const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: retries }
   const parley = await startParley(t, { settings: { callbacks } })
   const key = await parley.key()

@@ -107,8 +107,7 @@ onEachStore(() => {
   })
 
   test('the settings in force are shown without any secret', async (t) => {
-    const models = await startModelServer()
-    t.after(() => models.close())
+    const models = await startModelServer({}, t)
     const own = new URL(models.baseUrl)
     own.searchParams.set('api-key', 'CANARYquery')
     own.searchParams.set('api-version', '2026-01-01')

@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
-import { Client } from 'pg'
 import type { OwnCap } from '../../../src/store/account-store.ts'
 import { isPostgres } from '../../../src/store/open.ts'
 import { reply, type Script } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
 import { type Answer, job } from '../../parley.ts'
+import { connectPostgres } from '../../postgres/connection.ts'
 import { startReceiver } from '../../receiver.ts'
 import { eventually } from '../../support/eventually.ts'
 import { enqueued, granted, invalid, refused } from '../expect.ts'
@@ -109,8 +109,7 @@ onEachStore(() => {
   })
 
   test('the callback is sent again only if asked', async (t) => {
-    const receiver = await startReceiver()
-    t.after(() => receiver.close())
+    const receiver = await startReceiver({}, t)
     const { admin, parley, key, ended } = await start(t, {
       settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
     })
@@ -317,9 +316,7 @@ onEachStore(() => {
     const { admin, parley, ended } = await start(t)
     if (!isPostgres(parley.database)) return
     const [id = ''] = await ended([job()])
-    const database = new Client(parley.database)
-    await database.connect()
-    t.after(() => database.end())
+    const database = await connectPostgres(t, parley.database)
     await database.query(
       `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
     )

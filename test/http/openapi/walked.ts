@@ -25,8 +25,7 @@ export async function startWalked(t: Lifetime): Promise<Walked> {
       for (const one of [method].flat()) served.push({ method: one, url })
     })
   })
-  const receiver = await startReceiver()
-  t.after(() => receiver.close())
+  const receiver = await startReceiver({}, t)
   const stage = await startStage(t, {
     settings: {
       trust_proxy: true,
