@@ -1,12 +1,15 @@
 /** `parley listen`: receives callbacks on the developer's machine, verifies them and prints them. */
+import { existsSync } from 'node:fs'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { loadDatabaseUrl } from '../../config/file.ts'
+import { secretsInForce } from '../../net/signing-secrets.ts'
+import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
+import { databaseName } from '../database.ts'
 import { CommandError, printError, printLine } from '../output.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
 import { createReceiver, type Delivery, deliveryJson, deliveryText, shown, timeOf } from './receive.ts'
-import { accountSecrets, givenSecret, type SecretSource } from './secrets.ts'
-import { isSecret, Verifier } from './verify.ts'
+import { type FoundSecrets, isSecret, type SecretSource, Verifier } from './verify.ts'
 
 /** Only this machine can connect, because callbacks contain a caller's data. */
 const HOST = '127.0.0.1'
@@ -56,6 +59,45 @@ function secretSource({ secret, account, config }: ListenOptions): SecretSource 
     )
   }
   return givenSecret(fromEnvironment, SECRET_VARIABLE)
+}
+
+/** @param origin where the user set it, for example `--secret` */
+function givenSecret(secret: string, origin: string): SecretSource {
+  const found = { secrets: [secret], says: `the secret of ${origin}` }
+  return { look: async () => found }
+}
+
+/** Looks the secret up in the database. A lookup changes nothing: it neither creates a database nor migrates its schema. */
+function accountSecrets(databaseUrl: string, account: string): SecretSource {
+  const database = databaseName(databaseUrl)
+  const none = (why: string): FoundSecrets => ({
+    secrets: [],
+    says: `${why}. Pass the secret with --secret or PARLEY_CALLBACK_SECRET; on the server, \`parley accounts secret NAME\` prints it`,
+  })
+  const look = async (): Promise<FoundSecrets> => {
+    if (!isPostgres(databaseUrl) && !existsSync(sqlitePath(databaseUrl))) {
+      return none(`there is no database ${database}`)
+    }
+    try {
+      const secrets = await lookUpSecrets(databaseUrl, account)
+      if (secrets === null)
+        return none(`there is no account ${account} in ${database} (pass --account for another one)`)
+      const says = `the secret of account ${account} in ${database}`
+      return { secrets: secretsInForce(secrets, Date.now()), says }
+    } catch (error) {
+      const { message, code } = error as Error & { code?: string }
+      return none(`the database ${database} could not be read: ${message || code}`)
+    }
+  }
+  let inProgress: Promise<FoundSecrets> | null = null
+  return {
+    look() {
+      inProgress ??= look().finally(() => {
+        inProgress = null
+      })
+      return inProgress
+    },
+  }
 }
 
 function introduction(url: string, { secrets: { secrets, says } }: Verifier): string {

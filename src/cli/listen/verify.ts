@@ -1,12 +1,23 @@
 /** Verifies the signature of a callback with the package `standardwebhooks`, and explains failures. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { Webhook } from 'standardwebhooks'
-import type { FoundSecrets, SecretSource } from './secrets.ts'
 
 /** The tolerance of Standard Webhooks. It limits how long a recorded callback can be replayed. */
 const TOLERANCE_S = 300
 
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const
+
+/** If `secrets` is empty, nothing can be verified, and `says` explains why and what to do. */
+export interface FoundSecrets {
+  readonly secrets: readonly string[]
+  /** Describes where the secret comes from. */
+  readonly says: string
+}
+
+/** `look` never rejects. Later calls can return other secrets, for example after the secret was rotated. */
+export interface SecretSource {
+  look(): Promise<FoundSecrets>
+}
 
 /** `unchecked`: there was no secret to verify it with. `why` is a message for the user. */
 export type Verdict =
