@@ -1,4 +1,4 @@
-/** Objects of a configuration, before they are checked. */
+/** Recognizes objects among parsed JSON values. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export function isObject(value: unknown): value is JsonObject {

@@ -5,8 +5,8 @@
 
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { isObject, type JsonObject } from '../json-object.ts'
 import { DEFAULT_DATABASE, databaseProblems } from './allowed-values.ts'
-import { isObject, type JsonObject } from './json-object.ts'
 import { withSecretFiles } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 import { environmentNameProblems } from './unknown-names.ts'

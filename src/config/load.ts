@@ -4,10 +4,10 @@
  */
 
 import { wholeMs } from '../clock.ts'
+import { isObject, type JsonObject } from '../json-object.ts'
 import { readNetworks } from '../net/ssrf-guard.ts'
 import { databaseProblems, LOG_LEVELS, type LogLevel } from './allowed-values.ts'
 import { ConfigurationError, configFile, readFile, settingLines } from './file.ts'
-import { isObject, type JsonObject } from './json-object.ts'
 import { merge, OPENAI, withOpenAiModel, withoutUnusableDefaults } from './merge.ts'
 import { withSecretFiles } from './secret-files.ts'
 import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'

@@ -4,7 +4,7 @@
  * model behind the public names, and its own public name.
  */
 import { MODEL_NAME } from '../job/request.ts'
-import { isObject, type JsonObject } from './json-object.ts'
+import { isObject, type JsonObject } from '../json-object.ts'
 import {
   DEFAULTS,
   type Environment,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Ajv } from 'ajv'
-import { isObject } from './json-object.ts'
+import { isObject } from '../json-object.ts'
 import { DEFAULTS, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
 import { shapeProblems } from './shape.ts'
 

@@ -2,7 +2,7 @@
  * Suggests the known name that an unknown one probably stands for, and reports environment variables with almost the names that
  * Parley reads, because a misspelled one would silently have no effect.
  */
-import { isObject, type JsonObject } from './json-object.ts'
+import { isObject, type JsonObject } from '../json-object.ts'
 import { SECRET_FILE_VARIABLES } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 

@@ -8,6 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { TaskFailed } from '../cpu-pool/pool-thread.ts'
 import type { LengthProblem, PartLimits } from '../job/create-body.ts'
 import type { CreateBodyResult, LargeBody } from '../job/read-create-body.ts'
+import { isObject } from '../json-object.ts'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { isMostlyStrings } from '../json-text/scan-json.ts'
 import {
@@ -20,7 +21,6 @@ import {
   notUtf8,
 } from './errors.ts'
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
-import { isObject } from './openapi/components.ts'
 import type { RequestBodies } from './request-bodies.ts'
 import { validationError } from './validation-errors.ts'
 

@@ -9,6 +9,7 @@ import type { Message, Role } from '../job/job.ts'
 import { ROLES } from '../job/job.ts'
 import { type JobOptions, jobOptions, OPTION_NAMES } from '../job/options.ts'
 import type { SingleCreate } from '../job/request.ts'
+import { isObject } from '../json-object.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -58,10 +59,6 @@ export function supportedFields(
     }
   }
   return fields
-}
-
-export function isObject(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Clients send back messages that they got from this API or from `parse()`. Their extra fields change nothing. */

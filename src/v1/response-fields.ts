@@ -3,6 +3,7 @@ import { FieldProblem } from '../job/field-rules.ts'
 import type { Message, Role } from '../job/job.ts'
 import { ROLES } from '../job/job.ts'
 import type { SingleCreate } from '../job/request.ts'
+import { isObject } from '../json-object.ts'
 import {
   type FieldPolicy,
   type Fields,
@@ -11,7 +12,6 @@ import {
   is,
   isAnything,
   isEmpty,
-  isObject,
   optionsOf,
   supportedFields,
   textOf,

@@ -1,6 +1,7 @@
 /** Converts lines of OpenAI's batch files to jobs, and results to lines of OpenAI's output files. */
 import type { BatchJob, Message, Options, ResponseFormat } from '../../../client/src/index.ts'
 import { jobOptions } from '../../job/options.ts'
+import { isObject } from '../../json-object.ts'
 import type { Row } from './row.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -42,7 +43,7 @@ export function openAiProblem(line: Fields, drop: readonly string[]): string | n
   const unknown = Object.keys(line).find((name) => !LINE_FIELDS.includes(name))
   if (unknown !== undefined) return `${unknown}: is not a known field`
   const { body } = line
-  if (!isFields(body)) return 'body: must be an object'
+  if (!isObject(body)) return 'body: must be an object'
   return bodyProblem(body, drop) ?? messagesProblem(body.messages) ?? formatProblem(body.response_format)
 }
 
@@ -59,7 +60,7 @@ function messagesProblem(messages: unknown): string | null {
   if (!Array.isArray(messages)) return 'body.messages: must be an array'
   for (const [index, message] of messages.entries()) {
     const field = `body.messages[${index}]`
-    if (!isFields(message)) return `${field}: must be an object`
+    if (!isObject(message)) return `${field}: must be an object`
     if (!ROLES.includes(String(message.role))) {
       return `${field}.role: must be one of ${ROLES.join(', ')}`
     }
@@ -74,13 +75,13 @@ function messagesProblem(messages: unknown): string | null {
 
 function formatProblem(format: unknown): string | null {
   if (format === undefined || format === null) return null
-  const type = isFields(format) ? format.type : undefined
+  const type = isObject(format) ? format.type : undefined
   if (type === 'text' || type === 'json_object') return null
   if (type !== 'json_schema') {
     return 'body.response_format.type: must be one of text, json_object, json_schema'
   }
   const { json_schema } = format as Fields
-  if (isFields(json_schema) && isFields(json_schema.schema)) return null
+  if (isObject(json_schema) && isObject(json_schema.schema)) return null
   return 'body.response_format.json_schema.schema: must be an object'
 }
 
@@ -93,7 +94,7 @@ export function openAiJob({ body }: Fields, drop: readonly string[]): BatchJob {
     messages: (messages as Message[]).map(({ role, content }) => ({ role, content })),
     response_format: formatOf(response_format as Fields | null | undefined),
     ...(Object.keys(options).length > 0 && { options }),
-    ...(isFields(metadata) && !drop.includes('metadata') && { metadata: metadata as Record<string, string> }),
+    ...(isObject(metadata) && !drop.includes('metadata') && { metadata: metadata as Record<string, string> }),
   }
 }
 
@@ -145,8 +146,4 @@ export interface OpenAiContext {
   readonly model: string
   readonly format: 'text' | 'json'
   readonly createdAtS: number | null
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -8,6 +8,7 @@ import { isIP } from 'node:net'
 import { connect, type TLSSocket } from 'node:tls'
 import { Agent, request } from 'undici'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
+import { isObject } from '../../json-object.ts'
 import { connectionFault } from '../../upstreams/failure-kinds.ts'
 import type { Mask } from '../../upstreams/mask.ts'
 import { readFailure } from '../../upstreams/read-completion.ts'
@@ -246,10 +247,4 @@ function wordsOf(json: unknown): string {
   const { error } = json
   const parts = isObject(error) ? [error.code, error.type, error.message] : [error, json.code, json.message]
   return [...parts, json.detail].filter((part) => typeof part === 'string').join(' ')
-}
-
-type Fields = Readonly<Record<string, unknown>>
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

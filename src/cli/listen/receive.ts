@@ -2,6 +2,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { isObject } from '../../json-object.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { isDeeperThan } from '../../json-text/scan-json.ts'
 import type { Verdict, Verifier } from './verify.ts'
@@ -105,8 +106,7 @@ function bodyProblem(body: Buffer): string | null {
   if (isDeeperThan(text, MAX_DEPTH)) return `the body is nested more than ${MAX_DEPTH} levels deep`
   try {
     const value: unknown = JSON.parse(text)
-    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
-    return isObject ? null : 'the body is not a JSON object'
+    return isObject(value) ? null : 'the body is not a JSON object'
   } catch (error) {
     return `the body is not JSON: ${(error as Error).message}`
   }

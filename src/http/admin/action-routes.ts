@@ -12,6 +12,7 @@ import {
 import { isOperatorName, MAX_CHARACTERS } from '../../admin/operator-name.ts'
 import { Refusal, type RefusalReason } from '../../admin/refusals.ts'
 import { BATCH_PREFIX } from '../../job/job-id.ts'
+import { isObject, type JsonObject } from '../../json-object.ts'
 import { type Schema, Type } from '../../typed-schema.ts'
 import { sendData } from '../envelope.ts'
 import {
@@ -37,7 +38,7 @@ import {
 } from '../errors.ts'
 import { fillMissingBody, isBodyRequired } from '../json-body.ts'
 import { addressOf } from '../network-of.ts'
-import { isObject, type JsonObject, mapValues } from '../openapi/components.ts'
+import { mapValues } from '../openapi/components.ts'
 import { EXAMPLE_JOB_ID } from '../openapi/examples.ts'
 import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'

@@ -3,9 +3,10 @@
  * requests, and from the callback (SPEC §6), which is a webhook there.
  */
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify'
+import { isObject, type JsonObject } from '../../json-object.ts'
 import { Type } from '../../typed-schema.ts'
 import { isBodyRequired } from '../json-body.ts'
-import { Components, isObject, type JsonObject, mapValues } from './components.ts'
+import { Components, mapValues } from './components.ts'
 import { EXAMPLE_JOB_ID, exampleCallbacks } from './examples.ts'
 import { callbackEvent } from './job-schemas.ts'
 import { errors, REQUEST_ID } from './schemas.ts'

@@ -2,8 +2,7 @@
  * Collects the named components of an OpenAPI document. A schema with a `title` becomes a component and is referenced wherever
  * it is used, so that generated clients have one type for it.
  */
-
-export type JsonObject = Readonly<Record<string, unknown>>
+import { isObject, type JsonObject } from '../../json-object.ts'
 
 /** Keywords whose value is a schema, a list of schemas, or schemas by name. */
 const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
@@ -68,10 +67,6 @@ function withoutDefault({ default: byDefault, ...schema }: JsonObject): Record<s
   if (byDefault === undefined) return schema
   const description = typeof schema.description === 'string' ? `${schema.description} ` : ''
   return { ...schema, description: `${description}Default: ${JSON.stringify(byDefault)}.` }
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 export function mapValues<T>(object: JsonObject, map: (value: unknown) => T): Record<string, T> {
