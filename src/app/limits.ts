@@ -4,12 +4,12 @@
  */
 import { OPEN_LINES } from '../batches/batch-runner.ts'
 import { DEFAULTS } from '../config/settings.ts'
+import { MAX_LISTENERS } from '../http/admin/live-routes.ts'
 import { MAX_IDS } from '../http/read-jobs.ts'
 import { COMPLETE_WITHIN_S } from '../job/field-rules.ts'
 import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../net/callback-headers.ts'
 import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../net/exchange.ts'
 import { MAX_SCANNED } from '../store/pagination.ts'
-import { MAX_LISTENERS } from '../telemetry/metric-samples.ts'
 import { MAX_ANSWER_BYTES } from '../upstreams/openai-client.ts'
 import { MAX_OPEN_BATCHES } from '../v1/batches.ts'
 import { METADATA } from '../v1/response-fields.ts'
