@@ -10,7 +10,7 @@ import { singleFlight } from '../lookup-cache.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
-import type { TargetState } from '../upstreams/targets.ts'
+import type { TargetState } from '../upstreams/routing-table.ts'
 import { ageSeconds, type Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 

@@ -33,8 +33,8 @@ import type {
 import { pause } from './pause.ts'
 import { sumOfTokens } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
+import type { Target } from './routing-table.ts'
 import type { CallResult } from './target-health.ts'
-import type { Target } from './targets.ts'
 
 /** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
 export interface CallEvent {

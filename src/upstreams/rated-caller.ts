@@ -7,8 +7,8 @@ import { CallPermit } from './call-permit.ts'
 import type { Called, RoutingAttempt, TargetCaller } from './call-target.ts'
 import type { ModelRequest, Reply } from './model-server.ts'
 import type { Reservation } from './rate.ts'
+import type { Target } from './routing-table.ts'
 import type { TargetRates } from './target-rates.ts'
-import type { Target } from './targets.ts'
 
 export class RatedCaller {
   readonly #caller: TargetCaller

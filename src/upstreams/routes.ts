@@ -3,7 +3,7 @@
  * start, and for which routes and accounts jobs wait. Claims skip such jobs without reading them.
  */
 import type { Trouble } from './model-server.ts'
-import type { Candidates, Target } from './targets.ts'
+import type { Candidates, Target } from './routing-table.ts'
 
 export interface Routes extends RouteLimits {
   /** The key of the targets that the job may be sent to, in order; empty if none is configured. */
