@@ -147,7 +147,7 @@ class Execution {
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
-  /** Absent after the first call. */
+  /** Undefined after the first call, because only the first call reports events. */
   #events: ExecutionEvents | undefined
   /** How many calls of earlier runs `#calls` does not contain. */
   readonly #omittedCalls: number

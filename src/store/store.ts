@@ -249,8 +249,8 @@ export interface PastDeadline {
 }
 
 /**
- * Jobs of the route that have waited for `patienceMs` since the latest of their creation, their release and `unavailableSinceMs`.
- * Waiting time before the release counts as well.
+ * Queued jobs of the route whose patience is over: they have waited for model servers for `patienceMs` in total. The current wait
+ * began when the job was created or released last, but not before `unavailableSinceMs`. Waits before the release count, too.
  */
 export interface PastPatience {
   readonly route: string

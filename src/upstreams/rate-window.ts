@@ -90,7 +90,7 @@ export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: num
     if (agoMs < WINDOW_MS) use(state, nowMs - agoMs, { requests, tokens })
     sent = sum(sent, { requests, tokens })
   }
-  // If something was returned or overestimated, sending may resume earlier; if underestimated, later.
+  // If the node used less than it held, or returned a part of it, nodes may send again earlier; if it used more, later.
   pace(state, limits, difference(sum(sent, held), before), nowMs)
   hold(state, node, held, nowMs)
   const isHeld =

@@ -44,7 +44,7 @@ export class RatedCaller {
     }
   }
 
-  /** Null if the wait ended. */
+  /** Reserves the request's part of each rate. Null if the request, or the node, was stopped while it waited. */
   async #reserve({ rates, answers }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
     const { request, signal, waiting } = attempt
     const { account, tier, priority, jobId } = request

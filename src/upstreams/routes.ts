@@ -99,7 +99,10 @@ function limitOf(targets: readonly Target[], account: string | null): RouteLimit
   return { allowance, failedJobs: [...failedJobs], ...unavailability(targets, account) }
 }
 
-/** @param account null for all accounts */
+/**
+ * Returns since when no target has answered, and why the last of the failing targets fails. If a target answers, the time is null.
+ * @param account null for all accounts
+ */
 export function unavailability(
   targets: readonly Target[],
   account: string | null,
