@@ -62,7 +62,7 @@ export interface ExecutionEvents {
 }
 
 /**
- * Resolves to null if the job was to be released, or this node no longer holds it.
+ * Resolves to null if the execution was stopped because the job is released, or because this node no longer holds it.
  * @param cacheKey the job's key if the store has just found no cached response for it; undefined to look it up now
  */
 export type ExecuteJob = (
