@@ -4,12 +4,12 @@
  */
 import { OPEN_LINES } from '../src/batches/batch-runner.ts'
 import { DEFAULTS } from '../src/config/settings.ts'
+import { MAX_LISTENERS } from '../src/http/admin/live-routes.ts'
 import { MAX_IDS } from '../src/http/read-jobs.ts'
 import { COMPLETE_WITHIN_S } from '../src/job/field-rules.ts'
 import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../src/net/callback-headers.ts'
 import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../src/net/exchange.ts'
 import { MAX_SCANNED } from '../src/store/pagination.ts'
-import { MAX_LISTENERS } from '../src/telemetry/metric-samples.ts'
 import { MAX_ANSWER_BYTES } from '../src/upstreams/openai-client.ts'
 import { MAX_OPEN_BATCHES } from '../src/v1/batches.ts'
 import { METADATA } from '../src/v1/response-fields.ts'

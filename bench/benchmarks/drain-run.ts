@@ -1,5 +1,5 @@
 /** Measures one drain of a stored backlog, from the model's first answer until the last result is durable. */
-import { reserveOf } from '../../src/queue/scheduler.ts'
+import { reserveOf } from '../../src/sharing/fair-slots.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import type { PostgresWork } from '../harness/postgres.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'

@@ -1,5 +1,5 @@
 /** Measures one round of waiting requests: holds many on a side, measures its memory, releases them, and times each answer. */
-import { reserveOf } from '../../src/queue/scheduler.ts'
+import { reserveOf } from '../../src/sharing/fair-slots.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
 import { type Rig, runLoad } from '../harness/load-run.ts'

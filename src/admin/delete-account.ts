@@ -143,7 +143,7 @@ export async function deleteAccount(
   return { kind: 'still used', ...done }
 }
 
-/** No upload can start now. An upload in progress fails at its next piece. */
+/** Deletes what exists now. The suspended account can start no upload, and one in progress fails at its next piece. */
 async function deleteFiles(
   store: Pick<OperatorStore, 'deleteBatchesOf' | 'deleteFilesOf' | 'purgeFiles'>,
   clock: Clock,

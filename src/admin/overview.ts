@@ -150,7 +150,9 @@ export type EffectiveSettings = Static<typeof effectiveSettings>
 export interface MetricFeed {
   /** The samples of the last minutes, oldest first, each as JSON text. */
   readonly kept: readonly string[]
-  /** Returns a function that unsubscribes; null if there are too many listeners, or the server is stopping. */
+  /** How many listeners there are. */
+  readonly listeners: number
+  /** Returns a function that unsubscribes; null if the server is stopping. */
   listen(listener: MetricListener): (() => void) | null
 }
 

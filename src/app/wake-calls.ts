@@ -9,7 +9,7 @@ import { PollingLoop } from '../polling-loop.ts'
 import type { RouteQueue } from '../queue/route-queue.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Routes } from '../upstreams/routes.ts'
-import type { UpstreamState } from '../upstreams/targets.ts'
+import type { UpstreamState } from '../upstreams/routing-table.ts'
 
 const LOOK_MS = 2_000
 const PAUSE_MS = 30_000

@@ -19,7 +19,7 @@ import {
 import type { EndedJob, Store } from '../store/store.ts'
 import type { LineFormat } from './line-format.ts'
 import { InputGone, LineReader } from './line-reader.ts'
-import type { LineStarts } from './line-starts.ts'
+import { type LineStarts, maxOpenLines } from './line-starts.ts'
 import { aboutOf, type BatchAdvance, type Problem, type Progress, progressOf } from './progress.ts'
 import { EXPIRED, Step } from './step.ts'
 import { Validation } from './validation.ts'
@@ -266,9 +266,7 @@ export class BatchRun {
   /** Reads lines on, and starts them up to the first one that must wait. */
   async #startLines(step: Step, owner: JobOwner, maxOpen: number): Promise<void> {
     const { clock, starts, format } = this.#options
-    // A batch may use half of how many jobs its account may have open.
-    const allowed = Math.max(1, Math.floor((owner.quotas?.openJobs?.limit ?? Number.POSITIVE_INFINITY) / 2))
-    const most = Math.min(AT_ONCE, Math.min(maxOpen, allowed) - this.#open.size)
+    const most = Math.min(AT_ONCE, Math.min(maxOpen, maxOpenLines(owner)) - this.#open.size)
     if (most < 1) return
     const lines = await this.#readLines(step, step.progress.waiting === null ? most : 1)
     const results = await Promise.all(

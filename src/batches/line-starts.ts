@@ -95,6 +95,11 @@ export class LineStarts {
   }
 }
 
+/** How many lines of a batch may be open: half of the jobs that the account may have open, so that it can create others. */
+export function maxOpenLines({ quotas }: JobOwner): number {
+  return Math.max(1, Math.floor((quotas?.openJobs?.limit ?? Number.POSITIVE_INFINITY) / 2))
+}
+
 function idempotencyOf({ id, deadlineMs }: StoredBatch, line: number) {
   return { key: keyOfLine(id, line), fingerprint: FINGERPRINT, untilMs: deadlineMs + REMEMBER_MS }
 }

@@ -1,8 +1,7 @@
 /** Callers' actions on their own jobs: cancel and delete. */
-
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Clock } from '../clock.ts'
-import { isCancelledError } from '../job/job.ts'
+import { isCancelledError } from '../job/cancelled.ts'
 import { readJobId } from '../job/job-id.ts'
 import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'

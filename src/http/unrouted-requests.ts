@@ -1,16 +1,12 @@
 /**
  * Responds to requests that have no route before anything of their body is read: 404 for an unknown path, 405 with Allow for an
  * unsupported method of a known one (RFC 9110 §15.5.6), and the responses to OPTIONS and preflights. They need no key, because
- * there is nothing to protect. It also responds to requests that could not be read: malformed, too slow, with too large headers,
- * or behind too many others.
+ * there is nothing to protect.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { type Cors, isPreflight } from './cors.ts'
-import { JSON_TYPE, type OtherApi, sendErrorOf } from './envelope.ts'
-import { HttpError, methodNotAllowed, noSuchRoute } from './errors.ts'
-import { TOO_MANY_WAIT } from './pipelined-requests.ts'
+import { type OtherApi, sendErrorOf } from './envelope.ts'
+import { methodNotAllowed, noSuchRoute } from './errors.ts'
 
 /** Longer paths are truncated in error details. */
 const LONGEST_PATH = 100
@@ -106,71 +102,4 @@ function matches(pattern: readonly string[], parts: readonly string[]): boolean 
     if (part.startsWith(':')) return given !== '' && given.length <= LONGEST_PARAMETER
     return part === given || part === '*'
   })
-}
-
-/** A client has this long to read the response. */
-const LINGER_MS = 1000
-const RETRY_S = 5
-
-/** An error of Node's parser, with the piece that it could not read, or of a request's time limit. */
-interface BrokenRequest extends Error {
-  readonly code?: string
-  readonly rawPacket?: unknown
-}
-
-/** Returns the path if the piece begins with the request, or if its headers have arrived; otherwise an empty text. */
-function pathOfBroken({ rawPacket }: BrokenRequest, socket: Socket & { _httpMessage?: unknown }): string {
-  const current = socket._httpMessage as ServerResponse<IncomingMessage> | null | undefined
-  if (current?.req.url !== undefined) return current.req.url
-  const start = Buffer.isBuffer(rawPacket) ? rawPacket.toString('latin1', 0, LONGEST_PATH) : ''
-  return /^[A-Z]+ (\S+)/.exec(start)?.[1] ?? ''
-}
-
-/** Returns the status of the response; null if none could be sent. */
-export function answerBrokenRequest(
-  error: BrokenRequest,
-  socket: Socket,
-  id: string,
-  otherApi: OtherApi,
-): number | null {
-  if (!socket.writable || error.code === 'ECONNRESET') {
-    socket.destroy()
-    return null
-  }
-  const [status, reason, message] = brokenBy(error.code)
-  const isOther = pathOfBroken(error, socket).startsWith(otherApi.prefix)
-  const answer = isOther ? otherApi.answerOf(new HttpError(status, message)) : null
-  const body = answer?.bodyJson ?? JSON.stringify({ success: false, message })
-  const head = [
-    `HTTP/1.1 ${status} ${reason}`,
-    `x-request-id: ${id}`,
-    `content-type: ${JSON_TYPE}`,
-    `content-length: ${body.length}`,
-    ...Object.entries(answer?.headers ?? {}).map(([name, value]) => `${name}: ${value}`),
-    ...(status === 503 ? [`retry-after: ${RETRY_S}`] : []),
-    'connection: close',
-  ]
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  // Unread bytes would reset a connection that is destroyed at once, before the client has read the response. The timer keeps a
-  // client that keeps sending from holding it open.
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
-  socket.once('close', () => clearTimeout(timer))
-  return status
-}
-
-function brokenBy(code: string | undefined): [status: number, reason: string, message: string] {
-  switch (code) {
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return [408, 'Request Timeout', 'The request did not arrive in time.']
-    case 'HPE_HEADER_OVERFLOW':
-      return [431, 'Request Header Fields Too Large', 'The request headers are too large.']
-    case TOO_MANY_WAIT:
-      return [
-        503,
-        'Service Unavailable',
-        'Too many requests wait on this connection. Read responses before you send more.',
-      ]
-    default:
-      return [400, 'Bad Request', 'The request is not valid HTTP.']
-  }
 }

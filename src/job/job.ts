@@ -135,7 +135,7 @@ export function rawTextJson(text: RawText): string {
   return typeof text === 'string' ? JSON.stringify(text) : text.json
 }
 
-/** The error of a cancelled job, as it is stored and sent. It records who cancelled the job. */
+/** The error as it is stored and sent. */
 export function errorJson(error: JobError): string {
   const { raw_text, ...rest } = error
   if (raw_text === undefined) return JSON.stringify(rest)
@@ -175,22 +175,4 @@ export const NO_USAGE: Usage = {
   calls: 0,
   cache_hit: false,
   repaired: false,
-}
-
-type CancelledBy = 'caller' | 'operator'
-
-const MESSAGES: Readonly<Record<CancelledBy, string>> = {
-  caller: 'The caller cancelled the job.',
-  operator: 'An operator of the service cancelled the job.',
-}
-
-/** The error as it is stored and sent. */
-export function cancelledErrorJson(by: CancelledBy): string {
-  const error: JobError = { code: 'cancelled', message: MESSAGES[by], cancelled_by: by }
-  return JSON.stringify(error)
-}
-
-/** Whether this is the error of a cancelled job, of any version. */
-export function isCancelledError(errorJson: string | null): boolean {
-  return errorJson?.startsWith('{"code":"cancelled"') === true
 }

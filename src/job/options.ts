@@ -64,7 +64,7 @@ export const jobOptions = Type.Object(
 
 export type JobOptions = Static<typeof jobOptions>
 
-/** In the order in which they are stored. */
+/** The names of all options, in the order in which a job stores them. */
 export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
 
 /** The option of the job that a model server's message names first; null if none. */

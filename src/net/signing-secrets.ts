@@ -1,5 +1,5 @@
 /**
- * The secrets of accounts, and the signatures of callbacks that they make. Callbacks are signed according to Standard Webhooks, so
+ * The secrets of accounts, with which Parley signs callbacks. Callbacks are signed according to Standard Webhooks, so
  * that receivers can verify them with an existing library. `node:crypto` is faster than the package `standardwebhooks`, with which
  * the tests compare it.
  */

@@ -15,7 +15,7 @@ import { capsOf } from './job-and-token-caps.ts'
 
 /** Polls because caps change, months end, and jobs finish on other nodes. */
 const LOOK_EVERY_MS = 1000
-/** The maximum accounts that a look adds to those known to have changed: with more of them, a round takes several looks. */
+/** A look examines the accounts that may have room now, and at most this many others, so that it stays short. */
 const MAX_ACCOUNTS = 100
 /** The maximum jobs of one statement. Usually not even the first one fits. */
 const MAX_STEP = 64

@@ -18,7 +18,7 @@ export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
   /** Whether a caller waits for the outcome. */
   readonly awaited: boolean
-  /** See `Acceptance`. */
+  /** The account's cap in money, as in `Acceptance`; absent for no cap. */
   readonly costCap?: number
   /** Whether jobs that have a price wait for the budget of their account. */
   readonly overBudget?: boolean

@@ -62,7 +62,7 @@ export interface ExecutionEvents {
 }
 
 /**
- * Resolves to null if the job was to be released, or this node no longer holds it.
+ * Resolves to null if the execution was stopped because the job is released, or because this node no longer holds it.
  * @param cacheKey the job's key if the store has just found no cached response for it; undefined to look it up now
  */
 export type ExecuteJob = (
@@ -147,7 +147,7 @@ class Execution {
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
-  /** Absent after the first call. */
+  /** Undefined after the first call, because only the first call reports events. */
   #events: ExecutionEvents | undefined
   /** How many calls of earlier runs `#calls` does not contain. */
   readonly #omittedCalls: number

@@ -74,7 +74,7 @@ export interface Reserved {
 
 export class JobAndTokenCaps {
   readonly #clock: Clock
-  /** By account and month. */
+  /** The key contains the account and the month, so that usage starts at 0 in each month. */
   readonly #uses: LookupCache<AccountUse>
   /** Jobs that are being accepted here, by account. */
   readonly #reserved = new Map<string, number>()

@@ -232,7 +232,7 @@ function keyOf({ jobId, attempt }: Claim): string {
  * long before its response arrives here; until then, the node does not know of the job.
  */
 export class AssigningCalls {
-  /** In the order in which they started. */
+  /** The numbers of the calls in progress, the oldest first. */
   readonly #open = new Set<number>()
   #latest = 0
 

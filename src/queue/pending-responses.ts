@@ -6,9 +6,8 @@
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import { Counts } from '../sharing/counts.ts'
-import { type FairSlotsOptions, mayAcquire } from '../sharing/fair-slots.ts'
+import { type FairSlotsOptions, mayAcquire, reserveOf } from '../sharing/fair-slots.ts'
 import { TransientMap } from '../transient-map.ts'
-import { reserveOf } from './scheduler.ts'
 
 /** The fraction of the reserve that one account may use, at least one slot. */
 const RESERVE_PART = 1 / 16

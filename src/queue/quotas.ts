@@ -64,7 +64,7 @@ export interface QuotasOptions {
 
 export class Quotas {
   readonly #options: QuotasOptions
-  /** In the order in which accounts were added. */
+  /** The accounts, in the order in which they were added, because the oldest is dropped first. */
   readonly #entries = new Map<string, Entry>()
 
   constructor(options: QuotasOptions) {

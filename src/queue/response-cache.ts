@@ -68,7 +68,7 @@ export function cachedResult(contentJson: string | null, { reserved }: Job): Exe
   return fromCache(contentJson ?? 'null', reserved === undefined ? NO_RUNS : { ...NO_RUNS, cost: 0 })
 }
 
-/** The cache entry for a job's outcome; null for none. */
+/** Returns what to cache; null if the job has no answer, or must not use the cache (it has no fingerprint). */
 export function cacheEntry(
   outcome: Outcome,
   fingerprint: string | null,

@@ -57,7 +57,7 @@ export class RouteQueue {
   readonly of: RouteState
   /** The queued jobs that walks find. */
   readonly walk = { mayBeQueued: false, anyJob: false }
-  /** By account. */
+  /** The lanes by account. A claim takes the first one that may start jobs, and moves it to the end. */
   readonly lanes = new Map<string, Lane>()
   /** Whether the next claim prefers a lane, so that lanes and walks take turns. */
   isLaneNext = true
@@ -137,7 +137,10 @@ export interface PlannedClaim {
   readonly additions: number
 }
 
-/** @param before undefined or null if there was no limit */
+/**
+ * Sets a new limit. The jobs that run under the previous one still count.
+ * @param before undefined or null if there was no limit
+ */
 export function limitedTo(before: Allowance | undefined | null, limit: RouteLimit): Allowance {
   return Object.assign(before ?? { running: 0 }, { limit })
 }

@@ -15,7 +15,7 @@ import type { Job } from '../job/job.ts'
 import { LowerTurns, PRIORITIES, type Priority, queueName, readQueueName } from '../job/priority.ts'
 import { type ByteShare, bytesOfJob, jobBytes } from '../sharing/byte-budget.ts'
 import { Counts } from '../sharing/counts.ts'
-import { type FairSlotsOptions, freeSharedSlots, mayAcquire } from '../sharing/fair-slots.ts'
+import { type FairSlotsOptions, freeSharedSlots, mayAcquire, reserveOf } from '../sharing/fair-slots.ts'
 import { type Claimed, type ClaimedLargeJob, type ClaimFrom, INLINE_TEXT_BYTES } from '../store/store.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import {
@@ -32,18 +32,10 @@ import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
 const MAX_CLAIM = 256
 /** How many jobs of newcomers a node may hold for a busy model server. */
 const MAX_NEWCOMERS = 8
-/** The fraction of the slots that is reserved, at least one slot. */
-const SLOT_RESERVE = 1 / 16
-/** With fewer slots than this there is no reserve, because a single account would have too few. */
-const LEAST_SLOTS_WITH_RESERVE = 4
 /** The maximum memory of a claimed job whose texts come with the claim. */
 const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
 /** Stands for the unknown accounts of jobs that a claim in progress may return. No account has this name. */
 const CLAIM_IN_PROGRESS = ''
-
-export function reserveOf(slots: number): number {
-  return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
-}
 
 /** The place of a job on this node, from its hand-off or claim to its end. */
 export interface Place {

@@ -4,7 +4,6 @@ import { type TestContext, test } from 'node:test'
 import { acceptance, addAccounts, newJob } from '../../test/store-contract/fixtures.ts'
 import { start as startWorker } from '../../test/support/start-worker.ts'
 import { jobBytes } from '../sharing/byte-budget.ts'
-import { reserveOf } from './scheduler.ts'
 
 const MB = 1_000_000
 /** The share of large jobs is seven eighths of it. */
@@ -73,10 +72,6 @@ const counts = (accounts: readonly string[]) =>
   Object.fromEntries(
     [...new Set(accounts)].map((one) => [one, accounts.filter((other) => other === one).length]),
   )
-
-test('the reserve is a sixteenth of the slots, at least one, and none below four slots', () => {
-  assert.deepEqual([1, 3, 4, 15, 16, 31, 32, 256].map(reserveOf), [0, 0, 1, 1, 1, 1, 2, 16])
-})
 
 test('the reserve goes only to accounts that hold no slot, by hand-off', async (t) => {
   const { enqueue, running, quiet } = await start(t, { slots: 32 })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Priority } from '../job/priority.ts'
 import { Stop, type StopListener } from '../job/stop.ts'
-import { FairSlots, freeSharedSlots, mayAcquire } from './fair-slots.ts'
+import { FairSlots, freeSharedSlots, mayAcquire, reserveOf } from './fair-slots.ts'
 
 const never = new Stop()
 
@@ -22,6 +22,10 @@ function slots(limit: number, reserve = 0) {
   }
   return { shared, granted, ask, release }
 }
+
+test('the reserve is a sixteenth of the slots, at least one, and none below four slots', () => {
+  assert.deepEqual([1, 3, 4, 15, 16, 31, 32, 256].map(reserveOf), [0, 0, 1, 1, 1, 1, 2, 16])
+})
 
 test('slots up to the limit are acquired at once, and no more', () => {
   const { shared } = slots(2)

@@ -162,6 +162,16 @@ export class FairSlots {
   }
 }
 
+/** The fraction of the slots that is reserved, at least one slot. */
+const SLOT_RESERVE = 1 / 16
+/** With fewer slots than this there is no reserve, because a single account would have too few. */
+const LEAST_SLOTS_WITH_RESERVE = 4
+
+/** How many of a node's slots for jobs, or for pending responses, are reserved. */
+export function reserveOf(slots: number): number {
+  return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
+}
+
 /** How many slots any account may have now: the free slots beyond the reserve. 0 or less if there are none. */
 export function freeSharedSlots({ limit, reserve }: FairSlotsOptions, held: ReadonlyCounts<string>): number {
   return limit - reserve - held.total

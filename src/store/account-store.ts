@@ -131,7 +131,7 @@ export interface KeyRecord {
   readonly usedAtMs: number | null
   /** When its account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
-  /** Where events of its jobs are sent; null for nowhere. */
+  /** The URL that receives the events of its jobs; null if none does. */
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
 }
@@ -161,7 +161,7 @@ export interface AccountRecord {
   readonly rotatedAtMs: number | null
   /** When it was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
-  /** Where events of its jobs are sent; null for nowhere. */
+  /** The URL that receives the events of its jobs; null if none does. */
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
   readonly quotaUse: QuotaUse

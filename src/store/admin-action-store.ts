@@ -2,7 +2,8 @@
  * Admin actions on stored data: cancelling and deleting jobs, deleting accounts, scrubbing. Each method is one short transaction,
  * so that servers hardly wait; the caller repeats methods that return a count or the next job.
  */
-import { cancelledErrorJson, NO_USAGE } from '../job/job.ts'
+import { cancelledErrorJson } from '../job/cancelled.ts'
+import { NO_USAGE } from '../job/job.ts'
 
 export interface AdminActionStore {
   /**

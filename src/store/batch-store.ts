@@ -116,7 +116,7 @@ export interface BatchStep {
   readonly end: BatchEnd | null
 }
 
-/** An extension of a file, which is created with its first content. */
+/** Content to append to a file. If the file does not exist, this creates it. */
 export interface FileExtension {
   readonly fileId: string
   readonly content: Uint8Array

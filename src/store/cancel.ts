@@ -1,6 +1,5 @@
 /** Cancels jobs regardless of the node that holds them: the SQL of both stores. */
-
-import { cancelledErrorJson } from '../job/job.ts'
+import { cancelledErrorJson, usageOfCancelled } from '../job/cancelled.ts'
 import { isJobId } from '../job/job-id.ts'
 import {
   CANCELLED_ERROR_JSON,
@@ -10,7 +9,7 @@ import {
   type CancelledOutcome,
 } from './admin-action-store.ts'
 import type { Dialect } from './dialect.ts'
-import { type OwnCancel, usageOfCancelled } from './own-job-store.ts'
+import type { OwnCancel } from './own-job-store.ts'
 import { numberOf, textOf, textOrNull } from './rows.ts'
 import { type Steps, sql, write } from './sql.ts'
 

@@ -41,7 +41,7 @@ export interface JobOverBudget {
 
 export interface BudgetedJobs {
   readonly account: string
-  /** See `Acceptance`; null for no cap. */
+  /** The account's cap in money, as in `Acceptance`; null for no cap. */
   readonly costCap: number | null
   readonly jobs: readonly BudgetedJob[]
   /** The new state of earlier runs, in which the wait for model servers starts now. */
@@ -52,7 +52,7 @@ export interface BudgetedJobs {
 export interface BudgetedJob {
   readonly jobId: string
   readonly reserved: number
-  /** See `NewJob`. */
+  /** The name of the queue that the job joins, as in `NewJob`. */
   readonly route: string
   readonly step: number
 }

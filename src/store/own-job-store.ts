@@ -1,6 +1,4 @@
 /** Accounts' actions on their own jobs: the part of the storage contract for cancelling and deleting them. */
-import { sumOfCosts } from '../job/amount.ts'
-import { readEarlierUsage, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'
 
@@ -62,27 +60,3 @@ export interface OwnDeletion {
 }
 
 export type OwnDeleted = Deleted | 'callback owed'
-
-/** The facts that determine the usage of a job that its caller cancels. */
-export interface CancelledRun {
-  readonly isHeld: boolean
-  readonly inputTokens: number
-  /** The cost of one call with these tokens; null if the model has no price. */
-  readonly inputCost: number | null
-  /** The usage of its earlier runs, as written by `queue/earlier-runs.ts`; null if there were none. */
-  readonly earlierJson: string | null
-}
-
-/** The usage of a cancelled job, as JSON text. */
-export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }: CancelledRun): string {
-  const earlier = readEarlierUsage(earlierJson)
-  const isPriced = inputCost !== null || earlier.cost !== undefined
-  const cost = sumOfCosts(earlier.cost ?? 0, isHeld ? (inputCost ?? 0) : 0)
-  const usage = usageOfEarlier({
-    calls: earlier.calls + (isHeld ? 1 : 0),
-    inputTokens: earlier.inputTokens + (isHeld ? inputTokens : 0),
-    outputTokens: earlier.outputTokens,
-    ...(isPriced && { cost }),
-  })
-  return JSON.stringify(usage)
-}

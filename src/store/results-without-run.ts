@@ -12,7 +12,10 @@ export const FREE_CACHE_HIT_USAGE: Usage = { ...CACHE_HIT_USAGE, cost: 0 }
 /** The receipt of a job without a model call, in the form that `queue/outcome-and-receipt.ts` writes. */
 export const CACHE_HIT_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
 
-/** Jobs created before this ID are overdue if no wait of their own is stored. If the outage is too recent, no job is. */
+/**
+ * Returns the ID before which queued jobs are overdue that have waited since they were created. (Jobs that store when their wait
+ * began are judged by that.) No job has a smaller ID if the outage began too recently.
+ */
 export function createdBefore({ unavailableSinceMs, patienceMs }: PastPatience, nowMs: number): string {
   const beforeMs = nowMs - patienceMs
   return leastJobId(unavailableSinceMs <= beforeMs ? beforeMs : 0)

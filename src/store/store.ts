@@ -249,8 +249,8 @@ export interface PastDeadline {
 }
 
 /**
- * Jobs of the route that have waited for `patienceMs` since the latest of their creation, their release and `unavailableSinceMs`.
- * Waiting time before the release counts as well.
+ * Queued jobs of the route whose patience is over: they have waited for model servers for `patienceMs` in total. The current wait
+ * began when the job was created or released last, but not before `unavailableSinceMs`. Waits before the release count, too.
  */
 export interface PastPatience {
   readonly route: string
@@ -286,7 +286,7 @@ export interface Acceptance {
   readonly jobs: readonly NewJob[]
   readonly idempotency: Idempotency | null
   readonly nowMs: number
-  /** See `Settlement`. */
+  /** How long the write may wait for others, as in `Settlement`. */
   readonly mayWaitMs?: number
   /**
    * The maximum cost of the account in the current month, in millionths of the currency: of the jobs that finished in it, plus
@@ -381,7 +381,7 @@ export interface Depth {
 }
 
 export interface QueueDepth {
-  /** See `NewJob.route`; '' for jobs whose route is unknown. */
+  /** The name of the queue, as in `NewJob`; empty for jobs whose route is unknown. */
   readonly route: string
   readonly jobs: number
   /** The ID of the oldest job. */

@@ -18,7 +18,7 @@ import { OPEN_STATUSES } from '../store/batch-store.ts'
 import { type CallbackDepth, type DeliveryQueueName, MAX_COUNTED } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
 import type { Trouble } from '../upstreams/model-server.ts'
-import type { UpstreamState } from '../upstreams/targets.ts'
+import type { UpstreamState } from '../upstreams/routing-table.ts'
 
 export interface Gauges {
   /** Rejects if the node cannot accept a job now. */

@@ -10,14 +10,13 @@ import { singleFlight } from '../lookup-cache.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { CallbackDepth } from '../store/callback-store.ts'
 import type { Depth } from '../store/store.ts'
-import type { TargetState } from '../upstreams/targets.ts'
+import type { TargetState } from '../upstreams/routing-table.ts'
 import { ageSeconds, type Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 
 export const SAMPLE_MS = 2000
 /** A quarter of an hour. */
 export const MAX_SAMPLES = 450
-export const MAX_LISTENERS = 500
 /** Without listeners, the database is queried only for every fifth sample. */
 const IDLE_EVERY = 5
 /** Depths older than this are not repeated. */
@@ -58,6 +57,10 @@ export class MetricSamples implements MetricFeed {
     return this.#kept
   }
 
+  get listeners(): number {
+    return this.#listeners.size
+  }
+
   begin(): void {
     this.#lastSampleMs = this.#parts.clock.steadyMs()
     void this.#readDepths()
@@ -65,7 +68,7 @@ export class MetricSamples implements MetricFeed {
   }
 
   listen(listener: MetricListener): (() => void) | null {
-    if (this.#stopped || this.#listeners.size >= MAX_LISTENERS) return null
+    if (this.#stopped) return null
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }

@@ -22,7 +22,10 @@ export interface Conversation {
   readonly tokensAtMost: number
 }
 
-/** Texts with more bytes per token of the limit are sampled first; prose has four or five. */
+/**
+ * A text whose bytes exceed the limit in tokens by this factor is sampled first, because it is most likely too long: a token of
+ * prose has four or five bytes.
+ */
 const SAMPLED_FROM = 8
 const SAMPLE_PIECES = 32
 const SAMPLE_CHARACTERS = 512

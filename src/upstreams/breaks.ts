@@ -24,7 +24,7 @@ const CAREFUL = 3
 export const FIRST_TARGET_ONLY_MS = 60_000
 /** How long other calls may be delayed so that an isolated job runs alone. Afterwards they run together. */
 export const HOLD_MS = 8_000
-/** Before the next isolated job, the target serves others for this many times as long. */
+/** After an isolated job, the target serves only others, for this many times as long as that job delayed them. */
 const REST = 4
 
 /**

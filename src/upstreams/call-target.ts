@@ -18,7 +18,6 @@ import {
   SchemaBreaks,
   schemaFingerprint,
 } from './breaks.ts'
-import type { CallPermit } from './call-permit.ts'
 import { failureKind, isWaitedFor, troubleOf } from './failure-kinds.ts'
 import type {
   CallRecord,
@@ -31,10 +30,11 @@ import type {
   TokenCount,
 } from './model-server.ts'
 import { pause } from './pause.ts'
+import type { RatePermit } from './rate-permit.ts'
 import { sumOfTokens } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
+import type { Target } from './routing-table.ts'
 import type { CallResult } from './target-health.ts'
-import type { Target } from './targets.ts'
 
 /** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
 export interface CallEvent {
@@ -90,7 +90,7 @@ export interface RoutingAttempt extends RoutedReply {
   /** What the last call shows if its connection broke. */
   broke: { readonly fails: boolean } | null
   /** Null unless the target has rates. */
-  permit: CallPermit | null
+  permit: RatePermit | null
   /** The waiting jobs of the route, among them this one while it waits for a rate or a slot. */
   readonly waiting: Set<string>
 }

@@ -14,7 +14,7 @@ export const MASKED_CHARACTERS = 65_536
 
 /** A shorter text, such as `openai`, may be a word that messages need. */
 const LEAST_SECRET = 8
-/** More characters than an escaped character usually takes. */
+/** How many characters one character of a secret may take at the cut end of a message: more than an escaped one usually does. */
 const MOST_SPELLED = 12
 
 /** @param secrets found as written; with LEAST_SECRET characters or more, also in other spellings and truncated by the server */

@@ -19,7 +19,7 @@ export const WINDOW_MS = 60_500
 const MINUTE_MS = 60_000
 /** Requests sent in the same half second are counted together, at its end. */
 const CELL_MS = 500
-/** The part of a minute whose limit may be sent at once after a pause. */
+/** After a pause, as much may be sent at once as the limit allows in this time. */
 const BURST_MS = 10_000
 /** A node that has not asked for this long holds nothing any longer. While it holds something, it asks every second. */
 export const HOLD_MS = 15_000
@@ -90,7 +90,7 @@ export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: num
     if (agoMs < WINDOW_MS) use(state, nowMs - agoMs, { requests, tokens })
     sent = sum(sent, { requests, tokens })
   }
-  // If something was returned or overestimated, sending may resume earlier; if underestimated, later.
+  // If the node used less than it held, or returned a part of it, nodes may send again earlier; if it used more, later.
   pace(state, limits, difference(sum(sent, held), before), nowMs)
   hold(state, node, held, nowMs)
   const isHeld =

@@ -78,9 +78,9 @@ export class Rate {
   #blockedUntilMs = 0
   /** How many requests were served since the last exchange: about as many are expected until the next. */
   #recent = 0
-  /** Those of a priority: only accounts for which one waits, so that it does not matter how many others there are. */
+  /** The requests that wait, by priority and account. Accounts without any are removed, so that they cost no time. */
   readonly #queues: Record<Priority, Waiting> = { high: new Map(), normal: new Map(), low: new Map() }
-  /** By account, the tokens that it was granted, divided by its weight; for a new one, as many as others had when it came. */
+  /** The turn of each account: the tokens that it was granted, divided by its weight. A new account starts at the current turn. */
   readonly #turns = new Map<string, number>()
   /** With this many accounts, those that have no more than others are forgotten. */
   #forgetAt = MOST_WAITING
@@ -215,7 +215,7 @@ export class Rate {
     if (this.#book.isShared && this.#isOpen) this.#ask(null)
   }
 
-  /** Null if it does not fit now. */
+  /** Reserves a request with so many tokens; null if it does not fit now. */
   #take(tokens: number): Reservation | null {
     // A request above the limit is sent when nothing else was sent for a minute.
     const amounts = { requests: 1, tokens: Math.min(tokens, this.#limits.tokens) }

@@ -1,14 +1,14 @@
 /**
  * Calls targets with rates: estimates the tokens of a request, and waits until each rate permits it. A waiting request holds no
- * slot of its upstream, and its run's time limit is paused. The server's replies correct the rates (call-permit.ts).
+ * slot of its upstream, and its run's time limit is paused. The server's replies correct the rates (rate-permit.ts).
  */
 import type { Clock } from '../clock.ts'
-import { CallPermit } from './call-permit.ts'
 import type { Called, RoutingAttempt, TargetCaller } from './call-target.ts'
 import type { ModelRequest, Reply } from './model-server.ts'
 import type { Reservation } from './rate.ts'
+import { RatePermit } from './rate-permit.ts'
+import type { Target } from './routing-table.ts'
 import type { TargetRates } from './target-rates.ts'
-import type { Target } from './targets.ts'
 
 export class RatedCaller {
   readonly #caller: TargetCaller
@@ -27,7 +27,7 @@ export class RatedCaller {
       if (this.#caller.isSkipped(target, attempt)) return 'circuit open'
       const reservations = await this.#reserve(rates, attempt)
       if (reservations === null) return attempt.signal.reason === null ? 'leaving' : 'stopped'
-      const permit = new CallPermit(rates, reservations, attempt.request, rejections, this.#clock)
+      const permit = new RatePermit(rates, reservations, attempt.request, rejections, this.#clock)
       attempt.permit = permit
       let called: Called
       try {
@@ -44,7 +44,7 @@ export class RatedCaller {
     }
   }
 
-  /** Null if the wait ended. */
+  /** Reserves the request's part of each rate. Null if the request, or the node, was stopped while it waited. */
   async #reserve({ rates, answers }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
     const { request, signal, waiting } = attempt
     const { account, tier, priority, jobId } = request

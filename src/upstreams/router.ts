@@ -40,7 +40,7 @@ import {
   type UpstreamOptions,
   type UpstreamState,
   upstreamStates,
-} from './targets.ts'
+} from './routing-table.ts'
 
 /** How many times each target may be called for one request, with pauses of about 0.5 and 2 s between. */
 export const ROUNDS = 3

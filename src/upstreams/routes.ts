@@ -3,7 +3,7 @@
  * start, and for which routes and accounts jobs wait. Claims skip such jobs without reading them.
  */
 import type { Trouble } from './model-server.ts'
-import type { Candidates, Target } from './targets.ts'
+import type { Candidates, Target } from './routing-table.ts'
 
 export interface Routes extends RouteLimits {
   /** The key of the targets that the job may be sent to, in order; empty if none is configured. */
@@ -99,7 +99,10 @@ function limitOf(targets: readonly Target[], account: string | null): RouteLimit
   return { allowance, failedJobs: [...failedJobs], ...unavailability(targets, account) }
 }
 
-/** @param account null for all accounts */
+/**
+ * Returns since when no target has answered, and why the last of the failing targets fails. If a target answers, the time is null.
+ * @param account null for all accounts
+ */
 export function unavailability(
   targets: readonly Target[],
   account: string | null,

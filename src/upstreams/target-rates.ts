@@ -42,7 +42,10 @@ export interface RateLimits {
   readonly tokens_per_minute?: number | null | undefined
 }
 
-/** Returns the rates of a target; null if it has none. Entries for the same model on the same upstream share the lowest limits. */
+/**
+ * Returns a function that finds the rates of a target; it returns null if the target has none. If several public models set limits
+ * for the same target, the lowest apply.
+ */
 export function targetRates(
   upstreams: ReadonlyMap<string, { readonly rate?: RateLimits }>,
   models: { readonly [name: string]: ModelSettings },

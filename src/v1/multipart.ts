@@ -107,11 +107,11 @@ function parserOf({ headers }: IncomingMessage) {
 
 const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
 
-/** The least average pace of a client, over each window in which the server waited for it. */
+/** A client must send this much on average in each window. Time in which the server does not read does not count. */
 const BYTES_PER_MS = 64 * 1.024
 const WINDOW_MS = 10_000
 
-/** Calls `onSlow` after a window in which the client sent too little for the time in which the server waited for it. */
+/** Calls `onSlow` once, after the first window in which the client was too slow. Returns a function that ends the watch. */
 function watchPace(
   request: IncomingMessage,
   clock: Pick<Clock, 'steadyMs' | 'after'>,

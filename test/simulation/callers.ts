@@ -1,6 +1,5 @@
 /** What callers send, and what they check in the responses: creates, reads, waits, lists, and actions on their own jobs. */
-
-import { isCancelledError } from '../../src/job/job.ts'
+import { isCancelledError } from '../../src/job/cancelled.ts'
 import type { JobRecord } from '../../src/job/job-record.ts'
 import type { JobPage } from '../../src/store/job-search-store.ts'
 import type { Created } from './front.ts'

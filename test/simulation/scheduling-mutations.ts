@@ -52,7 +52,7 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
   },
   {
     what: 'no slot is kept for other accounts',
-    file: 'src/queue/scheduler.ts',
+    file: 'src/sharing/fair-slots.ts',
     text: 'Math.max(1, Math.floor(slots * SLOT_RESERVE))',
     by: '0',
   },

@@ -37,6 +37,8 @@ export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminOptio
   })
 }
 
+/** Maximum event streams that a node keeps open at the same time. */
+export const MAX_LISTENERS = 500
 /** Unread bytes that are buffered per client, in addition to the kernel's buffers: a few minutes of samples. */
 const MAX_BUFFERED_BYTES = 65_536
 
@@ -71,6 +73,7 @@ export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: Admi
 }
 
 function streamOf(samples: MetricFeed, onSlowClient: () => void): Readable {
+  if (samples.listeners >= MAX_LISTENERS) throw tooManyListeners()
   const stream = new Readable({ read: () => {} })
   const unsubscribe = samples.listen({
     send: (event) => {

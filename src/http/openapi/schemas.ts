@@ -114,7 +114,7 @@ interface ErrorResponse {
   readonly example: HttpError
 }
 
-/** By status. */
+/** The responses of a route to errors, by HTTP status. */
 export type ErrorResponses = Readonly<Record<number, ErrorResponse>>
 
 export const ERRORS: ErrorResponses = {

@@ -1,4 +1,4 @@
-/** Deletes expired data in Postgres: whole partitions where that is safe, and the rest in small steps. Also folds sums. */
+/** Deletes expired data in Postgres: whole partitions where that is safe, and the rest in small steps. Also adds deltas to sums. */
 import { leastJobId } from '../../job/job-id.ts'
 import { purgeBatches } from '../batches.ts'
 import type { Expiry } from '../expiry.ts'

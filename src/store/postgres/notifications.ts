@@ -86,8 +86,8 @@ export class Notifications {
   }
 
   /**
-   * Asks the other nodes to notify this one when they finish these jobs. Resolves when they were asked or that failed, because
-   * the poll makes up for it.
+   * Asks the other nodes to notify this one when they finish these jobs. Resolves even if they could not be asked: then the poll
+   * finds the finished jobs.
    */
   async announceWaits(jobIds: readonly string[]): Promise<void> {
     if (this.#client === null || jobIds.length === 0) return

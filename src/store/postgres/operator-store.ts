@@ -1,6 +1,6 @@
 /** Runs the admin actions of commands directly on a Postgres database, also while servers are running. */
 import type { Secrets } from '../account-store.ts'
-import { accountOperations, adminTokenOperations } from '../accounts.ts'
+import { accountOperations } from '../accounts.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
@@ -8,6 +8,7 @@ import { cancelOperations } from '../cancel.ts'
 import { deleteOperations } from '../delete.ts'
 import { fileOperations } from '../files.ts'
 import { jobSearchOperations } from '../job-search.ts'
+import { adminTokenOperations, keyOperations } from '../keys.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { rerunOperations } from '../reruns.ts'
 import { withSearches } from '../searches.ts'
@@ -27,6 +28,7 @@ const SHARED = {
   ...deleteOperations(POSTGRES),
   ...fileOperations,
   ...jobSearchOperations(POSTGRES),
+  ...keyOperations(POSTGRES),
   ...rerunOperations(POSTGRES),
   ...usageOperations(POSTGRES),
 }

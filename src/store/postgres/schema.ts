@@ -14,7 +14,7 @@ const LOCK = 7_264_539_153
 export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
 /** How long a migration waits for the locks of its tables. */
 export interface Patience {
-  /** While a migration waits, every later statement on the table waits behind it. */
+  /** The longest wait. It is short, because every later statement on the table waits behind the migration. */
   readonly lockMs: number
   readonly tries: number
   /** The pause between tries, in which the statements that queued behind it run. */

@@ -71,9 +71,9 @@ async function settleOrMark(
 }
 
 /**
- * Settles all; returns the results in order.
- * @param unknown jobs that this node may have settled already; if it did, they count as settled. If this rejects, it adds the
- * settled ones
+ * Settles jobs, and returns the results in the order of the settlements.
+ * @param unknown jobs that an earlier try may have settled before its results were lost. If it did, the result is `settled`. If
+ * the results of this try are lost, too, the jobs that it settled are added.
  */
 async function settleAll(
   database: Database,

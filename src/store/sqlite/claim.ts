@@ -116,7 +116,7 @@ const SIZE = requestBytesOf('r')
 const MESSAGES_TEXT = textOf('r', 'messages')
 const inline = (text: string) => `case when ${SIZE} <= ${INLINE_TEXT_BYTES} then ${text} end`
 
-/** In the order that `readClaimedJob` expects. */
+/** `readClaimedJob` reads these columns by position. */
 const BY_ID = `
   select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.attempt, j.deaths, j.crashed_alone,
     j.earlier, ${[MESSAGES_TEXT, 'r.response_format', 'r.callback'].map(inline).join(', ')}, j.turn, ${SIZE}, j.priority, j.deadline_ms

@@ -2,7 +2,7 @@
  * Every operation of the SQLite store, by name. The storage thread finds operations here, and the typed methods of its client and
  * of commands are derived from this table.
  */
-import { accountOperations, adminTokenOperations } from '../accounts.ts'
+import { accountOperations } from '../accounts.ts'
 import { auditOperations } from '../audit.ts'
 import { batchOperations } from '../batches.ts'
 import { callbackRecordOperations } from '../callback-records.ts'
@@ -12,6 +12,7 @@ import { deleteOperations } from '../delete.ts'
 import { fileOperations } from '../files.ts'
 import { heldRequestOperations } from '../held-requests.ts'
 import { jobSearchOperations } from '../job-search.ts'
+import { adminTokenOperations, keyOperations } from '../keys.ts'
 import { rerunOperations } from '../reruns.ts'
 import { usageOperations } from '../usage.ts'
 import { acceptOperations } from './accept.ts'
@@ -46,6 +47,7 @@ const OPERATOR_OPERATIONS = {
   ...onFile(deleteOperations(SQLITE)),
   ...onFile(fileOperations),
   ...onFile(jobSearchOperations(SQLITE)),
+  ...onFile(keyOperations(SQLITE)),
   ...onFile(rerunOperations(SQLITE)),
   ...onFile(usageOperations(SQLITE)),
 }

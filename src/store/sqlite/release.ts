@@ -33,6 +33,7 @@ export function returnTurn(file: ServedFile, route: string): number {
 }
 
 const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
+/** These leave the status `assigned`, because a status never goes back to `pending`. */
 const RELEASE_WAITING = `
   update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
 const RELEASE = 'update jobs set node = null, turn = ? where id = ?'

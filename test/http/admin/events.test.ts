@@ -122,6 +122,18 @@ onEachStore(() => {
     await closed
   })
 
+  test('503 beyond 500 streams of a node', async (t) => {
+    const { parley } = await startStage(t)
+    const admin = await adminOf(parley)
+    const [first] = await Promise.all(Array.from({ length: 500 }, () => listen(t, parley)))
+    assert.equal((await listen(t, parley)).response.statusCode, 503)
+    const { headers, body } = await admin.get('/events')
+    assert.equal(headers.get('retry-after'), '10')
+    assert.match(headers.get('content-type') ?? '', /^application\/json/)
+    assert.equal(body.message, 'Too many event streams are open on this node.')
+    assert.equal(first?.text(), GREETING, 'the others stay')
+  })
+
   test('a stopping server ends them at once, and is not delayed', async (t) => {
     const { parley } = await startStage(t)
     const listeners = await Promise.all(Array.from({ length: 5 }, () => listen(t, parley)))

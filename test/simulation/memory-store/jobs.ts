@@ -1,7 +1,8 @@
 /** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
 
 import { sumOfCosts } from '../../../src/job/amount.ts'
-import { cancelledErrorJson, errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
+import { cancelledErrorJson, usageOfCancelled } from '../../../src/job/cancelled.ts'
+import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
 import { monthOf } from '../../../src/job/month.ts'
@@ -16,13 +17,12 @@ import {
 import type { Expiry } from '../../../src/store/expiry.ts'
 import { type HeldRequest, MAX_EQUAL, NO_CALLERS } from '../../../src/store/held-request-store.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
-import {
-  type OwnCancel,
-  type OwnDeleted,
-  type OwnDeletion,
-  type OwnRequest,
-  type OwnRequestRead,
-  usageOfCancelled,
+import type {
+  OwnCancel,
+  OwnDeleted,
+  OwnDeletion,
+  OwnRequest,
+  OwnRequestRead,
 } from '../../../src/store/own-job-store.ts'
 import { RERUN_RETENTIONS } from '../../../src/store/rerun-store.ts'
 import {

@@ -16,7 +16,7 @@ const REJECTIONS = 3
 const FIRST_WAIT_MS = 1_000
 
 /** What a call may send. */
-export class CallPermit {
+export class RatePermit {
   readonly #target: TargetRates
   readonly #reservations: readonly Reservation[]
   readonly #clock: Clock
