@@ -3,7 +3,6 @@
  * created. The latter are read together, every two seconds at most, so that a revoked one soon stops working and guesses cost
  * few queries.
  */
-
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import {
   chmodSync,

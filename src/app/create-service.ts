@@ -1,7 +1,6 @@
 /**
  * Opens the database and creates the server on it. The parts are loaded meanwhile: each takes a good part of the time of a start.
  */
-
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'

@@ -1,5 +1,4 @@
 /** Creates the HTTP server with all its routes, and what the admin routes depend on. */
-
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'

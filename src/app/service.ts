@@ -1,5 +1,4 @@
 /** Creates all parts from the configuration, connects them, and starts and stops them in order. */
-
 import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'

@@ -2,7 +2,6 @@
  * Reads the configuration file for commands that only need the database. Separate from load.ts, because loading the library that
  * checks all settings takes longer than the rest of such a command.
  */
-
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isObject, type JsonObject } from '../json-object.ts'

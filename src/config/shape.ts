@@ -2,7 +2,6 @@
  * Checks the names, types and ranges of settings against their table. It understands the keywords that the table uses, and
  * reports every problem. Compiling the table with Ajv would take a fifth of a second.
  */
-
 import { isObject, type JsonObject } from '../json-object.ts'
 import type { Schema } from '../typed-schema.ts'
 import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'

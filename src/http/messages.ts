@@ -1,5 +1,4 @@
 /** SPEC §4.3: a single create that waits for its answer. SPEC §4.1: creates several jobs in one request, all of them or none. */
-
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { wholeMs } from '../clock.ts'
 import { batchLengthProblem, type PartLimits } from '../job/create-body.ts'

@@ -3,7 +3,6 @@
  * facts about them. For large bodies, a thread of the CPU pool does this, because sending a parsed conversation between threads
  * is expensive.
  */
-
 import { hash } from 'node:crypto'
 import type { IgnoredKeywords } from 'parley-json-schema'
 import { type CutTexts, cutMembers, cutMembersOfEach, type WantedMembers } from '../json-text/cut-members.ts'

@@ -2,7 +2,6 @@
  * Reads a large body of a request to create jobs, as a task of the CPU pool: turns its bytes into elements, or returns the first
  * error. The checks, their order and their errors are those for small bodies, which the HTTP server reads itself.
  */
-
 import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
 import { readJson, withoutExcerpt } from '../json-text/read-json.ts'

@@ -3,7 +3,6 @@
  * registered before the service is created (`otlp.ts`, or one that the operator loads); without one nothing is wrapped, and
  * tracing costs nothing. No span contains text of a conversation, an answer or the address of a caller.
  */
-
 import {
   type Attributes,
   type Context,

@@ -2,7 +2,6 @@
  * Creates the job of a request below `/v1`, and holds the request until the job has ended or the server must answer. If the
  * caller leaves, the job continues.
  */
-
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'

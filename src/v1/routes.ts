@@ -14,7 +14,6 @@
  * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
  * - `upload.ts` and `multipart.ts`: a file is stored while it arrives. `files/` knows nothing of OpenAI's shapes.
  */
-
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import type { Tier } from '../job/tier.ts'

@@ -1,6 +1,5 @@
 /** The page of the effective settings, which can only be changed in the configuration file and the environment. */
 import { html } from 'htm/preact'
-import { isObject } from '../../json-object.ts'
 import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-button.ts'
 import { Facts, PageTitle, Panel } from './parts/sections.ts'
@@ -55,6 +54,10 @@ function flat(value: object, path = ''): Entries {
     const here = path === '' ? name : `${path}.${name}`
     return isObject(inner) ? flat(inner, here) : [[here, inner] as const]
   })
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Formats an object on one line, for example `upstream: openai, model: gpt-5`. */

@@ -1,5 +1,4 @@
 /** The request that is edited in the playground, stored in the tab's session storage, and the examples to start from. */
-
 import { type IgnoredKeywords, meetsStrictRules, readSchema } from 'parley-json-schema'
 import type { Message, Role } from '../contract.ts'
 

@@ -1,5 +1,4 @@
 /** The playground page: edit a request, send it through the public interface, and watch its jobs. */
-
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { EffectiveSettings } from '../contract.ts'
