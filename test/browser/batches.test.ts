@@ -80,3 +80,17 @@ test('a batch with wrong lines names them, and one that does not exist is not fo
   await page.goto(`/dashboard/batches/${batch.id}0`)
   await page.getByText('Batch not found').waitFor()
 })
+
+test('the back button restores the account of the search', async (t) => {
+  for (const list of ['batches', 'callbacks']) {
+    const page = await visit(t, browser, parley, `/dashboard/${list}`)
+    const account = page.getByLabel('Account', { exact: true })
+    await account.fill('bob')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.waitForURL(/account=bob/)
+    await page.goBack()
+    await page.waitForURL((url) => !url.search.includes('account'))
+    await page.waitForFunction(() => document.querySelector<HTMLInputElement>('form input')?.value === '')
+    assert.equal(await account.inputValue(), '')
+  }
+})
