@@ -11,8 +11,8 @@ import type {
   CallbackSummary,
 } from '../store/callback-store.ts'
 import type { Page } from '../store/pagination.ts'
+import { withOperatorStore } from './database.ts'
 import { CommandError, printable, printLine, table, timeOf } from './output.ts'
-import { withOperatorStore } from './with-operator-store.ts'
 
 /** Longer responses and errors are truncated, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60

@@ -2,10 +2,17 @@
  * `parley migrate` brings the database schema up to date without starting a server. `parley backup` copies the whole database
  * into one file while servers may be running; `parley restore` replaces it with such a file.
  */
-
 import { loadDatabaseUrl } from '../config/file.ts'
 import type { DatabaseSummary, Restored, WriteOptions } from '../store/backup.ts'
-import { backUpDatabase, isPostgres, migrateDatabase, restoreDatabase, sqlitePath } from '../store/open.ts'
+import {
+  backUpDatabase,
+  isPostgres,
+  migrateDatabase,
+  openForOperator,
+  restoreDatabase,
+  sqlitePath,
+} from '../store/open.ts'
+import type { OperatorStore } from '../store/operator-store.ts'
 import { CommandError, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
@@ -199,5 +206,18 @@ export class Progress {
   /** Clears the line for the next output. */
   end(): void {
     if (this.#shown) this.#out.write('\r\x1b[K')
+  }
+}
+
+/** Opens the configured database for one command, and closes it afterwards. */
+export async function withOperatorStore<T>(
+  configFile: string | undefined,
+  work: (store: OperatorStore) => Promise<T>,
+): Promise<T> {
+  const store = await openForOperator(loadDatabaseUrl(process.env, configFile))
+  try {
+    return await work(store)
+  } finally {
+    await store.close()
   }
 }

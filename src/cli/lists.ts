@@ -17,9 +17,9 @@ import { readJobId } from '../job/job-id.ts'
 import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
+import { withOperatorStore } from './database.ts'
 import { USAGE_KEYS } from './operator/shared-options.ts'
 import { CommandError, printable, printLine, table, timeOf } from './output.ts'
-import { withOperatorStore } from './with-operator-store.ts'
 
 /** Number of records in one query. */
 const PAGE_SIZE = 1000

@@ -2,6 +2,7 @@
  * Performs an admin action as a command: directly on the database, whether or not servers are running, and with an entry in the
  * audit log.
  */
+
 import { randomBytes } from 'node:crypto'
 import { hostname, userInfo } from 'node:os'
 import { createInterface } from 'node:readline/promises'
@@ -13,8 +14,8 @@ import { isOperatorName, MAX_CHARACTERS } from '../admin/operator-name.ts'
 import { Refusal, refusals } from '../admin/refusals.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { jobIdMaker } from '../job/job-id.ts'
+import { withOperatorStore } from './database.ts'
 import { CommandError, printError, printLine } from './output.ts'
-import { withOperatorStore } from './with-operator-store.ts'
 
 export interface ActionOptions {
   readonly json?: true
