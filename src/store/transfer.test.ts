@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, addAccounts, claimAll, newJob } from '../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, claimAll, newJob, settlement } from '../../test/store-contract/fixtures.ts'
 import { options } from '../../test/support/populated-database.ts'
 import { countStored } from '../../test/support/stored-sums.ts'
 import {
@@ -155,6 +155,35 @@ test('what has expired is not copied; a shorter retention leaves more', async (t
   const orphans = `select seq from kept_answers where seq not in (select seq from jobs)
     union all select seq from callbacks where seq not in (select seq from jobs)`
   assert.deepEqual(all(end, orphans), [])
+})
+
+test('a finished job is copied, however old, while its batch has yet to write its result', async (t) => {
+  const file = await newFile(t)
+  const clock = { ms: Date.now() }
+  const store = await openStore(`sqlite:${file}`, options('one', clock))
+  await addAccounts(store, 'acme')
+  const [line, other] = [newJob(), newJob()]
+  await store.accept(acceptance([line, other], { node: 'one', handedOff: true, nowMs: clock.ms }))
+  const batch = { id: newJob().id, account: 'acme', inputFileId: newJob().id, endpoint: '', aboutJson: '{}' }
+  await store.createBatch({ ...batch, createdAtMs: clock.ms, deadlineMs: clock.ms }, 1)
+  await store.claimBatches('one', 1)
+  const started = [{ line: 1, customId: 'line', jobId: line.id }]
+  assert.ok(
+    await store.advanceBatch({
+      ...{ batchId: batch.id, node: 'one', version: 1, status: 'in_progress', progressJson: '{}', started },
+      ...{ endedJobIds: [], forgottenKeys: [], output: null, errors: null, nowMs: clock.ms, end: null },
+    }),
+  )
+  for (const { id: jobId } of [line, other]) {
+    await store.settle(settlement({ jobId, attempt: 1 }, { node: 'one', nowMs: clock.ms }))
+  }
+  await store.close()
+  const moment = { nowMs: clock.ms + 30 * 86_400_000, retentionMs: 86_400_000 }
+  const [middle, end] = [await freshDatabase(t), await newFile(t)]
+  const { ended, expired } = await copyAll(`sqlite:${file}`, middle, moment)
+  assert.deepEqual([ended, expired], [1, 1])
+  await copyAll(middle, `sqlite:${end}`, moment)
+  assert.deepEqual(all(end, 'select id from jobs'), [{ id: line.id }])
 })
 
 test('jobs arrive in partitions, which are dropped as a whole when they have expired', async (t) => {
