@@ -75,3 +75,13 @@ test('a batch is deleted with the lines of a step that was being stored', async 
   await deleted
   assert.deepEqual([await count('batches'), await count('batch_lines')], [0, 0])
 })
+
+test('a scrub vacuums every table that had contents or the name of an account', async (t) => {
+  const { store, client } = await start(t)
+  await store.scrub()
+  const { rows } = await client.query(
+    "select relname from pg_class where relnamespace = current_schema()::regnamespace and relkind = 'r' and reltuples < 0",
+  )
+  const left = rows.map(({ relname }) => relname).sort()
+  assert.deepEqual(left, ['admin_tokens', 'audit', 'nodes', 'probe', 'rates', 'schema_version'])
+})
