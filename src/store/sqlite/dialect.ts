@@ -18,11 +18,12 @@ export const SQLITE: Dialect = {
   anyOf: (jobIds) => sql`in (select value from json_each(${jobIds}))`,
   isOneOf: (texts) => sql`in (select value from json_each(${texts}))`,
   heldRequestsOf: (accounts, prefixes, nowMs) => sql`
-    select i.account, i.key, i.job_ids, i.fingerprint
-    from json_each(${accounts}) a join json_each(${prefixes}) p on p.key = a.key
-    cross join idempotency i
-      on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}
-    order by i.fingerprint like ${NO_CALLERS} desc, i.key limit ${MAX_EQUAL * accounts.length}`,
+    select account, key, job_ids, fingerprint from (
+      select i.*, row_number() over (partition by a.key order by i.fingerprint like ${NO_CALLERS} desc, i.key) as place
+      from json_each(${accounts}) a join json_each(${prefixes}) p on p.key = a.key
+      cross join idempotency i
+        on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}
+    ) where place <= ${MAX_EQUAL} order by place`,
   linesOf: (lines) => sql`
     select value ->> 0 as line, value ->> 1 as custom_id, value ->> 2 as job_id
     from json_each(${JSON.stringify(lines.map(({ line, customId, jobId }) => [line, customId, jobId]))})`,
