@@ -17,6 +17,7 @@ import {
   TURN,
 } from '../../test/support/transfer-databases.ts'
 import { DELIVERY_QUEUES, type DueCallback } from './callback-store.ts'
+import { BUDGET_ROUTE } from './cost-cap-store.ts'
 import { openStore, openTransferSource } from './open.ts'
 
 test('everything that matters goes from SQLite to Postgres and back unchanged', async (t) => {
@@ -184,6 +185,22 @@ test('a finished job is copied, however old, while its batch has yet to write it
   assert.deepEqual([ended, expired], [1, 1])
   await copyAll(middle, `sqlite:${end}`, moment)
   assert.deepEqual(all(end, 'select id from jobs'), [{ id: line.id }])
+})
+
+test('a job that has waited for the budget of its account still reserves what it may cost', async (t) => {
+  const clock = { ms: Date.now() }
+  const [first, end] = [await freshDatabase(t), `sqlite:${await newFile(t)}`]
+  const store = await openStore(first, options('one', clock))
+  await addAccounts(store, 'acme')
+  const job = newJob({ reserved: 0 })
+  await store.accept(acceptance([job], { node: 'one', nowMs: clock.ms, route: BUDGET_ROUTE }))
+  const jobs = [{ jobId: job.id, reserved: 500, route: 'live/m', step: 1000 }]
+  await store.queueWithinBudget({ account: 'acme', costCap: 1000, jobs, earlierJson: '{}', nowMs: clock.ms })
+  await store.close()
+  await copyAll(first, end, { nowMs: clock.ms, retentionMs: 86_400_000 })
+  const copy = await openStore(end, options('two', clock))
+  t.after(() => copy.close())
+  assert.equal((await copy.quotaUse('acme')).reserved, 500)
 })
 
 test('jobs arrive in partitions, which are dropped as a whole when they have expired', async (t) => {

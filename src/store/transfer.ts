@@ -182,7 +182,8 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
       select page.id, sum(${bytes}) over (order by page.id rows between unbounded preceding and 1 preceding) as before
       from page ${joinJob(sql`page.id`)}
     )
-    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms, j.reserved,
+    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms,
+      coalesce(${queued}.reserved, j.reserved) as reserved,
       case when ${request}.messages_zstd is null then ${request}.messages end as messages,
       ${request}.messages_zstd, ${request}.messages_bytes, ${request}.response_format, ${request}.callback,
       ${job.status} as status, ${job.attempt} as attempt, ${job.crashCount} as deaths,
