@@ -1,8 +1,8 @@
 /** Creates any number of jobs, in batches as large as the tier allows. */
 import { serializable } from './answer-schema.ts'
-import { BatchError, ParleyError, PermissionError, UnexpectedResponseError } from './errors.ts'
+import { BatchError, PermissionError, UnexpectedResponseError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
-import { newIdempotencyKey } from './idempotency-key.ts'
+import { newIdempotencyKey, withKey } from './idempotency-key.ts'
 import type { BatchJob } from './job.ts'
 import type { KnownLimits, Limits } from './limits.ts'
 
@@ -56,10 +56,8 @@ export async function createBatch(
       }
     }
   } catch (error) {
-    // The error names the key of the request, with which the caller could not repeat the call.
-    if (ids.length === 0 && error instanceof ParleyError)
-      Object.assign(error, { idempotencyKey: idempotencyKey ?? undefined })
-    if (ids.length === 0) throw error
+    // The key of the request is not that of the call.
+    if (ids.length === 0) throw withKey(error, idempotencyKey)
     throw new BatchError(ids, idempotencyKey ?? undefined, error)
   }
   return ids
