@@ -148,9 +148,14 @@ class Parley:
         Creates a job and returns it once it is completed, however long that takes. Raises JobFailed. `timeout` limits how long it
         waits after the job's own `timeout`, for which the server holds the create.
         """
-        created = self.create(job, idempotency_key)
+        key = idempotency_key or new_key()
+        created = self.create(job, key)
         if created["status"] == "timeout":
-            created = self.wait(created["job_id"], timeout)
+            try:
+                created = self.wait(created["job_id"], timeout)
+            except ParleyError as error:
+                error.idempotency_key = key
+                raise
         return completed(created)
 
     def create_batch(self, jobs, idempotency_key=None, batch_size=None):

@@ -52,6 +52,10 @@ assert len(raises(BatchError, bad).job_ids) == 1
 
 [slow] = parley.create_batch([text_job("[[delay 600s]] slow")])
 raises(WaitTimeout, lambda: parley.wait(slow, timeout=0.2), job_ids=[slow])
+# After a create that took too long, the same call with the key of the error continues.
+waiting = parley.with_options()
+waiting.create = lambda job, key: {"status": "timeout", "job_id": slow}
+raises(WaitTimeout, lambda: waiting.create_and_wait(text_job("slow"), "mine", timeout=0.2), idempotency_key="mine")
 # A timeout also ends a wait whose server does not respond.
 unreachable = parley.with_options(base_url="http://127.0.0.1:1")
 since = time.monotonic()
