@@ -5,6 +5,7 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import {
   ApiPromise,
+  AuthenticationError,
   ConfigurationError,
   NotFoundError,
   Parley,
@@ -65,6 +66,19 @@ test('withResponse has the data and the response of the same request', async () 
   ]) {
     assert.equal((await other.withResponse()).requestId, 'r-1')
   }
+})
+
+test('an error that ends the wait of createAndWait has the key with which the same call continues it', async () => {
+  const job_id = '019a5d3e-8f42-7000-9a1c-2f54b7a1c0de'
+  const { client, sent } = answering([() => ok({ status: 'timeout', job_id }), () => refused(401)])
+  const job = { model: 'gpt-auto', response_format: { format: 'text' }, messages: [] } as const
+  await assert.rejects(client.messages.createAndWait(job), (error) => {
+    assert.ok(error instanceof AuthenticationError)
+    const key = sent[0]?.headers.get('idempotency-key')
+    assert.ok(key)
+    assert.equal(error.idempotencyKey, key)
+    return true
+  })
 })
 
 test('an error is thrown where it is waited for, and nowhere else', async (t: TestContext) => {

@@ -2,7 +2,7 @@
 import { serializable } from './answer-schema.ts'
 import { BatchError, PermissionError, UnexpectedResponseError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
-import { newIdempotencyKey } from './idempotency-key.ts'
+import { newIdempotencyKey, withKey } from './idempotency-key.ts'
 import type { BatchJob } from './job.ts'
 import type { KnownLimits, Limits } from './limits.ts'
 
@@ -56,7 +56,8 @@ export async function createBatch(
       }
     }
   } catch (error) {
-    if (ids.length === 0) throw error
+    // The key of the request is not that of the call.
+    if (ids.length === 0) throw withKey(error, idempotencyKey)
     throw new BatchError(ids, idempotencyKey ?? undefined, error)
   }
   return ids

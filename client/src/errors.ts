@@ -68,7 +68,7 @@ export class ConflictError extends ParleyError {
   override readonly name = 'ConflictError'
 }
 
-/** 429: the key made more reads, cancels or deletes in this minute than the server allows. */
+/** 429: more reads, creates, cancels or deletes in this minute than the server allows, or too many lists at the same time. */
 export class RateLimitError extends ParleyError {
   override readonly name = 'RateLimitError'
 }
@@ -114,7 +114,7 @@ export class JobFailedError extends ParleyError {
   override readonly name = 'JobFailedError'
   readonly job: FailedJob
   readonly jobId: string
-  /** `timeout`, `content_policy_violation`, `model_error`, `validation_error`, `answer_not_checked`, `cancelled` or `internal_error`. */
+  /** Such as `timeout` or `model_error`; see `FailureCode`. */
   readonly code: JobError['code']
 
   constructor(job: FailedJob) {

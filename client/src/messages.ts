@@ -5,7 +5,7 @@ import { withTimeout } from './clock.ts'
 import { type BatchOptions, createBatch } from './create-batch.ts'
 import { JobFailedError, TimeoutError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
-import { newIdempotencyKey } from './idempotency-key.ts'
+import { newIdempotencyKey, withKey } from './idempotency-key.ts'
 import type {
   BatchJob,
   CompletedJob,
@@ -115,7 +115,10 @@ export class Messages {
       const created = await this.create(job, { ...call, signal, idempotencyKey })
       if (created.status !== 'timeout') return completed(created)
       const schema = answerSchemaOf(job.response_format)
-      return completed(await this.wait(created.job_id, { ...call, signal, schema }))
+      const ended = await this.wait(created.job_id, { ...call, signal, schema }).catch((error: unknown) => {
+        throw withKey(error, idempotencyKey)
+      })
+      return completed(ended)
     })
   }
 

@@ -37,6 +37,8 @@ __all__ = [
 
 # The longest time for which the server holds a read. Most proxies allow it.
 WAIT_S = 50
+# The same while jobs that the read does not ask for could end.
+PARTIAL_WAIT_S = 5
 MAX_IDS = 100
 # If Retry-After is longer, the call fails instead of waiting.
 MAX_RETRY_AFTER_S = 120
@@ -142,10 +144,18 @@ class Parley:
         return self._call("POST", "/api/v1/messages", job, key=idempotency_key or new_key(), hold_s=hold_s)
 
     def create_and_wait(self, job, idempotency_key=None, timeout=None):
-        """Creates a job and returns it once it is completed, however long that takes. Raises JobFailed."""
-        created = self.create(job, idempotency_key)
+        """
+        Creates a job and returns it once it is completed, however long that takes. Raises JobFailed. `timeout` limits how long it
+        waits after the job's own `timeout`, for which the server holds the create.
+        """
+        key = idempotency_key or new_key()
+        created = self.create(job, key)
         if created["status"] == "timeout":
-            created = self.wait(created["job_id"], timeout)
+            try:
+                created = self.wait(created["job_id"], timeout)
+            except ParleyError as error:
+                error.idempotency_key = key
+                raise
         return completed(created)
 
     def create_batch(self, jobs, idempotency_key=None, batch_size=None):
@@ -187,24 +197,28 @@ class Parley:
         deadline = None if timeout is None else time.monotonic() + timeout
         failing_since = None
         failures = 0
+        # The loop below retries, because it knows the deadline.
+        once = self.with_options(max_retries=0)
         while is_open:
             left = WAIT_S if deadline is None else deadline - time.monotonic()
             if left < 0:
                 raise WaitTimeout(f"{len(is_open)} jobs have not ended within {timeout} s", is_open)
             # The others follow in the next request: what is asked first goes to the end of the list.
             asked = is_open[:MAX_IDS]
-            hold_s = round(min(WAIT_S, left), 3)
+            is_partial = wait_for == "any" and len(is_open) > MAX_IDS
+            hold_s = round(min(PARTIAL_WAIT_S if is_partial else WAIT_S, left), 3)
             holding = {"wait": hold_s, "wait_for": wait_for} if hold_s > 0 else {}
             query = urllib.parse.urlencode({"ids": ",".join(asked), **holding})
             asked_at = time.monotonic()
             try:
-                read = self._call("GET", f"/api/v1/messages?{query}", hold_s=hold_s)
+                read = once._call("GET", f"/api/v1/messages?{query}", hold_s=hold_s)
                 failures = 0
             except ParleyError as error:
                 now = time.monotonic()
-                failing_since = now if failures == 0 else failing_since
+                # A rate limit is not an outage.
                 is_limit = isinstance(error, ResponseError) and error.status == 429
-                if not is_temporary(error) or (not is_limit and now - failing_since > MAX_OUTAGE_S):
+                failing_since = now if failures == 0 or is_limit else failing_since
+                if not is_temporary(error) or now - failing_since > MAX_OUTAGE_S:
                     raise
                 failures += 1
                 pause(failures, error.retry_after, deadline)

@@ -11,7 +11,7 @@ const auditEntry = Type.Object({
   }),
   what: Type.String({ description: 'For example `cancel a job`.' }),
   account: orNull(Type.String()),
-  target: textOrNull('The ID of the job or key that the action was about, if any.'),
+  target: textOrNull('The ID of the job, batch, key or admin token that the action was about, if any.'),
   details: anyObject('Never includes job contents or secrets.'),
   outcome: textOrNull(
     'The result. Null while the action is in progress, and also if its process was killed.',

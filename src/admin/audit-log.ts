@@ -22,14 +22,14 @@ export class AuditLog {
   /** Runs the action. If its entry cannot be written, the action does not run and this rejects. */
   async perform(who: string, action: AnyAction, input: AnyInput, tools: ActionTools): Promise<unknown> {
     const id = this.#makeId()
-    const { account, jobId, keyId, batchId } = input as Readonly<Record<string, string | undefined>>
+    const { account, jobId, keyId, tokenId, batchId } = input as Readonly<Record<string, string | undefined>>
     await this.#store.addAuditEntry({
       id,
       atMs: this.#clock.nowMs(),
       who,
       what: action.whatOf?.(input) ?? action.what,
       account: accountOf(jobId, batchId) ?? account ?? null,
-      target: batchId === undefined ? (jobId ?? keyId ?? null) : `${BATCH_PREFIX}${batchId}`,
+      target: batchId === undefined ? (jobId ?? keyId ?? tokenId ?? null) : `${BATCH_PREFIX}${batchId}`,
       detailsJson: JSON.stringify(action.details?.(input) ?? {}),
     })
     let result: unknown

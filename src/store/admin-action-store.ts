@@ -24,7 +24,7 @@ export interface AdminActionStore {
 
   /**
    * Deletes the account with its keys, secrets and idempotency keys, unless it has open jobs. Its usage moves to the name
-   * `usageAs`, which no account can have. Afterwards no write can store a job for it. If a concurrent write stored one meanwhile,
+   * `usageAs`, which no account has. Afterwards no write can store a job for it. If a concurrent write stored one meanwhile,
    * this returns `has open jobs` although the account is gone: cancel and delete those jobs, too.
    */
   deleteAccount(account: string, usageAs: string): Promise<AccountDeleted>

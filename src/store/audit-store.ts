@@ -22,7 +22,7 @@ interface AuditFields {
   readonly who: string
   /** For example `cancel a job`. */
   readonly what: string
-  /** The job or key that the action was about, if any. */
+  /** The job, batch, key or admin token that the action was about, if any. */
   readonly target: string | null
   /** JSON text; never contents or secrets. */
   readonly detailsJson: string

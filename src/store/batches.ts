@@ -25,7 +25,7 @@ const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, outpu
 /** This must be the condition of the partial indexes. */
 const IS_OPEN = sql`remove_at_ms is null`
 
-export const batchOperations = ({ idsOf, job, joinJob, liveNodes }: Dialect) => ({
+export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes }: Dialect) => ({
   createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     const [row = {}] =
@@ -88,8 +88,10 @@ export const batchOperations = ({ idsOf, job, joinJob, liveNodes }: Dialect) => 
   }),
 
   deleteBatchesOf: write(function* (account: string): Steps<void> {
-    yield sql`delete from batch_lines where batch_id in (select id from batches where account = ${account})`
-    yield sql`delete from batches where account = ${account}`
+    // On Postgres, this waits for a step that is being stored, whose lines the next statement then sees.
+    const deleted = yield sql`delete from batches where account = ${account} returning id`
+    if (deleted.length === 0) return
+    yield sql`delete from batch_lines where batch_id ${isOneOf(deleted.map((row) => textOf(row, 'id')))}`
   }),
 
   requestsOf: read(function* (jobIds: readonly string[]): Steps<JobRequest[]> {

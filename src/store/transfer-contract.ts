@@ -133,6 +133,8 @@ export const KINDS = {
       bytes: ['bigint', '', 'open_jobs outcomes'],
       node: ['text', '', 'outcomes'],
       counted: ['boolean', '', 'outcomes'],
+      // Whether a batch has yet to write the job's result.
+      in_batch: ['integer', '', ''],
       // These columns are only counted: whether a node held the job, and the state of its callback.
       held: ['integer', '', ''],
       called_back: ['uuid?', '', ''],

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, addAccounts, claimAll, newJob } from '../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, claimAll, newJob, settlement } from '../../test/store-contract/fixtures.ts'
 import { options } from '../../test/support/populated-database.ts'
 import { countStored } from '../../test/support/stored-sums.ts'
 import {
@@ -17,6 +17,7 @@ import {
   TURN,
 } from '../../test/support/transfer-databases.ts'
 import { DELIVERY_QUEUES, type DueCallback } from './callback-store.ts'
+import { BUDGET_ROUTE } from './cost-cap-store.ts'
 import { openStore, openTransferSource } from './open.ts'
 
 test('everything that matters goes from SQLite to Postgres and back unchanged', async (t) => {
@@ -155,6 +156,51 @@ test('what has expired is not copied; a shorter retention leaves more', async (t
   const orphans = `select seq from kept_answers where seq not in (select seq from jobs)
     union all select seq from callbacks where seq not in (select seq from jobs)`
   assert.deepEqual(all(end, orphans), [])
+})
+
+test('a finished job is copied, however old, while its batch has yet to write its result', async (t) => {
+  const file = await newFile(t)
+  const clock = { ms: Date.now() }
+  const store = await openStore(`sqlite:${file}`, options('one', clock))
+  await addAccounts(store, 'acme')
+  const [line, other] = [newJob(), newJob()]
+  await store.accept(acceptance([line, other], { node: 'one', handedOff: true, nowMs: clock.ms }))
+  const batch = { id: newJob().id, account: 'acme', inputFileId: newJob().id, endpoint: '', aboutJson: '{}' }
+  await store.createBatch({ ...batch, createdAtMs: clock.ms, deadlineMs: clock.ms }, 1)
+  await store.claimBatches('one', 1)
+  const started = [{ line: 1, customId: 'line', jobId: line.id }]
+  assert.ok(
+    await store.advanceBatch({
+      ...{ batchId: batch.id, node: 'one', version: 1, status: 'in_progress', progressJson: '{}', started },
+      ...{ endedJobIds: [], forgottenKeys: [], output: null, errors: null, nowMs: clock.ms, end: null },
+    }),
+  )
+  for (const { id: jobId } of [line, other]) {
+    await store.settle(settlement({ jobId, attempt: 1 }, { node: 'one', nowMs: clock.ms }))
+  }
+  await store.close()
+  const moment = { nowMs: clock.ms + 30 * 86_400_000, retentionMs: 86_400_000 }
+  const [middle, end] = [await freshDatabase(t), await newFile(t)]
+  const { ended, expired } = await copyAll(`sqlite:${file}`, middle, moment)
+  assert.deepEqual([ended, expired], [1, 1])
+  await copyAll(middle, `sqlite:${end}`, moment)
+  assert.deepEqual(all(end, 'select id from jobs'), [{ id: line.id }])
+})
+
+test('a job that has waited for the budget of its account still reserves what it may cost', async (t) => {
+  const clock = { ms: Date.now() }
+  const [first, end] = [await freshDatabase(t), `sqlite:${await newFile(t)}`]
+  const store = await openStore(first, options('one', clock))
+  await addAccounts(store, 'acme')
+  const job = newJob({ reserved: 0 })
+  await store.accept(acceptance([job], { node: 'one', nowMs: clock.ms, route: BUDGET_ROUTE }))
+  const jobs = [{ jobId: job.id, reserved: 500, route: 'live/m', step: 1000 }]
+  await store.queueWithinBudget({ account: 'acme', costCap: 1000, jobs, earlierJson: '{}', nowMs: clock.ms })
+  await store.close()
+  await copyAll(first, end, { nowMs: clock.ms, retentionMs: 86_400_000 })
+  const copy = await openStore(end, options('two', clock))
+  t.after(() => copy.close())
+  assert.equal((await copy.quotaUse('acme')).reserved, 500)
 })
 
 test('jobs arrive in partitions, which are dropped as a whole when they have expired', async (t) => {

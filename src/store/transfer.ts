@@ -38,7 +38,8 @@ export async function transferDatabase(
     for (const kind of KIND_NAMES) {
       title = KINDS[kind].title
       for await (const batch of readAhead(source.read(kind, expiry.nowMs))) {
-        const rows = kind === 'jobs' ? batch.filter((row) => !hasExpired(row, expiry)) : batch
+        const rows =
+          kind === 'jobs' ? batch.filter((row) => row.in_batch === 1 || !hasExpired(row, expiry)) : batch
         const added = await target.add(kind, rows)
         if (kind === 'jobs') countJobs(counts, batch.length, rows)
         else if (kind !== 'callbacks') counts[kind] += added
@@ -181,7 +182,8 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
       select page.id, sum(${bytes}) over (order by page.id rows between unbounded preceding and 1 preceding) as before
       from page ${joinJob(sql`page.id`)}
     )
-    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms, j.reserved,
+    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms,
+      coalesce(${queued}.reserved, j.reserved) as reserved,
       case when ${request}.messages_zstd is null then ${request}.messages end as messages,
       ${request}.messages_zstd, ${request}.messages_bytes, ${request}.response_format, ${request}.callback,
       ${job.status} as status, ${job.attempt} as attempt, ${job.crashCount} as deaths,
@@ -190,6 +192,7 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
       coalesce(${queued}.route, '') as route, ${queued}.earlier, ${queued}.waits_since_ms, ${queued}.waited_ms,
       o.content, o.content_zstd, o.content_bytes, o.error, o.usage, o.receipt, ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms,
       case when ${request}.callback is null then 0 else 1 end as has_callback, ${bytes} as bytes,
+      case when exists (select 1 from batch_lines l where l.job_id = cast(j.id as text)) then 1 else 0 end as in_batch,
       'copied' as node, 1 as counted, c.job_id as called_back, c.due_at_ms
     from (select id from weighed where coalesce(before, 0) < ${raw(BATCH_WEIGHT)}) one ${joinJob(sql`one.id`)}
     order by j.id`

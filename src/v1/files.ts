@@ -174,7 +174,8 @@ function searchOf({ after, limit = '10000', order = 'desc', purpose }: Record<st
   if (after !== undefined && (typeof after !== 'string' || !isFileId(after)))
     throw invalidField('after', 'must be the id of a file')
   if (order !== 'asc' && order !== 'desc') throw invalidField('order', 'must be asc or desc')
-  if (purpose !== undefined && typeof purpose !== 'string')
+  // Postgres cannot store NUL, and rejects it in searches, too.
+  if (purpose !== undefined && (typeof purpose !== 'string' || purpose.includes('\0')))
     throw invalidField('purpose', 'must be one purpose')
   const most = /^\d{1,5}$/.test(String(limit)) ? Number(limit) : 0
   if (most < 1 || most > 10_000) throw invalidField('limit', 'must be from 1 to 10000')

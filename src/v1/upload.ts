@@ -114,6 +114,8 @@ function mustBeWritten<Result>(result: Result | Written): Exclude<Result, Writte
 function aboutOf({ fields, filename }: Multipart, createdAtMs: number, retentionMs: number): AboutFile {
   const purpose = fields.get('purpose')
   if (purpose !== 'batch') throw invalidField('purpose', 'must be batch')
+  // Postgres cannot store it.
+  if (filename.includes('\0')) throw invalidField('file', 'must not have NUL in its name')
   const [anchor, seconds] = ['anchor', 'seconds'].map((name) => fields.get(`expires_after[${name}]`))
   const expiresAtMs = createdAtMs + (lifetimeMs(anchor, seconds) ?? retentionMs)
   return { filename: filename.slice(0, MAX_FILENAME), purpose, expiresAtMs }

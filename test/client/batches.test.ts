@@ -98,6 +98,20 @@ onAnyStore(() => {
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 45)
   })
 
+  test('if the first batch fails, the same call with the key of the error creates no job twice', async (t) => {
+    const { parley } = await startStage(t)
+    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_go'), { maxRetries: 0 })
+    proxy.script('pass', 'reset after')
+    const error = await client.messages.createBatch(jobs(15)).then(
+      () => assert.fail('it did not break off'),
+      (reason) => reason,
+    )
+    assert.ok(error instanceof ConnectionError)
+    const ids = await client.messages.createBatch(jobs(15), { idempotencyKey: error.idempotencyKey })
+    assert.equal(new Set(ids).size, 15)
+    assert.equal(await (await openDatabase(t, parley)).jobCount(), 15)
+  })
+
   test('an abort midway reports what was created, too', async (t) => {
     const { parley } = await startStage(t)
     const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))

@@ -2,6 +2,7 @@
 import os
 import time
 
+import parley_client
 from parley_client import (
     BatchError, ConnectionFailed, JobFailed, Parley, ParleyError, ResponseError, WaitTimeout, WebhookVerificationError, completed,
     verify_webhook,
@@ -51,6 +52,21 @@ assert len(raises(BatchError, bad).job_ids) == 1
 
 [slow] = parley.create_batch([text_job("[[delay 600s]] slow")])
 raises(WaitTimeout, lambda: parley.wait(slow, timeout=0.2), job_ids=[slow])
+# After a create that took too long, the same call with the key of the error continues.
+waiting = parley.with_options()
+waiting.create = lambda job, key: {"status": "timeout", "job_id": slow}
+raises(WaitTimeout, lambda: waiting.create_and_wait(text_job("slow"), "mine", timeout=0.2), idempotency_key="mine")
+# A timeout also ends a wait whose server does not respond.
+unreachable = parley.with_options(base_url="http://127.0.0.1:1")
+since = time.monotonic()
+raises(WaitTimeout, lambda: unreachable.wait(slow, timeout=0.2), job_ids=[slow])
+assert time.monotonic() - since < 3
+# A job that the first request does not ask for does not wait until another one has ended.
+parley_client.MAX_IDS, parley_client.PARTIAL_WAIT_S = 1, 0.2
+since = time.monotonic()
+assert next(parley.wait_each([slow, ids[0]]))["job_id"] == ids[0]
+assert time.monotonic() - since < 20
+parley_client.MAX_IDS = 100
 assert parley.cancel(slow)["error"]["code"] == "cancelled"
 assert parley.wait(slow)["status"] == "failed"
 assert parley.delete(slow)["deleted"] is True

@@ -57,6 +57,15 @@ export function callbackSearchTests(on: On): void {
     assert.deepEqual(found?.log.at(-1), attemptMade(most, { answer }))
   })
 
+  on('the next page follows also if the last job of the previous one was deleted', async (store) => {
+    const [first, second, third] = [await owed(store), await owed(store), await owed(store)]
+    const page = await store.searchCallbacks({ limit: 1 })
+    assert.deepEqual([page.items[0]?.jobId, page.next], [third, third])
+    assert.equal(await store.deleteJob(third), 'deleted')
+    const { items: found, next } = await store.searchCallbacks({ limit: 10, beforeJobId: third })
+    assert.deepEqual([found.map(({ jobId }) => jobId), next], [[second, first], null])
+  })
+
   on('callbacks are listed newest first, by state and account, a page at a time', async (store) => {
     const [first, second, third] = [await owed(store), await owed(store), await owed(store)]
     const ids = async (filter: Partial<CallbackFilter>) => {

@@ -49,6 +49,25 @@ export function heldRequestTests(on: On): void {
     )
   })
 
+  on('many equal requests of one account do not hide that of another', async (store) => {
+    const many = Array.from({ length: 2 * MAX_EQUAL }, () => newJob())
+    const one = newJob({ account: 'other' })
+    const hold = (job: typeof one, fingerprint: string) => {
+      const idempotency = { key: `${PREFIX}${job.id}`, fingerprint, untilMs: now.ms + 1000 }
+      return store.accept(acceptance([job], { idempotency }))
+    }
+    await Promise.all([
+      hold(one, '{"callers":["node-a"]}'),
+      ...many.map((job) => hold(job, '{"callers":[]}')),
+    ])
+    const found = await store.heldRequests(['acme', 'other'], [PREFIX, PREFIX], now.ms)
+    assert.equal(found.filter(({ account }) => account === 'acme').length, MAX_EQUAL)
+    assert.deepEqual(
+      found.filter(({ account }) => account === 'other').map(({ jobId }) => jobId),
+      [one.id],
+    )
+  })
+
   on('changes the state of a held request only if it is the expected one', async (store) => {
     const job = newJob()
     const key = `${PREFIX}${job.id}`

@@ -127,6 +127,11 @@ onEachStore(() => {
         multipart(Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`f${n}`, '']))),
       ],
       ['two files', 400, Buffer.concat([multipart({}).subarray(0, -9), multipart({ purpose: 'batch' })])],
+      [
+        'NUL in the name',
+        400,
+        Buffer.from(multipart({ purpose: 'batch' }).toString().replace('a.json', 'a\0.json')),
+      ],
       ['too large', 413, multipart({ purpose: 'batch' }, randomBytes(300_001))],
       ['far too large', 413, multipart({ purpose: 'batch' }, randomBytes(1_000_000))],
       ['JSON', 415, Buffer.from('{}'), 'application/json'],
@@ -139,6 +144,10 @@ onEachStore(() => {
       assert.equal((await parley.store.quotaUse('user_go')).storedBytes, 0, name)
     }
     await assertNothingStored(parley, 'user_go')
+    const listed = await parley.request('/v1/files?purpose=a%00', {
+      headers: { authorization: `Bearer ${key}` },
+    })
+    assert.deepEqual([listed.status, listed.body.error?.param], [400, 'purpose'])
   })
 
   test('a file over the limit, of a length that is not declared, gets 413 and leaves nothing behind', async (t) => {

@@ -1,4 +1,4 @@
-/** Deleting an account in Postgres while jobs of it are being stored. */
+/** Deleting an account in Postgres while jobs and batches of it are being stored. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
@@ -20,6 +20,10 @@ async function start(t: TestContext) {
   return { store, client, count }
 }
 
+/** The statements that wait for the transaction of this connection. */
+const WAITING =
+  "pg_locks where not granted and locktype = 'transactionid' and transactionid = (select backend_xid from pg_stat_activity where pid = pg_backend_pid())"
+
 test('a job whose transaction began before its account was deleted is found when that ends', async (t) => {
   const { store, client, count } = await start(t)
   // Its transaction has stored the job, and waits for this one.
@@ -27,10 +31,8 @@ test('a job whose transaction began before its account was deleted is found when
   await client.query("insert into idempotency values ('acme', 'key', 'f', '[]', 0)")
   const idempotency = { key: 'key', fingerprint: 'f', untilMs: now.ms + 1000 }
   const accepted = store.accept(acceptance([newJob()], { idempotency }))
-  const waiting =
-    "pg_locks where not granted and locktype = 'transactionid' and transactionid = (select backend_xid from pg_stat_activity where pid = pg_backend_pid())"
   await eventually(
-    () => count(waiting),
+    () => count(WAITING),
     (waits) => waits === 1,
   )
   const deleted = store.deleteAccount('acme', 'deleted-1')
@@ -53,4 +55,33 @@ test('a callback that is due although its account was deleted has no secrets, an
   assert.deepEqual([body?.view.id, body?.callback.url, body?.secrets], [jobId, CALLBACK.url, null])
   assert.equal(await store.recordCallback(record(jobId, 1, FAILED)), true)
   assert.deepEqual(await take(store), [])
+})
+
+test('a batch is deleted with the lines of a step that was being stored', async (t) => {
+  const { store, client, count } = await start(t)
+  const [id, jobId, inputFileId] = [newJob().id, newJob().id, newJob().id]
+  const batch = { id, account: 'acme', inputFileId, endpoint: '', aboutJson: '{}', createdAtMs: now.ms }
+  await store.createBatch({ ...batch, deadlineMs: now.ms }, 1)
+  // What a step does before it commits.
+  await client.query('begin')
+  await client.query('update batches set version = version + 1')
+  await client.query("insert into batch_lines values ($1, 1, 'line', $2)", [id, jobId])
+  const deleted = store.deleteBatchesOf('acme')
+  await eventually(
+    () => count(WAITING),
+    (waits) => waits === 1,
+  )
+  await client.query('commit')
+  await deleted
+  assert.deepEqual([await count('batches'), await count('batch_lines')], [0, 0])
+})
+
+test('a scrub vacuums every table that had contents or the name of an account', async (t) => {
+  const { store, client } = await start(t)
+  await store.scrub()
+  const { rows } = await client.query(
+    "select relname from pg_class where relnamespace = current_schema()::regnamespace and relkind = 'r' and reltuples < 0",
+  )
+  const left = rows.map(({ relname }) => relname).sort()
+  assert.deepEqual(left, ['admin_tokens', 'audit', 'nodes', 'probe', 'rates', 'schema_version'])
 })

@@ -91,6 +91,7 @@ async function vacuum(url: string): Promise<void> {
 
 const DELETED_FROM = [
   'jobs',
+  'open_jobs',
   'outcomes',
   'callbacks',
   'kept_answers',
@@ -107,6 +108,7 @@ const DELETED_FROM = [
   'file_pieces',
   'batches',
   'batch_lines',
+  'reruns',
 ]
 
 const HAS_OPEN_JOBS: Statement = {

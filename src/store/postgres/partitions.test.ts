@@ -39,7 +39,13 @@ async function start(t: TestContext) {
     return found.map(({ name }) => String(name).replace('jobs_', '')).filter((name) => name !== 'default')
   }
   const jobsIn = async (span: string) => Number((await rows(`select count(*) as n from jobs_${span}`))[0]?.n)
-  return { store, spans, jobsIn, keep: (at: Expiry) => keepPartitions(database, at) }
+  const connect = async () => {
+    const client = new pg.Client(url)
+    await client.connect()
+    t.after(() => client.end())
+    return client
+  }
+  return { url, store, spans, jobsIn, connect, keep: (at: Expiry) => keepPartitions(database, at) }
 }
 
 /** A job created then. */
@@ -63,6 +69,20 @@ test('there is a partition for today and for the days to come, and jobs go there
   assert.equal(await jobsIn(day(NOON_MS)), 1)
   assert.equal(await jobsIn(day(NOON_MS + DAY_MS)), 1)
   assert.equal(await jobsIn('default'), 1)
+})
+
+test('a node starts while a dump of the database keeps an expired partition from being dropped', async (t) => {
+  const { url, spans, keep, connect } = await start(t)
+  await keep(week(NOON_MS))
+  const dump = await connect()
+  await dump.query('begin; lock table jobs in access share mode')
+  const { store, notes } = await openNode(url)
+  t.after(() => store.close())
+  assert.match(notes.join(), /^partitions could not be .* lock timeout/)
+  assert.equal((await store.accept(acceptance([newJob()]))).kind, 'accepted')
+  await dump.query('rollback')
+  await store.expire(week(NOON_MS + 60 * DAY_MS))
+  assert.ok(!(await spans()).includes(day(NOON_MS)))
 })
 
 test('a day is dropped when all its jobs have expired, with its outcomes, and not before', async (t) => {

@@ -1,7 +1,7 @@
 /** The Postgres store of one of many nodes, composed of the operations in the other files. */
 import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
 import { heldRequestOperations } from '../held-requests.ts'
-import type { Store } from '../store.ts'
+import { type Store, StoreUnavailable } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { batchStepOperations } from './batches.ts'
 import { callbackOperations } from './callbacks.ts'
@@ -55,7 +55,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   const database = new Database(options)
   try {
     await checkFitness(database, options.onNote)
-    await keepPartitions(database, { nowMs: options.nowMs(), retentionMs: options.retentionMs })
+    await tryToKeepPartitions(database, options)
     const parts = connectParts(database, options)
     await parts.others.look()
     await parts.notifications.begin()
@@ -63,6 +63,19 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   } catch (error) {
     await database.close()
     throw error
+  }
+}
+
+/** A dump of the database locks the partitions until it ends. Without a partition, jobs go to the default one. */
+async function tryToKeepPartitions(
+  database: Database,
+  { nowMs, retentionMs, onNote }: PostgresStoreOptions,
+): Promise<void> {
+  try {
+    await keepPartitions(database, { nowMs: nowMs(), retentionMs })
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error
+    onNote(`partitions could not be created or dropped yet: ${error.message}`)
   }
 }
 

@@ -1,7 +1,7 @@
 /** What the shared SQL needs to know about SQLite. The rows of a job are joined by a row number, `seq`. */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
-import { AFTER_ALL } from '../pagination.ts'
+import { IS_JOB } from '../job-rows.ts'
 import { raw, sql } from '../sql.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
 import { MAX_OPEN_COUNTED } from '../usage-store.ts'
@@ -18,11 +18,12 @@ export const SQLITE: Dialect = {
   anyOf: (jobIds) => sql`in (select value from json_each(${jobIds}))`,
   isOneOf: (texts) => sql`in (select value from json_each(${texts}))`,
   heldRequestsOf: (accounts, prefixes, nowMs) => sql`
-    select i.account, i.key, i.job_ids, i.fingerprint
-    from json_each(${accounts}) a join json_each(${prefixes}) p on p.key = a.key
-    cross join idempotency i
-      on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}
-    order by i.fingerprint like ${NO_CALLERS} desc, i.key limit ${MAX_EQUAL * accounts.length}`,
+    select account, key, job_ids, fingerprint from (
+      select i.*, row_number() over (partition by a.key order by i.fingerprint like ${NO_CALLERS} desc, i.key) as place
+      from json_each(${accounts}) a join json_each(${prefixes}) p on p.key = a.key
+      cross join idempotency i
+        on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}
+    ) where place <= ${MAX_EQUAL} order by place`,
   linesOf: (lines) => sql`
     select value ->> 0 as line, value ->> 1 as custom_id, value ->> 2 as job_id
     from json_each(${JSON.stringify(lines.map(({ line, customId, jobId }) => [line, customId, jobId]))})`,
@@ -62,10 +63,11 @@ export const SQLITE: Dialect = {
       select ${columns} from jobs indexed by jobs_returned where turn is not null and attempt > 0 and ${condition}`
   },
 
-  /** Row numbers are in the order of acceptance, like IDs. */
+  /** Row numbers are in the order of acceptance, like IDs. If the job was deleted, the next one has its place. */
   callbacksBefore: (jobId, onlyFailed, columns) => {
-    const before =
-      jobId === AFTER_ALL ? raw(Number.MAX_SAFE_INTEGER) : sql`(select seq from jobs where id = ${jobId})`
+    const before = sql`coalesce((
+      select seq from jobs j where id >= ${jobId} and (id = ${jobId} or ${raw(IS_JOB)}) order by id limit 1
+    ), ${raw(Number.MAX_SAFE_INTEGER)})`
     const source = onlyFailed
       ? sql`callbacks indexed by callbacks_failed where failed_at_ms is not null and`
       : sql`callbacks where`

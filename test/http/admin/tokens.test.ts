@@ -43,6 +43,8 @@ onEachStore(async () => {
     ])
     refused(await admin.post('/tokens', { name: 'alice' }), 409)
     assert.deepEqual(granted(await admin.post(`/tokens/${id}/revoke`), 200), { id, revoked: true })
+    const [revoked] = granted(await admin.get('/audit'), 200).acts
+    assert.deepEqual([revoked.what, revoked.target], ['revoke an admin token', id])
     clock.advance(KNOWN_WITHIN_MS)
     refused(await withToken(token, '/overview'), 401)
     granted(await admin.post('/tokens', { name: 'alice' }), 201)
