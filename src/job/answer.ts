@@ -1,7 +1,10 @@
-/** Turns a model's text into `response_content`: parses JSON answers and checks them against the caller's schema. */
+/**
+ * Turns a model's text into `response_content`: parses JSON answers and checks them against the caller's schema. Also makes the
+ * conversation that asks a model to correct a wrong answer.
+ */
 import { checkAnswer, infiniteNumberError, StepBudget } from 'parley-json-schema'
 import { type ReadJson, readJson } from '../json-text/read-json.ts'
-import type { RawText } from './job.ts'
+import { type RawText, rawTextJson } from './job.ts'
 import { acceptedSchema } from './read-schemas.ts'
 import { formatParts } from './response-format.ts'
 
@@ -160,4 +163,25 @@ function trimmedBounds(text: string, from: number, to: number): Bounds {
   const part = text.slice(from, to)
   const start = to - part.trimStart().length
   return [start, Math.max(start, from + part.trimEnd().length)]
+}
+
+/**
+ * The messages, the wrong answer, its errors, and the schema again: it may be far above, or only in `response_format`, which not
+ * every server shows to the model.
+ * @param formatJson the job's `response_format`
+ */
+export function repairRequest(
+  messagesJson: string,
+  formatJson: string,
+  raw: RawText,
+  errors: readonly string[],
+): string {
+  const list = errors.map((error) => `- ${error}`).join('\n')
+  const format = formatParts(formatJson)
+  const schema =
+    format.kind === 'schema' ? `\n\nThe answer must satisfy this JSON Schema:\n\n${format.schemaJson}` : ''
+  const request = `Your answer does not match the requested format:\n${list}\nAnswer again with only the corrected JSON.${schema}`
+  const wrong = `{"role":"assistant","content":${rawTextJson(raw)}}`
+  const asked = JSON.stringify({ role: 'user', content: request })
+  return `${messagesJson.slice(0, -1)},${wrong},${asked}]`
 }

@@ -4,12 +4,11 @@
  */
 import type { Clock } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
-import type { Answer } from '../job/answer.ts'
+import { type Answer, repairRequest } from '../job/answer.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import { namedOption } from '../job/options.ts'
 import type { Priority } from '../job/priority.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
-import { repairRequest } from '../job/repair-request.ts'
 import { formatParts, splitOptions, TEXT, TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 import type { Store } from '../store/store.ts'

@@ -2,11 +2,10 @@
 import { html } from 'htm/preact'
 import type { BatchList, BatchSummary } from '../contract.ts'
 import { exact, shortId } from '../format.ts'
-import { Badge } from '../parts/badge.ts'
+import { Badge, Time } from '../parts/labels.ts'
 import { AccountSearch, useList } from '../parts/list.ts'
 import { PageTitle } from '../parts/sections.ts'
 import { type Columns, Table } from '../parts/table.ts'
-import { Time } from '../parts/time.ts'
 import { Empty, StateOf, useReloadWhile } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 

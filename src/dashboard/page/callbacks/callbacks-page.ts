@@ -9,14 +9,13 @@ import {
   type CallbackSummary,
 } from '../contract.ts'
 import { dateAndTime, duration, pretty, shortId } from '../format.ts'
-import { Badge } from '../parts/badge.ts'
 import { CodeBlock, CopyButton } from '../parts/copy-button.ts'
 import { ConfirmedAction, useAction } from '../parts/dialog.ts'
 import { Icon } from '../parts/icon.ts'
+import { Badge, Time } from '../parts/labels.ts'
 import { AccountSearch, useList } from '../parts/list.ts'
 import { Facts, PageTitle, Panel } from '../parts/sections.ts'
 import { ACTIONS, type Columns, NOTHING, Table } from '../parts/table.ts'
-import { Time } from '../parts/time.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 

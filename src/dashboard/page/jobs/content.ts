@@ -11,8 +11,8 @@ import type {
   Receipt as ReceiptData,
 } from '../contract.ts'
 import { contentText, duration } from '../format.ts'
-import { Badge } from '../parts/badge.ts'
 import { CodeBlock } from '../parts/copy-button.ts'
+import { Badge } from '../parts/labels.ts'
 import { Facts, Panel } from '../parts/sections.ts'
 import { apiError } from '../resource.ts'
 
