@@ -148,13 +148,13 @@ export class OpenAiClient implements ModelServer {
   }
 
   otherFormat(
-    model: string,
+    _model: string,
     prompt: Prompt,
     format: RequestFormat,
     error: UpstreamError,
   ): RequestFormat | null {
     const { optionsJson } = prompt
-    const renamed = optionsJson && this.#options.renamed(format, model, optionsJson, error)
+    const renamed = optionsJson && this.#options.renamed(format, optionsJson, error)
     if (renamed) return renamed
     const { other_format: before } = format
     const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)

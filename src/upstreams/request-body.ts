@@ -111,6 +111,8 @@ export class SentOptions {
   readonly #body: UpstreamSettings['body']
   readonly #usual: Name
   readonly #learned = new Map<string, Name>()
+  /** Formats with the second name. What is learned does not show that, because it may change during a call. */
+  readonly #renamed = new WeakSet<RequestFormat>()
 
   /** @param isOpenAi whether the server belongs to OpenAI or Azure */
   constructor(body: UpstreamSettings['body'], isOpenAi: boolean) {
@@ -127,14 +129,15 @@ export class SentOptions {
   /** The format with the other name, if the server rejects the first one; null if it does not, or if both were tried. */
   renamed(
     format: RequestFormat,
-    model: string,
     optionsJson: string,
     { status, message }: UpstreamError,
   ): RequestFormat | null {
     const name = nameIn(format)
-    if (!optionsJson.includes(MAX_TOKENS) || name !== this.#nameFor(model)) return null
+    if (!optionsJson.includes(MAX_TOKENS) || this.#renamed.has(format)) return null
     if (!REJECTIONS.includes(status) || !message.includes(name) || !UNSUPPORTED.test(message)) return null
-    return withName(format, name === OLDER ? NEWER : OLDER)
+    const renamed = withName(format, name === OLDER ? NEWER : OLDER)
+    this.#renamed.add(renamed)
+    return renamed
   }
 
   /** Records that the server answered a request in this format. */
