@@ -254,10 +254,17 @@ class Execution {
     })
   }
 
-  /** The outcome of a job that the signal stopped before its answer was read. */
-  stopped(): ExecutionResult | null {
+  /**
+   * The outcome of a job that the signal stopped before its answer was read. If the node stops, another one continues with what
+   * the job has paid for; null if it has paid for nothing.
+   */
+  stopped(): ExecutionResult | WaitingExecution | null {
     const error = errorOfStop(this.#signal)
-    return error && this.#fail(error)
+    if (error !== null) return this.#fail(error)
+    const { inputTokens, outputTokens, waitedMs: waited } = this.#earlier
+    const hasPaid = this.#inputTokens + this.#outputTokens > inputTokens + outputTokens
+    if (this.#signal.reason !== 'release' || !(hasPaid || this.#repair)) return null
+    return this.#continueLater({ ...this.#earlier, route: null }, waited)
   }
 
   /** The outcome, or the wait, of a job without an answer. */
@@ -292,13 +299,22 @@ class Execution {
     wait: RequestWait,
     reply: Exclude<Reply, { kind: 'answer' }>,
   ): ExecutionResult | WaitingExecution {
-    const { route, tries, breaks, trouble, isForRate } = wait
+    const { trouble, isForRate } = wait
     const nowMs = this.#options.clock.nowMs()
     const { createdAtMs } = this.#job
     const times = { ...wait, createdAtMs, runStartedMs: this.#startedMs, nowMs }
     const waited = isForRate ? this.#earlier.waitedMs : waitedMs(this.#earlier, times)
     const { patienceMs } = this.#options
     if (!isForRate && waited >= patienceMs) return this.#fail(outOfPatience(patienceMs, trouble ?? reply))
+    return this.#continueLater(wait, waited)
+  }
+
+  /** @param waited how long the job has waited for model servers in total */
+  #continueLater(
+    { route, tries, breaks }: Pick<EarlierRuns, 'tries' | 'breaks'> & Pick<WaitingExecution['wait'], 'route'>,
+    waited: number,
+  ): WaitingExecution {
+    const nowMs = this.#options.clock.nowMs()
     const runs: EarlierRuns = {
       calls: this.#calls.length + this.#omittedCalls,
       records: this.#calls.slice(-MAX_CALL_RECORDS),

@@ -37,10 +37,13 @@ export function receiptJson({ repair, ...receipt }: Receipt): string {
   return `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** An execution without an outcome: the job waits for a model server. */
+/** An execution without an outcome: the job waits for a model server, or the node stops. */
 export interface WaitingExecution {
   readonly outcome: null
-  readonly wait: Omit<WaitingRelease, keyof Claim>
+  readonly wait: Omit<WaitingRelease, keyof Claim | 'route'> & {
+    /** Null if the job waits for no model server. */
+    readonly route: string | null
+  }
 }
 
 /** The result of an execution that failed because of a bug in Parley. */
