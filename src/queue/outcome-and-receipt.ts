@@ -4,7 +4,7 @@ import type { ClaimedJob, JobError, Outcome, Usage } from '../job/job.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
-import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
+import { type EarlierRuns, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
 
 /** Everything that settling needs to know about an execution. */
 export interface ExecutionResult {
@@ -46,11 +46,15 @@ export interface WaitingExecution {
   }
 }
 
-/** The result of an execution that failed because of a bug in Parley. */
-export function internalFailure(): ExecutionResult {
-  const message =
-    'Parley could not run this job because of an internal error. See the server log for details.'
-  return failedWithoutCalls({ code: 'model_error', message })
+/** The error of a job whose execution failed because of a bug in Parley. */
+export const INTERNAL_FAILURE: JobError = {
+  code: 'model_error',
+  message: 'Parley could not run this job because of an internal error. See the server log for details.',
+}
+
+/** The result of an execution that failed because of a bug in Parley before it began. */
+export function internalFailure({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): ExecutionResult {
+  return withoutCall({ status: 'failed', error: INTERNAL_FAILURE }, readEarlierRuns(earlierJson))
 }
 
 /**
@@ -111,10 +115,6 @@ export function pastDeadline({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): 
 export const DEADLINE_EXCEEDED: JobError = {
   code: 'deadline_exceeded',
   message: 'The job did not finish before its deadline (complete_within).',
-}
-
-function failedWithoutCalls(error: JobError): ExecutionResult {
-  return withoutCall({ status: 'failed', error }, NO_RUNS)
 }
 
 /** The result of a run without a call: its usage is that of earlier runs. */

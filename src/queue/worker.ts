@@ -311,7 +311,7 @@ export class Worker {
       } catch (error) {
         // A bug must not leave the job without an outcome.
         onError(`executing job ${job.id} failed`, error)
-        result = internalFailure()
+        result = internalFailure(job)
       }
       stop.pause()
     }
