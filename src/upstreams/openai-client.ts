@@ -148,7 +148,7 @@ export class OpenAiClient implements ModelServer {
   }
 
   otherFormat(
-    _model: string,
+    model: string,
     prompt: Prompt,
     format: RequestFormat,
     error: UpstreamError,
@@ -163,7 +163,10 @@ export class OpenAiClient implements ModelServer {
     const mayBeSchema = error.rejectsJsonMode || (mayBeRoles && ABOUT_ROLES.test(error.message))
     const instead = mayBeSchema ? withoutSchema(prompt.form, format) : null
     if (instead !== null) {
-      return { ...format, ...instead, other_format: before === undefined ? 'json_mode' : 'both' }
+      // The instruction in it is a system message.
+      const mayChange = this.#roles === 'auto' && format.roles === 'native'
+      const roles = mayChange ? this.#automatic.rolesFor(model, prompt, true) : format.roles
+      return { ...format, ...instead, roles, other_format: before === undefined ? 'json_mode' : 'both' }
     }
     if (!mayBeRoles) return null
     return { ...format, roles: 'no_system', other_format: before === undefined ? 'roles' : 'both' }
