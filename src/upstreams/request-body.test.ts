@@ -127,7 +127,9 @@ describe('a server that rejects the schema', () => {
       assert.ok(other.instruction?.includes(JSON.stringify(schema)))
       const body = JSON.parse(requestBody('m', prompt, other)) as Sent
       assert.deepEqual(body.response_format, mode === 'json_object' ? { type: 'json_object' } : undefined)
-      assert.equal(withoutSchema(form, other), null)
+      const last = mode === 'json_object' ? withoutSchema(form, other) : other
+      assert.deepEqual(last, { ...other, json_mode: 'instruction' })
+      assert.equal(withoutSchema(form, last), null)
     })
   }
 

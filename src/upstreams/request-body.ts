@@ -44,19 +44,19 @@ export function requestFormat(
   return instruction === null ? { roles, json_mode: mode } : { roles, json_mode: mode, instruction }
 }
 
+/** Whether the schema is in `response_format`. */
+export function sendsSchema({ json_mode }: RequestFormat): boolean {
+  return json_mode === 'json_schema' || json_mode === 'json_schema_strict'
+}
+
 /**
- * The format for a server that rejected the schema in `response_format`: the schema in an instruction, with any JSON object or
- * without a format. Null if the format contains nothing that could be rejected.
+ * The format for a server that rejected `response_format`: the schema in an instruction, with any JSON object or, if that was
+ * rejected, without a format. Null if the format contains nothing that could be rejected.
  */
-export function withoutSchema(form: AnswerForm, { roles, json_mode }: RequestFormat): RequestFormat | null {
-  if (form.kind !== 'schema' || json_mode === undefined) return null
-  switch (json_mode) {
-    case 'json_schema_strict':
-    case 'json_schema':
-      return requestFormat(form, roles, 'json_object')
-    default:
-      return null
-  }
+export function withoutSchema(form: AnswerForm, format: RequestFormat): RequestFormat | null {
+  if (form.kind !== 'schema') return null
+  if (sendsSchema(format)) return requestFormat(form, format.roles, 'json_object')
+  return format.json_mode === 'json_object' ? requestFormat(form, format.roles, 'none') : null
 }
 
 /**
