@@ -103,7 +103,16 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
       events,
     )
     try {
-      return await execution.run()
+      if (earlier.repair) return await execution.repair(earlier.repair.raw_text, earlier.repair.errors)
+      const first = await execution.ask(job.messagesJson)
+      if (first.kind !== 'answer') return execution.failWithout(first)
+      const answer = await options.answers.read(job, first.text, signal)
+      if (answer === null) return execution.stopped()
+      if (first.truncated && isCutOff(answer)) return execution.failCutOff(answer)
+      if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
+      return answer.kind === 'wrong'
+        ? await execution.repair(answer.raw, answer.errors)
+        : execution.failUnchecked(answer.reason, answer.raw)
     } catch (error) {
       // A thread may have died of an answer, which was paid for.
       onError(`executing job ${job.id} failed`, error)
@@ -182,27 +191,13 @@ class Execution {
     this.#signal = signal
   }
 
-  async run(): Promise<ExecutionResult | WaitingExecution | null> {
-    const { repair } = this.#earlier
-    if (repair) return this.#repairAnswer(repair.raw_text, repair.errors)
-    const first = await this.#ask(this.#job.messagesJson)
-    if (first.kind !== 'answer') return this.#failWithout(first)
-    const answer = await this.#options.answers.read(this.#job, first.text, this.#signal)
-    if (answer === null) return this.#stopped()
-    if (first.truncated && isCutOff(answer)) return this.#failCutOff(answer)
-    if (answer.ok) return this.#end({ status: 'completed', contentJson: answer.contentJson })
-    return answer.kind === 'wrong'
-      ? await this.#repairAnswer(answer.raw, answer.errors)
-      : this.#failUnchecked(answer.reason, answer.raw)
-  }
-
   /** The outcome after a bug in Parley. */
   failInternally(): ExecutionResult {
     return this.#fail(INTERNAL_FAILURE)
   }
 
   /** Calls a model and adds to the usage. */
-  async #ask(messagesJson: string): Promise<Reply> {
+  async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
     const optionsJson = this.#optionsJson
     const prompt = { account, messagesJson, form: this.#form, ...(optionsJson !== null && { optionsJson }) }
@@ -238,19 +233,16 @@ class Execution {
   }
 
   /** Shows the model the rules that its answer violated, and asks once more. */
-  async #repairAnswer(
-    raw: RawText,
-    errors: readonly string[],
-  ): Promise<ExecutionResult | WaitingExecution | null> {
+  async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | WaitingExecution | null> {
     this.#repair = { raw_text: raw, errors }
     const { messagesJson, responseFormatJson } = this.#job
-    const second = await this.#ask(repairRequest(messagesJson, responseFormatJson, raw, errors))
-    if (second.kind !== 'answer') return this.#failWithout(second)
+    const second = await this.ask(repairRequest(messagesJson, responseFormatJson, raw, errors))
+    if (second.kind !== 'answer') return this.failWithout(second)
     const repaired = await this.#options.answers.read(this.#job, second.text, this.#signal)
-    if (repaired === null) return this.#stopped()
-    if (second.truncated && isCutOff(repaired)) return this.#failCutOff(repaired)
-    if (repaired.ok) return this.#end({ status: 'completed', contentJson: repaired.contentJson })
-    if (repaired.kind === 'not checked') return this.#failUnchecked(repaired.reason, repaired.raw)
+    if (repaired === null) return this.stopped()
+    if (second.truncated && isCutOff(repaired)) return this.failCutOff(repaired)
+    if (repaired.ok) return this.end({ status: 'completed', contentJson: repaired.contentJson })
+    if (repaired.kind === 'not checked') return this.failUnchecked(repaired.reason, repaired.raw)
     return this.#fail({
       code: 'validation_error',
       message: 'The answer of the model did not match the requested format, even after one repair.',
@@ -260,13 +252,13 @@ class Execution {
   }
 
   /** The outcome of a job whose answer could not be checked. Asking again would not help. */
-  #failUnchecked(reason: string, raw: RawText): ExecutionResult {
+  failUnchecked(reason: string, raw: RawText): ExecutionResult {
     const message = `The answer could not be checked against the schema: ${reason}. Simplify the schema, for example by using fewer branches that match the same value.`
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
   }
 
   /** Fails at once, because a repair would cost as much and reach the same limit. */
-  #failCutOff(answer: Answer): ExecutionResult {
+  failCutOff(answer: Answer): ExecutionResult {
     return this.#fail({
       code: 'validation_error',
       message: 'The answer was cut off because the model reached its length limit (finish_reason: length).',
@@ -279,7 +271,7 @@ class Execution {
    * The outcome of a job that the signal stopped before its answer was read. If the node stops, another one continues with what
    * the job has paid for; null if it has paid for nothing.
    */
-  #stopped(): ExecutionResult | WaitingExecution | null {
+  stopped(): ExecutionResult | WaitingExecution | null {
     const error = errorOfStop(this.#signal)
     if (error !== null) return this.#fail(error)
     const { inputTokens, outputTokens, waitedMs: waited } = this.#earlier
@@ -289,8 +281,8 @@ class Execution {
   }
 
   /** The outcome, or the wait, of a job without an answer. */
-  #failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
-    if (this.#signal.reason !== null) return this.#stopped()
+  failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
+    if (this.#signal.reason !== null) return this.stopped()
     if (this.#wait !== undefined) return this.#waitOrFail(this.#wait, reply)
     const status = reply.status === null ? {} : { upstream_status: reply.status }
     if (reply.kind === 'refused') {
@@ -354,10 +346,10 @@ class Execution {
   }
 
   #fail(error: JobError): ExecutionResult {
-    return this.#end({ status: 'failed', error })
+    return this.end({ status: 'failed', error })
   }
 
-  #end(outcome: Outcome): ExecutionResult {
+  end(outcome: Outcome): ExecutionResult {
     const completed = outcome.status === 'completed'
     const usage: Usage = {
       target: this.#target,
