@@ -271,6 +271,7 @@ function createWorker(parts: WorkerParts): Worker {
     maxAttempts: settings.jobs.max_attempts,
     patienceMs: wholeMs(settings.jobs.patience_seconds),
     ...(prices && { isPriced: (model: string) => prices()?.isPriced(model) ?? false }),
+    onError: (message, error) => log.error(errorFields(error), message),
   })
   return new Worker({
     store,

@@ -148,13 +148,16 @@ function describe(error: unknown): string {
     : message
 }
 
-/** Returns names and values in turn, so that no name can be mistaken for an inherited property. */
+/**
+ * Returns names and values in turn, so that no name can be mistaken for an inherited property. Of several spellings of a name, the
+ * last counts, because a receiver may reject a header that is sent twice.
+ */
 function headersOf(request: OutgoingPost): string[] {
-  const entries = Object.entries(request.headers)
-  const given = new Set(entries.map(([name]) => name.toLowerCase()))
-  if (!given.has('content-type')) entries.push(['content-type', 'application/json'])
-  if (!given.has('user-agent')) entries.push(['user-agent', 'Parley'])
-  return entries.flat()
+  const given = Object.entries(request.headers)
+  const byName = new Map(given.map((header) => [header[0].toLowerCase(), header]))
+  if (!byName.has('content-type')) byName.set('content-type', ['content-type', 'application/json'])
+  if (!byName.has('user-agent')) byName.set('user-agent', ['user-agent', 'Parley'])
+  return [...byName.values()].flat()
 }
 
 /** RFC 9110 §10.2.3: the value is in seconds, or a date. Anything else is ignored. */

@@ -49,6 +49,18 @@ test('a caller’s own Content-Type and User-Agent replace ours', async (t) => {
   assert.equal(new Set(names).size, names.length)
 })
 
+test('of a header that is given in two spellings, only the last is sent', async (t) => {
+  const { post, receiver } = await startPoster(t)
+  await post({ headers: { Traceparent: 'a', 'Content-Type': 'b', traceparent: 'c', 'content-type': 'd' } })
+  const { rawHeaders = [] } = receiver.requests[0] ?? {}
+  assert.deepEqual(
+    rawHeaders.filter((_, index) =>
+      /^(traceparent|content-type)$/i.test(rawHeaders[index - (index % 2)] ?? ''),
+    ),
+    ['traceparent', 'c', 'content-type', 'd'],
+  )
+})
+
 test('any status is an answer, with the start of its body', async (t) => {
   const { receiver, post } = await startPoster(t)
   for (const status of [200, 201, 204, 301, 400, 404, 410, 429, 500, 503]) {

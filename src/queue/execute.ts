@@ -28,6 +28,7 @@ import {
   crashedTooOften,
   DEADLINE_EXCEEDED,
   type ExecutionResult,
+  INTERNAL_FAILURE,
   outOfPatience,
   pastDeadline,
   type Receipt,
@@ -39,7 +40,7 @@ import { type CacheKeyOf, cacheEntry, fromCache, isLarge, lookUpResponse } from 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>
   readonly router: Router
-  readonly answers: AnswerReader
+  readonly answers: Pick<AnswerReader, 'read' | 'schemaFacts'>
   readonly contextShifts: Pick<ContextShifts, 'check'>
   readonly clock: Clock
   readonly cacheKeyOf: CacheKeyOf
@@ -48,6 +49,7 @@ export interface ExecuteOptions {
   readonly patienceMs: number
   /** Whether calls for the model have a price; absent if no model has one. */
   readonly isPriced?: (model: string) => boolean
+  readonly onError: (message: string, error: unknown) => void
 }
 
 /** Events of an execution that the scheduler needs to know. */
@@ -72,7 +74,7 @@ export type ExecuteJob = (
 ) => Promise<ExecutionResult | WaitingExecution | null>
 
 export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
-  const { store, clock, maxAttempts, cacheKeyOf, isPriced } = options
+  const { store, clock, maxAttempts, cacheKeyOf, isPriced, onError } = options
   const turns = new Turns()
   return async function executeJob(job, signal, cacheKey, events) {
     const isOfPriced = isPriced?.(job.model) === true
@@ -99,16 +101,22 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
       earlier,
       events,
     )
-    if (earlier.repair) return await execution.repair(earlier.repair.raw_text, earlier.repair.errors)
-    const first = await execution.ask(job.messagesJson)
-    if (first.kind !== 'answer') return execution.failWithout(first)
-    const answer = await options.answers.read(job, first.text, signal)
-    if (answer === null) return execution.stopped()
-    if (first.truncated && isCutOff(answer)) return execution.failCutOff(answer)
-    if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
-    return answer.kind === 'wrong'
-      ? await execution.repair(answer.raw, answer.errors)
-      : execution.failUnchecked(answer.reason, answer.raw)
+    try {
+      if (earlier.repair) return await execution.repair(earlier.repair.raw_text, earlier.repair.errors)
+      const first = await execution.ask(job.messagesJson)
+      if (first.kind !== 'answer') return execution.failWithout(first)
+      const answer = await options.answers.read(job, first.text, signal)
+      if (answer === null) return execution.stopped()
+      if (first.truncated && isCutOff(answer)) return execution.failCutOff(answer)
+      if (answer.ok) return execution.end({ status: 'completed', contentJson: answer.contentJson })
+      return answer.kind === 'wrong'
+        ? await execution.repair(answer.raw, answer.errors)
+        : execution.failUnchecked(answer.reason, answer.raw)
+    } catch (error) {
+      // A thread may have died of an answer, which was paid for.
+      onError(`executing job ${job.id} failed`, error)
+      return execution.failInternally()
+    }
   }
 }
 
@@ -182,6 +190,11 @@ class Execution {
     this.#signal = signal
   }
 
+  /** The outcome after a bug in Parley. */
+  failInternally(): ExecutionResult {
+    return this.#fail(INTERNAL_FAILURE)
+  }
+
   /** Calls a model and adds to the usage. */
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
@@ -253,10 +266,17 @@ class Execution {
     })
   }
 
-  /** The outcome of a job that the signal stopped before its answer was read. */
-  stopped(): ExecutionResult | null {
+  /**
+   * The outcome of a job that the signal stopped before its answer was read. If the node stops, another one continues with what
+   * the job has paid for; null if it has paid for nothing.
+   */
+  stopped(): ExecutionResult | WaitingExecution | null {
     const error = errorOfStop(this.#signal)
-    return error && this.#fail(error)
+    if (error !== null) return this.#fail(error)
+    const { inputTokens, outputTokens, waitedMs: waited } = this.#earlier
+    const hasPaid = this.#inputTokens + this.#outputTokens > inputTokens + outputTokens
+    if (this.#signal.reason !== 'release' || !(hasPaid || this.#repair)) return null
+    return this.#continueLater({ ...this.#earlier, route: null }, waited)
   }
 
   /** The outcome, or the wait, of a job without an answer. */
@@ -291,13 +311,22 @@ class Execution {
     wait: RequestWait,
     reply: Exclude<Reply, { kind: 'answer' }>,
   ): ExecutionResult | WaitingExecution {
-    const { route, tries, breaks, trouble, isForRate } = wait
+    const { trouble, isForRate } = wait
     const nowMs = this.#options.clock.nowMs()
     const { createdAtMs } = this.#job
     const times = { ...wait, createdAtMs, runStartedMs: this.#startedMs, nowMs }
     const waited = isForRate ? this.#earlier.waitedMs : waitedMs(this.#earlier, times)
     const { patienceMs } = this.#options
     if (!isForRate && waited >= patienceMs) return this.#fail(outOfPatience(patienceMs, trouble ?? reply))
+    return this.#continueLater(wait, waited)
+  }
+
+  /** @param waited how long the job has waited for model servers in total */
+  #continueLater(
+    { route, tries, breaks }: Pick<EarlierRuns, 'tries' | 'breaks'> & Pick<WaitingExecution['wait'], 'route'>,
+    waited: number,
+  ): WaitingExecution {
+    const nowMs = this.#options.clock.nowMs()
     const runs: EarlierRuns = {
       calls: this.#calls.length + this.#omittedCalls,
       records: this.#calls.slice(-MAX_CALL_RECORDS),
@@ -357,7 +386,7 @@ function isCutOff(answer: Answer): boolean {
 
 function formOf(
   job: ClaimedJob,
-  answers: AnswerReader,
+  answers: Pick<AnswerReader, 'schemaFacts'>,
   signal: StopSignal,
 ): AnswerForm | Promise<AnswerForm> {
   const parts = formatParts(job.responseFormatJson)

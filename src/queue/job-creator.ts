@@ -213,7 +213,7 @@ export class JobCreator {
     waitMs: number,
     read: () => Promise<JobRecord | null>,
   ): Promise<PendingResponse | WaitEnd> {
-    const pending = this.#options.pendingResponses.add(jobId, account, waitMs)
+    const pending = this.#options.pendingResponses.add(jobId, account, waitMs, true)
     let isWaiting = false
     try {
       const record = await read()

@@ -4,7 +4,7 @@ import type { ClaimedJob, JobError, Outcome, Usage } from '../job/job.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
-import { type EarlierRuns, NO_RUNS, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
+import { type EarlierRuns, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
 
 /** Everything that settling needs to know about an execution. */
 export interface ExecutionResult {
@@ -37,17 +37,24 @@ export function receiptJson({ repair, ...receipt }: Receipt): string {
   return `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** An execution without an outcome: the job waits for a model server. */
+/** An execution without an outcome: the job waits for a model server, or the node stops. */
 export interface WaitingExecution {
   readonly outcome: null
-  readonly wait: Omit<WaitingRelease, keyof Claim>
+  readonly wait: Omit<WaitingRelease, keyof Claim | 'route'> & {
+    /** Null if the job waits for no model server. */
+    readonly route: string | null
+  }
 }
 
-/** The result of an execution that failed because of a bug in Parley. */
-export function internalFailure(): ExecutionResult {
-  const message =
-    'Parley could not run this job because of an internal error. See the server log for details.'
-  return failedWithoutCalls({ code: 'model_error', message })
+/** The error of a job whose execution failed because of a bug in Parley. */
+export const INTERNAL_FAILURE: JobError = {
+  code: 'model_error',
+  message: 'Parley could not run this job because of an internal error. See the server log for details.',
+}
+
+/** The result of an execution that failed because of a bug in Parley before it began. */
+export function internalFailure({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): ExecutionResult {
+  return withoutCall({ status: 'failed', error: INTERNAL_FAILURE }, readEarlierRuns(earlierJson))
 }
 
 /**
@@ -108,10 +115,6 @@ export function pastDeadline({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): 
 export const DEADLINE_EXCEEDED: JobError = {
   code: 'deadline_exceeded',
   message: 'The job did not finish before its deadline (complete_within).',
-}
-
-function failedWithoutCalls(error: JobError): ExecutionResult {
-  return withoutCall({ status: 'failed', error }, NO_RUNS)
 }
 
 /** The result of a run without a call: its usage is that of earlier runs. */

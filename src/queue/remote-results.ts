@@ -1,7 +1,7 @@
 /**
  * Answers pending responses whose jobs another node ran. A notification arrives when the job is settled; a poll of the database
- * every second makes up for lost notifications. If the job is deleted before its result is read, this ends the waits of requests
- * that had read it before they waited.
+ * every second makes up for lost notifications. If the job is deleted before its result is read, this ends the waits that began
+ * when it existed.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'

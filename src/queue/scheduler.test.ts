@@ -146,6 +146,22 @@ test('the reserve of slots is for accounts that hold none', () => {
   assert.deepEqual(from, walk(FIRST, { exceptAccounts: ['many'], keepsPlace: true }))
 })
 
+test('an account whose last job ended on one route gets a reserved slot for its job on another', () => {
+  const { scheduler, claim, jobs } = start({ slots: 32 })
+  scheduler.queued(FIRST, null)
+  claim(jobs(30, FIRST, 'many'))
+  scheduler.queued(FIRST, 'single')
+  const [place] = claim(jobs(1, FIRST, 'single')).places
+  assert.ok(place)
+  scheduler.queued(SECOND, 'single')
+  const looked = [claim(), claim()].map(({ from }) => from.of === 'route' && from.route)
+  assert.deepEqual(looked.toSorted(), [FIRST, SECOND])
+  assert.equal(scheduler.next(), null)
+  scheduler.free(place, true)
+  const from = [claim().from, claim().from]
+  assert.deepEqual(from[1], walk(SECOND, { exceptAccounts: ['many'], keepsPlace: true }))
+})
+
 test('an account whose calls fail waits, and those of others are neither delayed nor queued', () => {
   const { scheduler, limitedAccounts, claim, jobs } = start()
   limitedAccounts.set(FIRST, new Map([['bad', CLOSED]]))

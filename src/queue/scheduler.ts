@@ -217,6 +217,10 @@ export class Scheduler {
     for (const allowance of allowances) if (allowance) allowance.running -= 1
     if (bytes > 0) this.#bytes.release(account, bytes)
     for (const one of queue.of.queues) one.hasNewcomers ||= queue.of.held.of(account) === 0
+    // While only the reserve is left, an account was a newcomer on no route until it held nothing.
+    const isOnlyReserveLeft = this.#held.total >= this.#slots.limit - this.#slots.reserve
+    if (isOnlyReserveLeft && this.#held.of(account) === 0)
+      for (const one of this.#queues.values()) one.hasNewcomers = true
     if (isSuspect) this.suspects.ended(isSettled)
   }
 

@@ -311,7 +311,7 @@ export class Worker {
       } catch (error) {
         // A bug must not leave the job without an outcome.
         onError(`executing job ${job.id} failed`, error)
-        result = internalFailure()
+        result = internalFailure(job)
       }
       stop.pause()
     }
@@ -376,9 +376,9 @@ export class Worker {
 
   /** Retried like a settlement, because only this node knows what the job has paid for. */
   async #releaseWaiting(job: ClaimedJob, { wait }: WaitingExecution): Promise<void> {
-    const { store, node, clock } = this.#options
+    const { store, node, clock, routes } = this.#options
     const { mayRetry, onError } = this.#settleOptions
-    const route = queueName(wait.route, job.priority)
+    const route = queueName(wait.route ?? routes.routeOf(job), job.priority)
     await retryWrite(
       () => store.releaseWaiting(node, [{ ...claimOf(job), ...wait, route }]),
       clock,

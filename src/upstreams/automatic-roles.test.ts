@@ -210,4 +210,24 @@ describe('a rejected form', () => {
       )
     }
   })
+
+  it('may be rejected for its schema, and then for the instruction that replaces it', async (t) => {
+    const schemaJson = '{"type":"object","properties":{"a":{"type":"string","pattern":"b"}}}'
+    const form: AnswerForm = { kind: 'schema', schemaJson, strict: false, isObject: true }
+    const error = (message: string) => reply.status(400, { body: { error: { message } } })
+    const script: Script = ({ body }) => {
+      if (body.response_format?.type === 'json_schema') return error('Failed to parse grammar')
+      return body.messages[0]?.role === 'system' ? error('System role not supported') : undefined
+    }
+    const { router } = await startRouter(t, { a: script })
+    const sent = async (roles: string) => {
+      const { reply: got, calls } = await router.ask(requestOf(roles, form), never)
+      return [got.kind, ...calls.map((call) => call.roles)]
+    }
+    assert.deepEqual(await sent('u'), ['answer', 'native', 'merged_system', 'no_system'])
+    assert.deepEqual(await sent('u'), ['answer', 'native', 'no_system'])
+    // This template would drop a system message without an error.
+    const { send } = await start(t, 'mistral-nemo')
+    assert.deepEqual(await send('ua', form), ['answer', 'native', 'no_system'])
+  })
 })

@@ -32,6 +32,7 @@ import type {
 import { pause } from './pause.ts'
 import type { RatePermit } from './rate-permit.ts'
 import { sumOfTokens } from './read-completion.ts'
+import { sendsSchema } from './request-body.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 import type { Target } from './routing-table.ts'
 import type { CallResult } from './target-health.ts'
@@ -309,10 +310,6 @@ export class TargetCaller {
 
 const SUCCESS: CallResult = { kind: 'success' }
 const IGNORED: CallResult = { kind: 'ignored' }
-
-function sendsSchema({ json_mode }: RequestFormat): boolean {
-  return json_mode === 'json_schema' || json_mode === 'json_schema_strict'
-}
 
 function recordOf(
   target: Target,

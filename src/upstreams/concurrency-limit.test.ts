@@ -74,6 +74,17 @@ test('a success of another account never lowers a limit that has grown since', (
   assert.equal(limits.limit, 16)
 })
 
+test('a limit at which two accounts saw an overload does not return with a success', () => {
+  for (const begunOfSecond of [0, 1]) {
+    const { limits, overload, succeed } = start(256)
+    overload('a')
+    limits.overloaded('b', begunOfSecond, 0)
+    succeed('a')
+    succeed('b')
+    assert.equal(limits.limit, 128)
+  }
+})
+
 for (const [what, laterMs, limit] of [
   ['at once', 0, 4],
   ['within a minute', OVERLOAD_MS, 4],

@@ -5,8 +5,8 @@
  * waiting: successes of an idle server prove nothing. Growth back to where it failed is eight times slower.
  *
  * One account may cause an overload by itself. So while calls of others succeed, the limit falls only if a second account sees
- * the overload within a minute. If it fell for an account that called alone and a call of another one succeeds within a minute,
- * it returns to its earlier value.
+ * the overload within a minute. If it fell for an account that called alone and the next call of another one, within a minute,
+ * succeeds, it returns to its earlier value.
  */
 import type { FairSlots, FairSlotsOptions } from '../sharing/fair-slots.ts'
 
@@ -100,6 +100,8 @@ export class ConcurrencyLimit implements FairSlotsOptions {
    */
   overloaded(account: string, begun: number, nowMs: number): boolean {
     if (this.isFixed) return false
+    // So the account that lowered the limit was not the only one to see the overload.
+    if (account !== this.#lone.account) this.#lone.atMs = NEVER.atMs
     // The limit has already been halved for calls that started together with this one.
     if (begun < this.changes) return true
     const isUnproven = this.found > Math.max(1, this.#proven)

@@ -134,7 +134,7 @@ export interface ModelServer {
   /**
    * The format in which to send the same prompt again at once, after a call in `format` ended in this error; null if the server
    * does not reject the format. The first call does not count against the job or the target, and appears in the receipt like any
-   * other. A prompt is sent in at most three formats.
+   * other. A prompt is sent in a few formats at most.
    */
   otherFormat(
     model: string,

@@ -27,7 +27,7 @@ import {
   readFailure,
   upstreamError,
 } from './read-completion.ts'
-import { requestBody, requestFormat, SentOptions, withoutSchema } from './request-body.ts'
+import { requestBody, requestFormat, SentOptions, sendsSchema, withoutSchema } from './request-body.ts'
 import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
@@ -154,16 +154,21 @@ export class OpenAiClient implements ModelServer {
     error: UpstreamError,
   ): RequestFormat | null {
     const { optionsJson } = prompt
-    const renamed = optionsJson && this.#options.renamed(format, model, optionsJson, error)
+    const renamed = optionsJson && this.#options.renamed(format, optionsJson, error)
     if (renamed) return renamed
     const { other_format: before } = format
     const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)
     // A message that names roles may quote a schema with a property of that name. So the schema is left out first. Only if that
     // is rejected, too, are the roles changed, because then the schema cannot be the reason.
-    const mayBeSchema = error.rejectsJsonMode || (mayBeRoles && ABOUT_ROLES.test(error.message))
+    const mayBeSchema =
+      error.rejectsJsonMode || (mayBeRoles && sendsSchema(format) && ABOUT_ROLES.test(error.message))
     const instead = mayBeSchema ? withoutSchema(prompt.form, format) : null
     if (instead !== null) {
-      return { ...format, ...instead, other_format: before === undefined ? 'json_mode' : 'both' }
+      // The instruction in it is a system message.
+      const mayChange = this.#roles === 'auto' && format.roles === 'native'
+      const roles = mayChange ? this.#automatic.rolesFor(model, prompt, true) : format.roles
+      const isBoth = before === 'roles' || before === 'both'
+      return { ...format, ...instead, roles, other_format: isBoth ? 'both' : 'json_mode' }
     }
     if (!mayBeRoles) return null
     return { ...format, roles: 'no_system', other_format: before === undefined ? 'roles' : 'both' }

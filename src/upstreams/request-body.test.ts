@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { SchemaObject } from '../job/job.ts'
 import type { AnswerForm, Prompt } from './model-server.ts'
-import { requestBody, requestFormat, SCHEMA_NAME, withoutSchema } from './request-body.ts'
+import { upstreamError } from './read-completion.ts'
+import { requestBody, requestFormat, SCHEMA_NAME, SentOptions, withoutSchema } from './request-body.ts'
 
 const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
 const list: SchemaObject = { type: 'array', items: { type: 'string' } }
@@ -126,7 +127,9 @@ describe('a server that rejects the schema', () => {
       assert.ok(other.instruction?.includes(JSON.stringify(schema)))
       const body = JSON.parse(requestBody('m', prompt, other)) as Sent
       assert.deepEqual(body.response_format, mode === 'json_object' ? { type: 'json_object' } : undefined)
-      assert.equal(withoutSchema(form, other), null)
+      const last = mode === 'json_object' ? withoutSchema(form, other) : other
+      assert.deepEqual(last, { ...other, json_mode: 'instruction' })
+      assert.equal(withoutSchema(form, last), null)
     })
   }
 
@@ -151,5 +154,30 @@ describe('developer messages on a server that does not know the role', () => {
       content,
     }))
     assert.deepEqual((JSON.parse(body) as Sent).messages, expected)
+  })
+})
+
+describe('the name of max_tokens', () => {
+  const OPTIONS = '{"max_tokens":5}'
+  const rejects = (name: string) =>
+    upstreamError({ status: 400, message: `Unsupported parameter: '${name}'` })
+  const older = { roles: 'native' } as const
+  const newer = { ...older, max_tokens_as: 'max_completion_tokens' } as const
+
+  it('is the other one after a rejection, but not after a second one', () => {
+    const options = new SentOptions({}, false)
+    const first = options.named(older, 'm', OPTIONS)
+    const second = options.renamed(first, OPTIONS, rejects('max_tokens'))
+    assert.deepEqual([first, second], [older, newer])
+    assert.ok(second)
+    assert.equal(options.renamed(second, OPTIONS, rejects('max_completion_tokens')), null)
+  })
+
+  it('is the other one even if a later request was answered with it before the rejection arrived', () => {
+    const options = new SentOptions({}, false)
+    const first = options.named(older, 'm', OPTIONS)
+    options.answered(newer, 'm', OPTIONS)
+    assert.deepEqual(options.renamed(first, OPTIONS, rejects('max_tokens')), newer)
+    assert.deepEqual(options.named(older, 'm', OPTIONS), newer)
   })
 })

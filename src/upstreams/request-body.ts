@@ -44,19 +44,19 @@ export function requestFormat(
   return instruction === null ? { roles, json_mode: mode } : { roles, json_mode: mode, instruction }
 }
 
+/** Whether the schema is in `response_format`. */
+export function sendsSchema({ json_mode }: RequestFormat): boolean {
+  return json_mode === 'json_schema' || json_mode === 'json_schema_strict'
+}
+
 /**
- * The format for a server that rejected the schema in `response_format`: the schema in an instruction, with any JSON object or
- * without a format. Null if the format contains nothing that could be rejected.
+ * The format for a server that rejected `response_format`: the schema in an instruction, with any JSON object or, if that was
+ * rejected, without a format. Null if the format contains nothing that could be rejected.
  */
-export function withoutSchema(form: AnswerForm, { roles, json_mode }: RequestFormat): RequestFormat | null {
-  if (form.kind !== 'schema' || json_mode === undefined) return null
-  switch (json_mode) {
-    case 'json_schema_strict':
-    case 'json_schema':
-      return requestFormat(form, roles, 'json_object')
-    default:
-      return null
-  }
+export function withoutSchema(form: AnswerForm, format: RequestFormat): RequestFormat | null {
+  if (form.kind !== 'schema') return null
+  if (sendsSchema(format)) return requestFormat(form, format.roles, 'json_object')
+  return format.json_mode === 'json_object' ? requestFormat(form, format.roles, 'none') : null
 }
 
 /**
@@ -111,6 +111,8 @@ export class SentOptions {
   readonly #body: UpstreamSettings['body']
   readonly #usual: Name
   readonly #learned = new Map<string, Name>()
+  /** Formats with the second name. What is learned does not show that, because it may change during a call. */
+  readonly #renamed = new WeakSet<RequestFormat>()
 
   /** @param isOpenAi whether the server belongs to OpenAI or Azure */
   constructor(body: UpstreamSettings['body'], isOpenAi: boolean) {
@@ -127,14 +129,15 @@ export class SentOptions {
   /** The format with the other name, if the server rejects the first one; null if it does not, or if both were tried. */
   renamed(
     format: RequestFormat,
-    model: string,
     optionsJson: string,
     { status, message }: UpstreamError,
   ): RequestFormat | null {
     const name = nameIn(format)
-    if (!optionsJson.includes(MAX_TOKENS) || name !== this.#nameFor(model)) return null
+    if (!optionsJson.includes(MAX_TOKENS) || this.#renamed.has(format)) return null
     if (!REJECTIONS.includes(status) || !message.includes(name) || !UNSUPPORTED.test(message)) return null
-    return withName(format, name === OLDER ? NEWER : OLDER)
+    const renamed = withName(format, name === OLDER ? NEWER : OLDER)
+    this.#renamed.add(renamed)
+    return renamed
   }
 
   /** Records that the server answered a request in this format. */

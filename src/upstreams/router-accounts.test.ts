@@ -12,6 +12,7 @@ import {
   startRouter,
 } from '../../test/support/router-setup.ts'
 import { FAILED_JOBS_TO_OPEN, FIRST_CHECK_MS } from './circuit-breaker.ts'
+import { ROUNDS } from './router.ts'
 
 const BAD = 'bad'
 
@@ -74,6 +75,18 @@ describe('an account whose calls fail', () => {
     assert.equal((await ask(setup, 'good')).reply.kind, 'answer')
     assert.equal(router.state()[0]?.limit, 64)
     assert.equal(limitOf(router, 'good'), undefined)
+  })
+
+  it('waits alone at its first target, even if nobody can reach the second', async (t) => {
+    const setup = await start(t, failingFor(BAD, reply.status(500)))
+    const { router, clock, b } = setup
+    await b.close()
+    const asked = router.ask({ ...withContent(BAD, BAD), model: 'two' }, never)
+    await passPauses(clock, ROUNDS - 1)
+    assert.ok((await asked).wait)
+    assert.equal(limitOf(router, BAD)?.trouble?.status, 500)
+    assert.equal(router.limited.get('a/m'), undefined)
+    assert.equal(router.state()[1]?.targets[0]?.unavailable?.trouble.kind, 'unreachable')
   })
 
   it('is tried again after a check, one job at a time', async (t) => {

@@ -88,6 +88,25 @@ describe('a schema that the server rejects', () => {
     assert.ok(String(a.requests[1]?.body.messages[0]?.content).includes(form.schemaJson))
   })
 
+  it('is sent without any format if the server rejects json_object, too', async (t) => {
+    const error = (message: string) => reply.status(400, { body: { error: message } })
+    const script: Script = ({ body: { response_format } }) => {
+      if (response_format?.type === 'json_schema') return error("Pattern must start with '^'")
+      return response_format && error("'response_format.type' must be 'json_schema' or 'text'")
+    }
+    const { router } = await startRouter(t, { a: script })
+    const { prompt } = modelRequest('one')
+    const routed = await router.ask(modelRequest('one', { prompt: { ...prompt, form } }), never)
+    assert.deepEqual(
+      routed.calls.map(({ status, json_mode, other_format }) => [status, json_mode, other_format]),
+      [
+        [400, 'json_schema', undefined],
+        [400, 'json_object', 'json_mode'],
+        [200, 'instruction', 'json_mode'],
+      ],
+    )
+  })
+
   it('is not what any other 500 is about', async (t) => {
     const { router, clock, a } = await startRouter(t, { a: () => reply.status(500) })
     const { prompt } = modelRequest('one')

@@ -128,8 +128,8 @@ export class ModelRouter implements Router, Routes {
       return resultOf(attempt, { reply: upstreamError({ message }) })
     }
     const { account } = request
-    /** The account's success counts when this request first failed at each target. */
-    const successes = new Map<Target, number>()
+    /** By target: why this request last failed there, and the account's success count when it first did. */
+    const failed = new Map<Target, { readonly trouble: Trouble; readonly successes: number }>()
     for (let round = 1; ; round++) {
       let failures = 0
       let countsAgainstJob = true
@@ -156,16 +156,16 @@ export class ModelRouter implements Router, Routes {
         countsAgainstJob &&=
           attempt.broke === null && !attempt.isBeyondProven && isOfJob(kind, target, attempt)
         retryAfterMs = Math.min(retryAfterMs, boundedRetryAfterMs(reply) ?? 0)
-        if (!successes.has(target)) successes.set(target, target.health.successesOf(account))
+        const { successes } = failed.get(target) ?? { successes: target.health.successesOf(account) }
+        failed.set(target, { trouble: troubleOf(reply), successes })
       }
       if (failures > 0 && countsAgainstJob) attempt.tries++
       if (attempt.tries >= MAX_TRIES) {
         for (const { health } of targets) health.forget(account, request.jobId)
         return resultOf(attempt)
       }
-      if (round === ROUNDS && attempt.reply.kind === 'error') {
-        const trouble = troubleOf(attempt.reply)
-        for (const [target, before] of successes) target.health.giveUp(account, trouble, before)
+      if (round === ROUNDS) {
+        for (const [{ health }, { trouble, successes }] of failed) health.giveUp(account, trouble, successes)
       }
       const areAllOpen = targets.every(({ health }) => health.isOpen(account))
       // Targets that are only suspected are tried again after a pause, so that a short failure costs only that pause.

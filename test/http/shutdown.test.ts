@@ -7,7 +7,8 @@ import { Client } from 'undici'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
-import { type Stage, startStage } from './stage.ts'
+import { enqueued, granted } from './expect.ts'
+import { type Stage, startStage, stopAtOnce } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const LISTEN_MS = 5000
@@ -81,5 +82,24 @@ onEachStore(() => {
     const stopped = parley.stop()
     await assert.rejects(parley.get('/readyz'))
     await stopped
+  })
+
+  test('what was paid for before a stop is kept: the repair continues with the first answer', async (t) => {
+    const schema = { type: 'object', properties: { a: { type: 'number' } }, required: ['a'] }
+    const before = await startStage(t)
+    const { parley, models } = before
+    models.script = () => (models.completions().length === 1 ? reply.json({ a: 'x' }) : reply.stall())
+    const asked = job({ response_format: { format: 'json', schema } })
+    const key = await parley.key()
+    const [id = ''] = enqueued(await parley.post(`${MESSAGES}/batches`, [asked], key), 1)
+    await models.received(2)
+    await stopAtOnce(before)
+    models.script = () => reply.json({ a: 1 })
+    const after = (await startStage(t, { after: before })).parley
+    const { result, usage } = granted(await after.get(`${MESSAGES}/${id}?include=usage&wait=10`, key), 200)
+    assert.deepEqual([result.response_content, usage.calls], [{ a: 1 }, 3])
+    const [first, , third] = models.completions()
+    assert.equal(first?.body.messages.length, 1)
+    assert.equal(third?.body.messages.at(-2)?.role, 'assistant')
   })
 })
