@@ -2,7 +2,7 @@
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
-  /** Null if the line is too long. */
+  /** Empty if the line is blank; null if it is too long. */
   readonly bytes: Uint8Array | null
   /** Where the next line begins. */
   readonly end: number
@@ -20,6 +20,11 @@ export interface LineReaderOptions {
 }
 
 const NEWLINE = 10
+/** Space, tab and carriage return: a file from Windows may have lines of nothing else. */
+const BLANKS = [0x20, 0x09, 0x0d]
+/** Windows programs often write it at the beginning of a file. */
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
+const EMPTY = new Uint8Array()
 
 export class LineReader {
   readonly #options: LineReaderOptions
@@ -52,7 +57,10 @@ export class LineReader {
       }
     }
     this.#offset = at
-    return { bytes: length > maxBytes ? null : Buffer.concat(parts), end: at }
+    if (length > maxBytes) return { bytes: null, end: at }
+    const line = Buffer.concat(parts)
+    const bytes = offset === 0 ? withoutMark(line) : line
+    return { bytes: bytes.every((byte) => BLANKS.includes(byte)) ? EMPTY : bytes, end: at }
   }
 
   async #pieceAt(offset: number) {
@@ -63,4 +71,9 @@ export class LineReader {
     this.#piece = { number, bytes }
     return this.#piece
   }
+}
+
+function withoutMark(line: Buffer): Buffer {
+  const { length } = BYTE_ORDER_MARK
+  return line.subarray(0, length).equals(BYTE_ORDER_MARK) ? line.subarray(length) : line
 }

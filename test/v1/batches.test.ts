@@ -141,6 +141,21 @@ onEachStore(() => {
     assert.equal(models.completions()[0]?.body.temperature, 0.2)
   })
 
+  test('a file from Windows may begin with a byte order mark, and blank lines do not count', async (t) => {
+    const { openai } = await start(t)
+    const [first, second] = ['a', 'b'].map((id) => JSON.stringify(chatLine(id)))
+    const batch = await ended(
+      t,
+      openai,
+      await submit(openai, [`\ufeff${first}\r`, '\r', ' \t', `${second}\r`, '\r']),
+    )
+    assert.deepEqual([batch.errors, batch.status], [undefined, 'completed'])
+    assert.deepEqual(batch.request_counts, { total: 2, completed: 2, failed: 0 })
+    assert.equal(batch.error_file_id, undefined)
+    const output = await linesOf(openai, batch.output_file_id)
+    assert.deepEqual(output.map(({ custom_id }) => custom_id).sort(), ['a', 'b'])
+  })
+
   test('each wrong line is named, and nothing runs', async (t) => {
     const { openai, models } = await start(t, {
       settings: {
