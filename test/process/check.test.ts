@@ -3,8 +3,10 @@
  * started.
  */
 import assert from 'node:assert/strict'
+import { readdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import test, { after, type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { startCommandsAnywhere } from './many-commands.ts'
@@ -33,6 +35,32 @@ test('without a configuration all is well, and the simulator is named', { timeou
   assert.match(stdout, /simulator/)
   assert.match(stdout, /parley\.config\.json/, 'it says which file was read')
   assert.ok(!/WRONG/.test(stdout), stdout)
+})
+
+test('a database that does not exist is not created, and its folder is checked', { timeout }, async (t) => {
+  const place = await installation(t)
+  const before = await readdir(place.folder)
+  const missing = await parley(place, ['check'], { env: { DATABASE_URL: 'sqlite:./new/folder/parley.db' } })
+  assert.equal(missing.code, 0, missing.stdout)
+  assert.match(
+    missing.stdout,
+    /^ok +database: sqlite:\S+ does not exist yet, and the first start creates it$/m,
+  )
+  assert.deepEqual(await readdir(place.folder), before)
+
+  const inFile = await parley(place, ['check'], {
+    env: { DATABASE_URL: 'sqlite:./parley.config.json/parley.db' },
+  })
+  assert.equal(inFile.code, 1)
+  assert.match(inFile.stdout, /^WRONG database: .*cannot be opened: ENOTDIR.*folder and its permissions/m)
+
+  await writeFile(join(place.folder, 'empty.db'), '')
+  const empty = await parley(place, ['check'], { env: { DATABASE_URL: 'sqlite:./empty.db' } })
+  assert.match(empty.stdout, /^ok +database: sqlite:\S+ opens, and the first start creates its tables$/m)
+
+  await parley(place, ['migrate'])
+  const { stdout } = await parley(place, ['check'])
+  assert.match(stdout, /^ok +database: .* opens, and has no account yet$/m)
 })
 
 test('an upstream that answers passes, and is asked with its key', { timeout }, async (t) => {

@@ -1,6 +1,6 @@
 /** Opens a SQLite file with durable commits, for one server at a time. */
-import { chmodSync, existsSync, mkdirSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { accessSync, chmodSync, constants, existsSync, mkdirSync } from 'node:fs'
+import { dirname, sep } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
 
@@ -42,6 +42,18 @@ function makeFolder(folder: string): void {
   if (existsSync(folder)) return
   makeFolder(dirname(folder))
   mkdirSync(folder, { mode: 0o700 })
+}
+
+/** Throws a `DatabaseProblem` if the file cannot be created. */
+export function checkFolder(path: string): void {
+  let folder = dirname(path)
+  while (!existsSync(folder)) folder = dirname(folder)
+  try {
+    // The separator makes this fail if the path names a file.
+    accessSync(folder + sep, constants.W_OK | constants.X_OK)
+  } catch (error) {
+    throw cannotOpen(path, error)
+  }
 }
 
 /**

@@ -1,10 +1,11 @@
 /** Runs the admin actions of commands on a SQLite file, also while a server is running, so without the lock or the thread. */
+import { existsSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { withSearches } from '../searches.ts'
 import { SQLITE } from './dialect.ts'
-import { openFile } from './file.ts'
+import { checkFolder, openFile } from './file.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { OpenFile } from './open-file.ts'
 import { type Args, methodsOf, type OperatorName, operatorOperations, type Result } from './operations.ts'
@@ -22,14 +23,18 @@ export function openSqliteForOperator(path: string): OperatorStore {
   return { ...withSearches(SQLITE, methodsOf(operatorOperations, call)), close: async () => db.close() }
 }
 
-/** Describes a file that opens. Creates the schema of a new file, but does not migrate one that an older server may use. */
+/** Describes a file that opens or can be created. Creates nothing, and does not migrate a file that an older server may use. */
 export function checkFile(path: string): string {
+  if (!existsSync(path)) {
+    checkFolder(path)
+    return 'does not exist yet, and the first start creates it'
+  }
   const db = openFile(path)
   try {
     const version = schemaVersion(db)
     if (version > MIGRATIONS.length) throw newerSchema(version)
-    if (version > 0 && version < MIGRATIONS.length) return 'opens, and the next start upgrades it'
-    migrate(db)
+    if (version === 0) return 'opens, and the first start creates its tables'
+    if (version < MIGRATIONS.length) return 'opens, and the next start upgrades it'
     return operatorOperations.hasAccounts.run(new OpenFile(db)) ? 'opens' : 'opens, and has no account yet'
   } finally {
     db.close()
