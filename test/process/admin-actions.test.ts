@@ -185,6 +185,9 @@ both('caps that a command sets are in force within seconds', async ({ place, cal
     ({ body }) => /^Quota reached: account \S+ allows 0 open jobs/.test(body.message),
   )
   assert.equal(quota.status, 403)
+  const { stdout: one } = await run(place, 'accounts', 'cap', own, '--jobs', '1', '--stored-bytes', '1')
+  assert.match(one, /: 1 job, .*\nQuotas: 0 open jobs, 1 stored byte\./)
+  await run(place, 'accounts', 'cap', own, '--jobs', 'none', '--stored-bytes', 'none')
   const { stdout } = await place.parley(['accounts', 'list'])
   assert.match(stdout, /OPEN JOBS \/ MAX +STORED BYTES \/ MAX/)
   assert.match(stdout, new RegExp(`^${own} .* 0 / 0 +\\d+ / none`, 'm'))

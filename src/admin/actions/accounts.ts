@@ -387,9 +387,11 @@ function costCapText({ max_monthly_cost: cap }: Caps): string {
   return typeof cap === 'number' ? `, a cost of ${amountText(microsOf(cap))}` : `, ${capText(cap, 'cost')}`
 }
 
+/** @param unit in the plural */
 function capText(cap: Cap, unit: string): string {
   if (cap === 'tier') return `tier default for ${unit}`
-  return cap === 'none' ? `unlimited ${unit}` : `${cap} ${unit}`
+  if (cap === 'none') return `unlimited ${unit}`
+  return cap === 1 ? `1 ${unit.replace(/s$/, '')}` : `${cap} ${unit}`
 }
 
 const deleteAccount = adminAction({
