@@ -67,3 +67,9 @@ test('every test file is in one group', () => {
   assert.ok(files.length > 200)
   assert.deepEqual(groupsOf(files).flat().sort(), files)
 })
+
+test('a folder stands for the tests in it and in its folders', () => {
+  assert.deepEqual(testFiles(['test/support']), testFiles(['test/support/**/*.test.ts']))
+  assert.ok(testFiles(['test/', 'src/json-text']).length > 100)
+  assert.deepEqual(testFiles(['test/no-such-folder']), [])
+})

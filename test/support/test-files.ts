@@ -1,5 +1,5 @@
 /** Finds test files by their paths relative to the clone, and their direct and indirect imports. */
-import { globSync, readFileSync } from 'node:fs'
+import { globSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -12,10 +12,16 @@ const IMPORT = /^(?:import|export) .*?from '(\.[^']+)'/gms
 
 const imports = new Map<string, readonly string[]>()
 
+/** @param patterns of files relative to the clone; a folder stands for all tests in it */
 export function testFiles(patterns = TESTS): string[] {
-  return globSync(patterns, { cwd: CLONE, exclude: ['**/node_modules/**'] })
+  const files = patterns.map((pattern) => (isFolder(pattern) ? `${pattern}/**/*.test.ts` : pattern))
+  return globSync(files, { cwd: CLONE, exclude: ['**/node_modules/**'] })
     .map((file) => file.replaceAll(sep, '/'))
     .sort()
+}
+
+function isFolder(path: string): boolean {
+  return statSync(join(CLONE, path), { throwIfNoEntry: false })?.isDirectory() ?? false
 }
 
 /**
