@@ -3,18 +3,24 @@
  * ends a command.
  */
 export function printLine(text: string): void {
-  if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endAtClosedPipe)
-  process.stdout.write(`${text}\n`)
+  printText(`${text}\n`)
+}
+
+/** Prints text that ends with a line end. */
+export function printText(text: string): void {
+  if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endWithoutOutput)
+  process.stdout.write(text)
 }
 
 export function printError(text: string): void {
   process.stderr.write(`${text}\n`)
 }
 
-/** Ends the process when nobody reads its output any more, as after `parley … | head`. */
-function endAtClosedPipe(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'EPIPE') throw error
-  process.exit()
+/** Ends the process: without an error if nobody reads its output any more, as after `parley … | head`. */
+function endWithoutOutput(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') process.exit()
+  printError(`Cannot write to standard output: ${error.message}.`)
+  process.exit(1)
 }
 
 /** Formats rows as a table with aligned columns. The first row is the header. */

@@ -1,5 +1,6 @@
 /** The command line as people and scripts use it: its output, its exit codes, and its effect on a server. */
 import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -190,11 +191,22 @@ test('--help and --version end with 0', { timeout }, async (t) => {
   assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/)
 })
 
-test('a command whose output nobody reads any longer ends without an error', { timeout }, async (t) => {
+for (const command of ['keys create --help', 'send Hello']) {
+  test(`\`${command}\` ends without an error if nobody reads its output`, { timeout }, async () => {
+    const { place, server } = await shared
+    const env = { PARLEY_URL: server.url, PARLEY_API_KEY: await server.firstKey() }
+    const pipe = `{ "$0" "$1" ${command}; echo "exit code $?" >&2; } | true`
+    const program = place.spawn(['sh', '-c', pipe, process.execPath, MAIN], { env })
+    assert.equal((await program.exited).code, 0)
+    assert.equal(program.stderr, 'exit code 0\n')
+  })
+}
+
+test('a command whose output cannot be written says so', { skip: !existsSync('/dev/full') }, async (t) => {
   const place = await installation(t)
-  const program = place.spawn(['sh', '-c', `"$0" "$1" keys create --help | true`, process.execPath, MAIN])
-  assert.equal((await program.exited).code, 0)
-  assert.equal(program.stderr, '')
+  const program = place.spawn(['sh', '-c', '"$0" "$1" --version >/dev/full', process.execPath, MAIN])
+  assert.equal((await program.exited).code, 1)
+  assert.match(program.stderr, /^Cannot write to standard output: ENOSPC.*\n$/)
 })
 
 /** Returns the full names of the commands that have no subcommands. */

@@ -8,7 +8,7 @@ import {
   type Parley,
   TimeoutError,
 } from '../../../client/src/index.ts'
-import { CommandError, printable, printError, printLine, table } from '../output.ts'
+import { CommandError, printable, printError, printLine, printText, table } from '../output.ts'
 import { EXIT, type ServerOptions } from './client-command.ts'
 import { connect, interruptible } from './connection.ts'
 
@@ -167,7 +167,7 @@ function printContent(content: unknown): void {
     return
   }
   const text = process.stdout.isTTY ? escapeControls(content) : content
-  process.stdout.write(text.endsWith('\n') ? text : `${text}\n`)
+  printText(text.endsWith('\n') ? text : `${text}\n`)
 }
 
 function exitCodeOf({ status }: EndedJob): number {
