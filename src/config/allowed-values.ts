@@ -12,8 +12,9 @@ export type Role = (typeof ROLES)[number]
 export const DEFAULT_DATABASE = 'sqlite:./data/parley.db'
 
 export function databaseProblems(url: string): string[] {
+  if (url === 'sqlite::memory:') return ['database: must be in a file, because jobs outlive the server']
   if (/^sqlite:.+/.test(url)) return []
-  if (/^postgres(ql)?:/.test(url) && URL.canParse(url)) return []
+  if (/^postgres(ql)?:\/\//.test(url) && URL.canParse(url)) return []
   // The URL may contain a password, so it is not repeated.
   return ['database: must be sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE']
 }

@@ -19,6 +19,8 @@ export class ConfigurationError extends Error {
 }
 
 const DEFAULT_FILE = 'parley.config.json'
+/** Some editors on Windows write it at the beginning of a file. */
+const BYTE_ORDER_MARK = /^\ufeff/
 
 /** Reads only the database setting, for commands that do not need any other setting to be valid. */
 export function loadDatabaseUrl(env: Environment, file?: string): string {
@@ -46,7 +48,7 @@ export function configFile(env: Environment, option: string | undefined): string
 export function readFile(path: string): JsonObject {
   let value: unknown
   try {
-    value = JSON.parse(readFileSync(path, 'utf8'))
+    value = JSON.parse(readFileSync(path, 'utf8').replace(BYTE_ORDER_MARK, ''))
   } catch (error) {
     throw new ConfigurationError([`${path}: ${(error as Error).message}`])
   }

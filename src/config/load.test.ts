@@ -40,6 +40,11 @@ test('an empty file gives the defaults', () => {
   assert.deepEqual(settingsOf({}), DEFAULTS)
 })
 
+test('a file may begin with a byte order mark', () => {
+  assert.equal(settingsOf('\ufeff{"port": 1234}').port, 1234)
+  assert.equal(loadDatabaseUrl({}, fileOf('\ufeff{"database": "sqlite:./a.db"}')), 'sqlite:./a.db')
+})
+
 const merged: readonly {
   name: string
   file: object
@@ -257,6 +262,17 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
     name: 'a name with a slash in it',
     file: { models: { 'mistral/large': { targets: [], extra: 1 } } },
     says: [/^models\.mistral\/large\.targets: /, /^models\.mistral\/large\.extra: unknown setting$/],
+  },
+  {
+    name: 'a database URL with one slash',
+    file: { database: 'postgres:/host/db' },
+    env: { OPENAI_API_KEY: 'k' },
+    says: [/^database: must be sqlite:PATH or postgres:\/\/USER/],
+  },
+  {
+    name: 'a database in memory',
+    file: { database: 'sqlite::memory:' },
+    says: [/^database: must be in a file, /],
   },
   { name: 'a wrong type', file: { port: '8080' }, says: [/^port: must be integer$/] },
   { name: 'a value out of range', file: { port: 65_536 }, says: [/^port: must be <= 65535$/] },
