@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { trustedProxies } from './network-of.ts'
+import { networkOf, trustedProxies } from './network-of.ts'
 
 test('the peers in the networks are proxies, IPv4 in the form of IPv6 too, and what is not an address never is', () => {
   const trusts = trustedProxies('10.0.0.0/8, 192.0.2.7,2001:db8::/32')
@@ -20,4 +20,15 @@ test('the peers in the networks are proxies, IPv4 in the form of IPv6 too, and w
     assert.equal(trusts(address), trusted, `${address}`)
   }
   assert.deepEqual([trustedProxies(true), trustedProxies(false)], [true, false])
+})
+
+test('the connections of a client count as one, also if a proxy adds their ports', () => {
+  for (const [client, ...same] of [
+    ['192.0.2.1', '192.0.2.1:4711', '::ffff:192.0.2.1', '[::ffff:192.0.2.1]:4711'],
+    ['2001:db8:1:2::1', '[2001:db8:1:2::1]:4711', '[2001:db8:1:2::1]', '2001:db8:1:2:3::4711'],
+    ['unknown', 'unknown'],
+  ] as const) {
+    for (const one of same) assert.equal(networkOf(one), networkOf(client))
+  }
+  assert.notEqual(networkOf('192.0.2.1:4711'), networkOf('192.0.2.2:4711'))
 })

@@ -16,15 +16,24 @@ export function senderOf(request: {
   return request.caller?.account ?? `/${networkOf(addressOf(request))}`
 }
 
-/** IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. */
+/**
+ * IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. A port does not
+ * count: some proxies add it to X-Forwarded-For, and a client has another one for each connection.
+ */
 export function networkOf(address: string): string {
-  const plain = unmapped(address)
+  const plain = unmapped(withoutPort(address))
   if (!isIPv6(plain)) return plain
   const [head = '', tail] = plain.split('::')
   const groups = head.split(':').filter((group) => group !== '')
   const rest = (tail ?? '').split(':').filter((group) => group !== '')
   const zeros = Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0')
   return [...groups, ...zeros, ...rest].slice(0, 4).join(':')
+}
+
+/** The address in `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
+function withoutPort(address: string): string {
+  const [, inBrackets, plain] = /^\[(.+)\](?::\d+)?$|^([\d.]+):\d+$/.exec(address) ?? []
+  return inBrackets ?? plain ?? address
 }
 
 /** The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged. */
