@@ -123,6 +123,14 @@ test('the failed jobs of a search are rerun, each once', async (t) => {
     await page.getByRole('dialog').getByRole('button', { name: 'Rerun jobs' }).click()
     await page.getByRole('status').getByText(result).waitFor()
   }
+  await page.getByLabel('Metadata').fill('customer=acme')
+  await page.getByRole('button', { name: 'Search' }).click()
+  await page.getByText('No matching jobs').waitFor()
+  // The rerun would not be limited to these jobs.
+  assert.equal(await page.getByRole('button', { name: 'Rerun these jobs…' }).count(), 0)
+  await page.getByLabel('Metadata').fill('')
+  await page.getByRole('button', { name: 'Search' }).click()
+
   await rerun('2 jobs were rerun')
   await rerun('0 jobs were rerun; 2 skipped')
 })

@@ -31,9 +31,11 @@ export function JobsPage() {
   )
   useReloadOnChange(jobs.reload, jobs.isFirst)
   const { data } = jobs
+  // A rerun of a search has no filter for metadata, so it would include jobs that the page does not show.
+  const canRerun = (status === 'failed' || status === 'completed') && filters.metadata === ''
   return html`<${PageTitle} title="Jobs">
       ${
-        (status === 'failed' || status === 'completed') &&
+        canRerun &&
         html`<${RerunJobs} filters=${{ account, model, status }} from=${since} onChange=${jobs.reload} />`
       }
     <//>
