@@ -163,6 +163,16 @@ test("caps are a number, none, or the tier's; anything else is rejected with an 
   assert.deepEqual(await caps(), { monthlyJobs: null, monthlyTokens: 'none', ...quotas })
 })
 
+test("the tier's cap of costs is shown in full", async (t) => {
+  const priced = await startParley(t, {
+    upstream: server.baseUrl,
+    settings: { currency: 'EUR', tiers: { user_max: { max_monthly_cost: 12.5 } } },
+  })
+  await priced.key('user_max', 'capped')
+  const page = await visit(t, browser, priced, '/dashboard/accounts/capped')
+  await page.getByLabel('Cost per month', { exact: true }).selectOption('tier default: 12.50')
+})
+
 test('an account is deleted after typing its name, and the page shows that the deletion is in progress', async (t) => {
   const key = await parley.key('user_max', 'leaving')
   const before = server.requests.length

@@ -117,7 +117,8 @@ function tierCap(data: EffectiveSettings | null, tier: string, cap: CapName): st
     | undefined
   const found = tiers?.[tier]?.[cap]
   if (found === undefined) return null
-  return found === null ? 'no cap' : exact(found)
+  if (found === null) return 'no cap'
+  return cap === 'max_monthly_cost' ? amount(found * 1_000_000) : exact(found)
 }
 
 function draftOf(cap: Cap): Draft {
