@@ -57,7 +57,7 @@ export interface Options {
   readonly presence_penalty?: number
   /** -2 to 2. */
   readonly frequency_penalty?: number
-  readonly reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh'
+  readonly reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max'
 }
 
 export interface JobFields<F extends ResponseFormat = ResponseFormat> {

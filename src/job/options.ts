@@ -49,7 +49,7 @@ export const jobOptions = Type.Object(
     presence_penalty: penalty('what it has already mentioned'),
     frequency_penalty: penalty('what it has already written often'),
     reasoning_effort: Type.Optional(
-      Type.Enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh'], {
+      Type.Enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'], {
         description: 'How much a reasoning model thinks before it answers.',
       }),
     ),

@@ -33,6 +33,28 @@ onEachStore(() => {
     assert.ok(prompt_tokens > 0 && total_tokens === prompt_tokens + completion_tokens)
   })
 
+  test('every reasoning effort that the client knows is sent to the model', async (t) => {
+    const { parley, models } = await startStage(t)
+    const openai = openaiOf(parley, await parley.key())
+    // This does not compile if a new version of the client knows another one.
+    const known: Readonly<Record<NonNullable<OpenAI.ReasoningEffort>, true>> = {
+      none: true,
+      minimal: true,
+      low: true,
+      medium: true,
+      high: true,
+      xhigh: true,
+      max: true,
+    }
+    const efforts = Object.keys(known) as OpenAI.ReasoningEffort[]
+    for (const reasoning_effort of efforts)
+      await openai.chat.completions.create({ ...HELLO, reasoning_effort })
+    assert.deepEqual(
+      models.completions().map(({ body }) => body.reasoning_effort),
+      efforts,
+    )
+  })
+
   test('parse() returns the object that a Zod schema describes', async (t) => {
     const { parley } = await startStage(t, { script: () => reply.json({ name: 'Ada', born: 1815 }) })
     const openai = openaiOf(parley, await parley.key())
