@@ -127,7 +127,8 @@ export async function startOtlp(env: Environment, log: Pick<Log, 'warn'>): Promi
   }
 }
 
-function isJson({ OTEL_EXPORTER_OTLP_PROTOCOL: protocol = 'http/protobuf' }: Environment): boolean {
+function isJson({ OTEL_EXPORTER_OTLP_PROTOCOL }: Environment): boolean {
+  const protocol = OTEL_EXPORTER_OTLP_PROTOCOL || 'http/protobuf'
   if (!PROTOCOLS.has(protocol)) {
     throw new Error(
       `OTEL_EXPORTER_OTLP_PROTOCOL is ${protocol}, which Parley cannot send. Set it to http/protobuf or http/json.`,
