@@ -175,6 +175,9 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   readJsonBodies(app, bodies, options.largeBodies)
   app.setErrorHandler((error: Error, request, reply) => {
+    // Fastify closes the connection after an error of a body. A client that still sends the body would then get no response,
+    // so what is left of the body is read instead (`UnreadBodies`).
+    if (!closing.aborted && reply.hasHeader('connection')) reply.removeHeader('connection')
     const httpError = httpErrorOf(error, request)
     // The caller did not cause this error, so the response is not delayed.
     if (httpError.status === 500 || error instanceof StoreUnavailable) {
