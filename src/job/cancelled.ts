@@ -40,9 +40,9 @@ export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }
   const isPriced = inputCost !== null || earlier.cost !== undefined
   const cost = sumOfCosts(earlier.cost ?? 0, isHeld ? (inputCost ?? 0) : 0)
   const usage = usageOfEarlier({
+    ...earlier,
     calls: earlier.calls + (isHeld ? 1 : 0),
     inputTokens: earlier.inputTokens + (isHeld ? inputTokens : 0),
-    outputTokens: earlier.outputTokens,
     ...(isPriced && { cost }),
   })
   return JSON.stringify(usage)

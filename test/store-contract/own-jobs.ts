@@ -105,11 +105,13 @@ export function ownJobTests(on: On): void {
     const [claimed] = await claimNext(store, 'node-a', 1)
     assert.ok(claimed)
     const earlierJson =
-      '{"calls":2,"records":[],"inputTokens":30,"outputTokens":5,"tries":0,"sinceMs":0,"waitedMs":0}'
+      '{"calls":2,"records":[],"inputTokens":30,"outputTokens":5,"cachedTokens":20,"tries":0,"sinceMs":0,"waitedMs":0}'
     const release = { ...claimOf(claimed), route: 'dead/m', earlierJson, sinceMs: now.ms, waitedMs: 0 }
     await store.releaseWaiting('node-a', [release])
     assert.equal(await store.cancelOwnJob(cancel(job.id)), 'cancelled')
     assert.deepEqual(await usageOf(store), [1, 1, 2, 30, 5])
+    const { usageJson = null } = (await store.read('acme', job.id, expiry())) ?? {}
+    assert.equal(JSON.parse(usageJson ?? '{}').cached_input_tokens, 20)
   })
 
   on('leaves alone what has ended, and finds nothing of other accounts', async (store) => {
