@@ -98,14 +98,22 @@ test('ended, open, just accepted and reserved jobs count together, and those of 
 test('what was accepted here counts once when the database includes it, and no longer than that', async () => {
   const { clock, said, reserve } = watched({ jobs: 4 })
   ;(await reserved(reserve(2))).end(true)
+  assert.equal((await reserve(3)).kind, 'monthly cap')
+  said.used = { jobs: 0, openJobs: 2, tokens: 0 }
+  clock.advance(2000)
+  await reserved(reserve(2))
+  assert.equal(said.asked.length, 2)
+})
+
+test('a job counts once if the database includes it while it is still being accepted', async () => {
+  const { clock, said, reserve } = watched({ jobs: 4 })
   const late = await reserved(reserve(2))
   said.used = { jobs: 0, openJobs: 2, tokens: 0 }
   clock.advance(2000)
-  // Still under way: the database may know of it or not, and it counts here.
+  const next = reserve(2)
+  late.end(true)
+  await reserved(next)
   assert.equal((await reserve()).kind, 'monthly cap')
-  late.end(false)
-  await reserved(reserve(2))
-  assert.equal(said.asked.length, 2)
 })
 
 test('a batch that does not fit is rejected as a whole', async () => {
@@ -118,7 +126,7 @@ test('a batch that does not fit is rejected as a whole', async () => {
 test('tokens are used up when the cap is reached', async () => {
   const { clock, said, reserve } = watched({ tokens: 100 })
   said.used = { jobs: 0, openJobs: 50, tokens: 99 }
-  await reserved(reserve(30))
+  ;(await reserved(reserve(30))).end(true)
   said.used = { jobs: 0, openJobs: 50, tokens: 100 }
   clock.advance(2000)
   const full = await reserve()

@@ -76,8 +76,8 @@ export class JobAndTokenCaps {
   readonly #clock: Clock
   /** The key contains the account and the month, so that usage starts at 0 in each month. */
   readonly #uses: LookupCache<AccountUse>
-  /** Jobs that are being accepted here, by account. */
-  readonly #reserved = new Map<string, number>()
+  /** Jobs that are being accepted here, by account, and the end of the last of them. */
+  readonly #reserved = new Map<string, PromiseWithResolvers<void> & { jobs: number }>()
 
   constructor(store: Pick<UsageStore, 'used'>, clock: Clock) {
     this.#clock = clock
@@ -93,11 +93,12 @@ export class JobAndTokenCaps {
   async reserve(account: string, caps: Omit<Caps, 'cost'>, jobs: number): Promise<Reserved | CapReached> {
     const key = `${account} ${monthOf(this.#clock.nowMs())}`
     const use = await this.#uses.get(key)
-    const reserved = this.#reserved.get(account) ?? 0
-    const usedJobs = use.used.jobs + use.used.openJobs + use.acceptedSince + reserved
+    const reserved = this.#reserved.get(account) ?? { jobs: 0, ...Promise.withResolvers<void>() }
+    const usedJobs = use.used.jobs + use.used.openJobs + use.acceptedSince + reserved.jobs
     const reached = this.#reached(caps, jobs, usedJobs, use.used.tokens)
     if (reached) return reached
-    this.#reserved.set(account, reserved + jobs)
+    reserved.jobs += jobs
+    this.#reserved.set(account, reserved)
     return { kind: 'reserved', end: (accepted) => this.#end(account, key, jobs, accepted) }
   }
 
@@ -113,18 +114,23 @@ export class JobAndTokenCaps {
   }
 
   #end(account: string, key: string, jobs: number, accepted: boolean): void {
-    const left = (this.#reserved.get(account) ?? 0) - jobs
-    if (left > 0) this.#reserved.set(account, left)
-    else this.#reserved.delete(account)
     const use = this.#uses.peek(key)
     if (accepted && use) use.acceptedSince += jobs
+    const reserved = this.#reserved.get(account)
+    if (reserved === undefined) return
+    reserved.jobs -= jobs
+    if (reserved.jobs > 0) return
+    this.#reserved.delete(account)
+    reserved.resolve()
   }
 
+  /** Waits for acceptances in progress, which the result may or may not include: counting a job twice could cause a rejection. */
   async #lookUp(store: Pick<UsageStore, 'used'>, key: string): Promise<AccountUse> {
+    const [account = '', month = ''] = key.split(' ')
+    await this.#reserved.get(account)?.promise
     // Jobs accepted from now on may be missing from the result, so they also count here until the next lookup.
     const before = this.#uses.peek(key)
     if (before) before.acceptedSince = 0
-    const [account = '', month = ''] = key.split(' ')
     const used = await store.used(account, month)
     return { used, acceptedSince: before?.acceptedSince ?? 0 }
   }
