@@ -318,8 +318,8 @@ export class BatchRun {
     }[] = []
     let { line, offset } = step.progress
     let bytes = 0
-    while (lines.length < limit && bytes < RESULT_BYTES) {
-      if (lines.length % IN_TURN === IN_TURN - 1) await nextTurn()
+    for (let reads = 1; lines.length < limit && bytes < RESULT_BYTES; reads++) {
+      if (reads % IN_TURN === 0) await nextTurn()
       const read = await this.#reader.next(offset)
       if (read === null) {
         this.#inputEnded = true

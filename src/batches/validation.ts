@@ -39,13 +39,16 @@ export class Validation {
       const line = await reader.next(this.#line === 0 ? 0 : undefined)
       if (line === null) return this.#end()
       this.#line += 1
-      if (line.bytes?.length === 0) continue
-      this.total += 1
-      if (this.total > maxLines) {
-        const message = `The file has more than ${maxLines} lines, the limit of the tier (max_batch_lines).`
+      const isBlank = line.bytes?.length === 0
+      if (!isBlank) this.total += 1
+      // Blank lines run nothing, but each takes time to read, and a file may have millions.
+      if (this.total > maxLines || this.#line - this.total > maxLines) {
+        const kind = isBlank ? 'blank lines' : 'lines'
+        const message = `The file has more than ${maxLines} ${kind}, the limit of the tier (max_batch_lines).`
         this.problems.push({ line: null, code: 'too_many_lines', message, param: null })
         return true
       }
+      if (isBlank) continue
       await this.#checkLine(line.bytes, owner)
     }
     return false

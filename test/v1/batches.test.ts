@@ -230,6 +230,8 @@ onEachStore(() => {
     assert.deepEqual(await problems(['', '']), [[null, 'empty_file']])
     const lines = Array.from({ length: 1006 }, (_, at) => chatLine(`${at}`))
     assert.deepEqual(await problems(lines), [[null, 'too_many_lines']])
+    const blank = Array.from({ length: 1006 }, () => '')
+    assert.deepEqual(await problems([chatLine('a'), ...blank, '']), [[null, 'too_many_lines']])
     const wrong = await problems(Array.from({ length: 1005 }, () => '{'))
     assert.deepEqual(wrong.at(999), [1000, 'invalid_json_line'])
     assert.deepEqual(wrong.slice(1000), [[null, 'more_errors']])
