@@ -17,6 +17,7 @@ export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
 /** All batches of a node have at most this many lines with open jobs. A batch alone may reach it. */
 export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
+/** In addition, the oldest batch of each account runs. */
 const MAX_BATCHES = 100
 /** The pause between two searches for batches, which also discover changes by others. */
 const CLAIM_MS = 1000

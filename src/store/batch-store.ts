@@ -27,8 +27,9 @@ export interface BatchStore {
   cancelBatch(account: string, batchId: string, nowMs: number): Promise<StoredBatch | null>
 
   /**
-   * Assigns up to `limit` open batches that no live node owns to this node, oldest first. Returns all open batches that the node
-   * then owns. No two live nodes own the same batch.
+   * Assigns up to `limit` open batches that no live node owns to this node, oldest first. Beyond the limit, it assigns the oldest
+   * open batch of each account, so that no account waits for batches of others. Returns all open batches that the node then
+   * owns. No two live nodes own the same batch.
    */
   claimBatches(node: string, limit: number): Promise<StoredBatch[]>
 

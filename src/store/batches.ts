@@ -24,6 +24,8 @@ const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, outpu
   created_at_ms, deadline_ms, cancelling_at_ms`
 /** This must be the condition of the partial indexes. */
 const IS_OPEN = sql`remove_at_ms is null`
+/** As many accounts have their oldest batch run beyond a node's limit. A batch that runs takes up to 256 KiB of memory. */
+const MAX_OLDEST = 400
 
 export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes }: Dialect) => ({
   createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
@@ -71,7 +73,10 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes }: Dia
     const isFree = sql`${IS_OPEN} and (node is null or (node <> ${node} and node not in (${liveNodes})))`
     yield sql`
       update batches set node = ${node}, version = version + 1
-      where ${isFree} and id in (select id from batches where ${isFree} order by id limit ${limit})`
+      where ${isFree} and (
+        id in (select id from batches where ${isFree} order by id limit ${limit})
+        or id in (select min(id) from batches where ${IS_OPEN} group by account order by min(id) limit ${raw(MAX_OLDEST)})
+      )`
     return (yield sql`select ${COLUMNS} from batches where ${IS_OPEN} and node = ${node} order by id`).map(
       readBatch,
     )

@@ -123,6 +123,16 @@ export function batchTests(on: On): void {
     assert.notEqual(await store.findBatch('other', other.id), null)
   })
 
+  on('claims batches up to a limit, and above it the oldest of each account', async (store) => {
+    const batches = [await create(store), await create(store), await create(store)]
+    const [first, second, third] = batches.map(({ id }) => id)
+    const claim = async (limit: number) => (await store.claimBatches(NODE, limit)).map(({ id }) => id)
+    assert.deepEqual(await claim(2), [first, second])
+    const [other] = [await create(store, 'other'), await create(store, 'other')]
+    assert.deepEqual(await claim(0), [first, second, other.id])
+    assert.deepEqual(await claim(1), [first, second, third, other.id])
+  })
+
   on('lets one step of each version happen, by the node that claimed the batch', async (store) => {
     const { id } = await create(store)
     assert.equal(await store.advanceBatch(stepOf(id, 0)), false)

@@ -376,6 +376,17 @@ onEachStore(() => {
     assert.equal((await linesOf(openai, batch.output_file_id)).length, completed)
   })
 
+  test('an account whose many batches do not end delays no batch of another', async (t) => {
+    const { parley, models, openai } = await start(t)
+    models.script = ({ body }) => (JSON.stringify(body).includes('slow') ? reply.stall() : undefined)
+    const { input_file_id } = await submit(openai, [chatLine('slow')])
+    const batch = { input_file_id, endpoint: CHAT, completion_window: '24h' } as const
+    for (let more = 1; more < 100; more++) await openai.batches.create(batch)
+    await models.received(100)
+    const other = openaiOf(parley, await parley.key('user_max', 'other'))
+    assert.equal((await ended(t, other, await submit(other, [chatLine('quick')]))).status, 'completed')
+  })
+
   test('a batch may have more lines than one native batch request may have jobs', async (t) => {
     const { openai } = await start(t, { settings: { tiers: { user_max: { max_batch_jobs: 1 } } } })
     const batch = await ended(

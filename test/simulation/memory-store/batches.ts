@@ -93,7 +93,9 @@ export function batchOperations(db: MemoryDatabase) {
       const open = [...db.batches.values()].filter(isOpen).sort((one, other) => (one.id < other.id ? -1 : 1))
       const isFree = (row: BatchRow) =>
         row.node === null || (row.node !== node && !(db.shared && db.hasLease(row.node)))
-      for (const row of open.filter(isFree).slice(0, limit)) {
+      const oldest = new Map(open.toReversed().map((row) => [row.account, row]))
+      for (const row of new Set([...open.filter(isFree).slice(0, limit), ...oldest.values()])) {
+        if (!isFree(row)) continue
         db.batches.set(row.id, { ...row, node, version: row.version + 1 })
       }
       return open
