@@ -9,6 +9,7 @@ import { jobIdMaker } from '../job/job-id.ts'
 import { Stop } from '../job/stop.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
+import type { CurrentPrices } from '../queue/current-prices.ts'
 import type { CountElement, JobCreator } from '../queue/job-creator.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -27,11 +28,13 @@ export interface BatchParts {
   readonly pool: Pick<CpuPool, 'run'>
   readonly creator: JobCreator
   readonly tiers: Tiers
+  /** Null if no model has a price. */
+  readonly prices: CurrentPrices | null
   readonly cancellation: Pick<Cancellation, 'cancelled'>
 }
 
 export function createBatchRunner(parts: BatchParts): BatchRunner {
-  const { settings, store, node, clock, log, metrics, pool, creator, tiers, cancellation } = parts
+  const { settings, store, node, clock, log, metrics, pool, creator, tiers, prices, cancellation } = parts
   const countTokens =
     (account: string): CountElement =>
     async (element, limit) => {
@@ -57,6 +60,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
     maxLinesOf: (tier) => tiers.of(tier).maxBatchLines,
     retentionMs: wholeMs(settings.v1.file_retention_seconds),
     onAdvanced: (advance) => metrics.batchAdvanced(advance),
+    ...(prices && { inputPrices: () => prices()?.ofInput }),
     onCancelled: (jobId) => cancellation.cancelled(jobId),
     // An idle node looks for batches of crashed nodes three times in the period after which a lease expires.
     idleClaimMs: wholeMs(settings.jobs.lease_seconds) / 3,

@@ -187,12 +187,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       store,
       reader,
       countInput: heldInputCounter(store, parts.cpu),
-      ...(prices && {
-        costOfInput: async (account: string, jobId: string, tokens: number) => {
-          const job = await store.readRequest({ account, jobId, expiry: reader.expiry(), messageChars: 0 })
-          return job && (prices()?.costOfInput(job.model, tokens) ?? null)
-        },
-      }),
+      ...(prices && { inputPrices: () => prices()?.ofInput }),
       clock,
       limits: { cancel: settings.limits.cancels_per_minute, delete: settings.limits.deletes_per_minute },
       onCancelled: (jobId) => parts.cancellation.cancelled(jobId),

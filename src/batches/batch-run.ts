@@ -6,6 +6,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'
+import type { InputPrices } from '../job/cost.ts'
 import type { CreateElement } from '../job/create-body.ts'
 import { callbackText } from '../job/job.ts'
 import type { JobOwner } from '../queue/job-creator.ts'
@@ -49,6 +50,8 @@ export interface BatchRunOptions {
   readonly maxLinesOf: (tier: string) => number
   /** How long files and batches are stored. */
   readonly retentionMs: number
+  /** What the input of calls costs that a cancelled batch ends; absent if no model has a price. */
+  readonly inputPrices?: () => InputPrices | undefined
   readonly onCancelled: (jobId: string) => Promise<void>
   /** Called after each step. */
   readonly onAdvanced: (advance: BatchAdvance) => void
@@ -205,11 +208,13 @@ export class BatchRun {
   }
 
   async #cancelOpen(): Promise<void> {
-    const { store, clock, onCancelled } = this.#options
+    const { store, clock, inputPrices, onCancelled } = this.#options
     const { account } = this.#batch
+    const prices = inputPrices?.()
+    const which = { account, inputTokens: null, ...(prices && { inputPrices: prices }) }
     const jobIds = [...this.#open.keys()].filter((jobId) => !this.#cancelled.has(jobId))
     for (const jobId of jobIds) {
-      const result = await store.cancelOwnJob({ account, jobId, nowMs: clock.nowMs(), inputTokens: null })
+      const result = await store.cancelOwnJob({ ...which, jobId, nowMs: clock.nowMs() })
       this.#cancelled.add(jobId)
       if (result === 'cancelled') await onCancelled(jobId)
     }

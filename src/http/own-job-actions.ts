@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { isCancelledError } from '../job/cancelled.ts'
+import type { InputPrices } from '../job/cost.ts'
 import { readJobId } from '../job/job-id.ts'
 import { type JobRecord, jobRecordJson } from '../job/job-record.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'
@@ -24,8 +25,8 @@ export interface OwnJobActionsOptions {
   readonly reader: JobReader
   /** Counts the input tokens of an assigned job; null if they could not be counted. */
   readonly countInput: CountHeldInput
-  /** What a call of an assigned job with this many input tokens costs; absent if no model has a price. */
-  readonly costOfInput?: (account: string, jobId: string, inputTokens: number) => Promise<number | null>
+  /** What the input of calls costs; absent if no model has a price. */
+  readonly inputPrices?: () => InputPrices | undefined
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   /** `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
@@ -104,17 +105,16 @@ export class OwnJobActions {
 
   /** Cancels the job if it has not finished, and returns its final state; null if there is none. */
   async cancel(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
-    const { store, reader, countInput, costOfInput, clock, onCancelled } = this.#options
+    const { store, reader, countInput, inputPrices, clock, onCancelled } = this.#options
     const { account } = request.caller
     const inputTokens = await countInput(request, jobId)
-    const cost = inputTokens === null ? null : ((await costOfInput?.(account, jobId, inputTokens)) ?? null)
-    const inputCost = cost === null ? {} : { inputCost: cost }
+    const prices = inputPrices?.()
     const result = await store.cancelOwnJob({
       account,
       jobId,
       nowMs: clock.nowMs(),
       inputTokens,
-      ...inputCost,
+      ...(prices && { inputPrices: prices }),
     })
     if (result === 'cancelled') {
       this.#report('cancel', request, jobId)

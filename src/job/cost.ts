@@ -63,6 +63,11 @@ export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens):
   return Math.min(Number((sum + HALF) / DECIMALS), MAX_COST)
 }
 
+/** The cost of a call that ends without an answer. @param price of the model's input */
+export function costOfInput(price: number, input: number): number {
+  return costOf({ input: price, output: 0 }, { input, output: 0 })
+}
+
 function exact(price: number): bigint {
   return BigInt(Math.round(price * Number(DECIMALS)))
 }
@@ -70,6 +75,8 @@ function exact(price: number): bigint {
 function whole(tokens: number): bigint {
   return tokens > 0 ? BigInt(Math.min(Math.floor(tokens), Number.MAX_SAFE_INTEGER)) : 0n
 }
+
+export type InputPrices = ReadonlyMap<string, number>
 
 interface Target {
   readonly name: string
@@ -100,10 +107,13 @@ export class Prices {
     return (this.#targets.get(model) ?? []).length > 0
   }
 
-  /** The least cost of a call that ends without an answer; null if the model has no price. */
-  costOfInput(model: string, input: number): number | null {
-    const [first] = this.#targets.get(model) ?? []
-    return first === undefined ? null : costOf(first.price, { input, output: 0 })
+  /** The price of input by model, for calls that end without an answer. */
+  get ofInput(): InputPrices {
+    return new Map(
+      [...this.#targets].flatMap(([model, [first]]) =>
+        first === undefined ? [] : [[model, first.price.input]],
+      ),
+    )
   }
 
   /** The cost of a call for a job with this model; null if the target has no price. */

@@ -1,5 +1,6 @@
 /** Cancels jobs regardless of the node that holds them: the SQL of both stores. */
 import { cancelledErrorJson, usageOfCancelled } from '../job/cancelled.ts'
+import { costOfInput } from '../job/cost.ts'
 import { isJobId } from '../job/job-id.ts'
 import {
   CANCELLED_ERROR_JSON,
@@ -37,19 +38,21 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     account,
     jobId,
     nowMs,
-    inputTokens,
-    inputCost,
+    inputTokens: counted,
+    inputPrices,
   }: OwnCancel): Steps<Cancelled> {
     if (!isJobId(jobId)) return 'unknown'
-    const [job] = yield sql`select input_tokens from jobs where id = ${jobId} and account = ${account}`
+    const [job] = yield sql`select input_tokens, model from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
     // The lock ensures that the stored usage is that of the cancelled run.
     const [open] = yield lockOpenJob(jobId)
     if (!open) return 'ended before'
+    const inputTokens = counted ?? numberOf(job, 'input_tokens')
+    const price = inputPrices?.get(textOf(job, 'model'))
     const usageJson = usageOfCancelled({
       isHeld: open.node !== null,
-      inputTokens: inputTokens ?? numberOf(job, 'input_tokens'),
-      inputCost: inputCost ?? (open.reserved === null ? null : 0),
+      inputTokens,
+      inputCost: price === undefined ? (open.reserved === null ? null : 0) : costOfInput(price, inputTokens),
       earlierJson: textOrNull(open, 'earlier'),
     })
     const outcome = { by: 'caller', errorJson: cancelledErrorJson('caller'), usageJson, nowMs } as const

@@ -1,4 +1,5 @@
 /** Accounts' actions on their own jobs: the part of the storage contract for cancelling and deleting them. */
+import type { InputPrices } from '../job/cost.ts'
 import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'
 
@@ -30,8 +31,8 @@ export interface OwnCancel {
   readonly nowMs: number
   /** The counted input tokens; null to use those that the job was created with, which may be only an upper bound. */
   readonly inputTokens: number | null
-  /** The cost of one call with these tokens, which counts if a node holds the job; absent if the model has no price. */
-  readonly inputCost?: number
+  /** The prices with which the call in progress counts, if a node holds the job; absent while no model has a price. */
+  readonly inputPrices?: InputPrices
 }
 
 export interface OwnRequestRead {

@@ -1,10 +1,13 @@
 /** What jobs cost: by the target that answered, over all calls, and everywhere where usage is shown. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { type Reply, reply } from '../model-server.ts'
+import { type Reply, reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { ADMIN_TOKEN, job, type Parley } from '../parley.ts'
+import { ADMIN_TOKEN, job, type Parley, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
+import { eventually } from '../support/eventually.ts'
+import { openaiOf } from '../v1/official-client.ts'
+import { CHAT, submitBatch } from '../v1/submit-batch.ts'
 import { enqueued, granted } from './expect.ts'
 import { startStage } from './stage.ts'
 
@@ -147,6 +150,27 @@ onEachStore(() => {
     const me = granted(await parley.get('/api/v1/me', key), 200)
     assert.equal(me.reserved_cost, 0)
     assert.equal(me.usage.cost, cost)
+  })
+
+  test('the input of calls that a cancelled batch ends costs as much', async (t) => {
+    const models = await startModelServer({ script: () => reply.stall() })
+    t.after(() => models.close())
+    const parley = await startParley(t, { upstream: models.baseUrl, settings: PRICES })
+    const key = await parley.key('user_max', 'acme')
+    const openai = openaiOf(parley, key)
+    const body = { model: 'priced', messages: [{ role: 'user', content: 'Hello' }] }
+    const line = { custom_id: 'a', method: 'POST', url: CHAT, body }
+    const { id } = await submitBatch(openai, [], [JSON.stringify(line)])
+    await models.received(1)
+    await openai.batches.cancel(id)
+    await eventually(
+      () => openai.batches.retrieve(id),
+      ({ status }) => status === 'cancelled',
+      { signal: t.signal },
+    )
+    const { input_tokens, cost } = granted(await parley.get('/api/v1/me', key), 200).usage
+    assert.ok(input_tokens > 0)
+    assert.equal(cost, input_tokens * 2)
   })
 
   test('without prices nothing mentions money', async (t) => {

@@ -13,6 +13,10 @@ import type { JobPage, JobSearch } from '../../src/store/job-search-store.ts'
 import type { OwnDeleted } from '../../src/store/own-job-store.ts'
 import type { ReadJob } from '../../src/store/store.ts'
 import type { SimulatedProcess } from './node.ts'
+import { MODELS } from './plan.ts'
+
+/** Each token costs 1. */
+const INPUT_PRICES = new Map(Object.keys(MODELS).map((model) => [model, 1]))
 
 export interface WaitForJobs {
   readonly jobIds: readonly string[]
@@ -108,8 +112,8 @@ export class Reads {
     const { store, clock, engine } = this.#process
     const messagesJson = await store.heldMessages(account, jobId, LARGE_ANSWER)
     const inputTokens = messagesJson === null ? null : countInput(messagesJson)
-    const inputCost = inputTokens === null ? {} : { inputCost: inputTokens }
-    const cancel = { account, jobId, nowMs: clock.nowMs(), inputTokens, ...inputCost }
+    const inputPrices = inputTokens === null ? {} : { inputPrices: INPUT_PRICES }
+    const cancel = { account, jobId, nowMs: clock.nowMs(), inputTokens, ...inputPrices }
     const result = await store.cancelOwnJob(cancel)
     if (result === 'cancelled') await engine.cancellation.cancelled(jobId)
     return { result, record: result === 'unknown' ? null : await this.read(account, jobId) }

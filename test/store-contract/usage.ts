@@ -75,7 +75,7 @@ export function usageTests(on: On): void {
       const cost = async () => (await store.listUsage({ account: 'acme', limit: 1 }))[0]?.cost
       const [one, two, three, four] = [
         newJob({ reserved: 100 }),
-        newJob({ reserved: 2 ** 40 }),
+        newJob({ reserved: 2 ** 40, inputTokens: 3 }),
         newJob(),
         newJob({ reserved: 7 }),
       ]
@@ -86,10 +86,11 @@ export function usageTests(on: On): void {
       await store.settle(settlement({ jobId: one.id, attempt: 1 }, { usage }))
       assert.deepEqual([await reserved(), await cost()], [2 ** 40 + 7, 5])
       // A node holds the job, so the call in progress counts.
-      const cancel = { account: 'acme', nowMs: now.ms, inputTokens: 3 }
-      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: two.id, inputCost: 30 }), 'cancelled')
+      const inputPrices = new Map([[two.model, 10]])
+      const cancel = { account: 'acme', nowMs: now.ms, inputTokens: null, inputPrices }
+      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: two.id }), 'cancelled')
       assert.deepEqual([await reserved(), await cost()], [7, 35])
-      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: four.id, inputCost: 30 }), 'cancelled')
+      assert.equal(await store.cancelOwnJob({ ...cancel, jobId: four.id }), 'cancelled')
       assert.equal(await store.cancelJob(three.id, now.ms), 'cancelled')
       assert.deepEqual([await reserved(), await cost()], [0, 35])
       const usageOf = async (jobId: string) =>

@@ -2,6 +2,7 @@
 
 import { sumOfCosts } from '../../../src/job/amount.ts'
 import { cancelledErrorJson, usageOfCancelled } from '../../../src/job/cancelled.ts'
+import { costOfInput } from '../../../src/job/cost.ts'
 import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
@@ -187,15 +188,17 @@ export function jobOperations(db: MemoryDatabase) {
       return 'cancelled'
     },
 
-    cancelOwnJob({ account, jobId, nowMs, inputTokens: counted, inputCost }: OwnCancel): Cancelled {
+    cancelOwnJob({ account, jobId, nowMs, inputTokens: counted, inputPrices }: OwnCancel): Cancelled {
       const row = db.jobs.get(jobId)
       if (row?.job.account !== account) return 'unknown'
       if (row.outcome !== null) return 'ended before'
       const inputTokens = counted ?? row.job.inputTokens
+      const price = inputPrices?.get(row.job.model)
       const usageJson = usageOfCancelled({
         isHeld: row.node !== null,
         inputTokens,
-        inputCost: inputCost ?? (row.job.reserved === undefined ? null : 0),
+        inputCost:
+          price === undefined ? (row.job.reserved === undefined ? null : 0) : costOfInput(price, inputTokens),
         earlierJson: row.earlierJson,
       })
       cancel(db, row, nowMs, cancelledErrorJson('caller'), JSON.parse(usageJson))
