@@ -1,6 +1,7 @@
 /** Quotas: whose apply, when a node looks the sums up, and what it counts in between. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { NO_CAPS, newJob } from '../../test/store-contract/fixtures.ts'
 import { Tiers } from '../job/tier.ts'
@@ -66,6 +67,18 @@ test('stored bytes count alike', async () => {
   assert.deepEqual([unit, used, added], ['stored bytes', 1000, 1])
   quotas.end('acme', 1, 300, false)
   assert.equal(await reserve(limit, 1, 300), null)
+})
+
+test('a piece of a file counts once if the database includes it while it is still being stored', async () => {
+  const { clock, said, quotas, reserve } = watched()
+  const limit = limits(null, 1000)
+  assert.equal(await reserve(limit, 0, 500), null)
+  said.use = { openJobs: 0, storedBytes: 500 }
+  clock.advance(100)
+  const next = reserve(limit, 0, 500)
+  await nextTurn()
+  quotas.end('acme', 0, 500, true)
+  assert.equal(await next, null)
 })
 
 test('a job that has ended makes room at the next lookup, at the latest when there seems to be none', async () => {

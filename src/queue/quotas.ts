@@ -53,7 +53,7 @@ interface Entry {
   /** Jobs that are being accepted here. */
   reservedJobs: number
   reservedBytes: number
-  /** Called when no job of the account is being accepted any longer. */
+  /** Called when nothing of the account is being stored any longer. */
   onIdle: (() => void) | null
 }
 
@@ -97,7 +97,7 @@ export class Quotas {
       entry.acceptedJobs += jobs
       entry.acceptedBytes += bytes
     }
-    if (entry.reservedJobs === 0) entry.onIdle?.()
+    if (isIdle(entry)) entry.onIdle?.()
   }
 
   #isFresh(entry: Entry, { openJobs, storedBytes }: QuotaLimits, jobs: number, bytes: number): boolean {
@@ -134,8 +134,8 @@ export class Quotas {
 
   /** Drops the oldest account for which nothing is being accepted. */
   #dropOldest(): void {
-    for (const [account, { reservedJobs, lookUp }] of this.#entries) {
-      if (reservedJobs > 0 || lookUp !== null) continue
+    for (const [account, entry] of this.#entries) {
+      if (!isIdle(entry) || entry.lookUp !== null) continue
       this.#entries.delete(account)
       return
     }
@@ -151,7 +151,7 @@ export class Quotas {
   /** Waits for acceptances in progress, which the sums may or may not include: counting a job twice could cause a rejection. */
   async #read(account: string, entry: Entry): Promise<void> {
     const { store, clock } = this.#options
-    if (entry.reservedJobs > 0) {
+    if (!isIdle(entry)) {
       await new Promise<void>((resolve) => {
         entry.onIdle = resolve
       })
@@ -163,6 +163,11 @@ export class Quotas {
     entry.acceptedBytes = 0
     entry.lookedUpAtMs = startedMs
   }
+}
+
+/** Pieces of files have bytes, but no job. */
+function isIdle({ reservedJobs, reservedBytes }: Entry): boolean {
+  return reservedJobs === 0 && reservedBytes === 0
 }
 
 function reserveIn(
