@@ -233,9 +233,18 @@ export class BatchRun {
       if (line === null) continue
       if (at % IN_TURN === IN_TURN - 1) await nextTurn()
       const request = byId.get(job.id)
-      const result = request === undefined ? JOB_DELETED : (this.#fateOf(job) ?? request)
-      if ('code' in result) step.addProblem(format.unfinished(line.customId, job.id, result), result)
-      else step.addResult(await format.resultOf(this.#batch, line.customId, job, result))
+      if (request === undefined) {
+        step.addProblem(format.unfinished(line.customId, job.id, JOB_DELETED), JOB_DELETED)
+        continue
+      }
+      const result = await format.resultOf(this.#batch, line.customId, job, request)
+      const fate = this.#fateOf(job)
+      if (fate === null) step.addResult(result)
+      else
+        step.addResult(
+          { ...result, failed: true, json: format.unfinished(line.customId, job.id, fate) },
+          fate,
+        )
     }
     if (jobs.length > 0 || clock.steadyMs() < this.#searchAtMs) return
     this.#searchAtMs = clock.steadyMs() + WAIT_MS

@@ -46,7 +46,8 @@ export class Step {
     this.#ended.push(line)
   }
 
-  addResult(result: LineResult): void {
+  /** @param fate why the job ended without an answer although nothing failed */
+  addResult(result: LineResult, fate: Problem | null = null): void {
     const { progress } = this
     ;(result.failed ? this.#errors : this.#output).push(result.json)
     this.size += 1
@@ -58,6 +59,7 @@ export class Step {
       cachedTokens: progress.cachedTokens + result.cachedTokens,
       outputTokens: progress.outputTokens + result.outputTokens,
       ...(result.cost !== undefined && { cost: sumOfCosts(progress.cost ?? 0, result.cost) }),
+      expired: progress.expired || fate === EXPIRED,
     }
   }
 

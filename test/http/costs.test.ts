@@ -171,6 +171,8 @@ onEachStore(() => {
     const { input_tokens, cost } = granted(await parley.get('/api/v1/me', key), 200).usage
     assert.ok(input_tokens > 0)
     assert.equal(cost, input_tokens * 2)
+    const { usage } = await admin(parley, `/batches/${id}`)
+    assert.deepEqual(usage, { input_tokens, cached_input_tokens: 0, output_tokens: 0, cost })
   })
 
   test('without prices nothing mentions money', async (t) => {
