@@ -1,5 +1,16 @@
-/** The usage of a job's earlier runs, if it had to wait for a model server: a part of what `queue/earlier-runs.ts` stores. */
+/** The usage and the receipt of a job's earlier runs, if it had to wait: a part of what `queue/earlier-runs.ts` stores. */
 import { NO_USAGE, type Usage } from './job.ts'
+import type { FormatParts } from './response-format.ts'
+
+/** What a receipt says about the answer format. */
+export interface ReceiptFormat {
+  readonly form: FormatParts['kind']
+  readonly strict?: boolean
+  /** JSON pointers to parts of the schema that were not checked. */
+  readonly ignored?: readonly string[]
+}
+
+export const TEXT_FORMAT: ReceiptFormat = { form: 'text' }
 
 export interface EarlierUsage {
   /** The number of all calls. */
@@ -11,6 +22,10 @@ export interface EarlierUsage {
   readonly cachedTokens?: number
   /** Absent if the model has no price. */
   readonly cost?: number
+  /** Absent for text. Versions up to 0.4.0 did not store it. */
+  readonly format?: ReceiptFormat
+  /** The answer to repair; absent if there is none. */
+  readonly repair?: unknown
 }
 
 const NOTHING: EarlierUsage = { calls: 0, records: [], inputTokens: 0, outputTokens: 0 }
@@ -29,5 +44,22 @@ export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
     output_tokens: outputTokens,
     ...(cachedTokens !== undefined && { cached_input_tokens: cachedTokens }),
     ...(cost !== undefined && { cost }),
+  }
+}
+
+/** The receipt of a job that ends without another call, in the form that `queue/outcome-and-receipt.ts` writes. */
+export function receiptOfEarlier<Call, Repair>(
+  earlier: Pick<EarlierUsage, 'calls' | 'format'> & {
+    readonly records: readonly Call[]
+    readonly repair?: Repair
+  },
+) {
+  const { calls, records, format = TEXT_FORMAT, repair } = earlier
+  const omitted = calls - records.length
+  return {
+    ...format,
+    calls: records,
+    ...(omitted > 0 && { calls_omitted: omitted }),
+    ...(repair !== undefined && { repair }),
   }
 }

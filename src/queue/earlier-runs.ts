@@ -2,6 +2,7 @@
  * The usage and state of earlier runs of a job that now waits for a model server: paid calls and tokens, an answer to repair,
  * tries and broken connections that count against the job, and how long it has waited.
  */
+import type { ReceiptFormat } from '../job/earlier-usage.ts'
 import { type RawText, rawTextJson } from '../job/job.ts'
 import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'
 
@@ -26,6 +27,8 @@ export interface EarlierRuns {
   /** When the last run ended, Unix time in milliseconds, and how long the job had waited for model servers before that. */
   readonly sinceMs: number
   readonly waitedMs: number
+  /** Absent for text. Versions up to 0.4.0 did not store it. */
+  readonly format?: ReceiptFormat
   readonly repair?: Repair
   /** Calls whose connection broke; absent if none did. Versions up to 0.3 did not store it. */
   readonly breaks?: NonNullable<RequestWait['breaks']>

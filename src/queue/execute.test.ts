@@ -4,19 +4,36 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { newJob } from '../../test/store-contract/fixtures.ts'
 import { Stop } from '../job/stop.ts'
 import type { RoutedReply } from '../upstreams/model-server.ts'
+import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
 import { createExecuteJob } from './execute.ts'
+
+const call = {
+  target: 'a/m',
+  kind: 'answer',
+  status: 200,
+  at_ms: 0,
+  ms: 1,
+  cost: 7,
+  roles: 'native',
+} as const
+
+const parts: Parameters<typeof createExecuteJob>[0] = {
+  store: { findResponse: () => null },
+  router: { ask: () => Promise.reject(new Error('not asked')), close: async () => {} },
+  answers: {
+    read: async () => null,
+    schemaFacts: () => ({ strict: false, isObject: true, ignored: ['/if'] }),
+  },
+  contextShifts: { check: async () => {} },
+  clock: new FakeClock(),
+  cacheKeyOf: () => null,
+  maxAttempts: 3,
+  patienceMs: 0,
+  onError: () => {},
+}
 
 test('a job fails if its answer cannot be read because of a bug, and its call still counts', async () => {
   const tokens = { input: 10, output: 20 }
-  const call = {
-    target: 'a/m',
-    kind: 'answer',
-    status: 200,
-    at_ms: 0,
-    ms: 1,
-    cost: 7,
-    roles: 'native',
-  } as const
   const routed: RoutedReply = {
     reply: { kind: 'answer', text: '{}', tokens },
     target: 'a/m',
@@ -26,14 +43,9 @@ test('a job fails if its answer cannot be read because of a bug, and its call st
   const bug = new TypeError('a bug')
   const errors: unknown[] = []
   const execute = createExecuteJob({
-    store: { findResponse: () => null },
+    ...parts,
     router: { ask: async () => routed, close: async () => {} },
-    answers: { read: () => Promise.reject(bug), schemaFacts: () => ({ strict: false, isObject: true }) },
-    contextShifts: { check: async () => {} },
-    clock: new FakeClock(),
-    cacheKeyOf: () => null,
-    maxAttempts: 3,
-    patienceMs: 0,
+    answers: { ...parts.answers, read: () => Promise.reject(bug) },
     isPriced: () => true,
     onError: (_message, error) => errors.push(error),
   })
@@ -46,4 +58,24 @@ test('a job fails if its answer cannot be read because of a bug, and its call st
   assert.deepEqual([input_tokens, output_tokens, cost, calls], [10, 20, 7, 1])
   assert.deepEqual(result.receipt.calls, [call])
   assert.deepEqual(errors, [bug])
+})
+
+test('the receipt of a job that ends without another run shows its format, and how many calls it leaves out', async () => {
+  const responseFormatJson = '{"format":"json","schema":{"if":true}}'
+  const job = { ...newJob(), responseFormatJson, attempt: 1, crashCount: 0, crashedAlone: false }
+  const reply = { kind: 'refused', status: 200, message: 'no', tokens: { input: 1, output: 1 } } as const
+  const times = { unavailableSinceMs: null, availableSinceMs: 0 }
+  const wait = { route: 'a/m', tries: 0, ...times, trouble: null, isForRate: true } as const
+  const routed: RoutedReply = { reply, target: 'a/m', calls: [call], tokens: reply.tokens, wait }
+  const execute = createExecuteJob({ ...parts, router: { ask: async () => routed, close: async () => {} } })
+  const earlierJson = earlierRunsJson({ ...NO_RUNS, calls: 60, records: Array(50).fill(call) })
+  const waiting = await execute({ ...job, earlierJson }, new Stop())
+  assert.ok(waiting?.outcome === null)
+  const stop = new Stop()
+  stop.now('deadline')
+  const late = await execute({ ...job, attempt: 2, earlierJson: waiting.wait.earlierJson }, stop)
+  assert.ok(late !== null && late.outcome !== null)
+  const { calls, ...rest } = late.receipt
+  assert.equal(calls.length, 50)
+  assert.deepEqual(rest, { form: 'schema', strict: false, ignored: ['/if'], calls_omitted: 11 })
 })

@@ -5,6 +5,7 @@
 import type { Clock } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
 import { type Answer, repairRequest } from '../job/answer.ts'
+import { type ReceiptFormat, TEXT_FORMAT } from '../job/earlier-usage.ts'
 import type { ClaimedJob, JobError, Outcome, RawText, Usage } from '../job/job.ts'
 import { namedOption } from '../job/options.ts'
 import type { Priority } from '../job/priority.ts'
@@ -337,6 +338,7 @@ class Execution {
       tries,
       sinceMs: nowMs,
       waitedMs: waited,
+      ...(this.#form.kind !== 'text' && { format: receiptFormat(this.#form) }),
       ...(this.#repair && { repair: this.#repair }),
       ...(breaks && { breaks }),
     }
@@ -362,8 +364,7 @@ class Execution {
       repaired: this.#repair !== undefined && completed,
     }
     const receipt: Receipt = {
-      form: this.#form.kind,
-      ...(this.#form.kind === 'schema' && factsOf(this.#form)),
+      ...(this.#form.kind === 'text' ? TEXT_FORMAT : receiptFormat(this.#form)),
       calls: this.#calls,
       ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
@@ -375,8 +376,11 @@ class Execution {
   }
 }
 
-function factsOf({ strict, ignored }: SchemaFacts): Pick<Receipt, 'strict' | 'ignored'> {
-  return ignored === undefined ? { strict } : { strict, ignored }
+function receiptFormat(form: AnswerForm): ReceiptFormat {
+  const { kind } = form
+  if (kind !== 'schema') return { form: kind }
+  const { strict, ignored } = form
+  return { form: kind, strict, ...(ignored && { ignored }) }
 }
 
 /** Whether a truncated answer may be incomplete. A number could have more digits; a text could always continue. */

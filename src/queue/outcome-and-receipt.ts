@@ -1,9 +1,9 @@
 /** The results of executions, for the worker to settle: the outcome with its usage, and the receipt. */
-import { usageOfEarlier } from '../job/earlier-usage.ts'
+import { type ReceiptFormat, receiptOfEarlier, TEXT_FORMAT, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { ClaimedJob, JobError, Outcome, Usage } from '../job/job.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
-import type { AnswerForm, CallRecord } from '../upstreams/model-server.ts'
+import type { CallRecord } from '../upstreams/model-server.ts'
 import { type EarlierRuns, type Repair, readEarlierRuns, repairMember } from './earlier-runs.ts'
 
 /** Everything that settling needs to know about an execution. */
@@ -16,11 +16,7 @@ export interface ExecutionResult {
 }
 
 /** What was sent to model servers and what they returned, for operators. */
-export interface Receipt {
-  readonly form: AnswerForm['kind']
-  readonly strict?: boolean
-  /** JSON pointers to parts of the schema that were not checked. */
-  readonly ignored?: readonly string[]
+export interface Receipt extends ReceiptFormat {
   readonly calls: readonly CallRecord[]
   /** How many earlier calls are left out; absent if none. */
   readonly calls_omitted?: number
@@ -70,12 +66,19 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
       target: usage.target,
       input_tokens: countOf(usage.input_tokens),
       output_tokens: countOf(usage.output_tokens),
+      ...(usage.cached_input_tokens !== undefined && {
+        cached_input_tokens: countOf(usage.cached_input_tokens),
+      }),
       ...(usage.cost !== undefined && { cost: countOf(usage.cost) }),
       calls: countOf(usage.calls),
       cache_hit: false,
       repaired: false,
     },
-    receipt: { form: receipt.form, calls: receipt.calls },
+    receipt: {
+      form: receipt.form,
+      calls: receipt.calls,
+      ...(receipt.calls_omitted !== undefined && { calls_omitted: receipt.calls_omitted }),
+    },
     cache: null,
   }
 }
@@ -117,8 +120,10 @@ export const DEADLINE_EXCEEDED: JobError = {
   message: 'The job did not finish before its deadline (complete_within).',
 }
 
+const NO_CALLS: Receipt = { ...TEXT_FORMAT, calls: [] }
+
 /** The result of a run without a call: its usage is that of earlier runs. */
 export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionResult {
-  const receipt = { form: 'text', calls: earlier.records } as const
+  const receipt = earlier.calls === 0 ? NO_CALLS : receiptOfEarlier(earlier)
   return { outcome, usage: usageOfEarlier(earlier), receipt, cache: null }
 }

@@ -1,5 +1,5 @@
 /** The outcomes of jobs that are settled without a run, for both stores: from a cached response, or because they are overdue. */
-import { readEarlierUsage, usageOfEarlier } from '../job/earlier-usage.ts'
+import { readEarlierUsage, receiptOfEarlier, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { Usage } from '../job/job.ts'
 import { NO_USAGE } from '../job/job.ts'
 import { leastJobId } from '../job/job-id.ts'
@@ -27,6 +27,5 @@ export function overdueResult(
   isPriced: boolean,
 ): { usage: Usage; receiptJson: string } {
   const earlier = { ...(isPriced && { cost: 0 }), ...readEarlierUsage(earlierJson) }
-  const receiptJson = JSON.stringify({ form: 'text', calls: earlier.records })
-  return { usage: usageOfEarlier(earlier), receiptJson }
+  return { usage: usageOfEarlier(earlier), receiptJson: JSON.stringify(receiptOfEarlier(earlier)) }
 }

@@ -144,7 +144,12 @@ export function overdueTests(on: On): void {
       await store.accept(acceptance([job], { handedOff: true, route: DEAD }))
       await queue(store, DEAD, untried)
       const records = [{ error: 'nul \u0000, half \ud800' }]
-      const earlierJson = JSON.stringify({ calls: 3, records, inputTokens: 40, outputTokens: 2, tries: 1 })
+      const [format, repair] = [
+        { form: 'schema', strict: true },
+        { raw_text: '[', errors: ['cut'] },
+      ]
+      const runs = { calls: 3, records, inputTokens: 40, outputTokens: 2, tries: 1, format, repair }
+      const earlierJson = JSON.stringify(runs)
       await store.releaseWaiting('node-a', [waiting({ id: job.id, attempt: 1 }, { earlierJson })])
       now.ms += PATIENCE_MS + 1
       const failed = await failOverdue(store, 0)
@@ -167,8 +172,10 @@ export function overdueTests(on: On): void {
       const details = await store.findJob(job.id, expiry())
       assert.deepEqual(details?.usage, usage)
       assert.deepEqual(JSON.parse((await store.jobContent(job.id, expiry()))?.receiptJson ?? ''), {
-        form: 'text',
+        ...format,
         calls: records,
+        calls_omitted: 2,
+        repair,
       })
       const [sums] = await store.listUsage({ account: 'other', limit: 5 })
       assert.deepEqual([sums?.jobs, sums?.failedJobs, sums?.calls, sums?.inputTokens], [2, 2, 3, 40])

@@ -3,6 +3,7 @@
 import { sumOfCosts } from '../../../src/job/amount.ts'
 import { cancelledErrorJson, usageOfCancelled } from '../../../src/job/cancelled.ts'
 import { costOfInput } from '../../../src/job/cost.ts'
+import { receiptOfEarlier } from '../../../src/job/earlier-usage.ts'
 import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
@@ -489,11 +490,11 @@ function failOverdue(
   return rows.map((row) => {
     const { id: jobId, account, model, createdAtMs, callbackJson } = row.job
     const earlier = JSON.parse(row.earlierJson ?? '{}')
-    const { calls = 0, inputTokens = 0, outputTokens = 0, records = [] } = earlier
+    const { calls = 0, inputTokens = 0, outputTokens = 0, records = [], format, repair } = earlier
     const cost = earlier.cost ?? (row.job.reserved === undefined ? undefined : 0)
     const tokens = { calls, input_tokens: inputTokens, output_tokens: outputTokens }
     const usage = { ...NO_USAGE, ...tokens, ...(cost !== undefined && { cost }) }
-    const receiptJson = JSON.stringify({ form: 'text', calls: records })
+    const receiptJson = JSON.stringify(receiptOfEarlier({ calls, records, format, repair }))
     end(
       db,
       row,
