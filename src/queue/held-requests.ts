@@ -19,6 +19,8 @@ interface State {
   readonly callers: readonly string[]
   /** When a caller last joined or left. */
   readonly atMs: number
+  /** Different in each change, so that a repeated write recognizes its own. Absent at first. */
+  readonly change?: string
 }
 
 /** The link between a waiting caller and a job. */
@@ -70,6 +72,7 @@ export class HeldRequests {
   /** When callers left, by the prefix of the key, in order of time. Used only if no other node shares the database. */
   readonly #leftAtMs = new Map<string, number>()
   readonly #startedMs: number
+  #changes = 0
   /**
    * The next lookup. It collects requests until the previous lookup has ended, because on Postgres each lookup is a statement.
    */
@@ -104,8 +107,8 @@ export class HeldRequests {
       const chosen = open.length === 0 ? undefined : await this.#choose(open, request)
       if (chosen === undefined) return null
       const { key, jobId, state, waiting } = chosen
-      const joined = { callers: [...waiting, this.#node], atMs: clock.nowMs() }
-      if (await store.changeHeldRequest(account, key, state, JSON.stringify(joined))) {
+      const joined = this.#stateOf([...waiting, this.#node], clock.nowMs())
+      if (await store.changeHeldRequest(account, key, state, joined)) {
         return { account, key, jobId }
       }
     }
@@ -127,6 +130,12 @@ export class HeldRequests {
 
   get #node(): string {
     return this.#options.node ?? ''
+  }
+
+  #stateOf(callers: readonly string[], atMs: number): string {
+    this.#changes += 1
+    const state: State = { callers, atMs, change: `${this.#node} ${this.#startedMs} ${this.#changes}` }
+    return JSON.stringify(state)
   }
 
   /** Avoids a query, because usually nobody has left. */
@@ -197,7 +206,7 @@ export class HeldRequests {
       if (row === undefined) return
       const { callers }: State = JSON.parse(row.state)
       const at = callers.indexOf(this.#node)
-      const state = JSON.stringify({ callers: callers.toSpliced(at, 1), atMs })
+      const state = this.#stateOf(callers.toSpliced(at, 1), atMs)
       if (at === -1 || (await store.changeHeldRequest(account, key, row.state, state))) return
     }
   }

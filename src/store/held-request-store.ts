@@ -26,7 +26,7 @@ export interface HeldRequestStore {
     nowMs: number,
   ): Promise<HeldRequest[]>
 
-  /** Replaces the state if it equals `expected`; returns whether it did. */
+  /** Replaces the state if it equals `expected`; returns whether it did. A repeated call returns the same: each state is unique. */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
 
   /** Deletes requests that were answered. A second call changes nothing. */

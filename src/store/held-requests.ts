@@ -31,9 +31,10 @@ export const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes }: Di
     expected: string,
     state: string,
   ): Steps<boolean> {
+    // A repeat after a broken connection finds the new state.
     const changed = yield sql`
       update idempotency set fingerprint = ${state}
-      where account = ${account} and key = ${key} and fingerprint = ${expected} returning key`
+      where account = ${account} and key = ${key} and fingerprint ${isOneOf([expected, state])} returning key`
     return changed.length > 0
   }),
 

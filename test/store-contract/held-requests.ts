@@ -81,5 +81,7 @@ export function heldRequestTests(on: On): void {
       { account: 'acme', key, jobId: job.id, state },
     ])
     assert.equal(await store.changeHeldRequest('other', key, state, 'fourth'), false)
+    // As after a connection that broke before the response.
+    assert.equal(await store.changeHeldRequest('acme', key, 'first', state), true)
   })
 }
