@@ -142,10 +142,12 @@ export class TargetCaller {
       if (!isIsolated(breaks)) return await this.#callWithSlot(target, attempt)
       const hold = await this.#paused(attempt, () => target.breaks.hold(signal))
       if (hold === null) return 'stopped'
-      const called = await this.#callIfPermitted(target, attempt, hold)
-      hold.end()
-      this.onRoom()
-      return called
+      try {
+        return await this.#callIfPermitted(target, attempt, hold)
+      } finally {
+        hold.end()
+        this.onRoom()
+      }
     } finally {
       alone.release(account)
     }

@@ -41,6 +41,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   /** The lowest limit that was too high. */
   #failedAt = Number.POSITIVE_INFINITY
   #successes = 0
+  #blocks = 0
   /** The last overload since the limit changed. */
   #overload = NEVER
   /** The last overload of an account that called alone, and the limit before it. */
@@ -57,9 +58,10 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     this.limit = this.found
   }
 
-  /** While slots are blocked, nobody gets one. */
+  /** While slots are blocked, nobody gets one. Isolated jobs of several targets may block them at the same time. */
   block(isBlocked: boolean): void {
-    this.limit = isBlocked ? 0 : this.found
+    this.#blocks += isBlocked ? 1 : -1
+    this.limit = this.#blocks > 0 ? 0 : this.found
   }
 
   /**
