@@ -9,6 +9,7 @@ function start(accounts: string[]) {
   const clock = new FakeClock()
   const calls: string[] = []
   const job = { model: 'm', tier: 'gold', inputTokens: 1, responseFormatJson: '{"format":"text"}' }
+  const jobs = [{ ...job, id: 'one', priority: null }]
   const queue = new CostCapQueue({
     store: {
       accountsOverBudget: async () => {
@@ -17,7 +18,7 @@ function start(accounts: string[]) {
       },
       jobsOverBudget: async (account) => {
         calls.push(account)
-        return [{ ...job, id: 'one', priority: null }]
+        return jobs
       },
       queueWithinBudget: async () => ({ routes: [], isCapReached: true }),
       areOverBudget: async () => [],
@@ -38,7 +39,7 @@ function start(accounts: string[]) {
     for (let turns = 0; turns < 20; turns++) await turn()
     return calls.splice(0)
   }
-  return { clock, queue, taken, accounts }
+  return { clock, queue, taken, accounts, jobs }
 }
 
 test('it looks every second while jobs wait, when one ends, and not after it was stopped', async () => {
@@ -89,4 +90,15 @@ test('a look takes up a bounded number of accounts, and reads which ones wait on
   )
   assert.deepEqual(new Set(looks.flat()), new Set([...names, 'accounts']))
   await queue.stop()
+})
+
+test('an account is looked at that was added at the very moment when a look ends', async () => {
+  for (let steps = 0; steps < 30; steps++) {
+    const { queue, taken, jobs } = start([])
+    jobs.splice(0)
+    queue.added('one')
+    for (let step = 0; step < steps; step++) await null
+    queue.added('other')
+    assert.deepEqual(await taken(), ['one', 'other'], `after ${steps} steps`)
+  }
 })

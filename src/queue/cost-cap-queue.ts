@@ -84,9 +84,7 @@ export class CostCapQueue {
 
   #run(): void {
     if (this.#isStopped) return
-    this.#running ??= this.#runAll().finally(() => {
-      this.#running = null
-    })
+    this.#running ??= this.#runAll()
   }
 
   /** Never rejects. */
@@ -114,6 +112,8 @@ export class CostCapQueue {
       this.#mustLook = true
       onError(error)
     }
+    // At once, because a call that comes before the promise has resolved must start another look.
+    this.#running = null
     if (this.#isStopped || (this.#waiting.size === 0 && !this.#mustLook)) return
     this.#cancelLook?.()
     this.#cancelLook = clock.after(LOOK_EVERY_MS, () => {
