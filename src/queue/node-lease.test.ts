@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, addAccounts, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
+import { acceptance, addAccounts, claimNext, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
@@ -327,6 +327,16 @@ test('the lease ends with the node, unless the node still holds a job', async (t
   worker.held = []
   await lease.stop()
   assert.equal(await store.renew('node-a', LEASE_MS), false)
+})
+
+test('a node that stops releases jobs that only the database gives to it, and they count no crash', async (t) => {
+  const { store, lease } = await start(t)
+  const job = newJob()
+  await store.accept(acceptance([job], { handedOff: true, node: 'node-a' }))
+  await lease.stop()
+  await store.rescue('node-c', now.ms)
+  const [claimed] = await claimNext(store, 'node-c', 1)
+  assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 0])
 })
 
 test('a start that fails ends the heartbeat that it began', async (t) => {

@@ -126,6 +126,9 @@ export class NodeLease {
     try {
       // If the node was paused, it has lost its lease, so it reverts its crashes itself.
       await this.#revertCrashes()
+      // The response to their claim was lost, or their release failed. Others would take the end of the lease for a crash.
+      const strays = await store.claimsOf(node)
+      if (strays.length > 0) await store.release(node, strays)
       await store.leave(node)
     } catch (error) {
       events.error('could not delete the lease; it will expire', error)
