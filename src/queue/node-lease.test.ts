@@ -3,7 +3,15 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, addAccounts, claimNext, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
+import {
+  acceptance,
+  addAccounts,
+  claimNext,
+  claimOf,
+  ids,
+  newJob,
+  now,
+} from '../../test/store-contract/fixtures.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'

@@ -146,6 +146,7 @@ const LOAD: Statement = {
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
   join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
+/** Changes nothing if it is repeated because its response was lost: the attempt is already the last one. */
 const RECORD = {
   name: 'record callbacks',
   text: `
@@ -157,6 +158,7 @@ const RECORD = {
   from ${unnest(['uuid', 'integer', 'text', 'bigint', 'bigint', 'bigint', 'integer'], 1)}
     as r(job_id, attempt, line, due_at_ms, delivered_at_ms, failed_at_ms, uncounted)
   where c.job_id = r.job_id and c.attempt = r.attempt and c.due_at_ms is not null
+    and right(c.attempts, length(r.line)) <> r.line
   returning c.job_id, c.attempt`,
 }
 const DEFER: Statement = {

@@ -4,6 +4,7 @@ import { type TestContext, test } from 'node:test'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
+import { dueAt, owed, record, take } from '../../../test/store-contract/callback-fixtures.ts'
 import {
   acceptance,
   addAccounts,
@@ -216,4 +217,18 @@ test('a read whose answer was cut off is read again', async (t) => {
   const job = newJob()
   await store.accept(acceptance([job]))
   assert.equal((await cut('read', () => store.read('acme', job.id, expiry())))?.status, 'pending')
+})
+
+test('an attempt of a callback is listed once if the answer to its record was cut off', async (t) => {
+  const { store, cut } = await start(t)
+  const jobId = await owed(store)
+  await take(store)
+  const attempt = record(jobId, 1, dueAt(now.ms + 5000))
+  await assert.rejects(
+    cut('record callbacks', () => store.recordCallback(attempt)),
+    StoreUnavailable,
+  )
+  await store.recordCallback(attempt)
+  const callback = await store.findCallback(jobId)
+  assert.deepEqual(callback?.log, [attempt.attempt])
 })
