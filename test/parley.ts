@@ -14,6 +14,7 @@ import { issueKey } from '../src/accounts/key.ts'
 import { createService } from '../src/app/create-service.ts'
 import type { Service } from '../src/app/service.ts'
 import { type Clock, systemClock } from '../src/clock.ts'
+import type { Role } from '../src/config/allowed-values.ts'
 import { loadConfiguration } from '../src/config/load.ts'
 import type { Environment } from '../src/config/settings.ts'
 import type { SingleCreate } from '../src/job/request.ts'
@@ -36,6 +37,7 @@ export interface ParleyOptions {
   /** More environment variables. */
   readonly env?: Environment
   readonly clock?: Clock
+  readonly role?: Role
   /** A folder that outlives this Parley, to start another one on the same database, on either store. */
   readonly folder?: string
 }
@@ -118,6 +120,7 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     configuration: loadConfiguration(env, file),
     log: recordingLog(log),
     clock,
+    ...(options.role && { role: options.role }),
     onFatal: (error) => {
       throw error
     },

@@ -26,6 +26,7 @@ import { type CacheKeyOf, cacheKeys } from '../queue/response-cache.ts'
 import { retentionLoop } from '../queue/retention.ts'
 import { Worker } from '../queue/worker.ts'
 import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
+import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -64,6 +65,7 @@ export type Engine = ReturnType<typeof createEngine>
 
 export function createEngine(parts: EngineParts) {
   const { settings, role, node, store, clock, randomHex, log, metrics, pool, upstreams } = parts
+  const executes = role !== 'api'
   const tiers = new Tiers(tiersOf(settings))
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
@@ -79,7 +81,9 @@ export function createEngine(parts: EngineParts) {
     tiers,
     prices: parts.prices,
     routeOf: (job) => upstreams.routeOf(job),
-    onQueued: (route) => worker.wake(route),
+    onQueued: (route) => {
+      if (executes) worker.wake(route)
+    },
     onError: (error) => log.warn(errorFields(error), 'could not queue jobs that wait for a budget; retrying'),
   })
   const afterSettled = createAfterSettlement({ ...common, dispatcher })
@@ -131,21 +135,20 @@ export function createEngine(parts: EngineParts) {
     retentionMs,
     onError: (error) => log.warn(errorFields(error), 'could not delete expired jobs; retrying'),
   })
-  const executes = role !== 'api'
-
   /** Rejects if the lease cannot be taken, or the jobs of an earlier process cannot be rescued. */
   async function start(): Promise<void> {
     if (executes) await lease.start()
     store.subscribe({
       jobsWaiting: (route) => {
         if (executes) worker.wake(route)
+        else if (route !== null && BUDGET_QUEUES.includes(route)) budget.look()
       },
       settled: (jobIds) => void remoteResults.settled(jobIds.filter((id) => pendingResponses.has(id))),
     })
     if (executes) {
       worker.wake()
       dispatcher.start()
-    }
+    } else if (parts.prices !== null) budget.look()
     if (role !== 'worker') remoteResults.start()
     cancellation.start()
     retention.start()

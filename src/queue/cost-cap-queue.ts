@@ -1,6 +1,6 @@
 /**
  * Queues jobs that wait for the budget of their account (`over_cap: wait`) as soon as they fit under its cost cap. Every node
- * that executes jobs does this; the store queues each job once.
+ * does this, also one that executes none, because it must know whether new jobs wait behind others; the store queues each once.
  */
 import type { Clock } from '../clock.ts'
 import type { PricedJob, Prices } from '../job/cost.ts'

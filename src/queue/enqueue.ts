@@ -86,7 +86,7 @@ export class Enqueuer {
         else queued.push(job)
       }
       if (queued.length > 0) worker?.queued(queued)
-      if (overBudget && worker !== null) this.#options.budget.added(first?.account ?? '')
+      if (overBudget) this.#options.budget.added(first?.account ?? '')
       return accepted
     } finally {
       worker?.assigningCalls.end(call)

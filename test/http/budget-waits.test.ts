@@ -102,6 +102,21 @@ onEachStore(() => {
     assert.deepEqual([me.usage.cost, me.reserved_cost], [400 + 3 * 2000, 0])
   })
 
+  test('a node that only serves HTTP lets no job overtake those that wait', async (t) => {
+    const stage = await startStage(t, { settings: settings(0.01), script: () => reply.stall(answering(40)) })
+    if (!stage.parley.database.startsWith('postgres')) return t.skip('a file has one node')
+    const { parley } = await startStage(t, { settings: settings(0.01), after: stage, role: 'api' })
+    const key = await parley.key()
+    for (const [tokens, isWaiting] of [
+      [900, false],
+      [200, true],
+      [50, true],
+    ] as const) {
+      const [id] = enqueued(await parley.post(BATCHES, [ask(tokens)], key), 1)
+      assert.equal(await waits(parley, id, key), isWaiting)
+    }
+  })
+
   test('they wait for the next month, through a restart, and neither patience nor run timeouts pass', async (t) => {
     const before = await startStage(t, { settings: settings(0.001), script: () => answering(100) })
     const key = await before.parley.key()

@@ -4,6 +4,7 @@
  *     const { parley, models, clock } = await startStage(t)
  *     models.script = () => reply.stall()
  */
+import type { Role } from '../../src/config/allowed-values.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, type Script, startModelServer } from '../model-server.ts'
 import { type Lifetime, type Parley, startParley } from '../parley.ts'
@@ -18,6 +19,7 @@ export interface StageOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   readonly script?: Script
   readonly findsConcurrency?: boolean
+  readonly role?: Role
   /** The stage of an earlier Parley, to start another one on its database with its model server and clock. */
   readonly after?: Stage
 }
@@ -49,6 +51,7 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
     clock,
     settings: { tiers: UNLIMITED_READS, ...options.settings },
     findsConcurrency: options.findsConcurrency ?? false,
+    ...(options.role && { role: options.role }),
     ...(options.after && { folder: options.after.parley.folder }),
   })
   // This hook runs after Parley's, even if Parley did not start, so that no listening server keeps the process alive.
