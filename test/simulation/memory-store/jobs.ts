@@ -74,16 +74,17 @@ export function jobOperations(db: MemoryDatabase) {
       findEarlier(db, account, idempotency, nowMs),
 
     heldRequests: (accounts: readonly string[], prefixes: readonly string[], nowMs: number): HeldRequest[] =>
-      [...db.idempotency.values()]
-        .filter(({ untilMs }) => untilMs > nowMs)
-        .filter((row) =>
-          accounts.some((name, at) => row.account === name && row.key.startsWith(prefixes[at] ?? '')),
-        )
-        .map(({ account, key, fingerprint, jobIds }) => {
-          return { account, key, jobId: jobIds[0] ?? '', state: fingerprint }
-        })
-        .sort((one, other) => freeFirst(one, other) || (one.key < other.key ? -1 : 1))
-        .slice(0, MAX_EQUAL * accounts.length),
+      accounts.flatMap((name, at) =>
+        [...db.idempotency.values()]
+          .filter(({ account, key, untilMs }) => {
+            return untilMs > nowMs && account === name && key.startsWith(prefixes[at] ?? '')
+          })
+          .map(({ account, key, fingerprint, jobIds }) => {
+            return { account, key, jobId: jobIds[0] ?? '', state: fingerprint }
+          })
+          .sort((one, other) => freeFirst(one, other) || (one.key < other.key ? -1 : 1))
+          .slice(0, MAX_EQUAL),
+      ),
 
     changeHeldRequest(account: string, key: string, expected: string, fingerprint: string): boolean {
       const name = keyOf(account, { key })
