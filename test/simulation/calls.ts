@@ -52,8 +52,8 @@ export class Calls {
     this.#isPatient = isPatient
   }
 
-  /** Records a call. @param assignedMs when the job was last assigned to the process; null if that is unknown */
-  sent(call: JobCall, assignedMs: number | null): void {
+  /** Records a call. @param knownMs when the process learned that the job is assigned to it; null if that is unknown */
+  sent(call: JobCall, knownMs: number | null): void {
     const { process, account, tag, upstream } = call
     const { nowMs } = this.#world
     this.#lastMs.set(`${process} ${account} ${tag}`, nowMs)
@@ -65,7 +65,7 @@ export class Calls {
         `${tag} calls ${upstream} ${untilMs - nowMs} ms before its Retry-After is over`,
       )
     const failure = this.#failures.get(nameOf(call))
-    if (failure === undefined || assignedMs === null || assignedMs >= failure.atMs) return
+    if (failure === undefined || knownMs === null || knownMs >= failure.atMs) return
     const leastMs = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (failure.times - 1) * (1 - JITTER)
     const pausedMs = nowMs - failure.atMs
     if (pausedMs < leastMs - 1)
@@ -73,7 +73,7 @@ export class Calls {
   }
 
   /** Records that the process has received a reply. @param error null if the reply is an answer */
-  replied(call: JobCall, error: UpstreamError | null, assignedMs: number | null): void {
+  replied(call: JobCall, error: UpstreamError | null, knownMs: number | null): void {
     const name = nameOf(call)
     if (error === null) {
       // A repair is another request, which begins with the first target.
@@ -82,7 +82,7 @@ export class Calls {
     }
     const { nowMs } = this.#world
     const before = this.#failures.get(name)
-    const isOfThisRun = before !== undefined && assignedMs !== null && assignedMs < before.atMs
+    const isOfThisRun = before !== undefined && knownMs !== null && knownMs < before.atMs
     this.#failures.set(name, { atMs: nowMs, times: isOfThisRun ? Math.min(2, before.times + 1) : 1 })
     if (error.retryAfterMs === null) return
     const place = `${call.process} ${call.account} ${call.upstream}`

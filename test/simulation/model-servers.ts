@@ -137,7 +137,7 @@ class ServedCall {
     this.#known = { account: prompt.account, tag: this.#tag, thread: options.thread }
     this.#hasSchema = prompt.form.kind === 'schema' && format.json_mode !== NO_SCHEMA
     ledger.callsOf(prompt.account, this.#tag).calls += 1
-    ledger.jobCalls.sent(this.#call, this.#assignedMs)
+    ledger.jobCalls.sent(this.#call, this.#knownMs)
     signal.listen(this)
     this.#cancelTimeout = clock.after(CALL_TIMEOUT_MS, () =>
       this.#fail(upstreamError({ message: 'timed out', retryable: true, timedOut: true })),
@@ -210,11 +210,11 @@ class ServedCall {
     return { process: thread.name, account: this.#prompt.account, tag: this.#tag, upstream: upstream.name }
   }
 
-  /** When the job was assigned to the process; null if other jobs have the same tag. */
-  get #assignedMs(): number | null {
+  /** When the process learned that it has the job; null if it does not know, or if other jobs have the same tag. */
+  get #knownMs(): number | null {
     const { jobs, jobId } = this.#counts
     const { witness, thread } = this.#options
-    return jobs === 1 && jobId !== null ? witness.assignedMs(jobId, thread.name) : null
+    return jobs === 1 && jobId !== null ? witness.knownMs(jobId, thread.name) : null
   }
 
   /** Whether the repair of the job is postponed. */
@@ -262,7 +262,7 @@ class ServedCall {
       Object.entries(FAILURES).some(([name, one]) => one === error && BLAMED.includes(name))
     if (!this.#isEnded) {
       if (isBlamed) this.#counts.blamed += 1
-      this.#options.ledger.jobCalls.replied(this.#call, error, this.#assignedMs)
+      this.#options.ledger.jobCalls.replied(this.#call, error, this.#knownMs)
     }
     this.#end(error)
   }

@@ -8,6 +8,7 @@ import type { OwnCancel } from '../../src/store/own-job-store.ts'
 import {
   type Acceptance,
   type Accepted,
+  type Claimed,
   type Settlement,
   type Store,
   StoreUnavailable,
@@ -157,6 +158,7 @@ export class StoreConnection {
     const answer = (end: CallEnd) => {
       const reply = () => {
         if (call.name === 'recordStarts') witness.knowsStarts(this.#node, call.args[1] as readonly Claim[])
+        if (call.name === 'claim' && 'value' in end) witness.knowsClaims(this.#node, end.value as Claimed)
         if ('error' in end) reject(end.error)
         else resolve(end.value)
       }

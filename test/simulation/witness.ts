@@ -44,6 +44,8 @@ interface Holder {
   readonly attempt: number
   /** When the job was assigned. */
   readonly sinceMs: number
+  /** When the node learned of it; null before that, while calls can only be those of an earlier run. */
+  knownMs: number | null
 }
 
 interface CachedResponse {
@@ -137,6 +139,20 @@ export class Witness {
     return this.#starts.has(`${node} ${jobId}`)
   }
 
+  /** Records that the node knows which jobs it has claimed. */
+  knowsClaims(node: string, { jobs }: Claimed): void {
+    for (const { id, attempt } of jobs) {
+      const holder = this.#holders.get(id)
+      if (holder?.node === node && holder.attempt === attempt) holder.knownMs = this.#world.nowMs
+    }
+  }
+
+  /** When the node learned that the job is assigned to it; null if it did not. */
+  knownMs(jobId: string, node: string): number | null {
+    const holder = this.#holders.get(jobId)
+    return holder?.node === node ? holder.knownMs : null
+  }
+
   /** When the job was assigned to the node; null unless the node holds it. */
   assignedMs(jobId: string, node: string): number | null {
     const holder = this.#holders.get(jobId)
@@ -196,7 +212,7 @@ export class Witness {
     if (before !== undefined)
       this.#ledger.violate('a job has one holder', `${jobId} of ${before.node} is assigned to ${node}`)
     const { nowMs } = this.#world
-    this.#holders.set(jobId, { node, attempt, sinceMs: nowMs })
+    this.#holders.set(jobId, { node, attempt, sinceMs: nowMs, knownMs: attempt === 1 ? nowMs : null })
     const claims = this.#claims.get(jobId) ?? { count: 0, firstMs: nowMs }
     claims.count += 1
     this.#claims.set(jobId, claims)
