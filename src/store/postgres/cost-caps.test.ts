@@ -1,6 +1,6 @@
 /** Caps in money that several nodes keep together, while jobs are settled and sums are folded. */
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
@@ -15,7 +15,15 @@ import { Database } from './database.ts'
 import { foldQuotas, foldUsage } from './quotas.ts'
 
 test('three nodes that accept, repeat keys, settle and fold at the same time exceed no cap, and fill it', async (t) => {
+  await fillCap(t, await freshDatabase(t))
+})
+
+test('so do nodes whose role has another isolation level', async (t) => {
   const url = await freshDatabase(t)
+  await fillCap(t, `${url}${encodeURIComponent(' -c default_transaction_isolation=repeatable\\ read')}`)
+})
+
+async function fillCap(t: TestContext, url: string): Promise<void> {
   const nodes = await Promise.all([openNode(url), openNode(url), openNode(url)] as const)
   const [first] = nodes
   const database = new Database({ url, connections: 1, prepare: true, statementMs: 15_000 })
@@ -59,4 +67,4 @@ test('three nodes that accept, repeat keys, settle and fold at the same time exc
   assert.ok(settled + open > costCap - reserved, `${settled} + ${open} of ${costCap}, ${accepted} jobs`)
   assert.equal(open, openJobs * reserved)
   assert.equal(settled, (accepted - openJobs) * cost)
-})
+}

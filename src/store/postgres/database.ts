@@ -21,6 +21,11 @@ const TRIES = 5
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
+/**
+ * Statements that wait for a lock must see what its last holder committed. At the other levels they keep an older snapshot, and
+ * two nodes would accept jobs that together exceed a cap.
+ */
+const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 
 /** A statement that is prepared under its name, once on each connection. */
 export interface Statement {
@@ -56,7 +61,7 @@ export function connectionSettings(
   networkMs = NETWORK_MS,
 ): pg.ClientConfig {
   return {
-    connectionString: withPlanning(url),
+    connectionString: withOptions(url),
     application_name: 'parley',
     connectionTimeoutMillis: networkMs,
     keepAlive: true,
@@ -70,10 +75,11 @@ export function connectionSettings(
 }
 
 /** Keeps options that the URL contains, such as a search_path. */
-function withPlanning(url: string): string {
+function withOptions(url: string): string {
   const address = new URL(url)
   const own = address.searchParams.get('options')
-  address.searchParams.set('options', own === null ? PLANNING : `${own} ${PLANNING}`)
+  const ours = `${PLANNING} ${ISOLATION}`
+  address.searchParams.set('options', own === null ? ours : `${own} ${ours}`)
   return address.href
 }
 

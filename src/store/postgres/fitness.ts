@@ -40,6 +40,11 @@ function problemsOf(row: Row): string[] {
       'The database runs with fsync=off, and a power cut would lose accepted jobs. Turn fsync on.',
     )
   }
+  if (row.isolation !== 'read committed') {
+    problems.push(
+      `The isolation level of transactions is ${row.isolation}, with which nodes could exceed caps together. Set default_transaction_isolation of the role ${row.role} to read committed.`,
+    )
+  }
   if (row.read_only === 'on' || row.standby === true) {
     problems.push('The database is read-only: it is a standby. DATABASE_URL must lead to the primary.')
   }
@@ -82,7 +87,7 @@ const LOOK = {
   text: `select
     current_setting('server_version_num') as version_num, current_setting('server_version') as version,
     current_setting('fsync') as fsync, current_setting('synchronous_commit') as synchronous_commit,
-    current_setting('full_page_writes') as full_page_writes,
+    current_setting('full_page_writes') as full_page_writes, current_setting('transaction_isolation') as isolation,
     current_setting('transaction_read_only') as read_only, pg_is_in_recovery() as standby,
     current_user as role, current_schema() as schema,
     has_schema_privilege(current_schema(), 'create') as may_create,
