@@ -8,6 +8,8 @@ import { connectionSettings, Database, type Queries } from './database.ts'
 const LEAST_VERSION = 14
 /** With a larger difference, people who compare times of nodes with times of the database would notice. */
 const CLOCK_DIFFERENCE_MS = 5_000
+/** Postgres does not check or convert texts in a database with `SQL_ASCII`, so it returns them as they were. */
+const WHOLE_ENCODINGS = ['UTF8', 'SQL_ASCII']
 
 interface Fitness {
   readonly version: string
@@ -38,6 +40,11 @@ function problemsOf(row: Row): string[] {
   if (row.fsync === 'off') {
     problems.push(
       'The database runs with fsync=off, and a power cut would lose accepted jobs. Turn fsync on.',
+    )
+  }
+  if (!WHOLE_ENCODINGS.includes(String(row.encoding))) {
+    problems.push(
+      `The encoding of the database is ${row.encoding}, which lacks characters that conversations and answers contain. Create a database with the encoding UTF8.`,
     )
   }
   if (row.isolation !== 'read committed') {
@@ -87,6 +94,7 @@ const LOOK = {
   text: `select
     current_setting('server_version_num') as version_num, current_setting('server_version') as version,
     current_setting('fsync') as fsync, current_setting('synchronous_commit') as synchronous_commit,
+    current_setting('server_encoding') as encoding,
     current_setting('full_page_writes') as full_page_writes, current_setting('transaction_isolation') as isolation,
     current_setting('transaction_read_only') as read_only, pg_is_in_recovery() as standby,
     current_user as role, current_schema() as schema,
