@@ -15,6 +15,8 @@ export interface CuttingProxy {
   /** Blocks everything, including new connections, until `open`. */
   shut(): void
   open(): void
+  /** Drops everything on the open connections from now on, as if the host behind them had disappeared. New ones work. */
+  silence(): void
   /** Connections rejected while it was shut. */
   turnedAway(): number
   close(): Promise<void>
@@ -28,6 +30,7 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
   let shut = false
   let cuts = 0
   let turnedAway = 0
+  const silencers = new Set<() => void>()
   const server = createServer((near) => {
     if (shut) {
       turnedAway += 1
@@ -44,6 +47,10 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     near.on('error', end).on('close', end)
     far.on('error', end).on('close', end)
     let asked = false
+    silencers.add(() => {
+      near.removeAllListeners('data').resume()
+      far.removeAllListeners('data').resume()
+    })
     near.on('data', (data) => {
       asked = cutting !== null && data.includes(cutting)
       far.write(data)
@@ -67,6 +74,10 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     turnedAway: () => turnedAway,
     cutAtNextAnswer: (statement = '') => {
       cutting = statement
+    },
+    silence: () => {
+      for (const silence of silencers) silence()
+      silencers.clear()
     },
     shut: () => {
       shut = true

@@ -11,6 +11,8 @@ import {
   settlement,
 } from '../../../test/store-contract/fixtures.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { Database } from './database.ts'
+import { Notifications } from './notifications.ts'
 
 async function twoNodes(t: TestContext) {
   const url = await freshDatabase(t)
@@ -94,4 +96,40 @@ test('however often a node tried to reconnect, it listens on one connection', as
   ])
   await client.end()
   assert.equal(rows.length, 1)
+})
+
+test('a connection on which the database does not respond any longer is replaced', async (t) => {
+  const direct = await freshDatabase(t)
+  const proxy = await startCuttingProxy(direct)
+  const times = { connections: 1, prepare: true, statementMs: 100, networkMs: 400 }
+  const database = new Database({ url: direct, ...times })
+  const common = { ...times, database, onChange: () => {} }
+  const notified = Promise.withResolvers<void>()
+  let isSilent = false
+  // Both nodes send at each poll, because only a node that sends notices the silence.
+  const one = new Notifications({
+    ...common,
+    url: proxy.url,
+    node: 'one',
+    onQueued: () => {
+      if (isSilent) notified.resolve()
+    },
+    onPoll: () => one.jobQueued('a route', 1),
+  })
+  const other = new Notifications({
+    ...common,
+    url: direct,
+    node: 'other',
+    onQueued: () => {},
+    onPoll: () => other.jobQueued('a route', 1),
+  })
+  t.after(async () => {
+    await proxy.close()
+    await Promise.all([one.close(), other.close()])
+    await database.close()
+  })
+  await Promise.all([one.begin(), other.begin()])
+  proxy.silence()
+  isSilent = true
+  await notified.promise
 })

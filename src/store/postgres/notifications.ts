@@ -8,6 +8,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { NodeEvents } from '../node-store.ts'
 import { connectionSettings, type Database } from './database.ts'
+import { breaksConnection, meaningOf } from './errors.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
 /** At most one statement is sent in this time; the next one sends the notifications raised meanwhile. */
@@ -30,6 +31,8 @@ const WITH_ROUTE = '+'
 export interface NotificationsOptions {
   readonly url: string
   readonly statementMs: number
+  /** How long the network may take, as for the database. */
+  readonly networkMs?: number
   readonly database: Database
   readonly node: string
   /** Called when another node has queued jobs, with the least of their turns or less. The route is null if it is not known. */
@@ -44,6 +47,8 @@ export class Notifications {
   #events: NodeEvents | null = null
   readonly #options: NotificationsOptions
   #client: pg.Client | null = null
+  /** Replaces the client. */
+  #replaceClient = () => {}
   #jobsChannel = ''
   #routesChannel = ''
   #waitsChannel = ''
@@ -122,7 +127,8 @@ export class Notifications {
 
   async #connect(): Promise<void> {
     if (this.#closed) return
-    const client = new pg.Client(connectionSettings(this.#options.url, this.#options.statementMs))
+    const { url, statementMs, networkMs } = this.#options
+    const client = new pg.Client(connectionSettings(url, statementMs, networkMs))
     let ended = false
     // A failing connection may emit several events, but must be replaced only once.
     const onEnd = () => {
@@ -145,6 +151,7 @@ export class Notifications {
       await client.query(`listen ${client.escapeIdentifier(this.#waitsChannel)}`)
       await client.query(`listen ${client.escapeIdentifier(nodeChannelOf(this.#options.node))}`)
       this.#client = client
+      this.#replaceClient = onEnd
       await this.#test()
       // Notifications may have been sent before this node listened.
       this.#events?.jobsWaiting(null)
@@ -227,10 +234,13 @@ export class Notifications {
     const announcement = this.#announcement
     this.#announcement = Promise.withResolvers()
     const [channels, payloads] = this.#takeGathered()
+    const replaceClient = this.#replaceClient
     try {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
-    } catch {
-      // They are lost; the poll makes up for it.
+    } catch (error) {
+      // They are lost; the poll makes up for it. If the database did not respond, for example because its host is gone, the
+      // system would report the broken connection only after many minutes.
+      if (breaksConnection(meaningOf(error))) replaceClient()
     }
     announcement.resolve()
     this.#later(GATHER_MS, () => {
