@@ -13,6 +13,8 @@ export class Overruled extends StoreUnavailable {}
 
 /** SQLSTATE codes: deadlock, serialization failure, and a plan that a migration made stale. */
 const OVERRULED = ['40P01', '40001', '0A000']
+/** The function in Postgres that rejects a stale plan. The message depends on the language of the server (`lc_messages`). */
+const STALE_PLAN = 'RevalidateCachedQuery'
 /**
  * SQLSTATE classes of temporary errors: connection, resources, operator intervention, system, and a lock that is not available.
  */
@@ -37,7 +39,7 @@ export function meaningOf(error: unknown): unknown {
   if (ENDING.includes(code) || error.severity === 'FATAL' || error.severity === 'PANIC') {
     return new OutcomeUnknown(message, { cause: error })
   }
-  if (code === '0A000' && !/cached plan/.test(error.message)) return error
+  if (code === '0A000' && error.routine !== STALE_PLAN) return error
   if (OVERRULED.includes(code)) return new Overruled(message, { cause: error })
   if (code === READ_ONLY || PASSING_CLASSES.includes(code.slice(0, 2))) {
     return new StoreUnavailable(message, { cause: error })
