@@ -82,6 +82,11 @@ function warningsOf(row: Row, differenceMs: number): string[] {
       'synchronous_commit is off: a crash of the database may lose jobs accepted in the moment before it',
     )
   }
+  if (row.owns === false) {
+    warnings.push(
+      `the role ${row.role} does not own the tables, so this node leaves it to nodes of their owner to create and drop the partitions of jobs`,
+    )
+  }
   if (Math.abs(differenceMs) > CLOCK_DIFFERENCE_MS) {
     const seconds = Math.round(differenceMs / 1000)
     warnings.push(`the database's clock differs from this machine's by ${seconds} s; set both by NTP`)
@@ -100,10 +105,14 @@ const LOOK = {
     current_user as role, current_schema() as schema,
     has_schema_privilege(current_schema(), 'create') as may_create,
     (select count(*) from pg_class c where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p')
-      and c.relname in ('jobs', 'open_jobs', 'outcomes', 'accounts', 'keys', 'callbacks', 'nodes', 'usage', 'usage_deltas',
-        'cancelled_jobs', 'audit', 'crashes', 'quota_sums', 'quota_deltas')
+      and c.relname in ('jobs', 'jobs_default', 'open_jobs', 'outcomes', 'outcomes_default', 'accounts', 'keys', 'callbacks',
+        'nodes', 'usage', 'usage_deltas', 'cancelled_jobs', 'audit', 'crashes', 'quota_sums', 'quota_deltas', 'kept_answers',
+        'idempotency', 'probe', 'files', 'file_pieces', 'reruns', 'batches', 'batch_lines', 'admin_tokens', 'rates',
+        'schema_version')
       and not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
         and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))) as forbidden,
+    (select bool_and(pg_has_role(c.relowner, 'usage')) from pg_class c
+      where c.relnamespace = current_schema()::regnamespace and c.relname in ('jobs', 'outcomes')) as owns,
     (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms`,
 }
 

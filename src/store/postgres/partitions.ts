@@ -24,7 +24,7 @@ interface Span {
   readonly toMs: number
 }
 
-/** Creates missing partitions and drops expired ones. Only one node at a time does this. */
+/** Creates missing partitions and drops expired ones. Only one node at a time does this, and only if its role owns the tables. */
 export async function keepPartitions(database: Database, expiry: Expiry): Promise<void> {
   await database.transaction(async (queries) => {
     const [lock] = await queries.query(TRY_LOCK)
@@ -135,7 +135,9 @@ const plain = (text: string) => ({ name: '', text })
 
 const TRY_LOCK = {
   name: '',
-  text: `select pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) as mine`,
+  text: `select case when (
+      select bool_and(pg_has_role(relowner, 'usage')) from pg_class where oid in ('jobs'::regclass, 'outcomes'::regclass)
+    ) then pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) else false end as mine`,
 }
 const LIMIT_LOCKS = { name: '', text: `set local lock_timeout = ${LOCK_MS}` }
 /** Bitmap scans are disabled (database.ts), but only they can use the index on the time of settlement. */
