@@ -1,4 +1,5 @@
 /** Batches: the SQL of both stores. */
+import { lockAccount } from './account-lock.ts'
 import { readCaps } from './accounts.ts'
 import {
   type AccountLimits,
@@ -30,6 +31,7 @@ const MAX_OLDEST = 400
 export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes }: Dialect) => ({
   createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
+    yield lockAccount(account)
     const [row = {}] =
       yield sql`select count(*) as open from batches where account = ${account} and ${IS_OPEN}`
     if (numberOf(row, 'open') >= maxOpen) return false

@@ -1,4 +1,5 @@
 /** Files: the SQL of both stores. */
+import { lockAccount } from './account-lock.ts'
 import {
   ABANDONED_MS,
   type AboutFile,
@@ -21,6 +22,7 @@ const isReadable = (nowMs: number) => sql`complete and (remove_at_ms is null or 
 
 export const fileOperations = {
   beginFile: write(function* ({ id, account, createdAtMs }: NewFile, maxFiles: number): Steps<boolean> {
+    yield lockAccount(account)
     const [row = {}] = yield sql`select count(*) as files from files where account = ${account}`
     if (numberOf(row, 'files') >= maxFiles) return false
     yield sql`

@@ -123,6 +123,16 @@ export function batchTests(on: On): void {
     assert.notEqual(await store.findBatch('other', other.id), null)
   })
 
+  on(
+    'creates no more batches than an account may have open, however many at the same time',
+    async (store) => {
+      const first = await create(store)
+      const batches = Array.from({ length: 20 }, () => ({ ...first, id: newJob().id }))
+      const created = await Promise.all(batches.map((batch) => store.createBatch(batch, 4)))
+      assert.equal(created.filter(Boolean).length, 3)
+    },
+  )
+
   on('claims batches up to a limit, and above it the oldest of each account', async (store) => {
     const batches = [await create(store), await create(store), await create(store)]
     const [first, second, third] = batches.map(({ id }) => id)

@@ -72,6 +72,16 @@ export function fileTests(on: On): void {
     assert.equal(await store.beginFile(third, 2), true)
   })
 
+  on('begins no more files than an account may have, however many begin at the same time', async (store) => {
+    const files = Array.from({ length: 20 }, () => ({
+      id: newJob().id,
+      account: 'acme',
+      createdAtMs: now.ms,
+    }))
+    const begun = await Promise.all(files.map((file) => store.beginFile(file, 3)))
+    assert.equal(begun.filter(Boolean).length, 3)
+  })
+
   on(
     'a deleted file is gone, whether it was complete or not, and nobody else can delete it',
     async (store) => {
