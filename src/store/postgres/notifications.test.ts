@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
+import { startCluster } from '../../../test/postgres/cluster.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
@@ -132,4 +133,21 @@ test('a connection on which the database does not respond any longer is replaced
   proxy.silence()
   isSilent = true
   await notified.promise
+})
+
+test('no statement changes a setting of its session, which a pooler may give to another node or to jobs', async (t) => {
+  const cluster = await startCluster({ settings: { log_statement: 'all' } })
+  t.after(() => cluster.stop())
+  const node = await openNode(cluster.url())
+  await addAccounts(node.store, 'acme')
+  await node.store.accept(acceptance([newJob()], { node: node.name, awaited: true }))
+  for (const { id, attempt } of await claimNext(node.store, node.name, 5)) {
+    await node.store.settle(settlement({ jobId: id, attempt }, { node: node.name }))
+  }
+  await node.store.close()
+  const statements = cluster.log().matchAll(/(?:statement|execute [^:]*):\s*(set\s.*)/g)
+  assert.deepEqual(
+    [...statements].map(([, statement = '']) => statement).filter((one) => !one.startsWith('set local ')),
+    [],
+  )
 })

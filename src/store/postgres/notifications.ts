@@ -140,8 +140,6 @@ export class Notifications {
     client.on('notification', ({ channel, payload = '' }) => this.#receive(channel, payload))
     try {
       await client.connect()
-      // Notifications need not survive a crash.
-      await client.query('set synchronous_commit = off')
       const { rows } = await client.query<{ schema: string }>('select current_schema() as schema')
       this.#jobsChannel = channelOf('jobs', rows[0]?.schema ?? '')
       this.#routesChannel = channelOf('routes', rows[0]?.schema ?? '')
@@ -285,7 +283,13 @@ function nodeChannelOf(node: string): string {
   return `parley_node_${node}`
 }
 
+/**
+ * Notifications need not survive a crash. The setting holds only for this transaction: behind a pooler that shares connections,
+ * the setting of a session would make the next jobs on the same connection lose their durability.
+ */
 const NOTIFY = {
   name: 'notify',
-  text: 'select pg_notify(n.channel, n.payload) from unnest($1::text[], $2::text[]) as n(channel, payload)',
+  text: `
+  with quickly as materialized (select set_config('synchronous_commit', 'off', true))
+  select pg_notify(n.channel, n.payload) from quickly, unnest($1::text[], $2::text[]) as n(channel, payload)`,
 }
