@@ -1,8 +1,10 @@
 /** `parley batches`: creates, shows, lists, downloads and cancels batches, what it prints, and its exit codes. */
 import assert from 'node:assert/strict'
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import test, { after } from 'node:test'
+import test, { after, type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { startAsking } from './asking.ts'
 
@@ -55,7 +57,7 @@ test('a batch is created from a file, waited for, and downloaded into two files'
   const saved = await ask(['batches', 'download', id])
   assert.equal(saved.code, 2)
   const [out, errors] = [`${id}_output.jsonl`, `${id}_error.jsonl`]
-  assert.equal(saved.stderr, `2 answers: ${out}\n1 errors: ${errors}\n`)
+  assert.equal(saved.stderr, `2 answers: ${out}\n1 error: ${errors}\n`)
   assert.deepEqual([(await customIds(out)).toSorted(), await customIds(errors)], [['one', 'two'], ['bad']])
 
   const again = await ask(['batches', 'download', id])
@@ -127,4 +129,68 @@ test('wrong lines are named, and other mistakes have the exit codes of the other
   assert.equal((await ask(['batches', 'list'], { env: { PARLEY_API_KEY: '' } })).code, 3)
   const away = await ask(['batches', 'list'], { env: { PARLEY_URL: 'http://127.0.0.1:9' } })
   assert.deepEqual([away.code, /^Cannot reach http:\/\/127\.0\.0\.1:9\/v1: /.test(away.stderr)], [4, true])
+})
+
+async function startServer(t: TestContext, respond: RequestListener): Promise<string> {
+  const server = createServer(respond)
+  t.after(() => server.close().closeAllConnections())
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+test('a server that is not Parley is named, whatever it responds', { timeout }, async (t) => {
+  await write('lines.jsonl', linesOf('one'))
+  for (const body of ['<html>Welcome</html>', '{"id":"batch_x"}', '']) {
+    const url = await startServer(t, (_, response) => response.end(body))
+    const isNamed = `${url}/v1 responded with 200, and not as a Parley server. Check --url, or PARLEY_URL.\n`
+    for (const command of ['list', 'show x', 'create lines.jsonl', 'download x', 'cancel x']) {
+      const { code, stdout, stderr } = await ask(['batches', ...command.split(' '), '--url', url])
+      assert.deepEqual([code, stdout, stderr], [4, '', isNamed], command)
+    }
+  }
+})
+
+test('a connection that breaks within a response does not end a wait, but a download', {
+  timeout,
+}, async (t) => {
+  const counts = { total: 1, completed: 1, failed: 0 }
+  const usage = { input_tokens: 1, output_tokens: 1 }
+  const batch = { object: 'batch', id: 'batch_x', created_at: 1, request_counts: counts, usage }
+  let reads = 0
+  const url = await startServer(t, ({ url: path }, response) => {
+    const cut = path?.endsWith('/content') || (path?.startsWith('/v1/batches/wait') && ++reads === 2)
+    if (cut) {
+      response.writeHead(200, { 'content-length': 1000 })
+      response.write('{"object":', () => response.destroy())
+      return
+    }
+    const status = path?.startsWith('/v1/batches/wait') && reads < 3 ? 'in_progress' : 'completed'
+    const file = { object: 'file', id: 'file-x', filename: '../x_output.jsonl' }
+    response.end(
+      JSON.stringify(path?.startsWith('/v1/files') ? file : { ...batch, status, output_file_id: 'file-x' }),
+    )
+  })
+  const broke = `The connection to ${url}/v1 broke: `
+  const waited = await ask(['batches', 'show', 'wait', '--wait', '--url', url])
+  assert.deepEqual([waited.code, waited.stdout.split('\n')[0]], [0, 'batch_x: completed'])
+  assert.ok(waited.stderr.startsWith(broke), waited.stderr)
+
+  for (const options of [[], ['--out', '-']]) {
+    const saved = await ask(['batches', 'download', 'x', '--url', url, ...options])
+    assert.deepEqual([saved.code, saved.stderr.startsWith(broke)], [4, true], saved.stderr)
+  }
+  assert.deepEqual(
+    (await readdir(place.folder)).filter((name) => name.startsWith('x_output')),
+    [],
+  )
+})
+
+test('a wrong key or URL is not sent, and no message contains the key', { timeout }, async () => {
+  const wrongKey = await ask(['batches', 'list'], { env: { PARLEY_API_KEY: 'prl_secret\r\nx' } })
+  assert.deepEqual(
+    [wrongKey.code, wrongKey.stderr],
+    [1, 'The API key contains characters that are not valid in a key.\n'],
+  )
+  const wrongUrl = await ask(['batches', 'list', '--url', 'parley.example.com'])
+  assert.deepEqual([wrongUrl.code, /^--url \(or PARLEY_URL\) must be/.test(wrongUrl.stderr)], [1, true])
 })

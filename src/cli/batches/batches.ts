@@ -1,8 +1,10 @@
 /** `parley batches`: creates batches that the server runs, lists and shows them, downloads their results, and cancels them. */
 import { createWriteStream } from 'node:fs'
 import { access, rename, rm } from 'node:fs/promises'
+import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as pause } from 'node:timers/promises'
+import { counted } from '../../counted.ts'
 import { type Report, startReport } from '../batch/report.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
@@ -171,8 +173,9 @@ export async function downloadBatch(id: string, options: DownloadOptions): Promi
   const { completed, failed } = batch.request_counts
   if (options.json) printJson({ batch: id, completed, failed, ...files })
   else {
-    if (files.out !== null && files.out !== '-') printError(`${completed} answers: ${files.out}`)
-    if (files.errors !== null && files.errors !== '-') printError(`${failed} errors: ${files.errors}`)
+    if (files.out !== null && files.out !== '-') printError(`${counted(completed, 'answer')}: ${files.out}`)
+    if (files.errors !== null && files.errors !== '-')
+      printError(`${counted(failed, 'error')}: ${files.errors}`)
   }
   return exitCodeOf(batch)
 }
@@ -184,9 +187,10 @@ async function save(
   wanted: string | undefined,
   { force }: DownloadOptions,
 ): Promise<string> {
-  const name = wanted ?? (await calls.findFile(fileId)).filename
+  // The server must not choose the folder.
+  const name = wanted ?? basename((await calls.findFile(fileId)).filename)
   if (name === '-') {
-    await pipeline(await calls.content(fileId), process.stdout, { end: false })
+    await pipeline(calls.content(fileId), process.stdout, { end: false })
     return name
   }
   if (!force && (await exists(name))) {
@@ -194,7 +198,7 @@ async function save(
   }
   const part = `${name}.part`
   try {
-    await pipeline(await calls.content(fileId), createWriteStream(part))
+    await pipeline(calls.content(fileId), createWriteStream(part))
     await rename(part, name)
   } catch (error) {
     await rm(part, { force: true })

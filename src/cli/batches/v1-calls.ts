@@ -3,9 +3,10 @@ import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { buffer } from 'node:stream/consumers'
+import { isObject } from '../../json-object.ts'
 import { VERSION } from '../../version.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
-import { apiKeyOf, serverUrl } from '../call/connection.ts'
+import { apiKeyOf, connect, serverUrl } from '../call/connection.ts'
 import { CommandError, printable } from '../output.ts'
 
 export interface UploadedFile {
@@ -47,6 +48,8 @@ export class V1Calls {
   readonly #signal: AbortSignal
 
   constructor(options: ServerOptions, signal: AbortSignal) {
+    // The published client checks the URL and the key. An error of `fetch` would contain the key.
+    connect(options)
     this.#base = `${serverUrl(options.url).replace(/\/+$/, '')}/v1`
     this.#headers = { authorization: `Bearer ${apiKeyOf(options)}`, 'user-agent': `parley/${VERSION}` }
     this.#signal = signal
@@ -57,7 +60,7 @@ export class V1Calls {
     const form = new FormData()
     form.append('purpose', 'batch')
     form.append('file', await contentOf(file), file === '-' ? 'batch.jsonl' : basename(file))
-    return (await this.#send('/files', { method: 'POST', body: form })).json() as Promise<UploadedFile>
+    return this.#object('file', '/files', { method: 'POST', body: form })
   }
 
   async deleteFile(id: string): Promise<void> {
@@ -65,24 +68,29 @@ export class V1Calls {
   }
 
   async findFile(id: string): Promise<UploadedFile> {
-    return (await this.#send(`/files/${id}`)).json() as Promise<UploadedFile>
+    return this.#object('file', `/files/${id}`)
   }
 
-  async content(id: string): Promise<ReadableStream<Uint8Array>> {
+  async *content(id: string): AsyncGenerator<Uint8Array, void, undefined> {
     const { body } = await this.#send(`/files/${id}/content`)
-    return body ?? new ReadableStream({ start: (controller) => controller.close() })
+    if (body === null) return
+    try {
+      yield* body
+    } catch (error) {
+      throw this.#brokenBy(error)
+    }
   }
 
-  async create(batch: object): Promise<Batch> {
-    return (await this.#post('/batches', batch)).json() as Promise<Batch>
+  create(batch: object): Promise<Batch> {
+    return this.#post('/batches', batch)
   }
 
-  async retrieve(id: string): Promise<Batch> {
-    return (await this.#send(`/batches/${encodeURIComponent(id)}`)).json() as Promise<Batch>
+  retrieve(id: string): Promise<Batch> {
+    return this.#object('batch', `/batches/${encodeURIComponent(id)}`)
   }
 
-  async cancel(id: string): Promise<Batch> {
-    return (await this.#post(`/batches/${encodeURIComponent(id)}/cancel`, {})).json() as Promise<Batch>
+  cancel(id: string): Promise<Batch> {
+    return this.#post(`/batches/${encodeURIComponent(id)}/cancel`, {})
   }
 
   /** Lists the newest batches first. */
@@ -94,16 +102,30 @@ export class V1Calls {
         limit: String(Math.min(limit - found.length, MAX_PAGE)),
         ...(last && { after: last.id }),
       })
-      const page = (await (await this.#send(`/batches?${query}`)).json()) as Page
+      const page: Page = await this.#object('list', `/batches?${query}`)
       found.push(...page.data)
       more = page.has_more
     }
     return found
   }
 
-  #post(path: string, body: object): Promise<Response> {
+  #post(path: string, body: object): Promise<Batch> {
     const headers = { 'content-type': 'application/json' }
-    return this.#send(path, { method: 'POST', headers, body: JSON.stringify(body) })
+    return this.#object('batch', path, { method: 'POST', headers, body: JSON.stringify(body) })
+  }
+
+  /** Reads a response, which names its kind in the field `object`. */
+  async #object<T>(kind: 'file' | 'batch' | 'list', path: string, init?: RequestInit): Promise<T> {
+    const response = await this.#send(path, init)
+    let text: string
+    try {
+      text = await response.text()
+    } catch (error) {
+      throw this.#brokenBy(error)
+    }
+    const found = parsed(text)
+    if (found?.object !== kind) throw notParley(this.#base, response.status)
+    return found as T
   }
 
   async #send(path: string, init: RequestInit = {}): Promise<Response> {
@@ -113,13 +135,44 @@ export class V1Calls {
       response = await fetch(this.#base + path, { ...init, headers, signal: this.#signal })
     } catch (error) {
       if (this.#signal.aborted) throw error
-      const { cause } = error as Error & { cause?: Error }
-      const why = cause instanceof Error ? cause.message : (error as Error).message
-      throw new CommandError(`Cannot reach ${this.#base}: ${printable(why)}.`, EXIT.unreachable)
+      throw new CommandError(`Cannot reach ${this.#base}: ${printable(reasonOf(error))}.`, EXIT.unreachable)
     }
     if (response.ok) return response
-    throw await errorOf(response, this.#base)
+    let text: string
+    try {
+      text = await response.text()
+    } catch (error) {
+      throw this.#brokenBy(error)
+    }
+    throw errorOf(response.status, text, this.#base)
   }
+
+  /** Returns the error of a connection that broke within a response. */
+  #brokenBy(error: unknown): unknown {
+    if (this.#signal.aborted) return error
+    const why = printable(reasonOf(error))
+    return new CommandError(`The connection to ${this.#base} broke: ${why}.`, EXIT.unreachable)
+  }
+}
+
+/** `fetch` puts the actual reason in `cause`. */
+function reasonOf(error: unknown): string {
+  const { message, cause } = error as Error
+  return cause instanceof Error && cause.message !== '' ? cause.message : message
+}
+
+function parsed(text: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : null
+  } catch {
+    return null
+  }
+}
+
+function notParley(base: string, status: number): CommandError {
+  const message = `${base} responded with ${status}, and not as a Parley server. Check --url, or PARLEY_URL.`
+  return new CommandError(message, EXIT.unreachable)
 }
 
 async function contentOf(file: string): Promise<Blob> {
@@ -130,17 +183,9 @@ async function contentOf(file: string): Promise<Blob> {
   return openAsBlob(file)
 }
 
-async function errorOf(response: Response, base: string): Promise<CommandError> {
-  const { status } = response
-  const text = await response.text()
-  let error: { readonly message?: unknown; readonly code?: unknown } = {}
-  try {
-    error = (JSON.parse(text) as { error?: typeof error }).error ?? {}
-  } catch {}
-  if (typeof error.message !== 'string') {
-    const message = `${base} responded with ${status}, and not as a Parley server. Check --url, or PARLEY_URL.`
-    return new CommandError(message, EXIT.unreachable)
-  }
+function errorOf(status: number, text: string, base: string): CommandError {
+  const error = parsed(text)?.error
+  if (!isObject(error) || typeof error.message !== 'string') return notParley(base, status)
   const isRejected = status === 401 || status === 403 || error.code === 'insufficient_quota'
   const isUnavailable = status === 429 || status >= 500
   const code = isRejected ? EXIT.rejected : isUnavailable ? EXIT.unreachable : EXIT.other
