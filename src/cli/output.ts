@@ -8,12 +8,22 @@ export function printLine(text: string): void {
 
 /** Prints text that ends with a line end. */
 export function printText(text: string): void {
-  if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endWithoutOutput)
+  endIfOutputFails()
   process.stdout.write(text)
+}
+
+/** Prints bytes as they arrive; resolves when all are written. */
+export async function printBytes(chunks: AsyncIterable<Uint8Array>): Promise<void> {
+  endIfOutputFails()
+  for await (const chunk of chunks) await new Promise((resolve) => process.stdout.write(chunk, resolve))
 }
 
 export function printError(text: string): void {
   process.stderr.write(`${text}\n`)
+}
+
+function endIfOutputFails(): void {
+  if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endWithoutOutput)
 }
 
 /** Ends the process: without an error if nobody reads its output any more, as after `parley … | head`. */

@@ -1,12 +1,13 @@
 /** `parley batches`: creates, shows, lists, downloads and cancels batches, what it prints, and its exit codes. */
 import assert from 'node:assert/strict'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import test, { after, type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { startAsking } from './asking.ts'
+import { MAIN } from './server-process.ts'
 
 const timeout = 60_000
 
@@ -18,7 +19,7 @@ const models = await startModelServer({
   },
 })
 after(() => models.close())
-const { ask, begin, write, place } = await startAsking({ after }, { upstream: models.baseUrl })
+const { ask, begin, write, place, server, key } = await startAsking({ after }, { upstream: models.baseUrl })
 
 function linesOf(...contents: string[]): string {
   const lines = contents.map((content) => ({
@@ -75,6 +76,13 @@ test('a batch is created from a file, waited for, and downloaded into two files'
   })
   const piped = await ask(['batches', 'download', id, '--out', '-', '--errors', 'e.jsonl', '--force'])
   assert.equal(piped.stdout, await readFile(join(place.folder, 'o.jsonl'), 'utf8'))
+
+  const env = { PARLEY_URL: server.url, PARLEY_API_KEY: key }
+  const pipe = `{ "$0" "$1" batches download ${id} --out - --errors /dev/null; echo "exit code $?" >&2; } | true`
+  const unread = place.spawn(['sh', '-c', pipe, process.execPath, MAIN], { env })
+  assert.equal((await unread.exited).code, 0)
+  assert.match(unread.stderr, /^(1 error: \/dev\/null\n)?exit code \d\n$/)
+  assert.ok((await stat('/dev/null')).isCharacterDevice())
 })
 
 test('--wait, standard input, and the endpoint of responses', { timeout }, async () => {

@@ -1,6 +1,6 @@
 /** `parley batches`: creates batches that the server runs, lists and shows them, downloads their results, and cancels them. */
 import { createWriteStream } from 'node:fs'
-import { access, rename, rm } from 'node:fs/promises'
+import { rename, rm, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -9,7 +9,7 @@ import { type Report, startReport } from '../batch/report.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { CommandError, printable, printError, printLine, table, timeOf } from '../output.ts'
+import { CommandError, printable, printBytes, printError, printLine, table, timeOf } from '../output.ts'
 import { type Batch, V1Calls } from './v1-calls.ts'
 
 export interface CreateBatchOptions extends ServerOptions {
@@ -190,30 +190,27 @@ async function save(
   // The server must not choose the folder.
   const name = wanted ?? basename((await calls.findFile(fileId)).filename)
   if (name === '-') {
-    await pipeline(calls.content(fileId), process.stdout, { end: false })
+    await printBytes(calls.content(fileId))
     return name
   }
-  if (!force && (await exists(name))) {
+  const found = await stat(name).catch(() => null)
+  if (found?.isFile() && !force) {
     throw new CommandError(`${name} already exists. Pass another name, or --force to replace it.`)
   }
-  const part = `${name}.part`
+  // A device such as /dev/null, or a pipe, is written itself: a rename would replace it.
+  const isReplaced = found === null || found.isFile()
+  const part = isReplaced ? `${name}.part` : name
   try {
     await pipeline(calls.content(fileId), createWriteStream(part))
-    await rename(part, name)
+    if (isReplaced) await rename(part, name)
   } catch (error) {
-    await rm(part, { force: true })
+    if (isReplaced) await rm(part, { force: true })
     const { code } = error as NodeJS.ErrnoException
     if (error instanceof CommandError || code === undefined || code === 'ABORT_ERR') throw error
     throw new CommandError(`${name} cannot be written: ${(error as Error).message}`)
   }
   return name
 }
-
-const exists = (file: string) =>
-  access(file).then(
-    () => true,
-    () => false,
-  )
 
 export interface CancelBatchOptions extends ServerOptions {
   readonly json?: true
