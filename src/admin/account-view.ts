@@ -84,21 +84,20 @@ export function capsView({
   }
 }
 
-/** @param given caps that are absent remain unchanged */
-export function changedCaps(before: OwnCaps, given: Partial<Caps>): OwnCaps {
-  const { max_monthly_cost: cost, ...counts } = given
-  const micros = typeof cost === 'number' ? microsOf(cost) : cost
-  const capOf = (text: Cap | undefined, own: OwnCap): OwnCap => {
-    if (text === undefined) return own
-    return text === 'tier' ? null : text
+/** Caps that are absent remain absent. */
+export function ownCapsOf(given: Partial<Caps>): Partial<OwnCaps> {
+  const { max_monthly_cost: cost } = given
+  const caps: Readonly<Record<keyof OwnCaps, Cap | undefined>> = {
+    monthlyJobs: given.max_monthly_jobs,
+    monthlyTokens: given.max_monthly_tokens,
+    monthlyCost: typeof cost === 'number' ? microsOf(cost) : cost,
+    openJobs: given.max_open_jobs,
+    storedBytes: given.max_stored_bytes,
   }
-  return {
-    monthlyJobs: capOf(counts.max_monthly_jobs, before.monthlyJobs),
-    monthlyTokens: capOf(counts.max_monthly_tokens, before.monthlyTokens),
-    monthlyCost: capOf(micros, before.monthlyCost ?? null),
-    openJobs: capOf(counts.max_open_jobs, before.openJobs),
-    storedBytes: capOf(counts.max_stored_bytes, before.storedBytes),
-  }
+  const own = Object.entries(caps).flatMap(([name, cap]): [string, OwnCap][] =>
+    cap === undefined ? [] : [[name, cap === 'tier' ? null : cap]],
+  )
+  return Object.fromEntries(own)
 }
 
 /** Number of accounts in one query. */

@@ -50,8 +50,8 @@ export interface AccountStore {
    */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
-  /** Sets the account's own caps; false if the account does not exist. */
-  setCaps(account: string, caps: OwnCaps): Promise<boolean>
+  /** Sets these caps of the account, and leaves the others as they are; false if the account does not exist. */
+  setCaps(account: string, caps: Partial<OwnCaps>): Promise<boolean>
 
   /** Sends events of jobs created from now on to this URL; null stops them. False if the account does not exist. */
   setWebhook(account: string, url: string | null): Promise<boolean>

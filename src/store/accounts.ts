@@ -2,7 +2,7 @@
 import type { AccountPage, AccountRecord, OwnCap, OwnCaps, Secrets } from './account-store.ts'
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
-import { read, repeatableWrite, type Steps, sql, write } from './sql.ts'
+import { read, repeatableWrite, type Sql, type Steps, sql, write } from './sql.ts'
 import { fileBytesOf, readQuotaUse } from './usage.ts'
 
 export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
@@ -30,11 +30,13 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
     return rows.length > 0
   }),
 
-  setCaps: repeatableWrite(function* (account: string, caps: OwnCaps): Steps<boolean> {
+  setCaps: repeatableWrite(function* (account: string, caps: Partial<OwnCaps>): Steps<boolean> {
     const rows = yield sql`
-      update accounts set cap_jobs = ${capCell(caps.monthlyJobs)}, cap_tokens = ${capCell(caps.monthlyTokens)},
-        cap_open_jobs = ${capCell(caps.openJobs)}, cap_stored_bytes = ${capCell(caps.storedBytes)},
-        cap_cost = ${capCell(caps.monthlyCost ?? null)}
+      update accounts set cap_jobs = ${newCell(caps.monthlyJobs, sql`cap_jobs`)},
+        cap_tokens = ${newCell(caps.monthlyTokens, sql`cap_tokens`)},
+        cap_open_jobs = ${newCell(caps.openJobs, sql`cap_open_jobs`)},
+        cap_stored_bytes = ${newCell(caps.storedBytes, sql`cap_stored_bytes`)},
+        cap_cost = ${newCell(caps.monthlyCost, sql`cap_cost`)}
       where name = ${account} returning name`
     return rows.length > 0
   }),
@@ -124,4 +126,9 @@ function readCap(row: Row, column: string): OwnCap {
 
 function capCell(cap: OwnCap): number | null {
   return cap === 'none' ? NO_CAP : cap
+}
+
+/** The value that an update writes: the column itself if the cap stays as it is. */
+function newCell(cap: OwnCap | undefined, column: Sql): Sql {
+  return cap === undefined ? column : sql`${capCell(cap)}`
 }

@@ -218,5 +218,15 @@ export function accountTests(on: On): void {
       assert.deepEqual((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.caps, caps)
     }
     assert.equal(await store.setCaps('nobody', { ...NO_CAPS, monthlyJobs: 1 }), false)
+
+    for (const caps of [{ monthlyCost: 5 }, { monthlyJobs: 3 }, {}]) await store.setCaps('acme', caps)
+    const all = {
+      monthlyJobs: 3,
+      monthlyTokens: null,
+      openJobs: 'none',
+      storedBytes: 0,
+      monthlyCost: 5,
+    } as const
+    assert.deepEqual((await store.findKey('h1'))?.caps, all)
   })
 }

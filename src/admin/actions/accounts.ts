@@ -3,7 +3,7 @@ import { rotateSecret } from '../../accounts/key.ts'
 import { amountText, microsOf } from '../../job/amount.ts'
 import { checkCallbackUrl, readNetworks } from '../../net/ssrf-guard.ts'
 import { Type } from '../../typed-schema.ts'
-import { type Cap, type Caps, caps, capsView, changedCaps, findAccount } from '../account-view.ts'
+import { type Cap, type Caps, caps, capsView, findAccount, ownCapsOf } from '../account-view.ts'
 import { adminAction } from '../action.ts'
 import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../delete-account.ts'
 import {
@@ -324,9 +324,9 @@ const setCaps = adminAction({
   ),
   details: ({ account: _account, ...given }) => given,
   run: async ({ account, ...given }, { store, clock }) => {
-    const before = await findAccount(store, account, clock.nowMs())
-    const own = before && changedCaps(before.caps, given)
-    return own && (await store.setCaps(account, own)) ? capsView(own) : noSuchAccount(account)
+    const isSet = await store.setCaps(account, ownCapsOf(given))
+    const found = isSet ? await findAccount(store, account, clock.nowMs()) : null
+    return found ? capsView(found.caps) : noSuchAccount(account)
   },
   outcome: () => 'set',
   log: (_input, own) => own,

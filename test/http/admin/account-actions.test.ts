@@ -128,6 +128,9 @@ onEachStore(() => {
     const [listed] = granted(await admin.get('/accounts'), 200).accounts
     assert.equal(listed.open_jobs, 0)
     assert.ok(listed.stored_bytes > 0)
+    await Promise.all([set({ max_open_jobs: 5 }), set({ max_stored_bytes: 'tier' })])
+    const [both] = granted(await admin.get('/accounts'), 200).accounts
+    assert.deepEqual([both.max_open_jobs, both.max_stored_bytes], [5, 'tier'])
     const wrong = await admin.post('/accounts/acme/caps', { ...monthly, max_open_jobs: 1.5 })
     invalid(wrong, 'max_open_jobs: must be a whole number of at least 0, none, or tier')
   })

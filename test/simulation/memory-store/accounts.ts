@@ -157,7 +157,8 @@ export function accountOperations(db: MemoryDatabase) {
 
     setWebhook: (name: string, webhookUrl: string | null): boolean => change(name, { webhookUrl }),
 
-    setCaps(name: string, { monthlyCost, ...caps }: OwnCaps): boolean {
+    setCaps(name: string, given: Partial<OwnCaps>): boolean {
+      const { monthlyCost, ...caps } = { ...NO_CAPS, ...db.accounts.get(name)?.caps, ...given }
       return change(name, { caps: { ...caps, ...(typeof monthlyCost === 'number' && { monthlyCost }) } })
     },
 
