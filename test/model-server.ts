@@ -105,7 +105,7 @@ export const reply = {
   },
   text: (content: string): Reply => completion({ content }),
   /** A text cut off at the model's length limit. */
-  truncated: (content: string): Reply => completion({ content, finish: 'length' }),
+  truncated: (content: string | null): Reply => completion({ content, finish: 'length' }),
   /** The list of models, as `GET /models` returns it. */
   models: (...ids: readonly string[]): Reply => {
     return (_request, response) => sendJson(response, 200, modelList(ids))

@@ -25,10 +25,39 @@ describe('a chat completion', () => {
   })
 
   it('truncated before any text is an error that used tokens', () => {
-    const got = read(choice({ content: '' }, 'length'))
-    assert.equal(got.kind, 'error')
-    assert.equal(got.kind === 'error' && got.retryable, false)
-    assert.deepEqual(got.tokens, { input: 3, output: 9 })
+    for (const content of ['', null, undefined, []]) {
+      const got = read(choice({ content, reasoning: 'Let me see' }, 'length'))
+      assert.equal(got.kind, 'error')
+      assert.deepEqual(got.kind === 'error' && [got.retryable, got.truncated], [false, true])
+      assert.deepEqual(got.tokens, { input: 3, output: 9 })
+    }
+  })
+
+  it('is truncated, whatever the server calls the limit', () => {
+    for (const finish of ['length', 'model_length', 'MAX_TOKENS', 'model_context_window_exceeded']) {
+      const got = read(choice({ content: 'Once upon' }, finish))
+      assert.equal(got.kind === 'answer' && got.truncated, true, finish)
+    }
+    for (const finish of ['stop', 'eos_token', 'tool_calls', 'constructor', '', null, 7]) {
+      const got = read({ choices: [{ message: { content: 'All' }, finish_reason: finish }] })
+      assert.deepEqual(got, { kind: 'answer', text: 'All', tokens: { input: 0, output: 0 } })
+    }
+  })
+
+  it('that a filter stopped is a refusal, also without a message', () => {
+    for (const finish of ['content_filter', 'content_filter: RECITATION', 'SAFETY', 'sensitive']) {
+      assert.equal(read(choice({ content: 'Once' }, finish)).kind, 'refused', finish)
+      assert.equal(read(choice(undefined, finish)).kind, 'refused', finish)
+    }
+  })
+
+  it('that the server broke off is an error that another call may avoid, never half an answer', () => {
+    for (const finish of ['abort', 'error', 'insufficient_system_resource', 'network_error']) {
+      const got = read(choice({ content: 'Once upon' }, finish))
+      assert.equal(got.kind === 'error' && got.retryable, true, finish)
+      assert.deepEqual(got.tokens, { input: 3, output: 9 })
+      assert.ok(got.kind === 'error' && got.message.includes(finish))
+    }
   })
 
   it('with an empty text is an answer', () => {

@@ -3,6 +3,7 @@
  * truncated before they are stored or shown. Pure.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
+import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 
@@ -53,23 +54,29 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   const error = fields<WireError>(choice?.error) ?? fields<WireError>(completion?.error)
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
   const message = fields<ChatCompletionMessage>(choice?.message)
-  if (choice === null || message === null) {
-    return upstreamError({ status, message: 'The response is not a chat completion.' })
-  }
-  if (typeof message.refusal === 'string' && message.refusal !== '') {
+  const finish = finishOf(choice?.finish_reason)
+  if (typeof message?.refusal === 'string' && message.refusal !== '') {
     return { kind: 'refused', message: mask(message.refusal), status, tokens }
   }
-  if (choice.finish_reason === 'content_filter') {
+  // Google omits the message then.
+  if (finish === 'filtered') {
     return { kind: 'refused', message: 'The content filter stopped the answer.', status, tokens }
   }
+  if (finish === 'failed') {
+    const what = `The model server stopped in the middle of its answer (finish_reason: ${choice?.finish_reason}).`
+    return upstreamError({ status, tokens, retryable: true, message: what })
+  }
+  if (message === null) {
+    return upstreamError({ status, message: 'The response is not a chat completion.' })
+  }
   const text = typeof message.content === 'string' ? message.content : joinParts(message.content)
-  if (text === null) {
+  if (finish !== 'cut') {
+    if (text !== null) return { kind: 'answer', text, tokens }
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
-  if (choice.finish_reason !== 'length') return { kind: 'answer', text, tokens }
   // Another call would cost as much and reach the same limit, of the job or the model. What arrived is delivered; only an empty
-  // answer (a model that used its limit for reasoning) is a failure.
-  if (text === '') {
+  // answer (a model that used its limit for reasoning) is a failure. vLLM sends null then.
+  if (text === null || text === '') {
     return upstreamError({
       status,
       tokens,

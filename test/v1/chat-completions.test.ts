@@ -78,7 +78,7 @@ onEachStore(() => {
   test('an answer that reached its length is delivered as far as it goes, also JSON and an empty one', async (t) => {
     const { parley, models } = await startStage(t)
     const openai = openaiOf(parley, await parley.key())
-    const asked = async (format: 'text' | 'json_object', content: string) => {
+    const asked = async (format: 'text' | 'json_object', content: string | null) => {
       models.script = () => reply.truncated(content)
       const body = { ...HELLO, max_completion_tokens: 5, response_format: { type: format } }
       const { choices } = await openai.chat.completions.create(body)
@@ -88,6 +88,8 @@ onEachStore(() => {
     assert.equal(await asked('text', 'Once upon'), 'Once upon')
     assert.equal(await asked('json_object', '{"a": [1, 2'), '{"a": [1, 2')
     assert.equal(await asked('text', ''), '')
+    // vLLM sends null if the limit was reached during reasoning.
+    assert.equal(await asked('text', null), '')
     assert.equal(models.requests[0]?.body.max_tokens, 5)
     const format = zodResponseFormat(z.object({ a: z.number() }), 'a')
     models.script = () => reply.truncated('{"a": ')
