@@ -162,6 +162,20 @@ describe('the message of an error response', () => {
     assert.equal(messageOf('upstream connect error'), 'upstream connect error')
   })
 
+  it('is that of the provider behind a gateway', () => {
+    const gateway = (raw: unknown) =>
+      JSON.stringify({ error: { message: 'Provider returned error', code: 400, metadata: { raw } } })
+    const schema = { error: { message: 'Invalid schema for response_format', code: null } }
+    assert.equal(messageOf(gateway(JSON.stringify(schema))), schema.error.message)
+    assert.equal(messageOf(gateway(schema)), schema.error.message)
+    assert.equal(messageOf(gateway('upstream connect error')), 'upstream connect error')
+    for (const raw of ['', '{}', null, 7]) assert.equal(messageOf(gateway(raw)), 'Provider returned error')
+    const got = readFailure(400, gateway(JSON.stringify(schema)), null, mask)
+    assert.equal(got.kind === 'error' && got.rejectsJsonMode, true)
+    const embedded = readCompletion(200, gateway('upstream connect error'), mask)
+    assert.equal(embedded.kind === 'error' && embedded.message, 'upstream connect error')
+  })
+
   it('is our own if the server sent none', () => {
     const deep = '{"error":'.repeat(200_000)
     assert.equal(messageOf(`${deep}1${'}'.repeat(200_000)}`), 'The model server responded with 500.')
@@ -240,5 +254,14 @@ describe('the message of an error response', () => {
       'refused',
     )
     assert.equal(readFailure(403, '{"code":"content_filter","message":"x"}', null, mask).kind, 'refused')
+  })
+
+  it('is a refusal if a gateway or the provider behind it rejects the conversation', () => {
+    const kindOf = (metadata: unknown) =>
+      readFailure(403, JSON.stringify({ error: { code: 403, message: 'No', metadata } }), null, mask).kind
+    assert.equal(kindOf({ reasons: ['violence'], flagged_input: 'a', provider_name: 'OpenAI' }), 'refused')
+    assert.equal(kindOf({ raw: '{"error":{"code":"content_filter","message":"a"}}' }), 'refused')
+    assert.equal(kindOf({ raw: '{"error":{"code":"unsupported_country","message":"a"}}' }), 'error')
+    assert.equal(kindOf({ raw: 'content_filter' }), 'error')
   })
 })

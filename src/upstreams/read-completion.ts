@@ -3,6 +3,7 @@
  * truncated before they are stored or shown. Pure.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
+import { errorWords, parse, providerError } from './error-words.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
@@ -18,6 +19,7 @@ interface WireError {
   readonly type: string
   readonly param: string
   readonly error: object | string
+  readonly metadata: object
 }
 
 /** Connection errors are not covered here, because they have no status. */
@@ -172,7 +174,13 @@ function readEmbeddedError(
 }
 
 function isPolicyBreach(error: Untrusted<WireError>): boolean {
-  return POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)
+  if (POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)) return true
+  // OpenRouter's moderation rejects a conversation with 403.
+  if (typeof fields<{ flagged_input: string }>(error.metadata)?.flagged_input === 'string') return true
+  const provider = fields<WireError>(providerError(error))
+  if (provider === null) return false
+  const { code, type } = fields<WireError>(provider.error) ?? provider
+  return POLICY_CODES.includes(code) || POLICY_CODES.includes(type)
 }
 
 /** Only a single word is shown as a code. */
@@ -240,54 +248,4 @@ function readCount(value: unknown): number {
 
 function fields<T>(value: unknown): Untrusted<T> | null {
   return typeof value === 'object' && value !== null ? (value as Untrusted<T>) : null
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
-/** The members that contain messages, most specific first. */
-const MEMBERS = [
-  'message',
-  'msg',
-  'error',
-  'errors',
-  'detail',
-  'details',
-  'error_description',
-  'reason',
-  'title',
-  // Portkey's gateway uses this if it cannot reach the server behind it.
-  'html-message',
-]
-
-/** A little more than the nesting depth of known servers' messages. */
-const MAX_DEPTH = 5
-/** More errors would not explain more. */
-const MAX_ERRORS = 8
-
-/** Returns the server's message in any parsed JSON, unmasked; null if there is none. */
-function errorWords(value: unknown, depth = 0): string | null {
-  if (typeof value === 'string') return value.trim() === '' ? null : value
-  if (typeof value !== 'object' || value === null || depth === MAX_DEPTH) return null
-  if (Array.isArray(value)) {
-    const all = value.slice(0, MAX_ERRORS).map((each) => errorWords(each, depth + 1))
-    return all.filter((words) => words !== null).join('; ') || null
-  }
-  for (const name of MEMBERS) {
-    const words = errorWords((value as Readonly<Record<string, unknown>>)[name], depth + 1)
-    if (words !== null) return withPlace(value, words)
-  }
-  return null
-}
-
-/** FastAPI puts the location of a problem next to its message: `{"loc":["body","messages",0],"msg":"Field required"}`. */
-function withPlace(error: object, words: string): string {
-  const place = 'loc' in error && Array.isArray(error.loc) ? error.loc : []
-  const path = place.filter((step) => typeof step === 'string' || typeof step === 'number').join('.')
-  return path === '' ? words : `${path}: ${words}`
 }

@@ -26,6 +26,17 @@ const SHAPES: readonly (readonly [server: string, body: unknown, words: string])
     'body.stop: Field required',
   ],
   ['Google', [{ error: { code: 400, message: 'Bad model.' } }], 'Bad model.'],
+  [
+    'OpenRouter',
+    {
+      error: {
+        code: 422,
+        message: 'Provider returned error',
+        metadata: { provider_name: 'Moonshot', raw: '{"error":{"message":"Invalid penalty."}}' },
+      },
+    },
+    'Invalid penalty.',
+  ],
   ['plain text', 'unknown route', 'unknown route'],
 ]
 
