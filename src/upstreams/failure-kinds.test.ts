@@ -47,6 +47,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 404, retryable: false }],
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
+  ['failing', { status: 424 }],
   ['failing', { status: 500 }],
   ['failing', { status: 501 }],
   ['failing', { timedOut: true }],

@@ -7,12 +7,14 @@
  * | `overloaded` | 429, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, and 500 of a gateway that reached nothing | the server; the job too, where others succeed in between |
  * | `misconfigured` | 401, 402, 403, 404, no quota left | the operator; the job too, where others succeed in between |
- * | `failing` | 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
+ * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
  */
 import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './model-server.ts'
 
+/** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it runs out of memory. */
+export const GENERATION_FAILED = 424
 /** Statuses that the operator must fix: key, payment, permission, path or model. */
 const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
 /** OpenAI responds with 429 and this code when the account has no credit left. */
@@ -59,6 +61,8 @@ function statusKind(status: number, { code, message }: FailureFacts): FailureKin
     // Anthropic's status for an overload.
     case 529:
       return 'overloaded'
+    case GENERATION_FAILED:
+      return 'failing'
     case 500:
       return NOT_REACHED.test(message) ? 'broken' : 'failing'
     case 408:

@@ -219,7 +219,10 @@ describe('the message of an error response', () => {
     assert.equal(rejects(400, { error: { message: 'Invalid', param: 'response_format' } }), true)
     assert.equal(rejects(422, { detail: 'the grammar is too large' }), true)
     assert.equal(rejects(400, { error: { message: 'Failed to initialize samplers: std::exception' } }), true)
-    const groq = { message: 'Failed to generate JSON. Please adjust your prompt.', code: 'json_validate_failed' }
+    const groq = {
+      message: 'Failed to generate JSON. Please adjust your prompt.',
+      code: 'json_validate_failed',
+    }
     assert.equal(rejects(400, { error: groq }), true)
     assert.equal(rejects(500, { error: { message: 'out of memory' } }), false)
     assert.equal(rejects(503, llama), false)
