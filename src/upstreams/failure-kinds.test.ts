@@ -11,6 +11,7 @@ const failure = (fields: Partial<FailureFacts>): FailureFacts => ({
   connection: null,
   timedOut: false,
   retryable: true,
+  retryAfterMs: null,
   ...fields,
 })
 
@@ -47,6 +48,8 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 404, retryable: false }],
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
+  ['misconfigured', { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 }],
+  ['overloaded', { status: 429, message: QUOTA, retryAfterMs: 34_000 }],
   ['failing', { status: 424 }],
   ['failing', { status: 500 }],
   ['failing', { status: 501 }],

@@ -18,7 +18,9 @@ export const GENERATION_FAILED = 424
 /** Statuses that the operator must fix: key, payment, permission, path or model. */
 const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
 /** OpenAI responds with 429 and this code when the account has no credit left. */
-const NO_QUOTA = /\binsufficient_quota\b|exceeded your current quota/i
+const NO_CREDIT = /\binsufficient_quota\b/i
+/** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
+const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
@@ -28,7 +30,7 @@ const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDO
 /** The parts of an error that determine its kind. */
 export type FailureFacts = Pick<
   UpstreamError,
-  'status' | 'message' | 'code' | 'connection' | 'timedOut' | 'retryable'
+  'status' | 'message' | 'code' | 'connection' | 'timedOut' | 'retryable' | 'retryAfterMs'
 >
 
 export function failureKind(error: FailureFacts): FailureKind {
@@ -52,10 +54,11 @@ function connectionKind({ connection, code }: FailureFacts): FailureKind {
   return code === null || isBroken(code) ? 'broken' : 'unreachable'
 }
 
-function statusKind(status: number, { code, message }: FailureFacts): FailureKind {
+function statusKind(status: number, { code, message, retryAfterMs }: FailureFacts): FailureKind {
   switch (status) {
     case 429:
-      if (code === 'insufficient_quota' || NO_QUOTA.test(message)) return 'misconfigured'
+      if (code === 'insufficient_quota' || NO_CREDIT.test(message)) return 'misconfigured'
+      if (retryAfterMs === null && NO_QUOTA.test(message)) return 'misconfigured'
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
     case 503:
     // Anthropic's status for an overload.

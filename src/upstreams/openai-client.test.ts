@@ -174,6 +174,22 @@ describe('an error status', () => {
     assert.equal(await waitOf({}), null)
   })
 
+  it('returns the delay in the details of an error of Google, which has no header', async (t) => {
+    const delayOf = async (details: unknown) => {
+      const error = { code: 429, message: 'You exceeded your current quota.', details }
+      return (await errorOf(t, () => reply.status(429, { body: [{ error }] }))).retryAfterMs
+    }
+    const help = { '@type': 'type.googleapis.com/google.rpc.Help', links: [] }
+    const retry = (retryDelay: unknown) => ({
+      '@type': 'type.googleapis.com/google.rpc.RetryInfo',
+      retryDelay,
+    })
+    assert.equal(await delayOf([help, retry('34.0712s')]), 34_072)
+    assert.equal(await delayOf([retry('5s')]), 5000)
+    for (const details of [[retry(5), retry('soon'), null, help], [], null, 'text', { retryDelay: '5s' }])
+      assert.equal(await delayOf(details), null)
+  })
+
   it('never shows the key, even if the server echoes it', async (t) => {
     const echo: Script = (request) =>
       reply.status(401, {

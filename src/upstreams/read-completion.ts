@@ -8,6 +8,7 @@ import { GENERATION_FAILED } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
+import { readRetryDelay } from './retry-after.ts'
 
 const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_violation']
 
@@ -21,6 +22,7 @@ interface WireError {
   readonly param: string
   readonly error: object | string
   readonly metadata: object
+  readonly details: readonly object[]
 }
 
 /** Connection errors are not covered here, because they have no status. */
@@ -148,7 +150,7 @@ export function readFailure(
     message,
     code: codeOf(error, mask),
     retryable: isRetryable(status),
-    retryAfterMs,
+    retryAfterMs: retryAfterMs ?? readRetryDelay(error?.details),
     rejectsJsonMode: isAboutJsonMode(status, error, sent),
   })
 }

@@ -2,6 +2,7 @@
  * How long a request pauses before it tries its targets again: exponential backoff with jitter, at least the model server's
  * Retry-After, within bounds.
  */
+import { isObject } from '../json-object.ts'
 import type { UpstreamError } from './model-server.ts'
 
 /** The pause after the first round, before jitter. It grows by BACKOFF_FACTOR. */
@@ -24,6 +25,18 @@ export function readRetryAfter(
   if (/^\d+(\.\d+)?$/.test(value)) return Math.ceil(Number(value) * 1000)
   const date = Date.parse(value)
   return Number.isNaN(date) ? null : Math.max(0, date - nowMs)
+}
+
+const RETRY_INFO = /^(\d+(?:\.\d+)?)s$/
+
+/** The delay in the `details` of Google's errors, which have no header, in milliseconds; null if there is none. */
+export function readRetryDelay(details: unknown): number | null {
+  if (!Array.isArray(details)) return null
+  for (const detail of details) {
+    const [, seconds] = RETRY_INFO.exec(isObject(detail) ? String(detail.retryDelay) : '') ?? []
+    if (seconds !== undefined) return Math.ceil(Number(seconds) * 1000)
+  }
+  return null
 }
 
 /** The delay that a failed call asks for, within bounds; null if it does not ask for one. */
