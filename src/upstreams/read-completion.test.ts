@@ -121,6 +121,13 @@ describe('a chat completion', () => {
     const other = read({ error: { code: 'bad_thing', message: 'No' } })
     assert.equal(other.kind === 'error' && other.retryable, false)
     assert.equal(read({ error: { code: 'content_filter', message: 'No' } }).kind, 'refused')
+    const slow = read({ error: { code: '429', message: 'Slow' } })
+    assert.deepEqual(slow.kind === 'error' && [slow.retryable, slow.code], [true, '429'])
+    const path = read({ error: 'Unexpected endpoint or method. (POST /chat/completions)' })
+    assert.equal(
+      path.kind === 'error' && path.message,
+      'Unexpected endpoint or method. (POST /chat/completions)',
+    )
   })
 })
 

@@ -17,6 +17,7 @@ type CompletionUsage = NonNullable<ChatCompletion['usage']>
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
 
 interface WireError {
+  readonly message: string
   readonly code: string | number
   readonly type: string
   readonly param: string
@@ -58,6 +59,10 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   // Gateways report a failure of the server behind them as an error in a 200, next to the choices or inside one.
   const error = fields<WireError>(choice?.error) ?? fields<WireError>(completion?.error)
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
+  // LM Studio responds to a wrong path with 200 and a text.
+  if (choice === null && typeof completion?.error === 'string') {
+    return readEmbeddedError(status, { message: completion.error }, tokens, mask)
+  }
   const message = fields<ChatCompletionMessage>(choice?.message)
   const finish = finishOf(choice?.finish_reason)
   if (typeof message?.refusal === 'string' && message.refusal !== '') {
@@ -155,6 +160,8 @@ export function readFailure(
   })
 }
 
+const STATUS = /^[45]\d\d$/
+
 function readEmbeddedError(
   status: number,
   error: Untrusted<WireError>,
@@ -164,8 +171,10 @@ function readEmbeddedError(
   const sent = errorWords(error)
   const message = sent === null ? 'The model server responded with an error.' : mask(sent)
   if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
-  // A number is the status that the gateway received, which is more specific than the type.
-  const received = typeof error.code === 'number' ? error.code : null
+  // A number is the status that the gateway received, which is more specific than the type. Some gateways write it as a text.
+  const isStatus =
+    typeof error.code === 'number' || (typeof error.code === 'string' && STATUS.test(error.code))
+  const received = isStatus ? Number(error.code) : null
   return upstreamError({
     status,
     tokens,
