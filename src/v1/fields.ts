@@ -20,15 +20,13 @@ export interface FieldPolicy {
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
 
-/** Fields of several routes that do not change the answer. */
+/** Fields of several routes that do not change the answer. One that ends with `_` stands for all fields that begin with it. */
 export const IGNORED: readonly string[] = [
   'store',
   'user',
   'service_tier',
   'safety_identifier',
-  'prompt_cache_key',
-  'prompt_cache_options',
-  'prompt_cache_retention',
+  'prompt_cache_',
 ]
 
 export const is =
@@ -54,11 +52,15 @@ export function supportedFields(
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === undefined) continue
     if (supported.includes(name)) fields[name] = field
-    else if (!ignored.includes(name) && !(Object.hasOwn(neutral, name) && neutral[name]?.(field))) {
+    else if (!isIgnored(name, ignored) && !(Object.hasOwn(neutral, name) && neutral[name]?.(field))) {
       throw new FieldProblem(path === '' ? name : `${path}.${name}`, 'is not supported with this value')
     }
   }
   return fields
+}
+
+function isIgnored(name: string, ignored: FieldPolicy['ignored']): boolean {
+  return ignored.some((one) => one === name || (one.endsWith('_') && name.startsWith(one)))
 }
 
 /** Clients send back messages that they got from this API or from `parse()`. Their extra fields change nothing. */

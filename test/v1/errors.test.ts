@@ -65,6 +65,9 @@ onEachStore(() => {
       metadata: { a: 'b' },
       user: 'me',
       store: true,
+      prompt_cache_key: 'a',
+      // Fields of this prefix that newer clients may send are ignored, too.
+      prompt_cache_later: { any: true },
     }
     await openai.chat.completions.create(neutral)
     const { model: _, messages: __, ...sent } = models.requests[0]?.body ?? assert.fail('not called')
