@@ -95,7 +95,8 @@ function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): un
   }
   if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
   const text = bytes.toString('utf8')
-  if (request.route.config.create !== undefined) request.bodyText = text
+  const { create, translation } = request.route.config
+  if ((create ?? translation) !== undefined) request.bodyText = text
   const read = readJson(text, maxDepth)
   if (read.ok) return read.value
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))

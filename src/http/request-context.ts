@@ -20,7 +20,7 @@ declare module 'fastify' {
     caller: Caller
     /** The jobs that the request concerns, for its log line. */
     jobIds: readonly string[] | null
-    /** The text of a small body, on routes with `create`, until its elements are built. */
+    /** The text of a small body, on routes with `create` or `translation`, until its elements are built. */
     bodyText: string | null
     /** The result of a thread that read a large body, on routes with `create`. */
     largeBody: LargeBody | null

@@ -6,7 +6,7 @@
 import { hash } from 'node:crypto'
 import type { IgnoredKeywords } from 'parley-json-schema'
 import { type CutTexts, cutMembers, cutMembersOfEach, type WantedMembers } from '../json-text/cut-members.ts'
-import { parseExactly } from '../json-text/read-json.ts'
+import { mayLoseDigits, parseExactly } from '../json-text/read-json.ts'
 import { FINGERPRINT_DIGITS } from './fingerprint.ts'
 import type { Callback, Message, SchemaObject } from './job.ts'
 import type { JobOptions } from './options.ts'
@@ -80,16 +80,25 @@ const PAYLOAD_MEMBER: WantedMembers = new Map([['callback', new Map([['callback_
 const SCHEMA_MEMBER: WantedMembers = new Map([['response_format', new Map([['schema', SCHEMA]])]])
 const BOTH_MEMBERS: WantedMembers = new Map([...PAYLOAD_MEMBER, ...SCHEMA_MEMBER])
 
-/** The source texts that matter, because a payload is forwarded as written. Null if none does and no part can be too large. */
+/**
+ * The source texts that matter: a payload is forwarded as written, and a schema keeps its large integers. Null if none does and no
+ * part can be too large.
+ */
 function partsOf(body: CreateBody, limits: PartLimits): readonly PartTexts[] | null {
   const hasPayload =
     body.kind === 'batch' && body.value.some(({ callback }) => callback?.callback_payload !== undefined)
   // Counting characters is enough: a text has at least a third as many characters as bytes.
   const mayExceed = body.text.length * 3 > limits.schemaBytes
-  if (!hasPayload && !mayExceed) return null
-  const wanted = hasPayload ? (mayExceed ? BOTH_MEMBERS : PAYLOAD_MEMBER) : SCHEMA_MEMBER
+  const needsSchema = mayExceed || (hasSchema(body) && mayLoseDigits(body.text))
+  if (!hasPayload && !needsSchema) return null
+  const wanted = hasPayload ? (needsSchema ? BOTH_MEMBERS : PAYLOAD_MEMBER) : SCHEMA_MEMBER
   const cut = body.kind === 'batch' ? cutMembersOfEach(body.text, wanted) : [cutMembers(body.text, wanted)]
   return cut.map(partTexts)
+}
+
+function hasSchema({ kind, value }: CreateBody): boolean {
+  const objects = kind === 'batch' ? value : [value]
+  return objects.some(({ response_format }) => response_format.schema !== undefined)
 }
 
 function partTexts(cut: CutTexts): PartTexts {
@@ -104,7 +113,7 @@ function createElement(
 ): CreateElement {
   const { model, messages, response_format, options, metadata, message_cache_ttl, callback } = object
   const isText = response_format.format === 'text'
-  const responseFormatJson = isText ? TEXT_JSON : JSON.stringify(response_format)
+  const responseFormatJson = isText ? TEXT_JSON : formatJson(response_format, parts.schema, limits)
   const isWhole = isText && parts === NO_PARTS
   const problem =
     problemWith(object) ?? (isWhole ? null : partProblem(object, responseFormatJson, parts, limits))
@@ -124,6 +133,16 @@ function createElement(
     ignored: isText || problem !== null ? null : ignoredIn(responseFormatJson),
     problem,
   }
+}
+
+/** The format as JSON text, in which the schema has the integers that the caller wrote. */
+function formatJson(
+  format: SingleCreate['response_format'],
+  schema: string | null,
+  { schemaBytes }: PartLimits,
+): string {
+  if (schema === null || schema.length > schemaBytes || !mayLoseDigits(schema)) return JSON.stringify(format)
+  return JSON.stringify({ ...format, schema: parseExactly(schema) })
 }
 
 function callbackOf(

@@ -48,3 +48,8 @@ export function parseExactly(text: string): unknown {
       : value,
   )
 }
+
+/** Whether parsing could change an integer of the text: from 16 digits on, not every one has a double of its own. */
+export function mayLoseDigits(text: string): boolean {
+  return /\d{16}/.test(text)
+}

@@ -9,7 +9,8 @@ import { type Callback, eventTo } from '../job/job.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { formatParts } from '../job/response-format.ts'
 import { isObject } from '../json-object.ts'
-import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
+import { cutMembers } from '../json-text/cut-members.ts'
+import { mayLoseDigits, readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
@@ -34,6 +35,7 @@ export interface BatchLinesOptions {
 }
 
 const MAX_ID = 512
+const BODY = new Map([['body', 0]])
 /** Jobs that a batch has started do not expire before it has taken their results. */
 const NEVER = { nowMs: 0, retentionMs: 0 }
 
@@ -48,7 +50,8 @@ export class BatchLines implements LineFormat {
     const { maxDepth, limits, usesCache } = this.#options
     const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     if (!isUtf8(buffer)) return wrong('invalid_json_line', 'The line is not valid UTF-8.')
-    const read = readJson(buffer.toString('utf8'), maxDepth)
+    const line = buffer.toString('utf8')
+    const read = readJson(line, maxDepth)
     if (!read.ok) {
       const why = read.tooDeep ? `The line is ${read.error}.` : withoutExcerpt(read.error)
       return wrong('invalid_json_line', why)
@@ -64,7 +67,8 @@ export class BatchLines implements LineFormat {
       return wrong('mismatched_url', `url: must be ${endpoint}, the endpoint of the batch.`, 'url')
     }
     try {
-      const [element] = elementsOfBody(ENDPOINTS[endpoint] ?? '', body, limits)
+      const text = mayLoseDigits(line) ? (cutMembers(line, BODY)[0] ?? '') : ''
+      const [element] = elementsOfBody(ENDPOINTS[endpoint] ?? '', { text, value: body }, limits)
       if (element === undefined) throw new Error('a body without a job')
       return { customId, element: usesCache(element.model) ? element : { ...element, cacheTtlS: 0 } }
     } catch (error) {

@@ -74,9 +74,14 @@ export class HeldCreates {
   }
 
   /** Returns the job that the body requests; a thread has read a large body. */
-  elementOf({ body, largeBody, route }: FastifyRequest): CreateElement {
+  elementOf(request: FastifyRequest): CreateElement {
+    const { body: value, largeBody, route } = request
     const { translation = '' } = route.config
-    const [element] = largeBody?.elements ?? elementsOfBody(translation, body, this.#options.limits)
+    const text = request.bodyText ?? ''
+    // The text would otherwise stay in memory while the caller waits.
+    request.bodyText = null
+    const [element] =
+      largeBody?.elements ?? elementsOfBody(translation, { text, value }, this.#options.limits)
     if (element === undefined) throw new Error('a body without a job')
     return element
   }

@@ -8,7 +8,8 @@ import { FieldProblem } from '../job/field-rules.ts'
 import { hashOfRequest } from '../job/fingerprint.ts'
 import type { CreateBodyResult } from '../job/read-create-body.ts'
 import type { SingleCreate } from '../job/request.ts'
-import { readJson, withoutExcerpt } from '../json-text/read-json.ts'
+import { cutMembers, type WantedMembers } from '../json-text/cut-members.ts'
+import { mayLoseDigits, readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import {
   type FieldPolicy,
   formatOf,
@@ -45,7 +46,8 @@ export interface ReadV1Body {
 export function readV1Body({ bytes, translation, route, maxDepth, limits }: ReadV1Body): CreateBodyResult {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   if (!isUtf8(buffer)) return { kind: 'not json', details: 'The body is not valid UTF-8.' }
-  const read = readJson(buffer.toString('utf8'), maxDepth)
+  const text = buffer.toString('utf8')
+  const read = readJson(text, maxDepth)
   if (!read.ok) {
     return {
       kind: 'not json',
@@ -53,7 +55,7 @@ export function readV1Body({ bytes, translation, route, maxDepth, limits }: Read
     }
   }
   try {
-    const elements = elementsOfBody(translation, read.value, limits)
+    const elements = elementsOfBody(translation, { text, value: read.value }, limits)
     const hash = hashOfRequest(route, JSON.stringify(read.value))
     return {
       kind: 'read',
@@ -67,15 +69,44 @@ export function readV1Body({ bytes, translation, route, maxDepth, limits }: Read
   }
 }
 
+export interface V1Body {
+  readonly text: string
+  readonly value: unknown
+}
+
 /** Returns the job of a request, with what admission needs of it. */
-export function elementsOfBody(translation: string, body: unknown, limits: PartLimits): CreateElement[] {
+export function elementsOfBody(
+  translation: string,
+  { text, value: body }: V1Body,
+  limits: PartLimits,
+): CreateElement[] {
   const translate = TRANSLATIONS[translation]
   if (translate === undefined) throw new Error(`no translation ${translation}`)
   const { value, record } = translate(body)
-  // Only the format is measured, because nothing else has a limit of its own.
-  const text = JSON.stringify({ response_format: value.response_format })
-  const elements = createElements({ kind: 'single', text, value }, limits)
+  const elements = createElements({ kind: 'single', text: formatText(value, text), value }, limits)
   return record ? elements.map((element) => ({ ...element, recordJson: JSON.stringify(record) })) : elements
+}
+
+const IN_JSON_SCHEMA = 0
+const IN_FORMAT = 1
+const FORMAT: WantedMembers = new Map<string, number | WantedMembers>([
+  ['json_schema', new Map([['schema', IN_JSON_SCHEMA]])],
+  ['schema', IN_FORMAT],
+])
+/** Where the schema is, in either route. A body has only one of them. */
+const SCHEMA: WantedMembers = new Map([
+  ['response_format', FORMAT],
+  ['text', new Map([['format', FORMAT]])],
+])
+
+/** Returns the part of the job's text that is measured or kept as written. Only the format has a limit of its own. */
+function formatText({ response_format }: SingleCreate, text: string): string {
+  if (response_format.schema !== undefined && mayLoseDigits(text)) {
+    const cut = cutMembers(text, SCHEMA)
+    const schema = cut[IN_JSON_SCHEMA] ?? cut[IN_FORMAT]
+    if (schema) return `{"response_format":{"format":"json","schema":${schema}}}`
+  }
+  return JSON.stringify({ response_format })
 }
 
 const FIELDS: FieldPolicy = {

@@ -63,7 +63,39 @@ const NOT_CHECKED = [
   '/$defs/File/contentEncoding',
 ]
 
+/** The JSON text of a schema with integers that have no double of their own. */
+const LARGE_INTEGERS = '{"type":"integer","enum":[9007199254740993,1234567890123456789]}'
+
 onAnyStore(() => {
+  test('2.2 large integers in a schema reach the model as written, through every API', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.text('9007199254740993') })
+    const key = await parley.key()
+    const says = (content: string) => [{ role: 'user', content }]
+    // A thread reads such a body.
+    const many = Array(3000).fill({ role: 'user', content: 'With "quotes".' })
+    const format = { format: 'json', schema: 'SCHEMA' }
+    const v1Format = { type: 'json_schema', name: 'a', schema: 'SCHEMA' }
+    const nested = { type: 'json_schema', json_schema: { name: 'a', schema: 'SCHEMA' } }
+    const bodies: readonly [path: string, body: object][] = [
+      [MESSAGES, { messages: says('1'), response_format: format }],
+      [MESSAGES, { messages: many, response_format: format }],
+      ['/v1/chat/completions', { messages: says('2'), response_format: nested }],
+      ['/v1/chat/completions', { messages: many, response_format: v1Format }],
+      ['/v1/responses', { input: '3', text: { format: v1Format } }],
+    ]
+    for (const [path, body] of bodies) {
+      const text = JSON.stringify({ model: 'gpt-5-mini', ...body }).replace('"SCHEMA"', LARGE_INTEGERS)
+      const headers = {
+        'content-type': 'application/json',
+        'x-api-key': key,
+        authorization: `Bearer ${key}`,
+      }
+      const response = await fetch(parley.url + path, { method: 'POST', headers, body: text })
+      assert.match(await response.text(), /9007199254740993/)
+      assert.ok(models.completions().at(-1)?.text.includes(LARGE_INTEGERS), path)
+    }
+  })
+
   test('2.2 a schema as generators write it is enforced, and what is not checked is listed', async (t) => {
     const stage = await startStage(t)
     stage.models.script = (_request, index) =>
