@@ -45,6 +45,18 @@ test('what is left of a rejected upload is read at the pace, and its connection 
   uploaded.hangUp()
 })
 
+test('an upload that is buffered in several pieces is read in full', async (t) => {
+  const { parley } = await start(t)
+  for (const bytes of [70_000, 98_304, 130_000, 200_000]) {
+    const line = openLine(parley)
+    line.send(head(bytes, '192.0.2.1'))
+    line.send(Buffer.alloc(bytes, 'x'))
+    line.send('GET /healthz HTTP/1.1\r\nhost: parley\r\n\r\n')
+    assert.match(await line.until(/HTTP\/1.1 200 /), /^HTTP\/1.1 401 /)
+    line.hangUp()
+  }
+})
+
 test('the uploads of one address delay that of another by half', async (t) => {
   const { parley, clock } = await start(t)
   const many = await Promise.all([1, 2, 3, 4].map(() => upload(parley, 12)))

@@ -17,6 +17,8 @@ const SMALL_BYTES = 64 * 1024
 const BYTES_PER_MS = 32 * 1024
 /** After a pause, this much is read at once: an eighth of a second at the rate. */
 const BURST_BYTES = 125 * BYTES_PER_MS
+/** How much Node reads from a connection at once. */
+const PIECE_BYTES = 64 * 1024
 /** The pause between two rounds of pieces. */
 const ROUND_MS = 5
 /** At most this many bodies wait, because each may hold a piece in memory. */
@@ -25,7 +27,7 @@ const MAX_BODIES = 256
 export class UnreadBodies {
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
   readonly #bodies = new Set<IncomingMessage>()
-  /** Bodies with a piece to read, by sender; the first sender is next. */
+  /** Bodies that are paused, by sender; the first sender is next. */
   readonly #ready = new Map<string, IncomingMessage[]>()
   #creditBytes = BURST_BYTES
   #creditedMs: number
@@ -57,8 +59,14 @@ export class UnreadBodies {
     }
     this.#bodies.add(raw)
     raw.once('end', end).once('close', end)
-    // With this listener, Node considers the body read and does not drop it.
-    raw.on('readable', () => this.#add(sender, raw))
+    // With this listener, Node considers the body read and does not drop it. `pause` and `resume` rather than `read`: a read may
+    // leave a piece in the buffer, of which no event tells.
+    raw.on('data', (piece: Buffer) => {
+      this.#creditBytes -= piece.length
+      if (!this.#isPaced) return
+      raw.pause()
+      this.#add(sender, raw)
+    })
   }
 
   #add(sender: string, body: IncomingMessage): void {
@@ -74,12 +82,11 @@ export class UnreadBodies {
     const earnedBytes = (nowMs - this.#creditedMs) * BYTES_PER_MS
     this.#creditBytes = Math.min(BURST_BYTES, this.#creditBytes + earnedBytes)
     this.#creditedMs = nowMs
-    while (this.#creditBytes > 0 || !this.#isPaced) {
+    for (let bytes = 0; bytes < this.#creditBytes || !this.#isPaced; bytes += PIECE_BYTES) {
       const body = this.#next()
       if (body === undefined) return
-      // Node receives the next piece only after this read.
-      const piece: Buffer | null = body.read()
-      this.#creditBytes -= piece?.length ?? 0
+      // It pauses again with its next piece.
+      body.resume()
     }
     this.#waits = true
     this.#clock.after(ROUND_MS, () => this.#round())
