@@ -209,8 +209,9 @@ class TargetCheck {
     }
     const finding = this.#found('json', `answers with JSON that satisfies a schema (${mode})`)
     if (format.json_mode === first.json_mode) return finding
-    const setting = mode === 'json_object' ? 'json_object' : 'none'
-    const fix = `set upstreams.${upstream}.structured_output to "${setting}", to avoid a rejected call for each job`
+    const rest = first.json_mode === 'json_object' ? '"json_schema" or "none"' : '"none"'
+    const better = mode === 'json_object' ? '"json_object"' : rest
+    const fix = `set upstreams.${upstream}.structured_output to ${better}, to avoid a rejected call for each job`
     return { ...finding, warns: true, fix }
   }
 
