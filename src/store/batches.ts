@@ -1,5 +1,4 @@
 /** Batches: the SQL of both stores. */
-import { lockAccount } from './account-lock.ts'
 import { readCaps } from './accounts.ts'
 import {
   type AccountLimits,
@@ -28,7 +27,7 @@ const IS_OPEN = sql`remove_at_ms is null`
 /** As many accounts have their oldest batch run beyond a node's limit. A batch that runs takes up to 256 KiB of memory. */
 const MAX_OLDEST = 400
 
-export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes }: Dialect) => ({
+export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockAccount }: Dialect) => ({
   createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     yield lockAccount(account)

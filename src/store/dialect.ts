@@ -92,6 +92,13 @@ export interface Dialect {
   /** Selects the IDs of open jobs to cancel. */
   openJobs(which: CancelJobs, limit: number): Sql
 
+  /**
+   * Locks the account, so that writes that count what it has, and then add to it, wait for each other. Otherwise they would all
+   * count the same, and together exceed a limit. It must be a statement of its own, because a statement sees only what was
+   * committed before it began.
+   */
+  lockAccount(account: string): Sql
+
   /** Selects and locks `node`, `earlier` and `reserved` of a job; no row if it has finished. */
   lockOpenJob(jobId: string): Sql
 

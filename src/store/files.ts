@@ -1,5 +1,5 @@
 /** Files: the SQL of both stores. */
-import { lockAccount } from './account-lock.ts'
+import type { Dialect } from './dialect.ts'
 import {
   ABANDONED_MS,
   type AboutFile,
@@ -20,7 +20,7 @@ const AT_ONCE = raw(0)
 const COLUMNS = sql`id, account, filename, purpose, bytes, created_at_ms, remove_at_ms`
 const isReadable = (nowMs: number) => sql`complete and (remove_at_ms is null or remove_at_ms > ${nowMs})`
 
-export const fileOperations = {
+export const fileOperations = ({ lockAccount }: Dialect) => ({
   beginFile: write(function* ({ id, account, createdAtMs }: NewFile, maxFiles: number): Steps<boolean> {
     yield lockAccount(account)
     const [row = {}] = yield sql`select count(*) as files from files where account = ${account}`
@@ -104,7 +104,7 @@ export const fileOperations = {
     if (pieces.length < PURGED_PIECES) yield sql`delete from files where id = ${id}`
     return true
   }),
-}
+})
 
 /**
  * Appends to a file that belongs to a batch, and creates it first if it does not exist. The batch completes it, so it is never

@@ -101,6 +101,7 @@ export const POSTGRES: Dialect = {
       order by id limit ${limit}
     )
     select id from waiting union all select id from held limit ${limit}`,
+  lockAccount: (account) => sql`select 1 from accounts where name = ${account} for no key update`,
   lockOpenJob: (jobId) => sql`select node, earlier, reserved from open_jobs where id = ${jobId} for update`,
   cancel,
   deleteJobs,

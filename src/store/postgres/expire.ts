@@ -27,7 +27,7 @@ export function expireOperations({ database }: PostgresParts): Pick<Store, 'expi
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
   let quotasDueMs = 0
-  const files = methodsOn(database, { ...fileOperations, purgeBatches })
+  const files = methodsOn(database, { ...fileOperations(POSTGRES), purgeBatches })
   const { forgetReruns } = methodsOn(database, rerunOperations(POSTGRES))
   return {
     expire: async (expiry) => {

@@ -26,7 +26,7 @@ const SHARED = {
   ...callbackRecordOperations(POSTGRES),
   ...cancelOperations(POSTGRES),
   ...deleteOperations(POSTGRES),
-  ...fileOperations,
+  ...fileOperations(POSTGRES),
   ...jobSearchOperations(POSTGRES),
   ...keyOperations(POSTGRES),
   ...rerunOperations(POSTGRES),

@@ -87,6 +87,8 @@ export const SQLITE: Dialect = {
       union all select id from jobs indexed by jobs_held where node is not null and ${range} and ${running}
       limit ${limit}`
   },
+  /** Writes never run at the same time. */
+  lockAccount: () => sql`select 1`,
   lockOpenJob: (jobId) =>
     sql`select node, earlier, reserved from jobs where id = ${jobId} and settled_at_ms is null`,
   cancel,

@@ -11,6 +11,7 @@ import { SQLITE } from './dialect.ts'
 import type { ServedFile } from './open-file.ts'
 import { runSteps, write } from './operation.ts'
 
+const { purgeFiles } = fileOperations(SQLITE)
 const { forgetReruns } = rerunOperations(SQLITE)
 
 /** Rows of each kind that one step examines. */
@@ -25,7 +26,7 @@ export const expireOperations = {
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)
     runSteps(file, purgeBatches.steps(expiry.nowMs))
-    const files = runSteps(file, fileOperations.purgeFiles.steps(expiry.nowMs))
+    const files = runSteps(file, purgeFiles.steps(expiry.nowMs))
     const reruns = runSteps(file, forgetReruns.steps(expiry))
     return reruns || files || responses >= STEP || keys >= STEP || jobs >= STEP
   }),

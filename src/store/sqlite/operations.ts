@@ -45,7 +45,7 @@ const OPERATOR_OPERATIONS = {
   ...onFile(cancelOperations(SQLITE)),
   ...deletionOperations,
   ...onFile(deleteOperations(SQLITE)),
-  ...onFile(fileOperations),
+  ...onFile(fileOperations(SQLITE)),
   ...onFile(jobSearchOperations(SQLITE)),
   ...onFile(keyOperations(SQLITE)),
   ...onFile(rerunOperations(SQLITE)),
