@@ -169,7 +169,10 @@ test('a warning: json_object at LM Studio, which rejects it', async (t) => {
   const { ok, warns, says, fix } = of('json') ?? {}
   assert.deepEqual([code, ok, warns], [0, true, true])
   assert.equal(says, 'answers with JSON that satisfies a schema (instruction)')
-  assert.match(fix ?? '', /structured_output to "json_schema" or "none", to avoid a rejected call for each job$/)
+  assert.match(
+    fix ?? '',
+    /structured_output to "json_schema" or "none", to avoid a rejected call for each job$/,
+  )
 })
 
 test('wrong: no credit for completions', async (t) => {
