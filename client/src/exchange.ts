@@ -38,7 +38,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined
   /** Headers of each request of this call, which replace the client's headers of the same names. */
   readonly headers?: HeaderOptions | undefined
-  /** How often a call is retried after a temporary failure. */
+  /** The maximum number of retries of a call after temporary failures. */
   readonly maxRetries?: number | undefined
   /** Timeout of each try in seconds, including reading the response. */
   readonly requestTimeout?: number | undefined

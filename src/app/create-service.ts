@@ -1,5 +1,6 @@
 /**
- * Opens the database and creates the server on it. The parts are loaded meanwhile: each takes a good part of the time of a start.
+ * Opens the database and creates the server on it. While the database opens, the modules of the server are loaded, because each
+ * of the two takes a large share of the time of a start.
  */
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'

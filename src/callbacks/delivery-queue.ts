@@ -120,7 +120,8 @@ export class DeliveryQueue {
     try {
       await operation()
     } catch (error) {
-      // This node's callbacks become due again when their lease ends. The next poll is within a second.
+      // Nothing else to do: the callbacks that this node holds become due when their lease ends, and the next poll, within a
+      // second, tries again.
       this.#options.onError(error)
     }
     this.#endOperation()

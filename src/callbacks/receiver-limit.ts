@@ -9,7 +9,7 @@ import type { ReadonlyCounts } from '../sharing/counts.ts'
 
 /** The limit of an unknown receiver, and the lowest limit. */
 const MIN_LIMIT = 2
-/** This many failures in a row cannot be a coincidence. */
+/** After this many failures in a row, the receiver counts as failing. A single one may be a coincidence. */
 const FAILURES_IN_A_ROW = 2
 /** How many receivers are remembered; more only while they have attempts in progress. */
 const MAX_REMEMBERED = 10_000
@@ -44,7 +44,7 @@ export class Receiver {
     return this.#limit
   }
 
-  /** Whether its last attempt showed that it responds. */
+  /** Whether the receiver coped with the last attempt that shows anything about it. */
   get isProven(): boolean {
     return this.#isKnown && this.#failuresInARow === 0
   }

@@ -158,7 +158,7 @@ class RequestLine {
     const last = this.#waiting > 0 ? this.#last : socket._httpMessage
     if (last?.req.complete) {
       last.once('close', () => {
-        // After the last response of a connection, the socket has ended but may not be closed yet.
+        // If that response was the connection's last, Node has ended the socket already, and nothing more can be written.
         if (socket.writable) answer()
       })
     } else if (this.#waiting > 0) last?.once('socket', answer)

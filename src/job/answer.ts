@@ -31,7 +31,7 @@ export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
   | { readonly kind: 'wrong'; readonly errors: readonly string[] }
-  /** The check exceeded its steps; the reason addresses the author of the schema. */
+  /** The check reached its limit of steps. The reason is a message for the author of the schema. */
   | { readonly kind: 'not checked'; readonly reason: string }
 
 /** @param formatJson the job's `response_format` */

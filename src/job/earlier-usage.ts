@@ -1,4 +1,7 @@
-/** The usage and the receipt of a job's earlier runs, if it had to wait: a part of what `queue/earlier-runs.ts` stores. */
+/**
+ * Reads what `queue/earlier-runs.ts` stores of the earlier runs of a job that waits for a model server: their usage, and their
+ * receipt, which is the record of their calls.
+ */
 import { NO_USAGE, type Usage } from './job.ts'
 import type { FormatParts } from './response-format.ts'
 

@@ -39,7 +39,10 @@ export function readQueueName(name: string): { readonly route: string; readonly 
 
 /** Decides which lower priorities have waited so long that their next job goes first. */
 export class LowerTurns {
-  /** Jobs of higher priorities that started while this priority waited; each of its own jobs costs `HIGHER` of them. */
+  /**
+   * The credit of each priority: 1 for each job of a higher priority that starts while jobs of this one wait, minus `HIGHER` for
+   * each of its own. It is at most `MOST_CREDIT`, and 0 if none of its jobs wait when a job of a higher priority starts.
+   */
   readonly #credit: Record<Priority, number> = { high: 0, normal: 0, low: 0 }
 
   /** How many jobs of this priority go before higher ones now. */

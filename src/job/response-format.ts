@@ -35,8 +35,8 @@ export function formatParts(storedJson: string): FormatParts {
 }
 
 /**
- * The stored form of a `response_format`: with the options, if any, before its other members. So whatever stores, counts,
- * compares or copies this one text includes the options.
+ * Returns a `response_format` in the form in which it is stored: the options, if any, are its first member. Because they are
+ * part of this one text, they are stored, counted, compared and copied with it.
  * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
  */
 export function withOptions(formatJson: string, options: JobOptions): string {

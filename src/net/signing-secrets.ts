@@ -9,7 +9,7 @@ const PREFIX = 'whsec_'
 
 /** Standard Webhooks requires 24 to 64 bytes; this is the size of the hash. */
 const SECRET_BYTES = 32
-/** How long the previous secret also signs after a rotation. */
+/** For how long after a rotation callbacks are also signed with the previous secret. */
 const ROTATION_MS = 86_400_000
 
 /** Creates a signing secret: `whsec_` followed by base64. */

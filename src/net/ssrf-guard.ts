@@ -18,7 +18,7 @@ export interface AddressRules {
 }
 
 /**
- * The maximum length of a URL in its normalized form: many servers accept no longer request line. The URL as written is
+ * The maximum length of a URL in its normalized form, because many servers reject longer request lines. The URL as written is
  * limited in job/request.ts, but normalization may turn one character into nine.
  */
 export const MAX_URL_LENGTH = 8192

@@ -15,7 +15,7 @@ export const RERUN_RETENTIONS = 2
 
 export interface RerunStore {
   /**
-   * Requests a rerun of each of these jobs, even if it may turn out to be refused. A job that already has a rerun, requested or
+   * Requests a rerun of each of these jobs, without checking whether it will be refused. A job that already has a rerun, requested or
    * created, is rerun only if `again` is true, so a second call without it requests nothing. Returns the requests, newest jobs
    * first, at most `limit`.
    */

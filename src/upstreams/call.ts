@@ -125,7 +125,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
-    // Only we destroy a pool.
+    // These errors are not the fault of the server: only this process closes a pool.
     if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') this.#end({ kind: 'aborted' })
     else this.#end({ kind: 'connection error', status: this.#status, code })
   }

@@ -38,7 +38,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   changes = 0
   /** The highest limit at which a full window has succeeded. */
   #proven = 0
-  /** The lowest limit that was too high. */
+  /** The limit at the last overload that lowered it; infinite again once cautious growth has reached it. */
   #failedAt = Number.POSITIVE_INFINITY
   #successes = 0
   #blocks = 0

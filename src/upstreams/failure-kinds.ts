@@ -42,7 +42,7 @@ export function failureKind(error: FailureFacts): FailureKind {
   return status >= 300 ? statusKind(status, error) : 'broken'
 }
 
-/** Gateways report a failure of the server behind them in a 200; its code is the actual status. */
+/** Some gateways respond with 200 although the server behind them failed. The error's code is then the actual status. */
 function statedStatus({ status, code }: FailureFacts): number | null {
   if (status === null || status >= 300) return status
   const embedded = Number(code)

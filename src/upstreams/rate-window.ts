@@ -184,7 +184,10 @@ function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
   return { requests, tokens }
 }
 
-/** Milliseconds until enough of the last minute has passed; a second if it depends on what nodes hold. */
+/**
+ * Milliseconds until enough of what was used is older than a minute. If even that would not be enough, because nodes hold the
+ * rest, a second: try again then.
+ */
 function untilFree(state: RateState, limits: Amounts, needs: Amounts, nowMs: number): number {
   let free = freeOf(state, limits)
   if (fits(needs, free)) return 0

@@ -217,7 +217,8 @@ export class Rate {
 
   /** Reserves a request with so many tokens; null if it does not fit now. */
   #take(tokens: number): Reservation | null {
-    // A request above the limit is sent when nothing else was sent for a minute.
+    // A request with more tokens than the limit reserves the whole limit, so it is sent once nothing else has been sent for a
+    // minute. Otherwise it would wait forever.
     const amounts = { requests: 1, tokens: Math.min(tokens, this.#limits.tokens) }
     if (!this.#fits(amounts) && !this.#book.isShared) this.#ask(amounts)
     if (!this.#fits(amounts)) return null

@@ -27,7 +27,7 @@ export type CallResult =
 
 /** The state of an account whose calls failed: its circuit breaker, and how its jobs failed. */
 class AccountHealth extends CircuitBreaker {
-  /** How many calls of all accounts had succeeded when a call of this one last failed. */
+  /** Not a time: the number of calls of all accounts that had succeeded when a call of this one last failed. */
   failedAt: number | null = null
   /** How many of its calls have succeeded. */
   successes = 0

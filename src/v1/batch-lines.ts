@@ -140,7 +140,7 @@ function isCustomId(text: unknown): text is string {
   return text.isWellFormed() && !text.includes('\0')
 }
 
-/** Builds text, because the body already is JSON text. */
+/** Assembles the line as text, because the body is JSON text already. */
 function answered(customId: string, id: string, status: number, bodyJson: string): string {
   return `{"id":"batch_req_${id}","custom_id":${JSON.stringify(customId)},"response":{"status_code":${status},"request_id":"${id}","body":${bodyJson}},"error":null}`
 }

@@ -45,7 +45,7 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
   )
 }
 
-/** Builds text, because the job's answer already is JSON text. */
+/** Assembles the JSON as text, because the job's answer is JSON text already. */
 export function completionJson(record: JobRecord, model: string, { textJson, finish }: TextAnswer): string {
   const { input, cached, output } = tokensOf(record)
   const usage = {

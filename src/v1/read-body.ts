@@ -141,7 +141,7 @@ const FIELDS: FieldPolicy = {
   },
 }
 
-/** Returns the job that the body requests. */
+/** Throws a `FieldProblem` for the first field that is wrong or not supported. */
 function chatJob(body: unknown): { readonly value: SingleCreate } {
   const fields = supportedFields(body, FIELDS)
   const { model, messages, response_format, max_completion_tokens } = fields

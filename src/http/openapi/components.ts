@@ -4,7 +4,7 @@
  */
 import { isObject, type JsonObject } from '../../json-object.ts'
 
-/** Keywords whose value is a schema, a list of schemas, or schemas by name. */
+/** Keywords whose value is a schema or a list of schemas. `#inline` handles schemas by name separately. */
 const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
 /** TypeBox writes an object with arbitrary names with this pattern. Generators only support `additionalProperties`. */
 const ANY_NAME = '^.*$'

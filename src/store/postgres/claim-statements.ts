@@ -86,8 +86,8 @@ export const CLAIM_OF_LANE = {
 }
 
 /**
- * $1 node, $2 limit, $3 the current time, $4 the crash count, $5 the crash count at which a suspect that crashed alone fails, so
- * that all of its crashes must be confirmed, $6 routes to skip.
+ * $1 node, $2 limit, $3 the current time, $4 the crash count of the suspects, $5 the crash count at which a suspect fails if it
+ * ran alone in each crash (it is claimed only once all of its crashes are confirmed), $6 routes to skip.
  */
 export const CLAIM_SUSPECTS = {
   name: 'claim suspects',

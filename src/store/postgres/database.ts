@@ -47,7 +47,7 @@ export interface DatabaseOptions {
   readonly prepare: boolean
   /** The time limit of a statement: one that reaches it must be blocked by a lock or a failing disk. */
   readonly statementMs: number
-  /** How long the network may take; `NETWORK_MS` by default. */
+  /** The time limit of connecting, and what the network adds to that of a statement. The default is `NETWORK_MS`. */
   readonly networkMs?: number
 }
 
@@ -194,7 +194,7 @@ const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
 
-/** The operations of both stores, as methods on this database. */
+/** Turns operations whose SQL both stores share into methods that run on this database. */
 export function methodsOn<Table extends Readonly<Record<string, Operation<never, unknown>>>>(
   database: Database,
   table: Table,

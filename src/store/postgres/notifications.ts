@@ -274,7 +274,7 @@ export class Notifications {
   }
 }
 
-/** A channel is visible in the whole database, where another Parley may use another schema. */
+/** Includes a hash of the schema: channels belong to the whole database, and another Parley may use another schema of it. */
 function channelOf(what: 'jobs' | 'routes' | 'waits', schema: string): string {
   return `parley_${what}_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }

@@ -51,8 +51,8 @@ export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' |
 }
 
 /**
- * Makes walks and other nodes find jobs that returned to the queue. In a row with `route` and `turn`, a null turn means that
- * another node has claimed the job.
+ * Tells the walks of this node (`route-walks.ts`) and the other nodes about jobs that returned to the queue. Each row has `route`
+ * and `turn`; the turn is null if another node has claimed the job.
  */
 export function noteReturned({ walks, notifications }: PostgresParts, rows: readonly Row[]): void {
   for (const row of rows) {

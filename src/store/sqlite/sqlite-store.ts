@@ -32,7 +32,7 @@ const MAX_GROUP = 1024
 const IN_FLIGHT = 8
 /** How long the deletion of answered requests may wait to share another write. */
 const FORGET_WAIT_MS = 250
-/** Cached responses that are read at once to build the index. */
+/** How many cached responses each step of building the index reads. */
 const INDEX_STEP = 5000
 
 export interface SqliteStoreOptions {

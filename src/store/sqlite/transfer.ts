@@ -25,7 +25,7 @@ import { migrate, schemaVersion } from './schema.ts'
 import { COUNT } from './sums.ts'
 
 export function openSqliteSource(path: string): TransferSource {
-  // Opening would create the file, so a mistyped path would be transferred as an empty database.
+  // Checked first, because locking and opening would create the folder and the file.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
   const lock = lockForTransfer(path)
   let db: DatabaseSync | undefined
