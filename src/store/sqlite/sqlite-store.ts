@@ -163,7 +163,7 @@ function withFailures(values: readonly unknown[], failures: Reply['failures']): 
   return results
 }
 
-function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): Store {
+function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOptions): Store {
   const index = new ResponseIndex()
   let isFilled = false
   const filled = fillIndex(index, thread, nowMs).then(() => {
@@ -245,10 +245,20 @@ function storeOn(thread: ThreadClient, { nowMs, onFatal }: SqliteStoreOptions): 
       return thread.call('recordCallback', [jobId, attempt.attempt, line, ...cells])
     },
 
+    scrub: () => scrub(path),
+
     ping: () => thread.call('ping', [nowMs()]),
 
     close: () => thread.close(),
   }
+}
+
+function scrub(path: string): Promise<void> {
+  const thread = new Worker(moduleURL('./scrub-thread.ts', import.meta.url), { workerData: { path } })
+  return new Promise((resolve, reject) => {
+    thread.once('error', reject)
+    thread.once('exit', () => resolve())
+  })
 }
 
 /** Adds the responses cached before this start to the index. */

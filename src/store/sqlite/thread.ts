@@ -34,8 +34,10 @@ export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'erro
 /** The first message of the thread. `operator` shows whether the operator must fix the cause. */
 export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }
 
+/** The primary result code of SQLite if another process kept the write lock for longer than the busy timeout. */
+const BUSY = 5
 /** Primary result codes of SQLite for temporary errors: busy, locked, no memory, read-only, I/O, full, cannot open. */
-const PASSING_CODES: readonly number[] = [5, 6, 7, 8, 10, 13, 14]
+const PASSING_CODES: readonly number[] = [BUSY, 6, 7, 8, 10, 13, 14]
 /** Primary result codes for errors in the row itself: too big, constraint, mismatch. */
 const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
@@ -96,7 +98,13 @@ class StorageThread {
     try {
       return { values: commit(calls), failures: [] }
     } catch (error) {
-      if (calls.length === 1) return { values: [undefined], failures: [failureOf(error, 0)] }
+      // Alone, each operation would wait just as long for another process, such as a scrub, that holds the write lock.
+      if (calls.length === 1 || codeOf(error) === BUSY) {
+        return {
+          values: calls.map(() => undefined),
+          failures: calls.map((_, index) => failureOf(error, index)),
+        }
+      }
       // One operation may be at fault, or the group too large for the free disk space, so each runs alone.
       return eachAlone(calls, (call) => commit([call])[0])
     }
@@ -131,9 +139,14 @@ function messageOf(error: unknown): string {
 
 function kindOf(error: unknown): FailureKind {
   if (error instanceof UnknownAccount) return 'unknown account'
-  const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
+  const code = codeOf(error)
   if (PASSING_CODES.includes(code)) return 'unavailable'
   return REJECTING_CODES.includes(code) ? 'rejected' : 'error'
+}
+
+/** SQLite's primary result code; 0 for another error. */
+function codeOf(error: unknown): number {
+  return error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
 }
 
 type Message = Request | 'close'
