@@ -83,6 +83,19 @@ describe('a chat completion', () => {
     }
   })
 
+  it('counts the tokens of reasoning that the server counts in the total only', () => {
+    const tokensOf = (usage: object) => read({ choices: [{ message: { content: 'a' } }], usage }).tokens
+    // Google's API that is compatible with OpenAI.
+    const google = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 105 }
+    assert.deepEqual(tokensOf(google), { input: 9, output: 96 })
+    const details = { completion_tokens_details: { reasoning_tokens: 94 } }
+    const xai = { prompt_tokens: 32, completion_tokens: 9, total_tokens: 135, ...details }
+    assert.deepEqual(tokensOf(xai), { input: 32, output: 103 })
+    const openai = { prompt_tokens: 32, completion_tokens: 103, total_tokens: 135, ...details }
+    assert.deepEqual(tokensOf(openai), { input: 32, output: 103 })
+    assert.deepEqual(tokensOf({ completion_tokens: 3, total_tokens: 105 }), { input: 0, output: 3 })
+  })
+
   it('is recognized only with a choice, a message and text content', () => {
     const incomplete = [
       null,

@@ -245,14 +245,15 @@ export function sumOfTokens(some: TokenCount, more: TokenCount): TokenCount {
 function readTokens({
   prompt_tokens,
   completion_tokens,
+  total_tokens,
   prompt_tokens_details,
 }: Untrusted<CompletionUsage>): TokenCount {
   const cached = readCount(fields<{ cached_tokens: number }>(prompt_tokens_details)?.cached_tokens)
-  return {
-    input: readCount(prompt_tokens),
-    output: readCount(completion_tokens),
-    ...(cached > 0 && { cached }),
-  }
+  const input = readCount(prompt_tokens)
+  // Google and xAI count the tokens of reasoning, which cost as much as those of the answer, only in the total.
+  const notInput = input > 0 ? readCount(total_tokens) - input : 0
+  const output = Math.max(readCount(completion_tokens), notInput)
+  return { input, output, ...(cached > 0 && { cached }) }
 }
 
 function readCount(value: unknown): number {
