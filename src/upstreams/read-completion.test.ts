@@ -96,6 +96,14 @@ describe('a chat completion', () => {
     assert.deepEqual(tokensOf({ completion_tokens: 3, total_tokens: 105 }), { input: 0, output: 3 })
   })
 
+  it('counts cached tokens, also where Moonshot reports them', () => {
+    for (const place of [{ prompt_tokens_details: { cached_tokens: 7 } }, { cached_tokens: 7 }]) {
+      const usage = { prompt_tokens: 9, completion_tokens: 3, ...place }
+      const { tokens } = read({ choices: [{ message: { content: 'a' } }], usage })
+      assert.deepEqual(tokens, { input: 9, output: 3, cached: 7 })
+    }
+  })
+
   it('is recognized only with a choice, a message and text content', () => {
     const incomplete = [
       null,

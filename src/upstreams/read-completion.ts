@@ -247,8 +247,11 @@ function readTokens({
   completion_tokens,
   total_tokens,
   prompt_tokens_details,
-}: Untrusted<CompletionUsage>): TokenCount {
-  const cached = readCount(fields<{ cached_tokens: number }>(prompt_tokens_details)?.cached_tokens)
+  cached_tokens,
+}: Untrusted<CompletionUsage & { cached_tokens: number }>): TokenCount {
+  const details = fields<{ cached_tokens: number }>(prompt_tokens_details)
+  // Moonshot has no details.
+  const cached = readCount(details?.cached_tokens ?? cached_tokens)
   const input = readCount(prompt_tokens)
   // Google and xAI count the tokens of reasoning, which cost as much as those of the answer, only in the total.
   const notInput = input > 0 ? readCount(total_tokens) - input : 0
