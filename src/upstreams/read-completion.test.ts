@@ -104,6 +104,17 @@ describe('a chat completion', () => {
     }
   })
 
+  it('without a message counts its tokens, and may have reached the length limit', () => {
+    const ended = read(choice(undefined))
+    assert.deepEqual(ended.kind === 'error' && [ended.truncated, ended.tokens], [
+      undefined,
+      { input: 3, output: 9 },
+    ])
+    const cut = read(choice(undefined, 'length'))
+    assert.deepEqual(cut.kind === 'error' && [cut.truncated, cut.tokens], [true, { input: 3, output: 9 }])
+    assert.deepEqual(read({ choices: [], usage: { prompt_tokens: 5 } }).tokens, { input: 5, output: 0 })
+  })
+
   it('is recognized only with a choice, a message and text content', () => {
     const incomplete = [
       null,

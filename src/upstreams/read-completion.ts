@@ -76,16 +76,17 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     const what = `The model server stopped in the middle of its answer (finish_reason: ${choice?.finish_reason}).`
     return upstreamError({ status, tokens, retryable: true, message: what })
   }
-  if (message === null) {
-    return upstreamError({ status, message: 'The response is not a chat completion.' })
+  if (message === null && finish !== 'cut') {
+    return upstreamError({ status, tokens, message: 'The response is not a chat completion.' })
   }
-  const text = typeof message.content === 'string' ? message.content : joinParts(message.content)
+  const content = message?.content
+  const text = typeof content === 'string' ? content : joinParts(content)
   if (finish !== 'cut') {
     if (text !== null) return { kind: 'answer', text, tokens }
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
   // Another call would cost as much and reach the same limit, of the job or the model. What arrived is delivered; only an empty
-  // answer (a model that used its limit for reasoning) is a failure. vLLM sends null then.
+  // answer (a model that used its limit for reasoning) is a failure. vLLM sends null then, and Google may send no message.
   if (text === null || text === '') {
     return upstreamError({
       status,
