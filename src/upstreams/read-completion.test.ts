@@ -300,6 +300,31 @@ describe('the message of an error response', () => {
     assert.equal(readFailure(403, '{"code":"content_filter","message":"x"}', null, mask).kind, 'refused')
   })
 
+  it('is a refusal if the message says so where no code does', () => {
+    const kindOf = (status: number, body: unknown) =>
+      readFailure(status, JSON.stringify(body), null, mask).kind
+    const xai = {
+      code: 'The caller does not have permission to execute the specified operation',
+      error: 'Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO',
+    }
+    assert.equal(kindOf(403, xai), 'refused')
+    const openai =
+      'Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again.'
+    assert.equal(kindOf(400, { error: { message: openai, code: 'invalid_prompt' } }), 'refused')
+    const litellm =
+      'litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - The response was filtered'
+    assert.equal(kindOf(400, { error: { message: litellm, type: null, code: '400' } }), 'refused')
+    assert.equal(kindOf(400, { error: { message: 'Content Exists Risk' } }), 'refused')
+    const alibaba = {
+      code: 'data_inspection_failed',
+      message: 'Input data may contain inappropriate content.',
+    }
+    assert.equal(kindOf(400, { error: alibaba }), 'refused')
+    assert.equal(kindOf(429, { error: { message: openai } }), 'error')
+    assert.equal(kindOf(403, { error: { message: 'Access to the chat endpoint is denied' } }), 'error')
+    assert.equal(kindOf(400, { error: { message: `messages.0: ${'x'.repeat(300)} ${openai}` } }), 'error')
+  })
+
   it('is a refusal if a gateway or the provider behind it rejects the conversation', () => {
     const kindOf = (metadata: unknown) =>
       readFailure(403, JSON.stringify({ error: { code: 403, message: 'No', metadata } }), null, mask).kind

@@ -10,7 +10,15 @@ import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mas
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 import { readRetryDelay } from './retry-after.ts'
 
-const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_violation']
+const POLICY_CODES: readonly unknown[] = [
+  'content_filter',
+  'content_policy_violation',
+  // Alibaba.
+  'data_inspection_failed',
+]
+/** Messages about a breach of content policy without such a code: of xAI, OpenAI's reasoning models, LiteLLM and DeepSeek. */
+const POLICY_WORDS =
+  /^content violates usage guidelines|your prompt was flagged as|\bContentPolicyViolationError\b|^content exists risk/i
 
 type CompletionUsage = NonNullable<ChatCompletion['usage']>
 /** The compiler checks the names against the wire format; the values can be anything that the server sent. */
@@ -148,7 +156,7 @@ export function readFailure(
   const error = fields<WireError>(outer?.error) ?? outer
   const sent = errorWords(outer) ?? plainText(body === undefined ? text : null)
   const message = sent === null ? `The model server responded with ${status}.` : mask(sent)
-  if (error !== null && isPolicyBreach(error)) {
+  if (error !== null && isPolicyBreach(status, error, sent)) {
     return { kind: 'refused', message, status, tokens: NO_TOKENS }
   }
   return upstreamError({
@@ -171,11 +179,11 @@ function readEmbeddedError(
 ): Reply {
   const sent = errorWords(error)
   const message = sent === null ? 'The model server responded with an error.' : mask(sent)
-  if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
   // A number is the status that the gateway received, which is more specific than the type. Some gateways write it as a text.
   const isStatus =
     typeof error.code === 'number' || (typeof error.code === 'string' && STATUS.test(error.code))
   const received = isStatus ? Number(error.code) : null
+  if (isPolicyBreach(received, error, sent)) return { kind: 'refused', message, status, tokens }
   return upstreamError({
     status,
     tokens,
@@ -186,7 +194,8 @@ function readEmbeddedError(
   })
 }
 
-function isPolicyBreach(error: Untrusted<WireError>): boolean {
+function isPolicyBreach(status: number | null, error: Untrusted<WireError>, sent: string | null): boolean {
+  if ((status === 400 || status === 403) && POLICY_WORDS.test(beginOf(sent))) return true
   if (POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)) return true
   // OpenRouter's moderation rejects a conversation with 403.
   if (typeof fields<{ flagged_input: string }>(error.metadata)?.flagged_input === 'string') return true
@@ -218,11 +227,14 @@ const JSON_MODE_WORDS =
 /** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
   if (status !== 400 && status !== 422 && status !== 500) return false
-  // The end of a long message may echo the conversation.
-  const words = sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH)
-  return [error?.param, error?.code, words].some(
+  return [error?.param, error?.code, beginOf(sent)].some(
     (text) => typeof text === 'string' && JSON_MODE_WORDS.test(text),
   )
+}
+
+/** The part of a message that decides. The end of a long one may echo the conversation. */
+function beginOf(sent: string | null): string {
+  return sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH) ?? ''
 }
 
 /** A short plain text may explain the error; an HTML page does not. */
