@@ -5,7 +5,7 @@
  * |---|---|---|
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 503, 529 | the server |
- * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, and 500 of a gateway that reached nothing | the server; the job too, where others succeed in between |
+ * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
  * | `misconfigured` | 401, 402, 403, 404, 400 because of the key or the credit, no quota left | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |

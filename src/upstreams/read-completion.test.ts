@@ -140,6 +140,15 @@ describe('a chat completion', () => {
     }
   })
 
+  it('that is blank, because a gateway kept the connection alive and then got no answer, may come with another call', () => {
+    for (const body of ['', '\n\n   \n', '\r\n'.repeat(40_000)]) {
+      const got = readCompletion(200, body, mask)
+      assert.equal(got.kind === 'error' && got.retryable, true)
+    }
+    const page = readCompletion(200, '<html>It works!</html>', mask)
+    assert.equal(page.kind === 'error' && page.retryable, false)
+  })
+
   it('that contains an error, as gateways send it, is that error', () => {
     const busy = read({ error: { code: 502, message: 'Provider is down' } })
     assert.equal(busy.kind === 'error' && busy.retryable, true)

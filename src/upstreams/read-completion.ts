@@ -85,7 +85,9 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     return upstreamError({ status, tokens, retryable: true, message: what })
   }
   if (message === null && finish !== 'cut') {
-    return upstreamError({ status, tokens, message: 'The response is not a chat completion.' })
+    // Gateways such as OpenRouter send blanks while they wait for the server behind them, and nothing else if that fails.
+    const retryable = body.trim() === ''
+    return upstreamError({ status, tokens, retryable, message: 'The response is not a chat completion.' })
   }
   const content = message?.content
   const text = typeof content === 'string' ? content : joinParts(content)
