@@ -19,6 +19,9 @@ const QUOTA = 'You exceeded your current quota, please check your plan and billi
 const TOO_LARGE =
   'Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 43501.'
 const LOADING = 'Loading model'
+const GOOGLES_KEY = 'API key not valid. Please pass a valid API key.'
+const XAIS_KEY = 'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.'
+const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
 
 const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
@@ -50,6 +53,12 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 429, message: QUOTA }],
   ['misconfigured', { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 }],
   ['overloaded', { status: 429, message: QUOTA, retryAfterMs: 34_000 }],
+  ['misconfigured', { status: 400, retryable: false, message: GOOGLES_KEY }],
+  ['misconfigured', { status: 400, retryable: false, message: 'API key expired. Please renew the API key.' }],
+  ['misconfigured', { status: 400, retryable: false, message: XAIS_KEY }],
+  ['misconfigured', { status: 400, retryable: false, message: NO_CREDIT }],
+  ['misconfigured', { status: 200, code: '400', retryable: false, message: NO_CREDIT }],
+  ['final', { status: 400, retryable: false, message: `Invalid message: ${NO_CREDIT}` }],
   ['failing', { status: 424 }],
   ['failing', { status: 500 }],
   ['failing', { status: 501 }],

@@ -83,6 +83,38 @@ describe('a chat completion', () => {
     }
   })
 
+  it('counts the tokens of reasoning that the server counts in the total only', () => {
+    const tokensOf = (usage: object) => read({ choices: [{ message: { content: 'a' } }], usage }).tokens
+    // Google's API that is compatible with OpenAI.
+    const google = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 105 }
+    assert.deepEqual(tokensOf(google), { input: 9, output: 96 })
+    const details = { completion_tokens_details: { reasoning_tokens: 94 } }
+    const xai = { prompt_tokens: 32, completion_tokens: 9, total_tokens: 135, ...details }
+    assert.deepEqual(tokensOf(xai), { input: 32, output: 103 })
+    const openai = { prompt_tokens: 32, completion_tokens: 103, total_tokens: 135, ...details }
+    assert.deepEqual(tokensOf(openai), { input: 32, output: 103 })
+    assert.deepEqual(tokensOf({ completion_tokens: 3, total_tokens: 105 }), { input: 0, output: 3 })
+  })
+
+  it('counts cached tokens, also where Moonshot reports them', () => {
+    for (const place of [{ prompt_tokens_details: { cached_tokens: 7 } }, { cached_tokens: 7 }]) {
+      const usage = { prompt_tokens: 9, completion_tokens: 3, ...place }
+      const { tokens } = read({ choices: [{ message: { content: 'a' } }], usage })
+      assert.deepEqual(tokens, { input: 9, output: 3, cached: 7 })
+    }
+  })
+
+  it('without a message counts its tokens, and may have reached the length limit', () => {
+    const ended = read(choice(undefined))
+    assert.deepEqual(ended.kind === 'error' && [ended.truncated, ended.tokens], [
+      undefined,
+      { input: 3, output: 9 },
+    ])
+    const cut = read(choice(undefined, 'length'))
+    assert.deepEqual(cut.kind === 'error' && [cut.truncated, cut.tokens], [true, { input: 3, output: 9 }])
+    assert.deepEqual(read({ choices: [], usage: { prompt_tokens: 5 } }).tokens, { input: 5, output: 0 })
+  })
+
   it('is recognized only with a choice, a message and text content', () => {
     const incomplete = [
       null,
@@ -106,6 +138,15 @@ describe('a chat completion', () => {
       assert.equal(got.kind, 'error', JSON.stringify(value))
       assert.equal(got.kind === 'error' && got.retryable, false)
     }
+  })
+
+  it('that is blank, because a gateway kept the connection alive and then got no answer, may come with another call', () => {
+    for (const body of ['', '\n\n   \n', '\r\n'.repeat(40_000)]) {
+      const got = readCompletion(200, body, mask)
+      assert.equal(got.kind === 'error' && got.retryable, true)
+    }
+    const page = readCompletion(200, '<html>It works!</html>', mask)
+    assert.equal(page.kind === 'error' && page.retryable, false)
   })
 
   it('that contains an error, as gateways send it, is that error', () => {
@@ -266,6 +307,31 @@ describe('the message of an error response', () => {
       'refused',
     )
     assert.equal(readFailure(403, '{"code":"content_filter","message":"x"}', null, mask).kind, 'refused')
+  })
+
+  it('is a refusal if the message says so where no code does', () => {
+    const kindOf = (status: number, body: unknown) =>
+      readFailure(status, JSON.stringify(body), null, mask).kind
+    const xai = {
+      code: 'The caller does not have permission to execute the specified operation',
+      error: 'Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO',
+    }
+    assert.equal(kindOf(403, xai), 'refused')
+    const openai =
+      'Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again.'
+    assert.equal(kindOf(400, { error: { message: openai, code: 'invalid_prompt' } }), 'refused')
+    const litellm =
+      'litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - The response was filtered'
+    assert.equal(kindOf(400, { error: { message: litellm, type: null, code: '400' } }), 'refused')
+    assert.equal(kindOf(400, { error: { message: 'Content Exists Risk' } }), 'refused')
+    const alibaba = {
+      code: 'data_inspection_failed',
+      message: 'Input data may contain inappropriate content.',
+    }
+    assert.equal(kindOf(400, { error: alibaba }), 'refused')
+    assert.equal(kindOf(429, { error: { message: openai } }), 'error')
+    assert.equal(kindOf(403, { error: { message: 'Access to the chat endpoint is denied' } }), 'error')
+    assert.equal(kindOf(400, { error: { message: `messages.0: ${'x'.repeat(300)} ${openai}` } }), 'error')
   })
 
   it('is a refusal if a gateway or the provider behind it rejects the conversation', () => {

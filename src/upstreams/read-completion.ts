@@ -10,7 +10,15 @@ import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mas
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 import { readRetryDelay } from './retry-after.ts'
 
-const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_violation']
+const POLICY_CODES: readonly unknown[] = [
+  'content_filter',
+  'content_policy_violation',
+  // Alibaba.
+  'data_inspection_failed',
+]
+/** Messages about a breach of content policy without such a code: of xAI, OpenAI's reasoning models, LiteLLM and DeepSeek. */
+const POLICY_WORDS =
+  /^content violates usage guidelines|your prompt was flagged as|\bContentPolicyViolationError\b|^content exists risk/i
 
 type CompletionUsage = NonNullable<ChatCompletion['usage']>
 /** The compiler checks the names against the wire format; the values can be anything that the server sent. */
@@ -76,16 +84,19 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     const what = `The model server stopped in the middle of its answer (finish_reason: ${choice?.finish_reason}).`
     return upstreamError({ status, tokens, retryable: true, message: what })
   }
-  if (message === null) {
-    return upstreamError({ status, message: 'The response is not a chat completion.' })
+  if (message === null && finish !== 'cut') {
+    // Gateways such as OpenRouter send blanks while they wait for the server behind them, and nothing else if that fails.
+    const retryable = body.trim() === ''
+    return upstreamError({ status, tokens, retryable, message: 'The response is not a chat completion.' })
   }
-  const text = typeof message.content === 'string' ? message.content : joinParts(message.content)
+  const content = message?.content
+  const text = typeof content === 'string' ? content : joinParts(content)
   if (finish !== 'cut') {
     if (text !== null) return { kind: 'answer', text, tokens }
     return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
   }
   // Another call would cost as much and reach the same limit, of the job or the model. What arrived is delivered; only an empty
-  // answer (a model that used its limit for reasoning) is a failure. vLLM sends null then.
+  // answer (a model that used its limit for reasoning) is a failure. vLLM sends null then, and Google may send no message.
   if (text === null || text === '') {
     return upstreamError({
       status,
@@ -147,7 +158,7 @@ export function readFailure(
   const error = fields<WireError>(outer?.error) ?? outer
   const sent = errorWords(outer) ?? plainText(body === undefined ? text : null)
   const message = sent === null ? `The model server responded with ${status}.` : mask(sent)
-  if (error !== null && isPolicyBreach(error)) {
+  if (error !== null && isPolicyBreach(status, error, sent)) {
     return { kind: 'refused', message, status, tokens: NO_TOKENS }
   }
   return upstreamError({
@@ -170,11 +181,11 @@ function readEmbeddedError(
 ): Reply {
   const sent = errorWords(error)
   const message = sent === null ? 'The model server responded with an error.' : mask(sent)
-  if (isPolicyBreach(error)) return { kind: 'refused', message, status, tokens }
   // A number is the status that the gateway received, which is more specific than the type. Some gateways write it as a text.
   const isStatus =
     typeof error.code === 'number' || (typeof error.code === 'string' && STATUS.test(error.code))
   const received = isStatus ? Number(error.code) : null
+  if (isPolicyBreach(received, error, sent)) return { kind: 'refused', message, status, tokens }
   return upstreamError({
     status,
     tokens,
@@ -185,7 +196,8 @@ function readEmbeddedError(
   })
 }
 
-function isPolicyBreach(error: Untrusted<WireError>): boolean {
+function isPolicyBreach(status: number | null, error: Untrusted<WireError>, sent: string | null): boolean {
+  if ((status === 400 || status === 403) && POLICY_WORDS.test(beginOf(sent))) return true
   if (POLICY_CODES.includes(error.code) || POLICY_CODES.includes(error.type)) return true
   // OpenRouter's moderation rejects a conversation with 403.
   if (typeof fields<{ flagged_input: string }>(error.metadata)?.flagged_input === 'string') return true
@@ -217,11 +229,14 @@ const JSON_MODE_WORDS =
 /** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
   if (status !== 400 && status !== 422 && status !== 500) return false
-  // The end of a long message may echo the conversation.
-  const words = sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH)
-  return [error?.param, error?.code, words].some(
+  return [error?.param, error?.code, beginOf(sent)].some(
     (text) => typeof text === 'string' && JSON_MODE_WORDS.test(text),
   )
+}
+
+/** The part of a message that decides. The end of a long one may echo the conversation. */
+function beginOf(sent: string | null): string {
+  return sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH) ?? ''
 }
 
 /** A short plain text may explain the error; an HTML page does not. */
@@ -245,14 +260,18 @@ export function sumOfTokens(some: TokenCount, more: TokenCount): TokenCount {
 function readTokens({
   prompt_tokens,
   completion_tokens,
+  total_tokens,
   prompt_tokens_details,
-}: Untrusted<CompletionUsage>): TokenCount {
-  const cached = readCount(fields<{ cached_tokens: number }>(prompt_tokens_details)?.cached_tokens)
-  return {
-    input: readCount(prompt_tokens),
-    output: readCount(completion_tokens),
-    ...(cached > 0 && { cached }),
-  }
+  cached_tokens,
+}: Untrusted<CompletionUsage & { cached_tokens: number }>): TokenCount {
+  const details = fields<{ cached_tokens: number }>(prompt_tokens_details)
+  // Moonshot has no details.
+  const cached = readCount(details?.cached_tokens ?? cached_tokens)
+  const input = readCount(prompt_tokens)
+  // Google and xAI count the tokens of reasoning, which cost as much as those of the answer, only in the total.
+  const notInput = input > 0 ? readCount(total_tokens) - input : 0
+  const output = Math.max(readCount(completion_tokens), notInput)
+  return { input, output, ...(cached > 0 && { cached }) }
 }
 
 function readCount(value: unknown): number {
