@@ -124,8 +124,10 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     sendAgain: options.sendAgain === true,
     onChange: () => report.show(progress()),
   })
+  // The option would start over.
+  const again = `the same command again${options.restart ? ' without --restart' : ''}`
   const howToResume = () =>
-    `${progress().ended} of ${lines.length} lines have a result. Run the same command again to resume; you pay for each job only once.`
+    `${progress().ended} of ${lines.length} lines have a result. Run ${again} to resume; you pay for each job only once.`
   try {
     await interruptible(
       (signal) => run.run(signal),
@@ -137,7 +139,7 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     throw new CommandError(`${error.message}\n${howToResume()}`, error.exitCode)
   }
   report.end()
-  await writeResults(out, rowsOf(input, journal, options.format))
+  await writeResults(out, rowsOf(input, journal, options.format), again)
   const counts = { ...journal.counts, invalid: journal.counts.invalid + invalid.length }
   journal.remove()
   return conclude(counts, lines.length, out, options)

@@ -9,12 +9,15 @@ import { type OpenAiContext, openAiRow } from './openai.ts'
 import { type Format, invalidRow, type Row } from './row.ts'
 
 const ROWS_PER_WRITE = 500
-const HOW_TO_RETRY = 'The results are not lost: run the same command again.'
 
-/** @param out a file, or `-` for standard output */
-export async function writeResults(out: string, rows: Iterable<string>): Promise<void> {
+/**
+ * @param out a file, or `-` for standard output
+ * @param again what to run if that fails
+ */
+export async function writeResults(out: string, rows: Iterable<string>, again: string): Promise<void> {
+  const howToRetry = `The results are not lost: run ${again}.`
   if (out === '-') {
-    await writeInChunks(rows, writeOut)
+    await writeInChunks(rows, (text) => writeOut(text, howToRetry))
     return
   }
   const part = `${out}.part`
@@ -30,7 +33,7 @@ export async function writeResults(out: string, rows: Iterable<string>): Promise
   } catch (error) {
     await file?.close().catch(() => {})
     await rm(part, { force: true })
-    throw new CommandError(`Cannot write ${out}: ${(error as Error).message}. ${HOW_TO_RETRY}`)
+    throw new CommandError(`Cannot write ${out}: ${(error as Error).message}. ${howToRetry}`)
   }
 }
 
@@ -48,13 +51,12 @@ async function writeInChunks(
   await write(chunk.join(''))
 }
 
-function writeOut(text: string): Promise<void> {
+function writeOut(text: string, howToRetry: string): Promise<void> {
   return new Promise((resolve, reject) => {
     // Without a listener, an error would crash the process. The callback of the write handles it.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
     process.stdout.write(text, (error) => {
-      if (error)
-        reject(new CommandError(`Cannot write to standard output: ${error.message}. ${HOW_TO_RETRY}`))
+      if (error) reject(new CommandError(`Cannot write to standard output: ${error.message}. ${howToRetry}`))
       else resolve()
     })
   })
