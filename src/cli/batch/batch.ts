@@ -15,7 +15,7 @@ import { readInput } from '../read-input.ts'
 import { type Input, readJobs, sha256 } from './input.ts'
 import { Journal, type RunHeader } from './journal.ts'
 import { startReport } from './report.ts'
-import { rowsOf, writeResults } from './results.ts'
+import { isDevice, rowsOf, writeResults } from './results.ts'
 import type { Format, RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
@@ -47,7 +47,8 @@ interface Run {
 export async function batch(file: string, options: BatchOptions): Promise<number> {
   const parley = connect(options)
   const out = options.out ?? resultsOf(file)
-  const base = out === '-' ? resultsOf(file) : out
+  // No files belong next to a device.
+  const base = out === '-' || (file !== '-' && isDevice(out)) ? resultsOf(file) : out
   const bytes = await readInput(file)
   const unlock = lockRun(base)
   try {

@@ -1,4 +1,5 @@
 /** Writes the results of a run atomically, in the order of its input. */
+import { statSync } from 'node:fs'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
@@ -20,21 +21,30 @@ export async function writeResults(out: string, rows: Iterable<string>, again: s
     await writeInChunks(rows, (text) => writeOut(text, howToRetry))
     return
   }
-  const part = `${out}.part`
+  const isReplaced = !isDevice(out)
+  const part = isReplaced ? `${out}.part` : out
   let file: FileHandle | undefined
   try {
     file = await open(part, 'w')
     const opened = file
     await writeInChunks(rows, (text) => opened.appendFile(text))
-    await file.sync()
+    if (isReplaced) await file.sync()
     await file.close()
-    await rename(part, out)
-    syncFolderOf(out)
+    if (isReplaced) {
+      await rename(part, out)
+      syncFolderOf(out)
+    }
   } catch (error) {
     await file?.close().catch(() => {})
-    await rm(part, { force: true })
+    if (isReplaced) await rm(part, { force: true })
     throw new CommandError(`Cannot write ${out}: ${(error as Error).message}. ${howToRetry}`)
   }
+}
+
+/** A device such as /dev/null, or a pipe, is written itself: a rename would replace it. */
+export function isDevice(out: string): boolean {
+  const found = statSync(out, { throwIfNoEntry: false })
+  return found !== undefined && !found.isFile() && !found.isDirectory()
 }
 
 async function writeInChunks(
