@@ -10,6 +10,7 @@ import {
   NotFoundError,
   Parley,
   type ParleyOptions,
+  UnexpectedResponseError,
   VERSION,
 } from './index.ts'
 import { userAgent } from './user-agent.ts'
@@ -200,4 +201,11 @@ test('the client names itself, its version and the runtime, but not in browsers'
   const browser = answering([() => ok({})], { headers: { 'user-agent': 'an app' } })
   await browser.client.me()
   assert.equal(browser.sent[0]?.headers.get('user-agent'), 'an app')
+})
+
+const page = (status: number) => () => new Response('<html>default backend</html>', { status })
+
+test('a 404 that is not from Parley does not count as a job that an earlier try deleted', async () => {
+  const { client } = answering([page(503), page(404)])
+  await assert.rejects(client.messages.delete('a'), UnexpectedResponseError)
 })

@@ -5,6 +5,7 @@ import { type Clock, pause, withTimeout } from './clock.ts'
 import {
   ConnectionError,
   type ErrorFields,
+  NotFoundError,
   type ParleyError,
   RateLimitError,
   ServerError,
@@ -150,10 +151,13 @@ export class Exchange {
       const message = `the server at ${this.#parts.baseUrl} redirects to another URL; use that one`
       throw new UnexpectedResponseError(message, fields)
     }
-    if (status === 404 && attempt > 1 && call.dataIfGone)
-      return { data: call.dataIfGone, response, requestId }
     const body = this.#parsed(text)
-    if (!response.ok) throw errorOf(status, body, text, fields)
+    if (!response.ok) {
+      const error = errorOf(status, body, text, fields)
+      if (error instanceof NotFoundError && attempt > 1 && call.dataIfGone)
+        return { data: call.dataIfGone, response, requestId }
+      throw error
+    }
     const envelope = body as { readonly success?: unknown; readonly data?: unknown } | null | undefined
     const { data } = envelope ?? {}
     const isKnown =

@@ -264,7 +264,8 @@ class Parley:
             try:
                 return self._once(method, path, data, key, hold_s)
             except ParleyError as error:
-                if method == "DELETE" and attempt > 1 and getattr(error, "status", None) == 404:
+                # The 404 of Parley has details, unlike that of a proxy.
+                if method == "DELETE" and attempt > 1 and getattr(error, "status", None) == 404 and error.details:
                     return {"job_id": path.split("/")[-1].split("?")[0], "deleted": True}
                 is_long = (error.retry_after or 0) > MAX_RETRY_AFTER_S
                 if attempt > self.max_retries or not is_safe or is_long or not is_temporary(error):

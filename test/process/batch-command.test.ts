@@ -1,6 +1,7 @@
 /** `parley batch`: what it reads, writes and rejects, and its exit codes. */
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import test from 'node:test'
@@ -81,6 +82,19 @@ test('from standard input to standard output, and what fails ends with 2', { tim
   const nameless = await ask(['batch', '-'], { stdin })
   assert.deepEqual([nameless.code, nameless.stdout], [1, ''])
   assert.match(nameless.stderr, /Pass --out FILE/)
+})
+
+test('a named pipe or a device gets the results, and is not replaced by a file', { timeout }, async (t) => {
+  const { ask, write, place } = await startAsking(t)
+  await write('jobs.jsonl', jobLine('Hello'))
+  const pipe = join(place.folder, 'pipe')
+  if (spawnSync('mkfifo', [pipe]).status !== 0) return t.skip('this system has no mkfifo')
+  const reader = place.spawn(['cat', pipe])
+  const ended = await ask(['batch', 'jobs.jsonl', '--out', 'pipe'])
+  assert.equal(ended.code, 0, ended.stderr)
+  assert.ok(statSync(pipe).isFIFO())
+  await reader.exited
+  assert.match(reader.stdout, /^{"line":1,.*\n$/)
 })
 
 test('invalid lines are reported before anything is sent, and can be skipped', { timeout }, async (t) => {

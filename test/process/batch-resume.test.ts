@@ -191,6 +191,25 @@ test('--restart forgets the unfinished run and replaces results', { timeout }, a
   assert.deepEqual([...new Set(calls.values())], [2])
 })
 
+test('an interrupted --restart is resumed without that option, which would send all jobs again', {
+  timeout,
+}, async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() }, t)
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl', '--restart'])
+  await models.received(3)
+  program.kill('SIGINT')
+  await program.exited
+  assert.match(program.stderr, /Run the same command again without --restart to resume; you pay/)
+  models.script = () => undefined
+  models.release()
+  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  assert.equal(ended.code, 0, ended.stderr)
+  await assertResults(asking, 3)
+  assert.equal(models.requests.length, 3)
+})
+
 test('a server that is killed and started again meanwhile loses nothing', { timeout }, async (t) => {
   const { models } = await startCounting(t)
   const asking = await startAsking(t, { upstream: models.baseUrl, settings: { jobs: { concurrency: 8 } } })

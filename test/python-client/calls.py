@@ -72,6 +72,11 @@ assert parley.wait(slow)["status"] == "failed"
 assert parley.delete(slow)["deleted"] is True
 raises(ResponseError, lambda: parley.retrieve(slow), status=404)
 raises(ResponseError, lambda: parley.wait(slow), status=404)
+# Only a 404 of Parley means that an earlier try has deleted the job, not the page of a proxy.
+behind_proxy = parley.with_options()
+answers = [ResponseError("busy", 503), ResponseError("no message from Parley", 404)]
+behind_proxy._once = lambda *_: (_ for _ in ()).throw(answers.pop(0))
+raises(ResponseError, lambda: behind_proxy.delete(slow), status=404)
 raises(ResponseError, lambda: parley.cancel(job["job_id"]), status=409)
 assert raises(ResponseError, lambda: parley.create({"model": "x"}), status=400).details
 raises(ResponseError, lambda: parley.with_options(api_key="prl_wrong").me(), status=401)

@@ -15,7 +15,7 @@ import { readInput } from '../read-input.ts'
 import { type Input, readJobs, sha256 } from './input.ts'
 import { Journal, type RunHeader } from './journal.ts'
 import { startReport } from './report.ts'
-import { rowsOf, writeResults } from './results.ts'
+import { isDevice, rowsOf, writeResults } from './results.ts'
 import type { Format, RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
@@ -47,7 +47,8 @@ interface Run {
 export async function batch(file: string, options: BatchOptions): Promise<number> {
   const parley = connect(options)
   const out = options.out ?? resultsOf(file)
-  const base = out === '-' ? resultsOf(file) : out
+  // No files belong next to a device.
+  const base = out === '-' || (file !== '-' && isDevice(out)) ? resultsOf(file) : out
   const bytes = await readInput(file)
   const unlock = lockRun(base)
   try {
@@ -124,8 +125,10 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     sendAgain: options.sendAgain === true,
     onChange: () => report.show(progress()),
   })
+  // The option would start over.
+  const again = `the same command again${options.restart ? ' without --restart' : ''}`
   const howToResume = () =>
-    `${progress().ended} of ${lines.length} lines have a result. Run the same command again to resume; you pay for each job only once.`
+    `${progress().ended} of ${lines.length} lines have a result. Run ${again} to resume; you pay for each job only once.`
   try {
     await interruptible(
       (signal) => run.run(signal),
@@ -137,7 +140,7 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     throw new CommandError(`${error.message}\n${howToResume()}`, error.exitCode)
   }
   report.end()
-  await writeResults(out, rowsOf(input, journal, options.format))
+  await writeResults(out, rowsOf(input, journal, options.format), again)
   const counts = { ...journal.counts, invalid: journal.counts.invalid + invalid.length }
   journal.remove()
   return conclude(counts, lines.length, out, options)

@@ -1,4 +1,5 @@
 /** Writes the results of a run atomically, in the order of its input. */
+import { statSync } from 'node:fs'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
@@ -9,29 +10,41 @@ import { type OpenAiContext, openAiRow } from './openai.ts'
 import { type Format, invalidRow, type Row } from './row.ts'
 
 const ROWS_PER_WRITE = 500
-const HOW_TO_RETRY = 'The results are not lost: run the same command again.'
 
-/** @param out a file, or `-` for standard output */
-export async function writeResults(out: string, rows: Iterable<string>): Promise<void> {
+/**
+ * @param out a file, or `-` for standard output
+ * @param again what to run if that fails
+ */
+export async function writeResults(out: string, rows: Iterable<string>, again: string): Promise<void> {
+  const howToRetry = `The results are not lost: run ${again}.`
   if (out === '-') {
-    await writeInChunks(rows, writeOut)
+    await writeInChunks(rows, (text) => writeOut(text, howToRetry))
     return
   }
-  const part = `${out}.part`
+  const isReplaced = !isDevice(out)
+  const part = isReplaced ? `${out}.part` : out
   let file: FileHandle | undefined
   try {
     file = await open(part, 'w')
     const opened = file
     await writeInChunks(rows, (text) => opened.appendFile(text))
-    await file.sync()
+    if (isReplaced) await file.sync()
     await file.close()
-    await rename(part, out)
-    syncFolderOf(out)
+    if (isReplaced) {
+      await rename(part, out)
+      syncFolderOf(out)
+    }
   } catch (error) {
     await file?.close().catch(() => {})
-    await rm(part, { force: true })
-    throw new CommandError(`Cannot write ${out}: ${(error as Error).message}. ${HOW_TO_RETRY}`)
+    if (isReplaced) await rm(part, { force: true })
+    throw new CommandError(`Cannot write ${out}: ${(error as Error).message}. ${howToRetry}`)
   }
+}
+
+/** A device such as /dev/null, or a pipe, is written itself: a rename would replace it. */
+export function isDevice(out: string): boolean {
+  const found = statSync(out, { throwIfNoEntry: false })
+  return found !== undefined && !found.isFile() && !found.isDirectory()
 }
 
 async function writeInChunks(
@@ -48,13 +61,12 @@ async function writeInChunks(
   await write(chunk.join(''))
 }
 
-function writeOut(text: string): Promise<void> {
+function writeOut(text: string, howToRetry: string): Promise<void> {
   return new Promise((resolve, reject) => {
     // Without a listener, an error would crash the process. The callback of the write handles it.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
     process.stdout.write(text, (error) => {
-      if (error)
-        reject(new CommandError(`Cannot write to standard output: ${error.message}. ${HOW_TO_RETRY}`))
+      if (error) reject(new CommandError(`Cannot write to standard output: ${error.message}. ${howToRetry}`))
       else resolve()
     })
   })
