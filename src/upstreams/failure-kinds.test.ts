@@ -19,6 +19,7 @@ const QUOTA = 'You exceeded your current quota, please check your plan and billi
 const TOO_LARGE =
   'Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 43501.'
 const LOADING = 'Loading model'
+const NO_PROVIDER = 'No endpoints found that can handle the requested parameters.'
 
 const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
@@ -46,6 +47,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 402, retryable: false }],
   ['misconfigured', { status: 403, retryable: false }],
   ['misconfigured', { status: 404, retryable: false }],
+  ['misconfigured', { status: 404, retryable: false, message: 'No endpoints found for x/y.' }],
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
   ['misconfigured', { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 }],
@@ -58,6 +60,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['final', { status: 500, retryable: false }],
   ['final', { timedOut: true, retryable: false }],
   ['final', { status: 400, retryable: false }],
+  ['final', { status: 404, retryable: false, message: NO_PROVIDER }],
   ['final', { status: 413, retryable: false }],
   ['final', { status: 422, retryable: false }],
   ['final', { status: 200, retryable: false, message: 'The response is not a chat completion.' }],

@@ -4,7 +4,7 @@
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords, parse, providerError } from './error-words.ts'
-import { GENERATION_FAILED } from './failure-kinds.ts'
+import { GENERATION_FAILED, NO_PROVIDER } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
@@ -216,6 +216,7 @@ const JSON_MODE_WORDS =
 
 /** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
+  if (status === 404) return NO_PROVIDER.test(sent ?? '')
   if (status !== 400 && status !== 422 && status !== 500) return false
   // The end of a long message may echo the conversation.
   const words = sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH)
