@@ -47,6 +47,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 402, retryable: false }],
   ['misconfigured', { status: 403, retryable: false }],
   ['misconfigured', { status: 404, retryable: false }],
+  ['misconfigured', { status: 412, retryable: false }],
   ['misconfigured', { status: 404, retryable: false, message: 'No endpoints found for x/y.' }],
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
