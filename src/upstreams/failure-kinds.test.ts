@@ -21,6 +21,11 @@ const TOO_LARGE =
 const LOADING = 'Loading model'
 const NO_PROVIDER = 'No endpoints found that can handle the requested parameters.'
 
+// LM Studio's.
+const NOT_LOADED =
+  'No models loaded. Please load a model in the developer page or use the `lms load` command.'
+const CRASHED = 'The model has crashed without additional information. (Exit code: null)'
+
 const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
   ['unreachable', { code: 'UND_ERR_CONNECT_TIMEOUT', connection: 'connection' }],
@@ -48,6 +53,11 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 403, retryable: false }],
   ['misconfigured', { status: 404, retryable: false }],
   ['misconfigured', { status: 412, retryable: false }],
+  ['misconfigured', { status: 400, retryable: false, message: NOT_LOADED }],
+  [
+    'misconfigured',
+    { status: 400, retryable: false, message: 'Failed to load model "x". Error: Operation canceled.' },
+  ],
   ['misconfigured', { status: 404, retryable: false, message: 'No endpoints found for x/y.' }],
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
@@ -55,6 +65,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['overloaded', { status: 429, message: QUOTA, retryAfterMs: 34_000 }],
   ['failing', { status: 424 }],
   ['failing', { status: 500 }],
+  ['failing', { status: 400, retryable: false, message: CRASHED }],
   ['failing', { status: 501 }],
   ['failing', { timedOut: true }],
   ['too large', { status: 429, message: TOO_LARGE }],

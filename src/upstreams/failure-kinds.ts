@@ -26,6 +26,10 @@ const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
+/** What LM Studio says in a 400 if its model was ejected or does not load, and if it crashes. What follows may quote anything. */
+const NOT_LOADED = /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i
+const CRASHED = /^the model has crashed\b/i
+
 /** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
 const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
 
@@ -40,6 +44,8 @@ export function failureKind(error: FailureFacts): FailureKind {
   if (status !== null && OF_OPERATOR.includes(status) && !NO_PROVIDER.test(error.message)) {
     return 'misconfigured'
   }
+  if (status === 400 && NOT_LOADED.test(error.message)) return 'misconfigured'
+  if (status === 400 && CRASHED.test(error.message)) return 'failing'
   if (!error.retryable) return 'final'
   if (error.timedOut) return 'failing'
   if (status === null) return connectionKind(error)
