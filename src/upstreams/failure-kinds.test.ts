@@ -53,6 +53,11 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 403, retryable: false }],
   ['misconfigured', { status: 404, retryable: false }],
   ['misconfigured', { status: 412, retryable: false }],
+  ['misconfigured', { status: 301, retryable: false }],
+  ['misconfigured', { status: 302, retryable: false }],
+  ['misconfigured', { status: 308, retryable: false }],
+  ['misconfigured', { status: 405, retryable: false }],
+  ['misconfigured', { status: 407, retryable: false }],
   ['misconfigured', { status: 400, retryable: false, message: NOT_LOADED }],
   [
     'misconfigured',

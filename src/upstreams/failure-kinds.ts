@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, and 500 of a gateway that reached nothing | the server; the job too, where others succeed in between |
- * | `misconfigured` | 401, 402, 403, 404 of the path or model, 412, no quota left | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 407, 412, no quota left | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -15,8 +15,11 @@ import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './mod
 
 /** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it runs out of memory. */
 export const GENERATION_FAILED = 424
-/** Statuses that the operator must fix: key, payment, permission, path or model, and the budget (412, Portkey and Fireworks). */
-const OF_OPERATOR: readonly number[] = [401, 402, 403, 404, 412]
+/**
+ * Statuses that the operator must fix: an address that redirects, as to a login page; key, payment, permission, path or model; a
+ * path that only serves pages (405), a proxy's password (407), and the budget (412, Portkey and Fireworks).
+ */
+const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 412]
 /** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
 export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 /** OpenAI responds with 429 and this code when the account has no credit left. */
