@@ -22,6 +22,12 @@ const LOADING = 'Loading model'
 const GOOGLES_KEY = 'API key not valid. Please pass a valid API key.'
 const XAIS_KEY = 'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.'
 const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
+const NO_PROVIDER = 'No endpoints found that can handle the requested parameters.'
+
+// LM Studio's.
+const NOT_LOADED =
+  'No models loaded. Please load a model in the developer page or use the `lms load` command.'
+const CRASHED = 'The model has crashed without additional information. (Exit code: null)'
 
 const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
@@ -49,6 +55,18 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 402, retryable: false }],
   ['misconfigured', { status: 403, retryable: false }],
   ['misconfigured', { status: 404, retryable: false }],
+  ['misconfigured', { status: 412, retryable: false }],
+  ['misconfigured', { status: 301, retryable: false }],
+  ['misconfigured', { status: 302, retryable: false }],
+  ['misconfigured', { status: 308, retryable: false }],
+  ['misconfigured', { status: 405, retryable: false }],
+  ['misconfigured', { status: 407, retryable: false }],
+  ['misconfigured', { status: 400, retryable: false, message: NOT_LOADED }],
+  [
+    'misconfigured',
+    { status: 400, retryable: false, message: 'Failed to load model "x". Error: Operation canceled.' },
+  ],
+  ['misconfigured', { status: 404, retryable: false, message: 'No endpoints found for x/y.' }],
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
   ['misconfigured', { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 }],
@@ -61,12 +79,14 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['final', { status: 400, retryable: false, message: `Invalid message: ${NO_CREDIT}` }],
   ['failing', { status: 424 }],
   ['failing', { status: 500 }],
+  ['failing', { status: 400, retryable: false, message: CRASHED }],
   ['failing', { status: 501 }],
   ['failing', { timedOut: true }],
   ['too large', { status: 429, message: TOO_LARGE }],
   ['final', { status: 500, retryable: false }],
   ['final', { timedOut: true, retryable: false }],
   ['final', { status: 400, retryable: false }],
+  ['final', { status: 404, retryable: false, message: NO_PROVIDER }],
   ['final', { status: 413, retryable: false }],
   ['final', { status: 422, retryable: false }],
   ['final', { status: 200, retryable: false, message: 'The response is not a chat completion.' }],

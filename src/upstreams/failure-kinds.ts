@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
- * | `misconfigured` | 401, 402, 403, 404, 400 because of the key or the credit, no quota left | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 407, 412, 400 because of the key or the credit, no quota left | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -15,17 +15,26 @@ import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './mod
 
 /** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it runs out of memory. */
 export const GENERATION_FAILED = 424
-/** Statuses that the operator must fix: key, payment, permission, path or model. */
-const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
+/**
+ * Statuses that the operator must fix: an address that redirects, as to a login page; key, payment, permission, path or model; a
+ * path that only serves pages (405), a proxy's password (407), and the budget (412, Portkey and Fireworks).
+ */
+const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 412]
 /** What Google and xAI (a wrong key) and Anthropic (no credit left) say in a 400. What follows may quote the conversation. */
 const KEY_OR_CREDIT =
   /^(?:api key (?:not valid|not found|expired)|incorrect api key provided|your credit balance is too low)/i
+/** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
+export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 /** OpenAI responds with 429 and this code when the account has no credit left. */
 const NO_CREDIT = /\binsufficient_quota\b/i
 /** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
 const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
+
+/** What LM Studio says in a 400 if its model was ejected or does not load, and if it crashes. What follows may quote anything. */
+const NOT_LOADED = /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i
+const CRASHED = /^the model has crashed\b/i
 
 /** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
 const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
@@ -38,8 +47,12 @@ export type FailureFacts = Pick<
 
 export function failureKind(error: FailureFacts): FailureKind {
   const status = statedStatus(error)
-  if (status !== null && OF_OPERATOR.includes(status)) return 'misconfigured'
+  if (status !== null && OF_OPERATOR.includes(status) && !NO_PROVIDER.test(error.message)) {
+    return 'misconfigured'
+  }
   if (status === 400 && KEY_OR_CREDIT.test(error.message)) return 'misconfigured'
+  if (status === 400 && NOT_LOADED.test(error.message)) return 'misconfigured'
+  if (status === 400 && CRASHED.test(error.message)) return 'failing'
   if (!error.retryable) return 'final'
   if (error.timedOut) return 'failing'
   if (status === null) return connectionKind(error)

@@ -272,6 +272,11 @@ describe('the message of an error response', () => {
       code: 'json_validate_failed',
     }
     assert.equal(rejects(400, { error: groq }), true)
+    const google = { code: 400, message: 'Request contains an invalid argument.', status: 'INVALID_ARGUMENT' }
+    assert.equal(rejects(400, [{ error: google }]), true)
+    const openRouter = 'No endpoints found that can handle the requested parameters.'
+    assert.equal(rejects(404, { error: { message: openRouter, code: 404 } }), true)
+    assert.equal(rejects(404, { error: { message: 'No endpoints found for x/y.', code: 404 } }), false)
     assert.equal(rejects(500, { error: { message: 'out of memory' } }), false)
     assert.equal(rejects(503, llama), false)
     // Also if what tells is masked, because the settings contain it.

@@ -4,7 +4,7 @@
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords, parse, providerError } from './error-words.ts'
-import { GENERATION_FAILED } from './failure-kinds.ts'
+import { GENERATION_FAILED, NO_PROVIDER } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
@@ -221,13 +221,15 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
 /**
  * Words in the messages of servers that reject a schema, or the way in which JSON was requested. llama.cpp only reports that it
  * failed to initialize samplers if it cannot start a grammar in the middle of an answer. Groq checks the answer itself, and
- * reports `json_validate_failed` instead of delivering one that does not match.
+ * reports `json_validate_failed` instead of delivering one that does not match. Google only reports an invalid argument if a schema
+ * is too large.
  */
 const JSON_MODE_WORDS =
-  /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)/i
+  /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
 
 /** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
+  if (status === 404) return NO_PROVIDER.test(sent ?? '')
   if (status !== 400 && status !== 422 && status !== 500) return false
   return [error?.param, error?.code, beginOf(sent)].some(
     (text) => typeof text === 'string' && JSON_MODE_WORDS.test(text),

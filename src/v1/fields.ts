@@ -142,8 +142,8 @@ export function formatOf(given: unknown, field: string): SingleCreate['response_
   switch (type) {
     case 'text':
       return TEXT_FORMAT
+    // Fireworks, Together and llama.cpp also read a schema next to `json_object`, and instructor sends it.
     case 'json_object':
-      return { format: 'json' }
     case 'json_schema': {
       const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema
       if (inner === undefined) return { format: 'json' }

@@ -64,6 +64,19 @@ onEachStore(() => {
     assert.deepEqual(choices[0]?.message.parsed, { name: 'Ada', born: 1815 })
   })
 
+  test('a schema next to json_object is sent and checked, as other servers read it', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.json({ name: 'Ada' }) })
+    const openai = openaiOf(parley, await parley.key())
+    const schema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] }
+    const response_format = { type: 'json_object' as const, schema }
+    const { choices } = await openai.chat.completions.create({ ...HELLO, response_format })
+    assert.equal(choices[0]?.message.content, '{"name":"Ada"}')
+    assert.deepEqual(models.completions()[0]?.body.response_format, {
+      type: 'json_schema',
+      json_schema: { name: 'answer', schema, strict: false },
+    })
+  })
+
   test('models are those of the tier, also one whose name has a slash', async (t) => {
     const settings = { models: { 'org/model': { targets: [{ upstream: 'openai', model: 'x' }] } } }
     const { parley } = await startStage(t, { settings })
