@@ -130,7 +130,8 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     memory: () => bytes,
     connections: () => connections.open,
     busy: busyMeter(performance),
-    upstreams: () => upstreams.state(),
+    // A node that executes no jobs calls no model server, so it does not know which are unavailable.
+    upstreams: () => (role === 'api' ? [] : upstreams.state()),
     cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
     slots: {
