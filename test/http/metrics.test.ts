@@ -49,6 +49,8 @@ onEachStore(() => {
       parley_leases_lost_total: 0,
       parley_crashes_reverted_total: 0,
       'parley_callbacks_total{outcome="failed"}': 0,
+      'parley_jobs_total{model="gpt-5",outcome="model_error"}': 0,
+      'parley_jobs_total{model="gpt-5",outcome="completed"}': 0,
     }
     assert.deepEqual(
       Object.fromEntries(Object.keys(expected).map((name) => [name, found.get(name)])),
