@@ -16,7 +16,7 @@ import type { Service, ServiceOptions } from './service.ts'
 export async function createService(options: ServiceOptions): Promise<Service> {
   const { configuration, clock = systemClock, log, onFatal } = options
   const { settings } = configuration
-  const metrics = new Metrics()
+  const metrics = new Metrics(Object.keys(settings.models))
   options.otlp?.watch(metrics)
   const node = randomBytes(8).toString('hex')
   const file = isPostgres(settings.database) ? null : sqlitePath(settings.database)

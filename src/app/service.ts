@@ -14,7 +14,7 @@ import { Listeners } from '../http/listeners.ts'
 import { singleFlight } from '../lookup-cache.ts'
 import { currentPrices } from '../queue/current-prices.ts'
 import { Reruns } from '../queue/reruns.ts'
-import { routeSignals } from '../queue/route-signals.ts'
+import { routeSignals, withoutBudgetQueues } from '../queue/route-signals.ts'
 import type { Store } from '../store/store.ts'
 import { diskOf, type Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
@@ -115,7 +115,10 @@ export async function connect(parts: OpenedParts): Promise<Service> {
   warnOfThreads(settings, log)
   const gauges: Gauges = {
     ready,
-    depth: () => store.depth(),
+    depth: async () =>
+      prices === null
+        ? store.depth()
+        : withoutBudgetQueues(...(await Promise.all([store.depth(), store.queueDepths()]))),
     callbackDepth: () => store.callbackDepth(),
     callbacksInProgress: () => dispatcher.inFlight,
     routes: async () => routeSignals(await store.queueDepths(), upstreams.waitingJobs()),
@@ -127,7 +130,8 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     memory: () => bytes,
     connections: () => connections.open,
     busy: busyMeter(performance),
-    upstreams: () => upstreams.state(),
+    // A node that executes no jobs calls no model server, so it does not know which are unavailable.
+    upstreams: () => (role === 'api' ? [] : upstreams.state()),
     cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
     slots: {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { leastJobId } from '../job/job-id.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
-import { routeSignals } from './route-signals.ts'
+import { routeSignals, withoutBudgetQueues } from './route-signals.ts'
 
 test('queues of all priorities and jobs that wait in memory are added up by route, and idle routes have none', () => {
   const queues = [
@@ -23,4 +23,20 @@ test('queues of all priorities and jobs that wait in memory are added up by rout
     { targets: ['gone/m'], queued: 1, waiting: 0, oldestMs: 500 },
     { targets: [], queued: 2, waiting: 0, oldestMs: 700 },
   ])
+})
+
+test('jobs that wait for the budget of their account do not count as queued', () => {
+  const depth = { waiting: 40, assigned: 1, oldestCreatedAtMs: 100 }
+  const others = [
+    { route: 'a/m', jobs: 3, oldestId: leastJobId(2000) },
+    { route: 'b/m', jobs: 4, oldestId: leastJobId(1000) },
+  ]
+  const budget = BUDGET_QUEUES.map((route) => ({ route, jobs: 11, oldestId: leastJobId(100) }))
+  assert.deepEqual(withoutBudgetQueues(depth, others), depth)
+  assert.deepEqual(withoutBudgetQueues(depth, [...budget, ...others]), {
+    waiting: 7,
+    assigned: 1,
+    oldestCreatedAtMs: 1000,
+  })
+  assert.deepEqual(withoutBudgetQueues(depth, budget), { waiting: 0, assigned: 1, oldestCreatedAtMs: null })
 })

@@ -2,7 +2,7 @@
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
-import type { QueueDepth } from '../store/store.ts'
+import type { Depth, QueueDepth } from '../store/store.ts'
 import type { WaitingJobs } from '../upstreams/routes.ts'
 
 export interface RouteSignal {
@@ -37,4 +37,16 @@ export function routeSignals(queues: readonly QueueDepth[], waiting: readonly Wa
     waiting,
     oldestMs: ids.length === 0 ? null : Math.min(...ids.map(jobIdMs)),
   }))
+}
+
+/** Leaves out jobs that wait for the budget of their account: no node runs them, and they may wait until the next month. */
+export function withoutBudgetQueues(depth: Depth, queues: readonly QueueDepth[]): Depth {
+  const others = queues.filter(({ route }) => !BUDGET_QUEUES.includes(route))
+  if (others.length === queues.length) return depth
+  const createdMs = others.map(({ oldestId }) => jobIdMs(oldestId))
+  return {
+    ...depth,
+    waiting: others.reduce((sum, { jobs }) => sum + jobs, 0),
+    oldestCreatedAtMs: createdMs.length === 0 ? null : Math.min(...createdMs),
+  }
 }

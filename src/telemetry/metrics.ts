@@ -2,7 +2,7 @@
 import { Registry } from 'prom-client'
 import type { BatchAdvance } from '../batches/progress.ts'
 import type { TaskName } from '../cpu-pool/tasks.ts'
-import type { ClaimedJob } from '../job/job.ts'
+import type { ClaimedJob, FailureCode } from '../job/job.ts'
 import type { ExecutionResult } from '../queue/outcome-and-receipt.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
 import { ENDED_STATUSES } from '../store/batch-store.ts'
@@ -15,6 +15,18 @@ import { addRuntimeMetrics } from './runtime-metrics.ts'
 const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+
+/** The outcomes of jobs that a node settles; the store ends cancelled ones. */
+const OUTCOMES: Readonly<Record<Exclude<FailureCode, 'cancelled'> | 'completed', true>> = {
+  completed: true,
+  timeout: true,
+  deadline_exceeded: true,
+  content_policy_violation: true,
+  model_error: true,
+  validation_error: true,
+  answer_not_checked: true,
+  internal_error: true,
+}
 
 /** A metric with all its values; those of a histogram are named as in the Prometheus format. */
 export interface MetricValues {
@@ -133,13 +145,15 @@ export class Metrics {
   readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S)
   readonly #groups = this.#histogram('commit_group_size', 'Number of writes in a group commit.', GROUP_SIZES)
 
-  constructor() {
+  /** @param models the public names of the configured models */
+  constructor(models: readonly string[] = []) {
     addRuntimeMetrics(this.#registry)
     // These exist from the start: to Prometheus, a counter that appears with the value 1 has not increased.
     for (const share of ['uploads', 'requests', 'answers']) {
       for (const reason of ['over part', 'full']) this.#memoryRejections.add(0, share, reason)
     }
     for (const limit of ['connections', 'connections_per_address']) this.#connectionRejections.add(0, limit)
+    for (const model of models) for (const outcome of Object.keys(OUTCOMES)) this.#jobs.add(0, model, outcome)
     this.#callbacks.add(0, 'failed')
     for (const action of ['cancel', 'delete']) this.#callerActions.add(0, action)
     for (const status of ENDED_STATUSES) this.#batches.add(0, status)

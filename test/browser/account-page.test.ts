@@ -133,6 +133,23 @@ test('an account that is held back is shown with the reason, on the overview and
   assert.equal(await panel.count(), 0)
 })
 
+test('only the caps that were edited are set, so those that others have set meanwhile stay', async (t) => {
+  await parley.key('user_max', 'shared')
+  const page = await visit(t, browser, parley, '/dashboard/accounts/shared')
+  const button = page.getByRole('button', { name: 'Set caps' })
+  await page.getByLabel('Jobs per month', { exact: true }).selectOption('no cap')
+  await parley.store.setCaps('shared', { monthlyTokens: 5, openJobs: 6 })
+  await button.click()
+  await page.getByRole('status').getByText('The caps of shared are set').waitFor()
+  const { caps } = (await accountOf('shared')) ?? {}
+  assert.deepEqual(caps, { ...NO_CAPS, monthlyJobs: 'none', monthlyTokens: 5, openJobs: 6 })
+  await eventually(
+    () => page.getByLabel('Open jobs, at most').inputValue(),
+    (shown) => shown === '6',
+  )
+  assert.ok(await button.isDisabled())
+})
+
 test("caps are a number, none, or the tier's; anything else is rejected with an explanation", async (t) => {
   await parley.key('user_max', 'capped')
   const page = await visit(t, browser, parley, '/dashboard/accounts/capped')

@@ -148,3 +148,19 @@ test('on a narrow screen an upstream that is skipped fits, with all that is know
   await page.getByText('connect ECONNREFUSED').waitFor()
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390)
 })
+
+test('an upstream that jobs wait for is not shown as healthy between two checks of it', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/settings')
+  await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
+  await page.route('**/admin/api/overview', async (route) => {
+    const json = await (await route.fetch()).json()
+    const unavailable = [{ model: 'gpt-5', since: 1795219200, reason: 'failing', status: 500, message: 'no' }]
+    const checked = { skipped_until: Date.now() / 1000 - 1, unavailable }
+    json.data.upstreams = json.data.upstreams.map((upstream: object) => ({ ...upstream, ...checked }))
+    await route.fulfill({ json })
+  })
+  await page.goto('/dashboard')
+  await page.getByText('Jobs have been waiting for gpt-5').waitFor()
+  assert.equal(await page.getByText('healthy', { exact: true }).count(), 0)
+  await page.getByText('unavailable', { exact: true }).waitFor()
+})

@@ -5,6 +5,7 @@ import { type Reply, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley } from '../parley.ts'
 import { NO_CAPS } from '../store-contract/fixtures.ts'
+import { metric } from '../support/outage.ts'
 import { completed, enqueued, failed, granted, refused, timedOut } from './expect.ts'
 import { type Stage, startStage, stopAtOnce, UNLIMITED_READS } from './stage.ts'
 
@@ -175,6 +176,28 @@ onEachStore(() => {
       ({ usage }) => usage.jobs === 300,
     )
     assert.equal((await me()).usage.cost, paid)
+  })
+
+  test('they are not in the length of the queue, nor is their age that of its oldest job', async (t) => {
+    const { jobs, ...others } = settings(0.001)
+    const { parley, clock, models } = await startStage(t, {
+      settings: { ...others, jobs: { ...jobs, concurrency: 1 } },
+      script: () => reply.stall(answering(1)),
+    })
+    const key = await parley.key()
+    const queue = () =>
+      Promise.all(
+        ['parley_queue_jobs', 'parley_queue_oldest_age_seconds'].map((name) => metric(parley, name)),
+      )
+    enqueued(await parley.post(BATCHES, [ask(90)], key), 1)
+    await models.received(1)
+    const [waiting] = enqueued(await parley.post(BATCHES, [ask(20)], key), 1)
+    assert.ok(await waits(parley, waiting, key))
+    clock.advance(10_000)
+    assert.deepEqual(await queue(), [0, 0])
+    enqueued(await parley.post(BATCHES, [job({ model: 'free' })], key), 1)
+    clock.advance(5_000)
+    assert.deepEqual(await queue(), [1, 5])
   })
 
   test('a higher cap starts them, and so does none', async (t) => {

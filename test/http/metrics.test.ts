@@ -6,7 +6,8 @@ import { StoreUnavailable } from '../../src/store/store.ts'
 import { TIMEOUT_MS } from '../../src/telemetry/gauges.ts'
 import { VERSION } from '../../src/version.ts'
 import { onEachStore } from '../on-each-store.ts'
-import type { LogLine, Parley } from '../parley.ts'
+import { ADMIN_TOKEN, type LogLine, type Parley } from '../parley.ts'
+import { granted } from './expect.ts'
 import { startStage } from './stage.ts'
 
 /** These metrics come from the database. */
@@ -48,6 +49,8 @@ onEachStore(() => {
       parley_leases_lost_total: 0,
       parley_crashes_reverted_total: 0,
       'parley_callbacks_total{outcome="failed"}': 0,
+      'parley_jobs_total{model="gpt-5",outcome="model_error"}': 0,
+      'parley_jobs_total{model="gpt-5",outcome="completed"}': 0,
     }
     assert.deepEqual(
       Object.fromEntries(Object.keys(expected).map((name) => [name, found.get(name)])),
@@ -58,6 +61,17 @@ onEachStore(() => {
     const [free, size] = [found.get('parley_disk_free_bytes'), found.get('parley_disk_size_bytes')]
     if (parley.store.shared) assert.deepEqual([free, size], [undefined, undefined])
     else assert.ok(free !== undefined && size !== undefined && free > 0 && free <= size)
+  })
+
+  test('a node that only serves HTTP reports nothing about model servers, which it never calls', async (t) => {
+    const { parley } = await startStage(t, { role: 'api' })
+    const found = await samples(parley)
+    // Alerts fire if a model server is unavailable on every node that reports it.
+    const about = [...found.keys()].filter((name) => name.startsWith('parley_upstream_'))
+    assert.deepEqual(about, [])
+    const admin = { authorization: `Bearer ${ADMIN_TOKEN}` }
+    const { upstreams } = granted(await parley.get('/admin/api/overview', undefined, admin), 200)
+    assert.deepEqual(upstreams, [])
   })
 
   test('promtool accepts the metrics', { skip: hasPromtool ? false : 'promtool is not there' }, async (t) => {

@@ -75,6 +75,15 @@ onEachStore(async () => {
     assertFound(panels)
   })
 
+  test('panels about the routes of callers include both of their APIs', () => {
+    const ofRoutes = panels.flatMap(selectorsOf).flatMap(({ matchers }) => matchers.filter(isRoute))
+    assert.ok(ofRoutes.length > 0)
+    for (const { value } of ofRoutes) {
+      for (const route of [MESSAGES, '/v1/chat/completions'])
+        assert.match(route, new RegExp(`^(?:${value})$`))
+    }
+  })
+
   test('docs/monitoring.md has each metric of Parley, and no other', () => {
     const ours = new Set(samples.map(({ metric }) => metric).filter((name) => name.startsWith('parley_')))
     const families = new Set([...ours].map((name) => name.replace(/_(bucket|sum|count)$/, '')))
@@ -166,6 +175,8 @@ onEachStore(async () => {
     return !(ON_SQLITE.test(metric) && stage.parley.store.shared)
   }
 })
+
+const isRoute = ({ label }: { readonly label: string }) => label === 'route'
 
 function file(path: string): string {
   return readFileSync(join(CLONE, path), 'utf8')

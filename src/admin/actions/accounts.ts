@@ -304,15 +304,18 @@ const setCaps = adminAction({
   about: 'account',
   fields: Type.Object(
     {
-      ...caps,
+      max_monthly_jobs: Type.Optional(caps.max_monthly_jobs),
+      max_monthly_tokens: Type.Optional(caps.max_monthly_tokens),
+      max_monthly_cost: caps.max_monthly_cost,
       max_open_jobs: Type.Optional(caps.max_open_jobs),
       max_stored_bytes: Type.Optional(caps.max_stored_bytes),
     },
     {
       ...strict,
-      description: 'Quotas that are absent remain unchanged.',
+      minProperties: 1,
+      description: 'Caps and quotas that are absent remain unchanged.',
       examples: [
-        { max_monthly_jobs: 10_000, max_monthly_tokens: 'tier' },
+        { max_monthly_jobs: 10_000 },
         {
           max_monthly_jobs: 'none',
           max_monthly_tokens: 5_000_000,

@@ -1,6 +1,6 @@
 /** Shows and edits the monthly caps and the quotas of an account (its tier's, its own numbers, or none), with its usage. */
 import { html } from 'htm/preact'
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { admin } from '../api.ts'
 import type { Account, Cap, Caps, EffectiveSettings, UsageList } from '../contract.ts'
 import { amount, counted, exact } from '../format.ts'
@@ -38,19 +38,33 @@ const NAMES = Object.keys(LABELS) as CapName[]
 export function CapsPanel({ account, onChange }: CapsPanelProps) {
   const { name, tier } = account
   const settings = useResource<EffectiveSettings>('/settings')
-  const [drafts, setDrafts] = useState(() => eachCap((cap) => draftOf(account[cap] ?? 'tier')))
+  // Only these are sent, because another operator may have set others meanwhile.
+  const [edited, setEdited] = useState<Partial<Record<CapName, Draft>>>({})
+  const draftFor = (cap: CapName) => edited[cap] ?? draftOf(account[cap] ?? 'tier')
   // Without a currency there are no costs.
   const names = NAMES.filter((cap) => cap !== 'max_monthly_cost' || settings.data?.settings.currency)
   const [submitted, setSubmitted] = useState(false)
-  const save = useAction(async () => {
-    const body = Object.fromEntries(names.map((cap) => [cap, capOf(drafts[cap])]))
-    await admin(`/accounts/${encodeURIComponent(name)}/caps`, { body })
-    return `The caps of ${name} are set. Every node applies them within a few seconds.`
-  }, onChange)
+  const isSaved = useRef(false)
+  const save = useAction(
+    async () => {
+      const body = Object.fromEntries(Object.entries(edited).map(([cap, draft]) => [cap, capOf(draft)]))
+      await admin(`/accounts/${encodeURIComponent(name)}/caps`, { body })
+      return `The caps of ${name} are set. Every node applies them within a few seconds.`
+    },
+    (isDone) => {
+      isSaved.current = isDone
+      onChange()
+    },
+  )
+  // The fields keep what was saved until the account is loaded again.
+  useEffect(() => {
+    if (isSaved.current) setEdited({})
+    isSaved.current = false
+  }, [account])
   const onSubmit = (event: Event) => {
     event.preventDefault()
     setSubmitted(true)
-    if (names.every((cap) => problemOf(drafts[cap], cap) === null)) void save.run()
+    if (names.every((cap) => problemOf(draftFor(cap), cap) === null)) void save.run()
   }
   return html`<${Panel} title="Caps and quotas">
     <${CurrentUsage} account=${account} />
@@ -58,16 +72,12 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
       ${names.map(
         (
           cap,
-        ) => html`<${CapField} key=${cap} label=${LABELS[cap]} ofTier=${tierCap(settings.data, tier, cap)} draft=${drafts[cap]}
-          onChange=${(draft: Draft) => setDrafts({ ...drafts, [cap]: draft })} error=${submitted ? problemOf(drafts[cap], cap) : null} />`,
+        ) => html`<${CapField} key=${cap} label=${LABELS[cap]} ofTier=${tierCap(settings.data, tier, cap)} draft=${draftFor(cap)}
+          onChange=${(draft: Draft) => setEdited({ ...edited, [cap]: draft })} error=${submitted ? problemOf(draftFor(cap), cap) : null} />`,
       )}
-      <div><button type="submit" class="button" disabled=${save.busy}>Set caps</button></div>
+      <div><button type="submit" class="button" disabled=${save.busy || Object.keys(edited).length === 0}>Set caps</button></div>
     </form>
   <//>`
-}
-
-function eachCap<T>(pick: (cap: CapName) => T): Record<CapName, T> {
-  return Object.fromEntries(NAMES.map((cap) => [cap, pick(cap)])) as Record<CapName, T>
 }
 
 interface CapFieldProps {
