@@ -238,10 +238,10 @@ const EARLIER_S = 5
 
 /**
  * Returns the time in milliseconds after which the server must answer a held request even if the job has not finished, because
- * the client would time out. OpenAI's clients send their timeout, in seconds; 600 by default.
+ * the client would time out. OpenAI's clients send their timeout, in seconds, the one for Python in another header.
  */
 function holdMs(headers: IncomingHttpHeaders): number {
-  const timeoutS = Number(headers['x-stainless-timeout'])
+  const timeoutS = Number(headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'])
   if (!(timeoutS > 0)) return LONGEST_S * 1000
   return Math.min(LONGEST_S, Math.max(timeoutS - EARLIER_S, timeoutS / 2)) * 1000
 }

@@ -56,6 +56,17 @@ onEachStore(() => {
     assert.equal(models.completions().length, 1)
   })
 
+  test('a request of the Python client is answered before the timeout that it sends', async (t) => {
+    const { parley, clock } = await startStage(t, { script: numbered })
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
+    const isHeld = clock.timerSet((ms) => ms === HELD_MS)
+    const headers = { 'x-stainless-read-timeout': `${CLIENT_MS / 1000}.0` }
+    const failed = assert.rejects(openai.chat.completions.create(SAMPLE, { headers }), /408/)
+    await isHeld
+    clock.advance(HELD_MS)
+    await failed
+  })
+
   test('five equal requests that all time out and retry get five answers of five calls', async (t) => {
     const { parley, models, clock } = await startStage(t, { script: numbered })
     const openai = openaiOf(parley, await parley.key())
