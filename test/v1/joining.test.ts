@@ -174,6 +174,21 @@ onEachStore(() => {
     assert.equal((await after.parley.get('/api/v1/messages', key)).body.data.jobs.length, 1)
   })
 
+  test('a retry that the server cannot hold is told to wait, like the first request', async (t) => {
+    const { parley, models } = await startStage(t, {
+      script: numbered,
+      settings: { sync: { max_waiters: 0 } },
+    })
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
+    for (const options of [{}, RETRY]) {
+      const error = await openai.chat.completions.create(SAMPLE, options).catch((refused: unknown) => refused)
+      assert.ok(error instanceof OpenAI.APIError)
+      assert.deepEqual([error.status, error.headers?.get('retry-after-ms')], [503, '1000'])
+      await models.received(1)
+    }
+    assert.equal(models.completions().length, 1)
+  })
+
   test('retries join on another node', {
     skip: storeName() === 'SQLite' && 'one server per file',
   }, async (t) => {
