@@ -99,7 +99,7 @@ export class HeldCreates {
       request.jobIds = [jobId]
       bodies.wait(request)
       const end = repeated
-        ? await this.#endOfEarlier(request, reply, jobId, waitMs)
+        ? await unlessFailed(this.#endOfEarlier(request, reply, jobId, waitMs), hold, held)
         : pending && (await endOf(pending, reply))
       if (end?.kind !== 'vanished') return this.#heldUntil(end, hold, reply)
       if (hold) held.answered(hold)
@@ -121,7 +121,7 @@ export class HeldCreates {
         ? { jobId: joined.jobId, hold: joined, repeated: true }
         : await this.#create(request, wanted, null, equal)
       request.jobIds = [jobId]
-      const record = repeated ? await reader.read(request, jobId) : queuedJob(jobId)
+      const record = repeated ? await unlessFailed(reader.read(request, jobId), hold, held) : queuedJob(jobId)
       if (record !== null) {
         if (hold && request.raw.socket.destroyed) await held.left(hold)
         else if (hold) whenClosed(reply.raw, hold, held)
@@ -198,6 +198,20 @@ function equalRequest({ headers, caller, route, body, largeBody }: FastifyReques
   if (headers['idempotency-key'] !== undefined) return null
   const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body))
   return { account: caller.account, hash, isRetry: isRetry(headers) }
+}
+
+/** If this request ends with an error instead, the next one can join the job. */
+async function unlessFailed<Result>(
+  result: Promise<Result>,
+  hold: Hold | null,
+  held: HeldRequests,
+): Promise<Result> {
+  try {
+    return await result
+  } catch (error) {
+    if (hold) await held.left(hold)
+    throw error
+  }
 }
 
 /** If the caller leaves without an answer, its next request can join the job. */

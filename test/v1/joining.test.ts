@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore, storeName } from '../on-each-store.ts'
@@ -138,6 +139,21 @@ onEachStore(() => {
     assert.equal(found, `chatcmpl-${id}`)
     assert.equal(textOf({ id, ...answer }), 'answer 0')
     assert.equal(models.completions().length, 1)
+  })
+
+  test('a request that fails after it has joined leaves the job to the next one', async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models } = stage
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
+    await abandoned(openai, stage, 1)
+    await pendingResponsesAre(t, parley, 0)
+    const { mock } = t.mock.method(parley.store, 'read')
+    mock.mockImplementationOnce(() => Promise.reject(new StoreUnavailable('in the test')))
+    await assert.rejects(openai.chat.completions.create(SAMPLE), /503/)
+    const joined = openai.chat.completions.create(SAMPLE)
+    await pendingResponsesAre(t, parley, 1)
+    models.release()
+    assert.equal(textOf(await joined), 'answer 0')
   })
 
   test('another body, another key and another account never join', async (t) => {
