@@ -57,6 +57,16 @@ onAnyStore(() => {
     }
   })
 
+  test('a body may begin with a byte order mark, as files from Windows do', async (t) => {
+    const { parley, models } = await startStage(t)
+    const key = await parley.key()
+    for (const content of ['Hello', filled('{"a":"\\"b\\""},')]) {
+      const body = job({ messages: [{ role: 'user', content }] })
+      granted(await parley.post(MESSAGES, `\ufeff${JSON.stringify(body)}`, key), 200)
+      assert.deepEqual(models.completions().at(-1)?.body.messages, body.messages)
+    }
+  })
+
   test('a long text that is not UTF-8 is rejected like a short one', async (t) => {
     const { parley } = await startStage(t)
     const body = Buffer.from(JSON.stringify(job({ messages: [{ role: 'user', content: filled('text ') }] })))
