@@ -76,6 +76,16 @@ onAnyStore(() => {
     assert.match(answer.details ?? '', /not valid UTF-8/)
   })
 
+  test('a wrong parameter is rejected with a long body, too', async (t) => {
+    const { parley } = await startStage(t)
+    const key = await parley.key()
+    const answers = ['Hello', filled('{"a":"\\"b\\""},')].map((content) =>
+      parley.post(`${MESSAGES}?include=everything`, job({ messages: [{ role: 'user', content }] }), key),
+    )
+    const [short, long] = (await Promise.all(answers)).map((answer) => refused(answer, 400))
+    assert.deepEqual(long, short)
+  })
+
   test('a long body of many values or levels is read by a thread', async (t) => {
     const { parley } = await startStage(t)
     const [reads, key] = [countReads(t), await parley.key()]
