@@ -80,7 +80,7 @@ export class Validation {
     this.#seen.add(digits)
     // The check ignores a suspension, which can end; a wrong line stays wrong.
     const admitted = await starts.admit(read.element, { ...owner, suspended: false })
-    if (admitted.kind === 'refused') this.#add(format.problemOf(admitted.error))
+    if (admitted.kind === 'refused') this.#add(format.problemOf(batch.endpoint, admitted.error))
   }
 
   #add(problem: Omit<LineProblem, 'line'>): void {

@@ -241,8 +241,13 @@ function renamed(error: unknown, model: string, names: JobRequest['fieldNames'])
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
   const { field, rule } = error.reason
   if (field === 'model') return noSuchModel(model)
+  return invalidField(renamedField(field, names), rule)
+}
+
+/** Returns the route's own name for a field of jobs. */
+export function renamedField(field: string, names: JobRequest['fieldNames']): string {
   const [name = field, named = name] = Object.entries(names).find(([one]) => field.startsWith(one)) ?? []
-  return invalidField(field.replace(name, named), rule)
+  return field.replace(name, named)
 }
 
 /** Node's fetch fails if no headers have arrived within 300 s. */

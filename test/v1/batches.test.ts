@@ -237,6 +237,24 @@ onEachStore(() => {
     assert.deepEqual(wrong.slice(1000), [[null, 'more_errors']])
   })
 
+  test('a wrong field is named as in its line, for responses, too', async (t) => {
+    const { openai } = await start(t)
+    const format = { type: 'json_schema', name: 'a', schema: { type: 'none' } }
+    const bodies = [{ input: [] }, { input: 'Hello', text: { format } }]
+    const lines = bodies.map((body, at) => ({
+      ...{ custom_id: `${at}`, method: 'POST', url: '/v1/responses' },
+      body: { model: 'gpt-5-mini', ...body },
+    }))
+    const { errors } = await ended(t, openai, await submit(openai, lines, { endpoint: '/v1/responses' }))
+    assert.deepEqual(
+      errors?.data?.map(({ param, message }) => [param, message?.split(':', 1)[0]]),
+      [
+        ['body.input', 'input'],
+        ['body.text.format.schema.type', 'text.format.schema.type'],
+      ],
+    )
+  })
+
   test('what is wrong with lines is told briefly, however long their names and paths are', async (t) => {
     const { openai } = await start(t)
     const textOf = async (lines: readonly unknown[]) => {
