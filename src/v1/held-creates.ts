@@ -7,6 +7,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
+import { IGNORED_HEADER, ignoredHeader } from '../http/parley-headers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
 import type { CreateElement, PartLimits } from '../job/create-body.ts'
@@ -89,6 +90,7 @@ export class HeldCreates {
   /** Rejects with the error of a request that creates no job. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
+    listIgnored(wanted.element, reply)
     const waitMs = holdMs(request.headers)
     const equal = equalRequest(request)
     for (;;) {
@@ -114,6 +116,7 @@ export class HeldCreates {
    */
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
+    listIgnored(wanted.element, reply)
     const equal = equalRequest(request)
     for (;;) {
       const joined = equal && (await held.join(equal))
@@ -191,6 +194,12 @@ export class HeldCreates {
     const wait = await requests.creator.awaitEarlier(jobId, request.caller.account, waitMs, read)
     return 'ended' in wait ? endOf(wait, reply) : wait
   }
+}
+
+/** Adds the header with the parts of the schema that are not checked, if any. */
+function listIgnored(element: CreateElement, reply: FastifyReply): void {
+  const ignored = element.ignored && ignoredHeader([element])
+  if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
 }
 
 /** Returns what identifies equal requests; null for a request with an Idempotency-Key, which identifies it. */
