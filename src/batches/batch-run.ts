@@ -294,7 +294,7 @@ export class BatchRun {
       const read = lines[at]
       if (read === undefined) break
       if (result.kind === 'later') {
-        const { code, message } = format.problemOf(result.error)
+        const { code, message } = format.problemOf(this.#batch.endpoint, result.error)
         step.progress = { ...step.progress, waiting: { code, message } }
         this.#retryAtMs = clock.steadyMs() + WAIT_MS
         this.#inputEnded = false
@@ -304,7 +304,8 @@ export class BatchRun {
       step.progress = { ...step.progress, line, offset }
       if (result.kind === 'started') this.#begin(step, { line, customId, jobId: result.jobId })
       else if (result.kind === 'wrong') step.addProblem(result.problem, EMPTY)
-      else step.addProblem(format.refused(customId, this.#idOf(line), result.error), EMPTY)
+      else
+        step.addProblem(format.refused(this.#batch.endpoint, customId, this.#idOf(line), result.error), EMPTY)
     }
   }
 

@@ -33,9 +33,9 @@ export interface LineFormat {
   /** Returns the result of a line without an answer. @param id of its job, or made of the batch and the line */
   unfinished(customId: string, id: string, problem: Problem): string
   /** Returns the result of a line that may not run. */
-  refused(customId: string, id: string, error: AdmissionError): string
+  refused(endpoint: string, customId: string, id: string, error: AdmissionError): string
   /** Returns why a line may not run, as a problem of the line. */
-  problemOf(error: AdmissionError): WrongLine
+  problemOf(endpoint: string, error: AdmissionError): WrongLine
   /** Returns the event that reports how a batch ended. */
   eventTo(url: string, status: BatchStatus): Callback
 }

@@ -7,8 +7,9 @@ import type { LineReader } from './line-reader.ts'
 import type { LineStarts } from './line-starts.ts'
 import type { LineProblem } from './progress.ts'
 
-/** Further wrong lines are counted, but not named. */
+/** Further wrong lines are counted, but not named. Paths in schemas can be long, and lists of batches contain all problems. */
 const MAX_NAMED = 1000
+const MAX_NAMED_CHARACTERS = 256 * 1024
 /** Digits of the hash that finds repeated `custom_id`s. The texts themselves can be many megabytes, too many to hold in memory. */
 const HASH_DIGITS = 16
 
@@ -26,7 +27,8 @@ export class Validation {
   readonly #options: ValidationOptions
   readonly #seen = new Set<string>()
   #line = 0
-  #wrong = 0
+  #unnamed = 0
+  #characters = 0
 
   constructor(options: ValidationOptions) {
     this.#options = options
@@ -55,9 +57,8 @@ export class Validation {
   }
 
   #end(): true {
-    const more = this.#wrong - MAX_NAMED
-    if (more > 0) {
-      const message = `${more} further lines are wrong.`
+    if (this.#unnamed > 0) {
+      const message = `${this.#unnamed} further lines are wrong.`
       this.problems.push({ line: null, code: 'more_errors', message, param: null })
     }
     if (this.total === 0) {
@@ -79,13 +80,17 @@ export class Validation {
     this.#seen.add(digits)
     // The check ignores a suspension, which can end; a wrong line stays wrong.
     const admitted = await starts.admit(read.element, { ...owner, suspended: false })
-    if (admitted.kind === 'refused') this.#add(format.problemOf(admitted.error))
+    if (admitted.kind === 'refused') this.#add(format.problemOf(batch.endpoint, admitted.error))
   }
 
   #add(problem: Omit<LineProblem, 'line'>): void {
-    this.#wrong += 1
     const { code, message, param } = problem
-    if (this.#wrong <= MAX_NAMED) this.problems.push({ line: this.#line, code, message, param })
+    this.#characters += message.length + (param?.length ?? 0)
+    if (this.problems.length >= MAX_NAMED || this.#characters > MAX_NAMED_CHARACTERS) {
+      this.#unnamed += 1
+      return
+    }
+    this.problems.push({ line: this.#line, code, message, param })
   }
 }
 

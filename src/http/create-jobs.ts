@@ -16,6 +16,7 @@ import type { Idempotency } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import { admissionError, idempotencyKeyReused, invalid } from './errors.ts'
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
+import { validationError } from './validation-errors.ts'
 
 /** Time limit for counting the tokens of a batch. */
 const BATCH_TIMEOUT_S = 30
@@ -31,7 +32,15 @@ export interface CreateRequestsOptions {
  * Throws the error of a small body of the wrong shape; the thread validates large ones.
  */
 export function elementsOf(request: FastifyRequest, limits: PartLimits): readonly CreateElement[] {
-  if (request.largeBody !== null) return request.largeBody.elements
+  if (request.largeBody !== null) {
+    // Fastify rejects the empty object that stands for the body, and then does not validate the parameters.
+    const validate = request.getValidationFunction('querystring')
+    if (validate?.(request.query) === false) {
+      const [error] = validate.errors ?? []
+      if (error) throw invalid(validationError(error))
+    }
+    return request.largeBody.elements
+  }
   if (request.validationError) throw request.validationError
   const text = request.bodyText ?? ''
   // The text would otherwise stay in memory while the caller waits.

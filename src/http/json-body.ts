@@ -55,8 +55,9 @@ export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, opti
   app.addContentTypeParser('application/json', (request, _payload, done) => {
     const { create, translation } = request.route.config
     const kind = create ?? translation
-    bodies.read(request, (error, bytes) => {
-      if (error || !bytes) return done(error)
+    bodies.read(request, (error, received) => {
+      if (error || !received) return done(error)
+      const bytes = withoutMark(received)
       if (kind !== undefined && bytes.length > LARGE_BODY_BYTES && isSlowBody(bytes)) {
         readLargeBody(request, bytes, options).then((read) => {
           request.largeBody = read
@@ -71,6 +72,14 @@ export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, opti
       }
     })
   })
+}
+
+/** Windows programs often write it at the beginning of a file. */
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
+
+function withoutMark(bytes: Buffer): Buffer {
+  const { length } = BYTE_ORDER_MARK
+  return bytes.subarray(0, length).equals(BYTE_ORDER_MARK) ? bytes.subarray(length) : bytes
 }
 
 /** Call this before the body is read. Returns null if it may be read. A request without a body may declare any encoding. */

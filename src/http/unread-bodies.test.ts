@@ -57,6 +57,23 @@ test('an upload that is buffered in several pieces is read in full', async (t) =
   }
 })
 
+test('what is left of a file whose upload has failed is read, and its connection serves the next request', async (t) => {
+  const { parley } = await start(t)
+  const key = await parley.key()
+  const part = '--xyz\r\ncontent-disposition: form-data; name="other"; filename="a"\r\n\r\nx'
+  for (const bytes of [50_000, 2_000_000]) {
+    const line = openLine(parley)
+    line.send(`POST /v1/files HTTP/1.1\r\nhost: parley\r\nauthorization: Bearer ${key}\r\n`)
+    line.send(`content-type: multipart/form-data; boundary=xyz\r\ncontent-length: ${bytes}\r\n\r\n`)
+    line.send(part.padEnd(bytes / 2, 'x'))
+    assert.match(await line.until(/Only the field file/), /^HTTP\/1.1 400 /)
+    line.send(Buffer.alloc(bytes / 2, 'x'))
+    line.send('GET /healthz HTTP/1.1\r\nhost: parley\r\n\r\n')
+    await line.until(/HTTP\/1.1 200 /)
+    line.hangUp()
+  }
+})
+
 test('the uploads of one address delay that of another by half', async (t) => {
   const { parley, clock } = await start(t)
   const many = await Promise.all([1, 2, 3, 4].map(() => upload(parley, 12)))

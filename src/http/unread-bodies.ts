@@ -48,7 +48,12 @@ export class UnreadBodies {
   discard(request: FastifyRequest, reply: FastifyReply): void {
     const { raw, headers } = request
     const length = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : null
-    if ((length !== null && length <= SMALL_BYTES) || raw.destroyed) return
+    if (raw.destroyed) return
+    if (length !== null && length <= SMALL_BYTES) {
+      // A route that stopped reading in the middle has paused the body, and Node then does not drop it.
+      raw.resume()
+      return
+    }
     if (this.#bodies.size >= MAX_BODIES) {
       reply.header('connection', 'close')
       return
@@ -67,6 +72,7 @@ export class UnreadBodies {
       raw.pause()
       this.#add(sender, raw)
     })
+    raw.resume()
   }
 
   #add(sender: string, body: IncomingMessage): void {

@@ -220,7 +220,7 @@ export class JobCreator {
       if (record === null) return { kind: 'vanished' }
       if (hasEnded(record)) return { kind: 'settled', record, cacheHit: false }
       isWaiting = true
-      return pending ?? { kind: 'timeout' }
+      return pending ?? { kind: 'no slot' }
     } finally {
       if (!isWaiting) pending?.leave()
     }

@@ -12,10 +12,10 @@ import { TransientMap } from '../transient-map.ts'
 /** The fraction of the reserve that one account may use, at least one slot. */
 const RESERVE_PART = 1 / 16
 
-/** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server is stopping. */
+/** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server is stopping; `no slot`: it did not begin. */
 export type WaitEnd =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
-  | { readonly kind: 'timeout' | 'stopping' | 'vanished' }
+  | { readonly kind: 'timeout' | 'stopping' | 'vanished' | 'no slot' }
 
 export interface PendingResponse {
   readonly jobId: string

@@ -15,10 +15,12 @@ import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
 import { answerOf, tokensOf } from './answers.ts'
-import { completionJson } from './chat-completions.ts'
+import { CHAT_FIELD_NAMES, completionJson } from './chat-completions.ts'
 import { failureOf, V1_ERRORS } from './errors.ts'
+import { renamedField } from './held-creates.ts'
 import { elementsOfBody } from './read-body.ts'
 import { BEFORE_INSTRUCTIONS, recordOf, responseJson } from './response-object.ts'
+import { RESPONSE_FIELD_NAMES } from './responses.ts'
 
 /** The endpoints whose requests a batch may contain, and the translation of their bodies. */
 export const ENDPOINTS: Readonly<Record<string, string>> = {
@@ -114,13 +116,13 @@ export class BatchLines implements LineFormat {
     return JSON.stringify(line)
   }
 
-  refused(customId: string, id: string, error: AdmissionError): string {
-    const { status, bodyJson } = V1_ERRORS.answerOf(admissionError(error))
+  refused(endpoint: string, customId: string, id: string, error: AdmissionError): string {
+    const { status, bodyJson } = V1_ERRORS.answerOf(errorOf(endpoint, error))
     return answered(customId, id, status, bodyJson)
   }
 
-  problemOf(error: AdmissionError): WrongLine {
-    const { bodyJson } = V1_ERRORS.answerOf(admissionError(error))
+  problemOf(endpoint: string, error: AdmissionError): WrongLine {
+    const { bodyJson } = V1_ERRORS.answerOf(errorOf(endpoint, error))
     const { code, message, param } = JSON.parse(bodyJson).error
     return { code: code ?? 'invalid_request', message, param: param === null ? null : `body.${param}` }
   }
@@ -128,6 +130,13 @@ export class BatchLines implements LineFormat {
   eventTo(url: string, status: BatchStatus): Callback {
     return eventTo(url, { of: 'batch', idPrefix: BATCH_PREFIX, ending: status })
   }
+}
+
+/** Names fields as the line does. */
+function errorOf(endpoint: string, error: AdmissionError) {
+  if (error.kind !== 'invalid') return admissionError(error)
+  const names = ENDPOINTS[endpoint] === 'chat' ? CHAT_FIELD_NAMES : RESPONSE_FIELD_NAMES
+  return admissionError({ ...error, field: renamedField(error.field, names) })
 }
 
 function wrong(code: string, message: string, param: string | null = null): WrongLine {

@@ -13,7 +13,7 @@ export interface ChatRoute {
   readonly bodyBytes: number
 }
 
-const FIELD_NAMES = { 'response_format.schema': 'response_format.json_schema.schema' } as const
+export const CHAT_FIELD_NAMES = { 'response_format.schema': 'response_format.json_schema.schema' } as const
 
 export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRoute): void {
   app.post(
@@ -34,7 +34,7 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
       const element = creates.elementOf(request)
       const { model } = element
       const isJson = element.responseFormatJson !== TEXT_JSON
-      const held = await creates.hold(request, reply, { element, fieldNames: FIELD_NAMES })
+      const held = await creates.hold(request, reply, { element, fieldNames: CHAT_FIELD_NAMES })
       if (held.kind === 'error') return sendV1Error(reply, held.error)
       const answer = answerOf(held.record, isJson)
       if (answer.kind === 'failed') return sendV1Error(reply, answer.error)

@@ -29,6 +29,9 @@ export const IGNORED: readonly string[] = [
   'prompt_cache_',
 ]
 
+/** Longer names of callers' fields are truncated in errors. */
+const LONGEST_NAME = 80
+
 export const is =
   (...values: readonly unknown[]) =>
   (value: unknown): boolean =>
@@ -53,7 +56,8 @@ export function supportedFields(
     if (field === null || field === undefined) continue
     if (supported.includes(name)) fields[name] = field
     else if (!isIgnored(name, ignored) && !(Object.hasOwn(neutral, name) && neutral[name]?.(field))) {
-      throw new FieldProblem(path === '' ? name : `${path}.${name}`, 'is not supported with this value')
+      const shown = name.slice(0, LONGEST_NAME)
+      throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
     }
   }
   return fields

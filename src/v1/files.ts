@@ -108,13 +108,13 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
   }
   app.get<OfFile>('/v1/files/:file/content', { config: read, schema: content }, async (request, reply) => {
     const file = await found(request)
+    void reply.header('content-type', 'application/octet-stream').header('content-length', file.bytes)
+    // For a HEAD request, Fastify would read the whole content and drop it.
+    if (request.method === 'HEAD') return reply.send(Readable.from([]))
     // The download holds one piece from the database and one on its way to the client.
     await answers.reserve(request, Math.min(file.bytes, 2 * PIECE_BYTES))
     const stream = Readable.from(files.read(file), { objectMode: false, highWaterMark: PIECE_BYTES })
-    return reply
-      .header('content-type', 'application/octet-stream')
-      .header('content-length', file.bytes)
-      .send(stream)
+    return reply.send(stream)
   })
 }
 

@@ -7,6 +7,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
+import { IGNORED_HEADER, ignoredHeader } from '../http/parley-headers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
 import type { CreateElement, PartLimits } from '../job/create-body.ts'
@@ -89,6 +90,7 @@ export class HeldCreates {
   /** Rejects with the error of a request that creates no job. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
+    listIgnored(wanted.element, reply)
     const waitMs = holdMs(request.headers)
     const equal = equalRequest(request)
     for (;;) {
@@ -99,7 +101,7 @@ export class HeldCreates {
       request.jobIds = [jobId]
       bodies.wait(request)
       const end = repeated
-        ? await this.#endOfEarlier(request, reply, jobId, waitMs)
+        ? await unlessFailed(this.#endOfEarlier(request, reply, jobId, waitMs), hold, held)
         : pending && (await endOf(pending, reply))
       if (end?.kind !== 'vanished') return this.#heldUntil(end, hold, reply)
       if (hold) held.answered(hold)
@@ -114,6 +116,7 @@ export class HeldCreates {
    */
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
+    listIgnored(wanted.element, reply)
     const equal = equalRequest(request)
     for (;;) {
       const joined = equal && (await held.join(equal))
@@ -121,7 +124,7 @@ export class HeldCreates {
         ? { jobId: joined.jobId, hold: joined, repeated: true }
         : await this.#create(request, wanted, null, equal)
       request.jobIds = [jobId]
-      const record = repeated ? await reader.read(request, jobId) : queuedJob(jobId)
+      const record = repeated ? await unlessFailed(reader.read(request, jobId), hold, held) : queuedJob(jobId)
       if (record !== null) {
         if (hold && request.raw.socket.destroyed) await held.left(hold)
         else if (hold) whenClosed(reply.raw, hold, held)
@@ -193,11 +196,31 @@ export class HeldCreates {
   }
 }
 
+/** Adds the header with the parts of the schema that are not checked, if any. */
+function listIgnored(element: CreateElement, reply: FastifyReply): void {
+  const ignored = element.ignored && ignoredHeader([element])
+  if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
+}
+
 /** Returns what identifies equal requests; null for a request with an Idempotency-Key, which identifies it. */
 function equalRequest({ headers, caller, route, body, largeBody }: FastifyRequest): EqualRequest | null {
   if (headers['idempotency-key'] !== undefined) return null
   const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body))
   return { account: caller.account, hash, isRetry: isRetry(headers) }
+}
+
+/** If this request ends with an error instead, the next one can join the job. */
+async function unlessFailed<Result>(
+  result: Promise<Result>,
+  hold: Hold | null,
+  held: HeldRequests,
+): Promise<Result> {
+  try {
+    return await result
+  } catch (error) {
+    if (hold) await held.left(hold)
+    throw error
+  }
 }
 
 /** If the caller leaves without an answer, its next request can join the job. */
@@ -227,8 +250,13 @@ function renamed(error: unknown, model: string, names: JobRequest['fieldNames'])
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
   const { field, rule } = error.reason
   if (field === 'model') return noSuchModel(model)
+  return invalidField(renamedField(field, names), rule)
+}
+
+/** Returns the route's own name for a field of jobs. */
+export function renamedField(field: string, names: JobRequest['fieldNames']): string {
   const [name = field, named = name] = Object.entries(names).find(([one]) => field.startsWith(one)) ?? []
-  return invalidField(field.replace(name, named), rule)
+  return field.replace(name, named)
 }
 
 /** Node's fetch fails if no headers have arrived within 300 s. */
@@ -238,10 +266,10 @@ const EARLIER_S = 5
 
 /**
  * Returns the time in milliseconds after which the server must answer a held request even if the job has not finished, because
- * the client would time out. OpenAI's clients send their timeout, in seconds; 600 by default.
+ * the client would time out. OpenAI's clients send their timeout, in seconds, the one for Python in another header.
  */
 function holdMs(headers: IncomingHttpHeaders): number {
-  const timeoutS = Number(headers['x-stainless-timeout'])
+  const timeoutS = Number(headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'])
   if (!(timeoutS > 0)) return LONGEST_S * 1000
   return Math.min(LONGEST_S, Math.max(timeoutS - EARLIER_S, timeoutS / 2)) * 1000
 }

@@ -33,6 +33,8 @@ export interface Multipart {
 /** Rejects with a `V1Error`, or with the rejection of `onContent`. The rest of the body is then not read. */
 export function readMultipart(request: IncomingMessage, options: MultipartOptions): Promise<Multipart> {
   return new Promise((resolve, reject) => {
+    // No more events are emitted then.
+    if (request.destroyed) throw disconnected()
     const parser = parserOf(request)
     const fields = new Map<string, string>()
     let file: {
@@ -61,10 +63,14 @@ export function readMultipart(request: IncomingMessage, options: MultipartOption
         if (!isOver) request.resume()
       })
     }
-    const onEnd = () => void parser.end()
+    const onEnd = () => {
+      // From here on, only the server takes time.
+      stopWatching()
+      parser.end()
+    }
     const onClose = () => {
       // If the request is complete, the parser has all of it but has not passed on everything yet.
-      if (!request.complete) end(malformed('The connection closed before the whole body arrived.'))
+      if (!request.complete) end(disconnected())
     }
 
     parser.on('file', (name, stream, filename) => {
@@ -105,6 +111,7 @@ function parserOf({ headers }: IncomingMessage) {
   }
 }
 
+const disconnected = () => malformed('The connection closed before the whole body arrived.')
 const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
 
 /** A client must send this much on average in each window. Time in which the server does not read does not count. */

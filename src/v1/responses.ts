@@ -37,7 +37,7 @@ export interface ResponseRoutes {
 
 type ById = { Params: { id: string } }
 
-const FIELD_NAMES = {
+export const RESPONSE_FIELD_NAMES = {
   messages: 'input',
   'response_format.schema': 'text.format.schema',
 } as const
@@ -64,7 +64,7 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
       const element = creates.elementOf(request)
       const stored = storedOf(element)
       const { webhookUrl } = request.caller
-      const job = { element, fieldNames: FIELD_NAMES }
+      const job = { element, fieldNames: RESPONSE_FIELD_NAMES }
       if (recordOf(stored.responseFormatJson)?.background) {
         const reported = webhookUrl === null ? job : { ...job, callback: eventTo(webhookUrl, EVENT) }
         return send(reply, responseJson(await creates.create(request, reply, reported), stored))

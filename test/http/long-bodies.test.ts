@@ -57,6 +57,16 @@ onAnyStore(() => {
     }
   })
 
+  test('a body may begin with a byte order mark, as files from Windows do', async (t) => {
+    const { parley, models } = await startStage(t)
+    const key = await parley.key()
+    for (const content of ['Hello', filled('{"a":"\\"b\\""},')]) {
+      const body = job({ messages: [{ role: 'user', content }] })
+      granted(await parley.post(MESSAGES, `\ufeff${JSON.stringify(body)}`, key), 200)
+      assert.deepEqual(models.completions().at(-1)?.body.messages, body.messages)
+    }
+  })
+
   test('a long text that is not UTF-8 is rejected like a short one', async (t) => {
     const { parley } = await startStage(t)
     const body = Buffer.from(JSON.stringify(job({ messages: [{ role: 'user', content: filled('text ') }] })))
@@ -64,6 +74,16 @@ onAnyStore(() => {
     const headers = { 'content-type': 'application/json', 'x-api-key': await parley.key() }
     const answer = refused(await parley.request(MESSAGES, { method: 'POST', headers, body }), 400)
     assert.match(answer.details ?? '', /not valid UTF-8/)
+  })
+
+  test('a wrong parameter is rejected with a long body, too', async (t) => {
+    const { parley } = await startStage(t)
+    const key = await parley.key()
+    const answers = ['Hello', filled('{"a":"\\"b\\""},')].map((content) =>
+      parley.post(`${MESSAGES}?include=everything`, job({ messages: [{ role: 'user', content }] }), key),
+    )
+    const [short, long] = (await Promise.all(answers)).map((answer) => refused(answer, 400))
+    assert.deepEqual(long, short)
   })
 
   test('a long body of many values or levels is read by a thread', async (t) => {

@@ -237,6 +237,42 @@ onEachStore(() => {
     assert.deepEqual(wrong.slice(1000), [[null, 'more_errors']])
   })
 
+  test('a wrong field is named as in its line, for responses, too', async (t) => {
+    const { openai } = await start(t)
+    const format = { type: 'json_schema', name: 'a', schema: { type: 'none' } }
+    const bodies = [{ input: [] }, { input: 'Hello', text: { format } }]
+    const lines = bodies.map((body, at) => ({
+      ...{ custom_id: `${at}`, method: 'POST', url: '/v1/responses' },
+      body: { model: 'gpt-5-mini', ...body },
+    }))
+    const { errors } = await ended(t, openai, await submit(openai, lines, { endpoint: '/v1/responses' }))
+    assert.deepEqual(
+      errors?.data?.map(({ param, message }) => [param, message?.split(':', 1)[0]]),
+      [
+        ['body.input', 'input'],
+        ['body.text.format.schema.type', 'text.format.schema.type'],
+      ],
+    )
+  })
+
+  test('what is wrong with lines is told briefly, however long their names and paths are', async (t) => {
+    const { openai } = await start(t)
+    const textOf = async (lines: readonly unknown[]) => {
+      const { errors } = await ended(t, openai, await submit(openai, lines))
+      return { text: JSON.stringify(errors?.data), last: errors?.data?.at(-1) }
+    }
+    const name = 'x'.repeat(1_000_000)
+    const { text: ofNames } = await textOf([chatLine('a', 'Hello', { [name]: 1 })])
+    assert.ok(ofNames.length < 1000, `${ofNames.length} characters`)
+    let schema: object = { type: 'none' }
+    for (let depth = 0; depth < 20; depth++) schema = { properties: { ['p'.repeat(80)]: schema } }
+    const format = { type: 'json_schema', json_schema: { name: 'a', schema } }
+    const lines = Array.from({ length: 500 }, (_, at) => chatLine(`${at}`, '', { response_format: format }))
+    const { text: ofPaths, last } = await textOf(lines)
+    assert.ok(ofPaths.length < 400_000, `${ofPaths.length} characters`)
+    assert.match(last?.message ?? '', /^\d+ further lines are wrong/)
+  })
+
   test('a line that fails goes to the error file', async (t) => {
     const { openai, models } = await start(t)
     models.script = ({ body }) => (JSON.stringify(body).includes('bad') ? reply.status(400) : undefined)

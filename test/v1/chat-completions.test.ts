@@ -77,6 +77,23 @@ onEachStore(() => {
     })
   })
 
+  test('a header lists what is not checked of a schema, in both routes', async (t) => {
+    const { parley } = await startStage(t, { script: () => reply.json({}) })
+    const openai = openaiOf(parley, await parley.key())
+    const format = { type: 'json_schema' as const, name: 'a', schema: { type: 'object', 'x-order': 1 } }
+    const answers = [
+      openai.chat.completions.create({
+        ...HELLO,
+        response_format: { type: 'json_schema', json_schema: format },
+      }),
+      openai.responses.create({ model: 'gpt-5-mini', input: 'Hello', text: { format } }),
+      openai.responses.create({ model: 'gpt-5-mini', input: 'Hello', text: { format }, background: true }),
+    ]
+    for (const answer of answers) {
+      assert.equal((await answer.asResponse()).headers.get('x-parley-ignored'), '/x-order')
+    }
+  })
+
   test('models are those of the tier, also one whose name has a slash', async (t) => {
     const settings = { models: { 'org/model': { targets: [{ upstream: 'openai', model: 'x' }] } } }
     const { parley } = await startStage(t, { settings })

@@ -101,6 +101,17 @@ onEachStore(() => {
     await assertNothingStored(parley, 'user_max')
   })
 
+  test('a HEAD request for a content has its length, and reads none of it', async (t) => {
+    const parley = await startParley(t)
+    const key = await parley.key()
+    const { body } = await send(parley, key, multipart({ purpose: 'batch' }))
+    const { mock } = t.mock.method(parley.store, 'readPiece')
+    const headers = { authorization: `Bearer ${key}` }
+    const answer = await parley.request(`/v1/files/${body.id}/content`, { method: 'HEAD', headers })
+    assert.deepEqual([answer.status, answer.headers.get('content-length')], [200, `${LINES.length}`])
+    assert.equal(mock.callCount(), 0)
+  })
+
   test('uploads that cannot be read get 400, 413 or 415, and leave nothing behind', async (t) => {
     const parley = await startParley(t, { settings: { tiers: { user_go: { max_file_bytes: 300_000 } } } })
     const key = await parley.key('user_go')

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore, storeName } from '../on-each-store.ts'
@@ -54,6 +55,17 @@ onEachStore(() => {
     models.release()
     assert.equal(textOf(await asked), 'answer 0')
     assert.equal(models.completions().length, 1)
+  })
+
+  test('a request of the Python client is answered before the timeout that it sends', async (t) => {
+    const { parley, clock } = await startStage(t, { script: numbered })
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
+    const isHeld = clock.timerSet((ms) => ms === HELD_MS)
+    const headers = { 'x-stainless-read-timeout': `${CLIENT_MS / 1000}.0` }
+    const failed = assert.rejects(openai.chat.completions.create(SAMPLE, { headers }), /408/)
+    await isHeld
+    clock.advance(HELD_MS)
+    await failed
   })
 
   test('five equal requests that all time out and retry get five answers of five calls', async (t) => {
@@ -129,6 +141,21 @@ onEachStore(() => {
     assert.equal(models.completions().length, 1)
   })
 
+  test('a request that fails after it has joined leaves the job to the next one', async (t) => {
+    const stage = await startStage(t, { script: numbered })
+    const { parley, models } = stage
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
+    await abandoned(openai, stage, 1)
+    await pendingResponsesAre(t, parley, 0)
+    const { mock } = t.mock.method(parley.store, 'read')
+    mock.mockImplementationOnce(() => Promise.reject(new StoreUnavailable('in the test')))
+    await assert.rejects(openai.chat.completions.create(SAMPLE), /503/)
+    const joined = openai.chat.completions.create(SAMPLE)
+    await pendingResponsesAre(t, parley, 1)
+    models.release()
+    assert.equal(textOf(await joined), 'answer 0')
+  })
+
   test('another body, another key and another account never join', async (t) => {
     const stage = await startStage(t, { script: numbered })
     const { parley, models } = stage
@@ -161,6 +188,21 @@ onEachStore(() => {
     const retried = await openaiOf(after.parley, key).chat.completions.create(SAMPLE)
     assert.equal(textOf(retried), 'after')
     assert.equal((await after.parley.get('/api/v1/messages', key)).body.data.jobs.length, 1)
+  })
+
+  test('a retry that the server cannot hold is told to wait, like the first request', async (t) => {
+    const { parley, models } = await startStage(t, {
+      script: numbered,
+      settings: { sync: { max_waiters: 0 } },
+    })
+    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
+    for (const options of [{}, RETRY]) {
+      const error = await openai.chat.completions.create(SAMPLE, options).catch((refused: unknown) => refused)
+      assert.ok(error instanceof OpenAI.APIError)
+      assert.deepEqual([error.status, error.headers?.get('retry-after-ms')], [503, '1000'])
+      await models.received(1)
+    }
+    assert.equal(models.completions().length, 1)
   })
 
   test('retries join on another node', {
