@@ -26,6 +26,9 @@ const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. P
 const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
   ['unreachable', { code: 'UND_ERR_CONNECT_TIMEOUT', connection: 'connection' }],
+  ['unreachable', { code: 'EADDRNOTAVAIL', connection: 'connection' }],
+  ['unreachable', { code: 'EMFILE', connection: 'connection' }],
+  ['unreachable', { code: 'EACCES', connection: 'connection' }],
   ['unreachable', { code: 'ENOTFOUND', connection: 'dns' }],
   ['unreachable', { code: 'SELF_SIGNED_CERT_IN_CHAIN', connection: 'tls' }],
   ['broken', { code: 'ECONNRESET', connection: 'connection' }],

@@ -112,6 +112,12 @@ const TLS =
 
 /** Codes of connections that were never established: nothing was sent, so the request cannot be the cause. */
 const NOT_CONNECTED: readonly string[] = [
+  // No free port or file descriptor, or no permission, on this machine.
+  'EACCES',
+  'EADDRNOTAVAIL',
+  'EMFILE',
+  'ENFILE',
+  'EPERM',
   'ECONNREFUSED',
   'EHOSTDOWN',
   'EHOSTUNREACH',
