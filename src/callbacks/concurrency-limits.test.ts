@@ -56,6 +56,15 @@ test('the receivers of an origin get as many attempts together as the origin may
   assert.ok(maySend(LIMITS, inFlight({ toOrigin: counts(['https://b.example.com', 16]) }), proven()))
 })
 
+test('an account leaves an eighth of the attempts at an origin to others', () => {
+  const [own, others] = [proven(), proven('other')]
+  const load = (attempts: number) =>
+    inFlight({ toReceiver: counts([own, attempts]), toOrigin: counts([ORIGIN, attempts]) })
+  const send = (attempts: number, to: Receiver) => maySend(LIMITS, load(attempts), to)
+  assert.deepEqual([send(13, own), send(14, own)], [true, false])
+  assert.deepEqual([send(14, others), send(15, others), send(16, others)], [true, true, false])
+})
+
 test('receivers of one account that are not proven occupy at most an eighth of the slots, and all of them half', () => {
   const send = (account: string, occupied: number) =>
     maySend(LIMITS, inFlight({ unproven: counts(['acme', 1], [account, occupied]) }), unproven(account))

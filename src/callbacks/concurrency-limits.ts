@@ -1,7 +1,8 @@
 /**
  * Decides which deliveries may be sent, and which may wait on this node. Every rule is a pure function of what is in flight.
  *
- * - A receiver gets as many concurrent attempts as it has capacity for, and an origin as many as the setting allows.
+ * - A receiver gets as many concurrent attempts as it has capacity for, and an origin as many as the setting allows. The last
+ *   eighth of these is for accounts with fewer attempts there.
  * - Receivers that are not proven to respond may together occupy half of a delivery queue's slots; those of one account an
  *   eighth.
  * - The last eighth of the slots is reserved for accounts that occupy less than an eighth.
@@ -41,7 +42,9 @@ export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver):
   const { account, origin } = receiver
   if (!fairSlots.mayAcquire(slotsOf(limits), inFlight.occupied, account)) return false
   if (receiverCapacity(inFlight, receiver) <= 0) return false
-  if (inFlight.toOrigin.of(origin) >= limits.slotsPerOrigin) return false
+  const reserve = Math.floor(limits.slotsPerOrigin / 8)
+  const most = limits.slotsPerOrigin - (inFlight.toReceiver.of(receiver) < reserve ? 0 : reserve)
+  if (inFlight.toOrigin.of(origin) >= most) return false
   if (receiver.isProven) return true
   return inFlight.unproven.total < share(limits, 2) && inFlight.unproven.of(account) < share(limits, 8)
 }

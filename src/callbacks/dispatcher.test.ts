@@ -1,6 +1,7 @@
 /** The callback dispatcher with real receivers and a real store. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { ReceivedRequest, ReceiverReply } from '../../test/receiver.ts'
 import { instead, refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 import type { CallbackSummary } from '../store/callback-store.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
@@ -30,6 +31,23 @@ test('an origin never gets more attempts at once than the setting allows', async
   assert.equal(receiver.requests.length, 60)
   const connections = receiver.connections()
   assert.ok(connections > 1 && connections <= 4, `${connections} connections`)
+})
+
+test('callbacks of one account to a slow origin do not delay those of another to the same origin', async (t) => {
+  const slow = new Set<string>()
+  const reply = (_host: string, { body }: ReceivedRequest): ReceiverReply =>
+    slow.has(JSON.parse(body).job_id) ? STALL : { kind: 'answer' }
+  const { dispatcher, receiver, ended, owe } = await start(t, { perOrigin: 8, reply })
+  for (let n = 0; n < 16; n++) await owe()
+  dispatcher.notify('acme', '')
+  await ended.when(() => ended.count('delivered') === 16)
+  for (let n = 0; n < 16; n++) slow.add(await owe())
+  dispatcher.notify('acme', '')
+  await receiver.received(16 + 7)
+  const jobId = await owe(1, 'other')
+  dispatcher.notify('other', jobId)
+  await ended.when(() => ended.count('delivered') === 17)
+  assert.equal(ended.all.at(-1)?.[0], jobId)
 })
 
 test('a callback of a deleted account fails permanently without an attempt', async (t) => {

@@ -11,7 +11,7 @@ interface Zone {
   readonly [name: string]: { readonly a?: readonly string[]; readonly aaaa?: readonly string[] }
 }
 
-/** Starts a name server on loopback. It never responds for the name `silent.example`. */
+/** Starts a name server on loopback. It never responds for the name `silent.example`, nor about AAAA for `half.example`. */
 async function startNameServer(t: TestContext, zone: Zone) {
   const socket = createSocket('udp4')
   const queries: string[] = []
@@ -23,6 +23,7 @@ async function startNameServer(t: TestContext, zone: Zone) {
       silent.resolve()
       return
     }
+    if (name === 'half.example' && type === 28) return
     const records = type === 28 ? zone[name]?.aaaa : zone[name]?.a
     const answers = (records ?? []).map((address) => record(type, address))
     const head = Buffer.from(query.subarray(0, 12))
@@ -65,6 +66,7 @@ const ZONE: Zone = {
   'four.example': { a: ['93.184.216.34'] },
   'six.example': { aaaa: ['00000000000000000000000000000001'] },
   'empty.example': {},
+  'half.example': { a: ['93.184.216.34'] },
 }
 
 test('every A and AAAA record is returned', async (t) => {
@@ -95,6 +97,13 @@ test('names without DNS records are looked up in the system if networks are allo
   const found = await resolve('localhost', NEVER)
   assert.ok(found.includes('127.0.0.1') || found.includes('::1'))
   assert.deepEqual(await resolve('four.example', NEVER), ['93.184.216.34'])
+})
+
+test('a name server that ignores AAAA does not use up the time for connecting', async (t) => {
+  const { server, queries } = await startNameServer(t, ZONE)
+  const resolve = createResolver({ systemNames: false, servers: [server] })
+  assert.deepEqual(await resolve('half.example', NEVER), ['93.184.216.34'])
+  assert.deepEqual(queries.toSorted(), ['half.example A', 'half.example AAAA'], 'it is not asked twice')
 })
 
 test('a query that is not answered ends as soon as the signal aborts', async (t) => {

@@ -15,9 +15,11 @@ export interface ResolverOptions {
   readonly servers?: readonly string[]
 }
 
-/** The timeout of one DNS query; two of them fit into the timeout for connecting. */
+/** The timeout of the first DNS query; that of the second is up to twice as long. */
 const QUERY_TIMEOUT_MS = 2000
 const QUERY_TRIES = 2
+/** Once there are addresses of one kind, those of the other have this long, because some name servers never answer AAAA. */
+const OTHER_KIND_MS = 1000
 
 /**
  * Queries DNS directly. The system's resolver runs in the few threads that file operations and all other lookups share, and a
@@ -62,13 +64,22 @@ async function queryDns(
   if (servers !== undefined) resolver.setServers(servers)
   const cancel = () => resolver.cancel()
   signal.addEventListener('abort', cancel, { once: true })
+  let timer: NodeJS.Timeout | undefined
+  const startTimer = (addresses: string[]) => {
+    timer ??= setTimeout(cancel, OTHER_KIND_MS)
+    return addresses
+  }
   try {
-    const [ipv4, ipv6] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
+    const [ipv4, ipv6] = await Promise.allSettled([
+      resolver.resolve4(name).then(startTimer),
+      resolver.resolve6(name).then(startTimer),
+    ])
     return {
       addresses: [...addressesIn(ipv4), ...addressesIn(ipv6)],
       error: ipv4.status === 'rejected' ? ipv4.reason : new Error(`${name} has no address`),
     }
   } finally {
+    clearTimeout(timer)
     signal.removeEventListener('abort', cancel)
   }
 }

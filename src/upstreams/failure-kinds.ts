@@ -4,8 +4,8 @@
  * | kind | what it is | whom it counts against |
  * |---|---|---|
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
- * | `overloaded` | 429, 503, 529 | the server |
- * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
+ * | `overloaded` | 429, 498, 503, 529 | the server |
+ * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
  * | `misconfigured` | redirects, 401 to 405, 407, 412, 400 because of the key or the credit, no quota left | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
@@ -15,6 +15,8 @@ import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './mod
 
 /** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it runs out of memory. */
 export const GENERATION_FAILED = 424
+/** Groq's status if the tier `flex` has no capacity. */
+export const NO_FLEX_CAPACITY = 498
 /**
  * Statuses that the operator must fix: an address that redirects, as to a login page; key, payment, permission, path or model; a
  * path that only serves pages (405), a proxy's password (407), and the budget (412, Portkey and Fireworks).
@@ -78,6 +80,7 @@ function statusKind(status: number, { code, message, retryAfterMs }: FailureFact
       if (retryAfterMs === null && NO_QUOTA.test(message)) return 'misconfigured'
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
     case 503:
+    case NO_FLEX_CAPACITY:
     // Anthropic's status for an overload.
     case 529:
       return 'overloaded'
@@ -89,12 +92,15 @@ function statusKind(status: number, { code, message, retryAfterMs }: FailureFact
     case 409:
     case 502:
     case 504:
-    // Cloudflare's statuses if the server behind it fails, refuses connections, or responds too late.
+    // Cloudflare's statuses if the server behind it fails, refuses connections or TLS, responds too late, or has no tunnel.
     case 520:
     case 521:
     case 522:
     case 523:
     case 524:
+    case 525:
+    case 526:
+    case 530:
       return 'broken'
     default:
       return status >= 500 && status <= 599 ? 'failing' : 'final'
@@ -119,6 +125,12 @@ const TLS =
 
 /** Codes of connections that were never established: nothing was sent, so the request cannot be the cause. */
 const NOT_CONNECTED: readonly string[] = [
+  // No free port or file descriptor, or no permission, on this machine.
+  'EACCES',
+  'EADDRNOTAVAIL',
+  'EMFILE',
+  'ENFILE',
+  'EPERM',
   'ECONNREFUSED',
   'EHOSTDOWN',
   'EHOSTUNREACH',

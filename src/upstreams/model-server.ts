@@ -60,7 +60,7 @@ export type Reply =
 /** The server did not respond, or did not respond with a chat completion. */
 export interface UpstreamError {
   readonly kind: 'error'
-  /** Whether another target, or the same one later, may succeed: connection errors, 408, 409, 424, 429, 5xx. */
+  /** Whether another target, or the same one later, may succeed: connection errors, 408, 409, 424, 429, 498, 5xx. */
   readonly retryable: boolean
   /** The delay that Retry-After asks for, in milliseconds from now; null if the header is absent. */
   readonly retryAfterMs: number | null

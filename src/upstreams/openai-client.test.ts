@@ -132,7 +132,7 @@ describe('a refusal', () => {
 })
 
 describe('an error status', () => {
-  for (const status of [408, 409, 424, 429, 500, 502, 503, 529]) {
+  for (const status of [408, 409, 424, 429, 498, 500, 502, 503, 529]) {
     it(`${status} is retryable`, async (t) => {
       const got = await errorOf(t, () => reply.status(status))
       assert.deepEqual(got, {

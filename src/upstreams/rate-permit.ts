@@ -53,12 +53,12 @@ export class RatePermit {
     const {
       rates: [rate],
       isAlone,
-      answers,
+      sizes,
     } = this.#target
-    const { input, output } = reply.tokens ?? { input: 0, output: 0 }
-    const used = input + output
+    const tokens = reply.tokens ?? { input: 0, output: 0 }
+    const used = tokens.input + tokens.output
     if (used > 0) {
-      answers.learn(used - this.#request.inputTokens)
+      sizes.learn(this.#request, tokens)
       this.#correct(used)
     }
     if (reply.rate !== undefined) rate.serverSays(reply.rate, isAlone)

@@ -45,10 +45,10 @@ export class RatedCaller {
   }
 
   /** Reserves the request's part of each rate. Null if the request, or the node, was stopped while it waited. */
-  async #reserve({ rates, answers }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
+  async #reserve({ rates, sizes }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
     const { request, signal, waiting } = attempt
     const { account, tier, priority, jobId } = request
-    const tokens = request.inputTokens + (maxTokensOf(request) ?? answers.estimate)
+    const tokens = sizes.inputOf(request) + (maxTokensOf(request) ?? sizes.more)
     const asked = { account, weight: this.#weightOf(tier), priority, tokens }
     const reservations: Reservation[] = []
     for (const rate of rates) {

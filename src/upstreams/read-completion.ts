@@ -4,7 +4,7 @@
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords, parse, providerError } from './error-words.ts'
-import { GENERATION_FAILED, NO_PROVIDER } from './failure-kinds.ts'
+import { GENERATION_FAILED, NO_FLEX_CAPACITY, NO_PROVIDER } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
@@ -36,7 +36,9 @@ interface WireError {
 
 /** Connection errors are not covered here, because they have no status. */
 function isRetryable(status: number): boolean {
-  return [408, 409, GENERATION_FAILED, 429].includes(status) || (status >= 500 && status <= 599)
+  return (
+    [408, 409, GENERATION_FAILED, 429, NO_FLEX_CAPACITY].includes(status) || (status >= 500 && status <= 599)
+  )
 }
 
 export function upstreamError(

@@ -1,38 +1,66 @@
 /** The rates that the settings give to targets: of an upstream, shared by all of its targets, and of a model on it. */
 import type { ModelSettings } from '../config/settings.ts'
+import type { ModelRequest, TokenCount } from './model-server.ts'
 import type { Rate } from './rate.ts'
 
-/** The estimated tokens of an answer before any is known. */
+/** The estimates before any answer is known. English has more bytes per token, but few languages have fewer. */
 const USUAL_OUTPUT_TOKENS = 1024
-/** The weight of the latest answer in the average. */
+const USUAL_TOKENS_PER_BYTE = 1 / 3
+/** The weight of the latest answer in an average. */
 const LATEST = 0.1
 /** Estimates are this many average deviations above the average, so that few are too low. */
 const DEVIATIONS = 2
 
-/** The rates of a target, and what its answers have used. */
+/** The rates of a target, and what its requests have used. */
 export interface TargetRates {
   /** The target's own rate comes first, then that of its upstream. */
   readonly rates: readonly [Rate, ...Rate[]]
   /** Whether the limits that the server reports concern the first rate, because only this target uses it. */
   readonly isAlone: boolean
-  readonly answers: AnswerSizes
+  readonly sizes: RequestSizes
 }
 
-/** Learns how many tokens a request uses in addition to its counted input: its answer, and what its chat template adds. */
-class AnswerSizes {
-  #average: number | null = null
-  #deviation = 0
+/**
+ * Learns how many tokens requests use: for each byte of their conversation, and in addition, for the answer and what the chat
+ * template adds.
+ */
+class RequestSizes {
+  readonly #perByte = new Estimate(USUAL_TOKENS_PER_BYTE)
+  readonly #more = new Estimate(USUAL_OUTPUT_TOKENS)
 
-  get estimate(): number {
-    return Math.ceil(
-      this.#average === null ? USUAL_OUTPUT_TOKENS : this.#average + DEVIATIONS * this.#deviation,
-    )
+  /** The estimated tokens of the input. What was counted is an upper bound, four times as much for most jobs. */
+  inputOf({ inputTokens, prompt }: ModelRequest): number {
+    return Math.min(inputTokens, Math.ceil(Buffer.byteLength(prompt.messagesJson) * this.#perByte.high))
   }
 
-  learn(tokens: number): void {
-    const average = this.#average ?? tokens
-    this.#deviation += (Math.abs(tokens - average) - this.#deviation) * LATEST
-    this.#average = average + (tokens - average) * LATEST
+  /** The estimated tokens that are not of the input. */
+  get more(): number {
+    return Math.ceil(this.#more.high)
+  }
+
+  learn(request: ModelRequest, { input, output }: TokenCount): void {
+    if (input > 0) this.#perByte.add(input / Buffer.byteLength(request.prompt.messagesJson))
+    this.#more.add(Math.max(0, input + output - this.inputOf(request)))
+  }
+}
+
+class Estimate {
+  #average: number | null = null
+  #deviation = 0
+  readonly #usual: number
+
+  constructor(usual: number) {
+    this.#usual = usual
+  }
+
+  get high(): number {
+    return this.#average === null ? this.#usual : this.#average + DEVIATIONS * this.#deviation
+  }
+
+  add(value: number): void {
+    const average = this.#average ?? value
+    this.#deviation += (Math.abs(value - average) - this.#deviation) * LATEST
+    this.#average = average + (value - average) * LATEST
   }
 }
 
@@ -73,6 +101,6 @@ export function targetRates(
     const [first, ...others] = [own, shared].filter((rate) => rate !== null)
     if (first === undefined) return null
     const isAlone = own !== null || new Set(ofUpstream.map((entry) => entry.model)).size === 1
-    return { rates: [first, ...others], isAlone, answers: new AnswerSizes() }
+    return { rates: [first, ...others], isAlone, sizes: new RequestSizes() }
   }
 }
