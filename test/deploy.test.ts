@@ -173,6 +173,21 @@ test('the unit starts an existing command, in time and with options that Node ac
   assert.equal(node.status, 0, String(node.stderr))
 })
 
+test('the proxies send all requests of an operator to one node, whose figures the dashboard shows', () => {
+  const nginx = read('deploy/nginx.conf')
+  assert.match(nginx, /upstream operators \{\s*ip_hash;/)
+  assert.ok(nginx.slice(nginx.indexOf('listen 127.0.0.1:8081')).match(/proxy_pass/g)?.length === 2)
+  assert.doesNotMatch(nginx.slice(nginx.indexOf('listen 127.0.0.1:8081')), /proxy_pass http:\/\/parley/)
+  assert.match(read('deploy/Caddyfile'), /^http:\/\/127\.0\.0\.1:8081 \{.*lb_policy ip_hash/ms)
+})
+
+test('the unit makes the folder of the Unix socket in docs/proxy.md, and lets the group into it', () => {
+  const [, folder] = /HOST=unix:\/run\/(\w+)\//.exec(read('docs/proxy.md')) ?? []
+  const unit = read('deploy/parley.service')
+  assert.match(unit, new RegExp(`^RuntimeDirectory=${folder}$`, 'm'))
+  assert.match(unit, /^RuntimeDirectoryMode=0750$/m)
+})
+
 test('the program reads the variables in the environment files of docs/install.md', () => {
   const page = read('docs/install.md')
   const [, systemd = ''] = /```ini\n# \/etc\/parley\/parley\.env\n(.*?)```/s.exec(page) ?? []

@@ -80,7 +80,9 @@ function notesOn({ summary, keptAside }: Restored): string[] {
       `The next start runs the ${pending + assigned} jobs that are pending or assigned in the backup, including jobs that have finished since the backup.`,
     )
   }
-  notes.push('Keys that were revoked since the backup are valid again. See docs/backup.md.')
+  notes.push(
+    'Keys that were revoked since the backup are valid again, and so are admin tokens. See docs/backup.md.',
+  )
   return notes
 }
 

@@ -190,6 +190,17 @@ test("the tier's cap of costs is shown in full", async (t) => {
   await page.getByLabel('Cost per month', { exact: true }).selectOption('tier default: 12.50')
 })
 
+test('if a proxy gives up before a deletion ends, the page says where its result is', async (t) => {
+  await parley.key('user_max', 'large')
+  const page = await visit(t, browser, parley, '/dashboard/accounts/large', { expected: /504/ })
+  await page.route('**/admin/api/accounts/large?*', (route) => route.fulfill({ status: 504, body: '<html>' }))
+  await page.getByRole('button', { name: 'Delete account…' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Delete large?' })
+  await dialog.getByLabel(/name to confirm/).fill('large')
+  await dialog.getByRole('button', { name: 'Delete permanently' }).click()
+  await dialog.getByRole('alert').getByText('The audit log shows whether the account was deleted.').waitFor()
+})
+
 test('an account is deleted after typing its name, and the page shows that the deletion is in progress', async (t) => {
   const key = await parley.key('user_max', 'leaving')
   const before = server.requests.length

@@ -24,6 +24,17 @@ test('a wrong token is rejected with an explanation, the right one signs in, and
   assert.equal(await page.evaluate('sessionStorage.length'), 0)
 })
 
+test('a text that cannot be a token or a key, such as one that a terminal has cut, is called wrong', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard', { signedIn: false })
+  await page.getByLabel('Admin token').fill('padm_9Kq…')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('alert').getByText('This is not the admin token of this server.').waitFor()
+  const playground = await visit(t, browser, parley, '/dashboard/playground')
+  await playground.getByLabel('Or paste a key').fill('prl_9Kq…')
+  await playground.getByRole('button', { name: 'Use this key' }).click()
+  await playground.getByRole('alert').getByText('The server does not accept this key.').waitFor()
+})
+
 test('a token that is no longer accepted leads back to signing in, with the reason', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard', { signedIn: false, expected: /401/ })
   await page.evaluate("sessionStorage.setItem('parley.admin-token', 'of yesterday')")

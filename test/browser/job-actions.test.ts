@@ -134,3 +134,20 @@ test('the failed jobs of a search are rerun, each once', async (t) => {
   await rerun('2 jobs were rerun')
   await rerun('0 jobs were rerun; 2 skipped')
 })
+
+test('contents that were shown while the job ran are called old when it has ended, and can be loaded again', async (t) => {
+  const before = server.requests.length
+  server.script = () => reply.stall(reply.text('the Amur'))
+  const [id = ''] = await createBatch('is being watched')
+  await server.received(before + 1)
+  const page = await visit(t, browser, parley, `/dashboard/jobs/${id}`)
+  const show = page.getByRole('button', { name: /Show contents/ })
+  await show.click()
+  await page.getByText('No answer yet.').waitFor()
+  server.release()
+  await page.locator('.badge', { hasText: 'completed' }).waitFor()
+  await page.getByText('The job has finished since these contents were loaded.').waitFor()
+  assert.equal(await page.getByText('No answer yet.').count(), 0)
+  await show.click()
+  await page.getByText('the Amur').waitFor()
+})

@@ -214,6 +214,8 @@ test('compose-tls: the files fit compose.yaml and the program', {
   assert.deepEqual(more.services.caddy.depends_on, ['parley'])
   assert.ok(Object.hasOwn(base.services, 'parley'))
   assert.match(tls.files.get('Caddyfile') ?? '', /reverse_proxy parley:8080/)
+  // By default, Caddy sends nothing to a server for up to 30 s after its restart.
+  assert.match(tls.files.get('Caddyfile') ?? '', /health_uri \/readyz\n\s*health_interval 2s/)
   for (const volume of more.services.caddy.volumes) {
     const [source = ''] = volume.split(':')
     assert.ok(source in more.volumes || tls.text.includes(`# ${source.slice(2)}`), source)

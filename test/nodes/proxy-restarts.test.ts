@@ -61,7 +61,7 @@ const NGINX: Proxy = {
   configured: (text, socket, folder, nodes) => {
     const servers = nodes.map((node) => `server ${node} max_fails=0;`)
     const changed = text
-      .replace(/server 127\.0\.0\.1:8080 max_fails=0;/, servers.join('\n'))
+      .replaceAll('server 127.0.0.1:8080 max_fails=0;', servers.join('\n'))
       .replace('listen 443 ssl;', `listen unix:${socket};`)
       .replace('listen 127.0.0.1:8081;', `listen unix:${socket}.operators;`)
       .replace(/ssl_certificate\w* .*;/g, '')
@@ -85,7 +85,7 @@ const CADDY: Proxy = {
     'Caddy 2.6.2 counts all nodes on Unix sockets as one in its health checks, and sends a request to a second node without its body',
   configured: (text, socket, _folder, nodes) =>
     text
-      .replace(
+      .replaceAll(
         'reverse_proxy 127.0.0.1:8080',
         `reverse_proxy ${nodes.map((node) => node.replace(/^unix:/, 'unix/')).join(' ')}`,
       )

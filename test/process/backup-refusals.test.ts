@@ -30,7 +30,10 @@ test('a backup and its restore are reported in plain text', { timeout }, async (
   assert.deepEqual([forced.code, forced.stderr], [0, ''])
   assert.match(forced.stdout, /^Restored one\.db to sqlite:\S+parley\.db in \d+\.\d s\.\n/)
   assert.match(forced.stdout, /\nThe previous database was renamed to \S+parley\.db\.replaced-\S+\.\n/)
-  assert.match(forced.stdout, /\nKeys that were revoked since the backup are valid again/)
+  assert.match(
+    forced.stdout,
+    /\nKeys that were revoked since the backup are valid again, and so are admin tokens/,
+  )
   const missing = await place.parley(['backup', 'x.db'], { env: { DATABASE_URL: 'sqlite:none/none.db' } })
   assert.deepEqual([missing.code, missing.stdout], [1, ''])
   assert.match(missing.stderr, /^There is no database none\/none\.db to back up\.\n$/)

@@ -52,8 +52,12 @@ export async function download(path: string): Promise<Blob> {
   return response.blob()
 }
 
+/** The browser cannot send others in a header. */
+const VISIBLE_ASCII = /^[\x21-\x7e]+$/
+
 /** Returns whether the server accepts the token; rejects if the server does not respond. */
 export async function isTokenAccepted(token: string): Promise<boolean> {
+  if (!VISIBLE_ASCII.test(token)) return false
   try {
     await call('/admin/api/overview', {}, { authorization: `Bearer ${token}` })
     return true
@@ -71,11 +75,12 @@ export async function openEvents(signal: AbortSignal): Promise<ReadableStream<Ui
 }
 
 /** Calls the public interface with an API key. */
-export function callWithKey<T>(
+export async function callWithKey<T>(
   path: string,
   key: string,
   options: RequestOptions = {},
 ): Promise<Envelope<T>> {
+  if (!VISIBLE_ASCII.test(key)) throw new ApiError(401, 'This cannot be a key.')
   return call<T>(path, options, { 'x-api-key': key })
 }
 

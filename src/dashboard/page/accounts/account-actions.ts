@@ -242,7 +242,9 @@ function resultText(name: string, { jobs, cancelled, usage_as }: AccountDeleted)
   return `${name} was deleted with ${count(jobs)} ${jobs === 1 ? 'job' : 'jobs'}${before}.${kept}`
 }
 
-/** If only the response was lost, the server continues with the deletion. */
+/** No response, or that of a proxy which did not wait for one: the server continues with the deletion. */
+const LOST: readonly number[] = [0, 502, 504]
+
 function errorText({ status, words }: ApiError): string {
-  return status === 0 ? `${words} The audit log shows whether the account was deleted.` : words
+  return LOST.includes(status) ? `${words} The audit log shows whether the account was deleted.` : words
 }

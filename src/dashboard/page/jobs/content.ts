@@ -30,15 +30,17 @@ export function Content({ job }: { readonly job: JobDetails }) {
     }
     setBusy(false)
   }
+  const button = html`<button type="button" class="button primary" disabled=${busy} onClick=${show}>Show contents (this access is logged)</button>
+    ${error && html`<p class="field-error" role="alert">${error.words}</p>`}`
   if (!content) {
     return html`<${Panel} title="Conversation, answer, receipt">
       <div class="locked">
         <p>The contents belong to the account <strong>${job.account}</strong>. They are shown only on request.</p>
-        <button type="button" class="button primary" disabled=${busy} onClick=${show}>Show contents (this access is logged)</button>
-        ${error && html`<p class="field-error" role="alert">${error.words}</p>`}
+        ${button}
       </div>
     <//>`
   }
+  const isOld = job.settled_at !== null && content.result === null && content.error === null
   return html`<div class="stack">
     <${Panel} title="Conversation" actions=${html`<button type="button" class="quiet-button" onClick=${() => setContent(null)}>Hide contents</button>`}>
       <${Conversation} messages=${content.messages} />
@@ -52,8 +54,12 @@ export function Content({ job }: { readonly job: JobDetails }) {
       content.metadata &&
       html`<${Panel} title="Metadata"><${Facts} facts=${Object.entries(content.metadata)} /><//>`
     }
-    <${Panel} title=${content.error ? 'Error' : 'Answer'}><${Answer} content=${content} /><//>
-    <${Panel} title="Receipt"><${Receipt} content=${content} job=${job} /><//>
+    ${
+      isOld
+        ? html`<${Panel} title="Answer, receipt"><div class="locked"><p>The job has finished since these contents were loaded.</p>${button}</div><//>`
+        : html`<${Panel} title=${content.error ? 'Error' : 'Answer'}><${Answer} content=${content} /><//>
+      <${Panel} title="Receipt"><${Receipt} content=${content} job=${job} /><//>`
+    }
   </div>`
 }
 
