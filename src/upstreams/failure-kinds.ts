@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, and 500 of a gateway that reached nothing | the server; the job too, where others succeed in between |
- * | `misconfigured` | redirects, 401 to 405, 407, 412, no quota left | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 407, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -32,6 +32,20 @@ const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the lengt
 /** What LM Studio says in a 400 if its model was ejected or does not load, and if it crashes. What follows may quote anything. */
 const NOT_LOADED = /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i
 const CRASHED = /^the model has crashed\b/i
+/**
+ * Messages that come with 400, but that only the operator can do something about: an account's limit, place or suspension
+ * (Anthropic, Google, Alibaba), and LiteLLM's own budgets, expired keys and unknown models. An `End User` is the caller's.
+ */
+const OPERATORS_400 = [
+  /^you have reached your specified api usage limits\b/i,
+  /^this organization has been disabled\b/i,
+  /^user location is not supported\b/i,
+  /^access denied, please make sure your account is in good standing\b/i,
+  /^budget has been exceeded!/i,
+  /^exceededbudget: (?!end user\b)/i,
+  /^authentication error\b.{0,5}\bexpired key\b/i,
+  /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
+]
 
 /** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
 const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
@@ -48,6 +62,7 @@ export function failureKind(error: FailureFacts): FailureKind {
     return 'misconfigured'
   }
   if (status === 400 && NOT_LOADED.test(error.message)) return 'misconfigured'
+  if (status === 400 && OPERATORS_400.some((said) => said.test(error.message))) return 'misconfigured'
   if (status === 400 && CRASHED.test(error.message)) return 'failing'
   if (!error.retryable) return 'final'
   if (error.timedOut) return 'failing'
