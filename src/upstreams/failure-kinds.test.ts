@@ -37,9 +37,13 @@ const OF_OPERATOR: readonly string[] = [
   "400: {'error': '/chat/completions: Invalid model name passed in model=gpt-5'}",
   'Access denied, please make sure your account is in good standing.',
   'User location is not supported for the API use.',
+  'x-ai/grok-2:free is not a valid model ID',
+  'Model Not Exist',
+  'Invalid model: mistral-tiny-2',
 ]
 /** These are about the job: the budget is of its `user`, and the rest only quotes such words. */
 const OF_JOB: readonly string[] = [
+  'Invalid request: x is not a valid model ID',
   'ExceededBudget: End User=u1 over budget. Spend=0.02, Budget=0.01',
   'Invalid value: "Budget has been exceeded! Current cost: 1".',
 ]

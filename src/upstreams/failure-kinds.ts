@@ -29,12 +29,11 @@ const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
-/** What LM Studio says in a 400 if its model was ejected or does not load, and if it crashes. What follows may quote anything. */
-const NOT_LOADED = /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i
+/** What LM Studio says in a 400 if its model crashes. What follows may quote anything. */
 const CRASHED = /^the model has crashed\b/i
 /**
  * Messages that come with 400, but that only the operator can do something about: an account's limit, place or suspension
- * (Anthropic, Google, Alibaba), and LiteLLM's own budgets, expired keys and unknown models. An `End User` is the caller's.
+ * (Anthropic, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
  */
 const OPERATORS_400 = [
   /^you have reached your specified api usage limits\b/i,
@@ -44,6 +43,12 @@ const OPERATORS_400 = [
   /^budget has been exceeded!/i,
   /^exceededbudget: (?!end user\b)/i,
   /^authentication error\b.{0,5}\bexpired key\b/i,
+  // LM Studio, if its model was ejected or does not load.
+  /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
+  // Another model name than the server has, which others reject with 404: OpenRouter, DeepSeek, Mistral and LiteLLM.
+  /^\S+ is not a valid model id$/i,
+  /^model not exist\b/i,
+  /^invalid model: /i,
   /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
 ]
 
@@ -61,7 +66,6 @@ export function failureKind(error: FailureFacts): FailureKind {
   if (status !== null && OF_OPERATOR.includes(status) && !NO_PROVIDER.test(error.message)) {
     return 'misconfigured'
   }
-  if (status === 400 && NOT_LOADED.test(error.message)) return 'misconfigured'
   if (status === 400 && OPERATORS_400.some((said) => said.test(error.message))) return 'misconfigured'
   if (status === 400 && CRASHED.test(error.message)) return 'failing'
   if (!error.retryable) return 'final'
