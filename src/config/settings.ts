@@ -138,7 +138,7 @@ const upstream = Type.Object(
       ],
       {
         description:
-          'How system and developer messages are sent: see "Model servers" in the documentation. null: `native` for api.openai.com and Azure OpenAI, otherwise `auto`.',
+          'How system and developer messages are sent: see "Model servers" in the documentation. null: `native` for api.openai.com, `developer_as_system` for Azure OpenAI, otherwise `auto`.',
       },
     ),
     structured_output: Type.Union(

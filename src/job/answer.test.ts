@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type AnswerVerdict, answerOf, judgeAnswer } from './answer.ts'
+import { type AnswerVerdict, answerOf, judgeAnswer, repairRequest } from './answer.ts'
 
 const LIMITS = { maxDepth: 64, steps: 300_000 }
 const JSON_FORMAT = '{"format":"json"}'
@@ -142,4 +142,14 @@ test('a schema is found in either order of the members', () => {
     assert.equal(judge('"\\"format\\":\\"json\\""', format).kind, 'json')
     assert.equal(judge('1', format).kind, 'wrong')
   }
+})
+
+test('an empty answer is not sent back as an empty message, which servers reject', () => {
+  const asked = '[{"role":"user","content":"a"}]'
+  const contentsOf = (raw: string): string[] =>
+    JSON.parse(repairRequest(asked, JSON_FORMAT, raw, ['it is empty'])).map(
+      ({ content }: { content: string }) => content,
+    )
+  for (const raw of ['', ' \n']) assert.equal(contentsOf(raw)[1], '(no answer)')
+  assert.equal(contentsOf(' {')[1], ' {')
 })

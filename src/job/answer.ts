@@ -165,6 +165,9 @@ function trimmedBounds(text: string, from: number, to: number): Bounds {
   return [start, Math.max(start, from + part.trimEnd().length)]
 }
 
+/** Sent back for an empty answer: Anthropic, Mistral and some chat templates reject an empty message. */
+const EMPTY = '(no answer)'
+
 /**
  * The messages, the wrong answer, its errors, and the schema again: it may be far above, or only in `response_format`, which not
  * every server shows to the model.
@@ -181,7 +184,8 @@ export function repairRequest(
   const schema =
     format.kind === 'schema' ? `\n\nThe answer must satisfy this JSON Schema:\n\n${format.schemaJson}` : ''
   const request = `Your answer does not match the requested format:\n${list}\nAnswer again with only the corrected JSON.${schema}`
-  const wrong = `{"role":"assistant","content":${rawTextJson(raw)}}`
+  const isEmpty = typeof raw === 'string' && raw.trim() === ''
+  const wrong = `{"role":"assistant","content":${rawTextJson(isEmpty ? EMPTY : raw)}}`
   const asked = JSON.stringify({ role: 'user', content: request })
   return `${messagesJson.slice(0, -1)},${wrong},${asked}]`
 }

@@ -142,11 +142,14 @@ function sentStatus({ status, code }: UpstreamError): number {
   return status !== null && status >= 300 ? status : Number(code)
 }
 
-/** OpenAI's models support all four roles; other servers have a chat template. */
-export function defaultRoles({ hostname, pathname }: URL): 'native' | 'auto' {
-  const isOpenAi = /(?:^|\.)api\.openai\.com$/.test(hostname)
+/**
+ * OpenAI's models support all four roles; other servers have a chat template. Azure's rejects `developer` in older versions of its
+ * API, and its models treat `system` the same.
+ */
+export function defaultRoles({ hostname, pathname }: URL): 'native' | 'developer_as_system' | 'auto' {
+  if (/(?:^|\.)api\.openai\.com$/.test(hostname)) return 'native'
   // On this host, Azure also serves models of other vendors, at other paths.
   const isFoundry = hostname.endsWith('.services.ai.azure.com') && pathname.startsWith('/openai')
   const isAzure = /\.(?:openai|cognitiveservices)\.azure\.(?:com|us|cn)$/.test(hostname)
-  return isOpenAi || isAzure || isFoundry ? 'native' : 'auto'
+  return isAzure || isFoundry ? 'developer_as_system' : 'auto'
 }

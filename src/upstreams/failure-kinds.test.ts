@@ -29,6 +29,28 @@ const NOT_LOADED =
   'No models loaded. Please load a model in the developer page or use the `lms load` command.'
 const CRASHED = 'The model has crashed without additional information. (Exit code: null)'
 
+/** What servers and gateways say in a 400 about what only their operator can fix. */
+const OF_OPERATOR: readonly string[] = [
+  'You have reached your specified API usage limits. You will regain access on 2026-01-01 at 00:00 UTC.',
+  'This organization has been disabled.',
+  'Budget has been exceeded! Current cost: 0.1012, Max budget: 0.1',
+  'ExceededBudget: User=default_user_id over budget. Spend=0.02, Budget=0.01',
+  'Authentication Error - Expired Key. Key Expiry time 2026-01-01 and current time 2026-01-02',
+  '/chat/completions: Invalid model name passed in model=gpt-5. Call `/v1/models` to view available models for your key.',
+  "400: {'error': '/chat/completions: Invalid model name passed in model=gpt-5'}",
+  'Access denied, please make sure your account is in good standing.',
+  'User location is not supported for the API use.',
+  'x-ai/grok-2:free is not a valid model ID',
+  'Model Not Exist',
+  'Invalid model: mistral-tiny-2',
+]
+/** These are about the job: the budget is of its `user`, and the rest only quotes such words. */
+const OF_JOB: readonly string[] = [
+  'Invalid request: x is not a valid model ID',
+  'ExceededBudget: End User=u1 over budget. Spend=0.02, Budget=0.01',
+  'Invalid value: "Budget has been exceeded! Current cost: 1".',
+]
+
 const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
   ['unreachable', { code: 'UND_ERR_CONNECT_TIMEOUT', connection: 'connection' }],
@@ -72,6 +94,14 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
     'misconfigured',
     { status: 400, retryable: false, message: 'Failed to load model "x". Error: Operation canceled.' },
   ],
+  ...OF_OPERATOR.map(
+    (message) =>
+      ['misconfigured', { status: 400, retryable: false, message }] as [FailureKind, Partial<FailureFacts>],
+  ),
+  ...OF_JOB.map(
+    (message) =>
+      ['final', { status: 400, retryable: false, message }] as [FailureKind, Partial<FailureFacts>],
+  ),
   ['misconfigured', { status: 404, retryable: false, message: 'No endpoints found for x/y.' }],
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],

@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 498, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
- * | `misconfigured` | redirects, 401 to 405, 407, 412, 400 because of the key or the credit, no quota left | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 407, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -22,9 +22,6 @@ export const NO_FLEX_CAPACITY = 498
  * path that only serves pages (405), a proxy's password (407), and the budget (412, Portkey and Fireworks).
  */
 const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 412]
-/** What Google and xAI (a wrong key) and Anthropic (no credit left) say in a 400. What follows may quote the conversation. */
-const KEY_OR_CREDIT =
-  /^(?:api key (?:not valid|not found|expired)|incorrect api key provided|your credit balance is too low)/i
 /** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
 export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 /** OpenAI responds with 429 and this code when the account has no credit left. */
@@ -34,9 +31,32 @@ const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
-/** What LM Studio says in a 400 if its model was ejected or does not load, and if it crashes. What follows may quote anything. */
-const NOT_LOADED = /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i
+/** What LM Studio says in a 400 if its model crashes. What follows may quote anything. */
 const CRASHED = /^the model has crashed\b/i
+/**
+ * Messages that come with 400, but that only the operator can do something about: an account's limit, place or suspension
+ * (Anthropic, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
+ */
+const OPERATORS_400 = [
+  // A wrong key (Google, xAI), and no credit left (Anthropic).
+  /^api key (?:not valid|not found|expired)/i,
+  /^incorrect api key provided/i,
+  /^your credit balance is too low/i,
+  /^you have reached your specified api usage limits\b/i,
+  /^this organization has been disabled\b/i,
+  /^user location is not supported\b/i,
+  /^access denied, please make sure your account is in good standing\b/i,
+  /^budget has been exceeded!/i,
+  /^exceededbudget: (?!end user\b)/i,
+  /^authentication error\b.{0,5}\bexpired key\b/i,
+  // LM Studio, if its model was ejected or does not load.
+  /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
+  // Another model name than the server has, which others reject with 404: OpenRouter, DeepSeek, Mistral and LiteLLM.
+  /^\S+ is not a valid model id$/i,
+  /^model not exist\b/i,
+  /^invalid model: /i,
+  /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
+]
 
 /** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
 const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
@@ -52,8 +72,7 @@ export function failureKind(error: FailureFacts): FailureKind {
   if (status !== null && OF_OPERATOR.includes(status) && !NO_PROVIDER.test(error.message)) {
     return 'misconfigured'
   }
-  if (status === 400 && KEY_OR_CREDIT.test(error.message)) return 'misconfigured'
-  if (status === 400 && NOT_LOADED.test(error.message)) return 'misconfigured'
+  if (status === 400 && OPERATORS_400.some((said) => said.test(error.message))) return 'misconfigured'
   if (status === 400 && CRASHED.test(error.message)) return 'failing'
   if (!error.retryable) return 'final'
   if (error.timedOut) return 'failing'

@@ -2,7 +2,7 @@
 
 export type Finish =
   | 'complete'
-  /** A length limit of the request, the model or its context was reached. */
+  /** A length limit of the request, the model or its context was reached, or the server cut endless repetition. */
   | 'cut'
   /** A content filter stopped or withheld the answer. */
   | 'filtered'
@@ -17,6 +17,9 @@ const KNOWN: Readonly<Record<string, Finish>> = {
   model_length: 'cut',
   // Anthropic and Z.ai.
   model_context_window_exceeded: 'cut',
+  // vLLM and MiMo, if the answer repeats itself.
+  repetition: 'cut',
+  repetition_truncation: 'cut',
   content_filter: 'filtered',
   // Anthropic, as gateways forward it.
   refusal: 'filtered',

@@ -93,6 +93,23 @@ describe('a call', () => {
     assert.equal(server.connections(), 8)
   })
 
+  it('is in the format that its host supports, if the settings do not name one', () => {
+    const formatAt = (base_url: string) => {
+      const settings = { ...UPSTREAM_DEFAULTS, base_url }
+      const options = { name: 'u', apiKey: null, clock: new FakeClock(), readLarge: readHere, settings }
+      const asked = { ...prompt(), messagesJson: '[{"role":"developer","content":"a"}]' }
+      return new OpenAiClient(options).requestFormat('m', { ...asked, optionsJson: '{"max_tokens":5}' })
+    }
+    const newer = { max_tokens_as: 'max_completion_tokens' }
+    assert.deepEqual(formatAt('https://eu.api.openai.com/v1'), { roles: 'native', ...newer })
+    // Older versions of its API reject `developer`, and all accept `system`.
+    const azure = { roles: 'developer_as_system', ...newer }
+    assert.deepEqual(formatAt('https://a.openai.azure.com/openai/deployments/b'), azure)
+    assert.deepEqual(formatAt('https://a.services.ai.azure.com/openai/v1'), azure)
+    assert.deepEqual(formatAt('https://a.services.ai.azure.com/models'), { roles: 'merged_system' })
+    assert.deepEqual(formatAt('https://models.example.com/v1'), { roles: 'merged_system' })
+  })
+
   it('rejects a key that a header cannot carry', () => {
     const settings = { ...UPSTREAM_DEFAULTS, base_url: 'http://127.0.0.1:1/v1' }
     const make = () =>

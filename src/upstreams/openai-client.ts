@@ -110,7 +110,7 @@ export class OpenAiClient implements ModelServer {
     this.#readsRates = options.readsRates ?? false
     const fields = JSON.stringify(settings.body).slice(1)
     this.#bodyEnd = fields === '}' ? null : `,${fields}`
-    this.#options = new SentOptions(settings.body, defaultRoles(url) === 'native')
+    this.#options = new SentOptions(settings.body, defaultRoles(url) !== 'auto')
     this.#mask = maskFor(options.secrets ?? (apiKey ? [apiKey] : []))
     this.#connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
     this.#limits = {

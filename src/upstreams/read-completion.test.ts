@@ -34,7 +34,13 @@ describe('a chat completion', () => {
   })
 
   it('is truncated, whatever the server calls the limit', () => {
-    for (const finish of ['length', 'model_length', 'MAX_TOKENS', 'model_context_window_exceeded']) {
+    for (const finish of [
+      'length',
+      'model_length',
+      'MAX_TOKENS',
+      'model_context_window_exceeded',
+      'repetition',
+    ]) {
       const got = read(choice({ content: 'Once upon' }, finish))
       assert.equal(got.kind === 'answer' && got.truncated, true, finish)
     }
