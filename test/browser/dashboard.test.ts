@@ -148,3 +148,26 @@ test('on a narrow screen an upstream that is skipped fits, with all that is know
   await page.getByText('connect ECONNREFUSED').waitFor()
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390)
 })
+
+test('an upstream whose next check is due or in progress is not called healthy', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/settings')
+  await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
+  let skippedUntil: number | null = Date.now() / 1000 - 3
+  await page.route('**/admin/api/overview', async (route) => {
+    const json = await (await route.fetch()).json()
+    const trouble = { since: 1795219200, reason: 'unreachable', status: null, message: 'ECONNREFUSED' }
+    json.data.upstreams = json.data.upstreams.map((upstream: object) => ({
+      ...upstream,
+      skipped_until: skippedUntil,
+      unavailable: [{ model: 'gpt-5-mini', ...trouble }],
+    }))
+    await route.fulfill({ json })
+  })
+  await page.goto('/dashboard')
+  await page.getByText('ECONNREFUSED').waitFor()
+  assert.equal(await page.locator('.badge', { hasText: 'skipped' }).count(), 1)
+  skippedUntil = null
+  await page.goto('/dashboard')
+  await page.getByText('ECONNREFUSED').waitFor()
+  assert.equal(await page.locator('.badge', { hasText: 'unavailable' }).count(), 1)
+})

@@ -12,6 +12,7 @@ const TONES: Readonly<Record<string, string>> = {
   live: 'good',
   failed: 'bad',
   skipped: 'bad',
+  unavailable: 'bad',
   revoked: 'bad',
   suspended: 'bad',
   assigned: 'busy',
