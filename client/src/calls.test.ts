@@ -209,3 +209,16 @@ test('a 404 that is not from Parley does not count as a job that an earlier try 
   const { client } = answering([page(503), page(404)])
   await assert.rejects(client.messages.delete('a'), UnexpectedResponseError)
 })
+
+test('a 404 that is not from Parley does not make later waits poll', async () => {
+  const job_id = '01890a5d-ac96-774b-bcce-b302099a8057'
+  const job = { job_id, status: 'completed', result: { response_content: 'Hello' }, error: null }
+  const found = () => ok({ jobs: [job], not_found: [], more: [] })
+  const { client, sent } = answering([page(404), found])
+  await assert.rejects(client.messages.wait(job_id), UnexpectedResponseError)
+  assert.equal((await client.messages.wait(job_id)).status, 'completed')
+  assert.deepEqual(
+    sent.map(({ url }) => url.replace(/.*(?=\?)/, '')),
+    [`?ids=${job_id}`, `?ids=${job_id}`],
+  )
+})

@@ -288,6 +288,10 @@ export interface Me {
     readonly max_monthly_tokens: number | null
     /** Cost per calendar month, in the `currency`; null for no limit, and absent without a currency. */
     readonly max_monthly_cost?: number | null
+    /** Jobs of the account that may be queued or running at the same time; null for no limit. Absent from servers up to version 0.2. */
+    readonly max_open_jobs?: number | null
+    /** Bytes that the account may store; null for no limit. Absent from servers up to version 0.2. */
+    readonly max_stored_bytes?: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
     readonly message_cache_ttl: Range
@@ -295,6 +299,10 @@ export interface Me {
   }
   /** Remaining reads in the current minute. */
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
+  /** Queued and running jobs of the account. Absent from servers up to version 0.2. */
+  readonly open_jobs?: number
+  /** Bytes that the account stores. Absent from servers up to version 0.2. */
+  readonly stored_bytes?: number
   /** The currency of costs; absent if none is configured. */
   readonly currency?: string
   /** What the open jobs may cost, in millionths of the currency. */

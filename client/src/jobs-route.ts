@@ -3,7 +3,7 @@
  * out with its first request.
  */
 import { retryAfterS } from './backoff.ts'
-import { ParleyError } from './errors.ts'
+import { NotFoundError, ParleyError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Job } from './job.ts'
 import { onAbort } from './on-abort.ts'
@@ -90,9 +90,12 @@ export class JobsRoute {
   }
 }
 
-/** Whether the server lacks the route. The route itself never responds like this: it lists unknown jobs in `not_found`. */
+/**
+ * Whether the server lacks the route. The route itself never responds like this: it lists unknown jobs in `not_found`. A proxy's own
+ * 404 is an `UnexpectedResponseError`.
+ */
 function isRouteMissing(error: unknown): boolean {
-  return error instanceof ParleyError && (error.status === 404 || error.status === 405)
+  return error instanceof NotFoundError || (error instanceof ParleyError && error.status === 405)
 }
 
 /** Resolves with the promise, which never rejects; rejects with the signal's reason as soon as it aborts. */

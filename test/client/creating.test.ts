@@ -121,9 +121,11 @@ onAnyStore(() => {
   test('me returns what the key may do', async (t) => {
     const { client } = await startWithClient(t)
     await client.messages.create(ask('Hello'))
-    const { tier, limits, usage, suspended } = await client.me()
+    const { tier, limits, usage, suspended, open_jobs, stored_bytes } = await client.me()
     assert.equal(tier, 'user_max')
     assert.equal(limits.max_batch_jobs, 30)
+    assert.deepEqual([limits.max_open_jobs, limits.max_stored_bytes, open_jobs], [null, null, 0])
+    assert.ok(stored_bytes !== undefined && stored_bytes > 0)
     assert.deepEqual([limits.max_monthly_jobs, suspended, usage.jobs], [null, false, 1])
     assert.deepEqual(usage.models, [{ model: ask('').model, ...sumsOf(usage) }])
   })

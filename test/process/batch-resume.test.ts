@@ -4,8 +4,9 @@ import { existsSync } from 'node:fs'
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import test, { type TestContext } from 'node:test'
-import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
+import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
 import { freshDatabase } from '../postgres/database.ts'
+import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
 import { type Asking, jobLine, rowsOf, startAgain, startAsking } from './asking.ts'
 import { Random } from './random.ts'
@@ -189,6 +190,44 @@ test('--restart forgets the unfinished run and replaces results', { timeout }, a
   assert.equal(again.code, 0, again.stderr)
   await assertResults(asking, 20)
   assert.deepEqual([...new Set(calls.values())], [2])
+})
+
+test('a run stays within max_open_jobs, and leaves room for what else the account has open', {
+  timeout,
+}, async (t) => {
+  const isHeld = (content: unknown) => /held/.test(JSON.stringify(content))
+  const script: Script = ({ body }) => (isHeld(body.messages) ? reply.stall() : undefined)
+  const models = await startModelServer({ script }, t)
+  const settings = { tiers: { user_max: { max_open_jobs: 20 } } }
+  const asking = await startAsking(t, { upstream: models.baseUrl, settings })
+  await asking.write('held.jsonl', [1, 2, 3].map((n) => jobLine(`held ${n}`)).join('\n'))
+  const other = asking.begin(['batch', 'held.jsonl'])
+  await models.received(3)
+  await asking.write('jobs.jsonl', linesOf(60).join('\n'))
+  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  assert.equal(ended.code, 0, ended.stderr)
+  await assertResults(asking, 60)
+  models.release()
+  assert.deepEqual(await other.exited, { code: 0, signal: null })
+})
+
+test('a quota of open jobs that is lowered meanwhile does not end a run', { timeout }, async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() }, t)
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(60).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '40'])
+  await models.received(30)
+  const capped = await asking.ask(['accounts', 'cap', 'default', '--open-jobs', '15'])
+  assert.equal(capped.code, 0, capped.stderr)
+  const caller = asking.server.caller(asking.key)
+  await eventually(
+    () => caller.send('/api/v1/me'),
+    ({ text }) => text.includes('"max_open_jobs":15'),
+  )
+  models.script = () => undefined
+  models.release()
+  assert.deepEqual(await program.exited, { code: 0, signal: null }, program.stderr)
+  await assertResults(asking, 60)
 })
 
 test('an interrupted --restart is resumed without that option, which would send all jobs again', {

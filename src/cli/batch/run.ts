@@ -2,6 +2,7 @@
  * Sends the jobs of a run in batches, in order, and waits until all have finished. A sender and a reader work concurrently,
  * and limit how many jobs are unfinished on the server.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import {
   type BatchJob,
   InvalidRequestError,
@@ -18,6 +19,9 @@ import { endedRow, expiredRow, invalidRow } from './row.ts'
 const RETRIES = 60
 /** The longest time that a server remembers an idempotency key. */
 const KEY_LIFETIME_S = 86_400
+
+/** Within this time, a server counts the open jobs of an account again. */
+const COUNTED_MS = 200
 
 /** A valid line of the input. */
 export interface InputJob {
@@ -46,6 +50,8 @@ export class BatchRun {
   readonly #byIndex: ReadonlyMap<number, InputJob>
   readonly #changes = new ChangeNotifier()
   #limits: Me['limits']
+  /** The maximum number of unfinished jobs of the run at the same time. */
+  #most = 1
   /** The IDs of jobs at the server, in the order in which they were sent. */
   readonly #queue: string[] = []
   readonly #indexByJobId = new Map<string, number>()
@@ -69,6 +75,7 @@ export class BatchRun {
     for (const { index } of this.#parts.jobs) {
       if (this.#parts.journal.jobIds.has(index) && !this.#parts.journal.hasEnded(index)) this.#enqueue(index)
     }
+    this.#learn(this.#parts.me)
     const work = [this.#sendAll(signal), this.#readAll(signal)]
     try {
       await Promise.all(work)
@@ -77,6 +84,17 @@ export class BatchRun {
       await Promise.allSettled(work)
       throw error
     }
+  }
+
+  /** Adopts the limits, and leaves room in the quota for the other jobs that the account has open, until the next batch is sent. */
+  #learn({ limits, open_jobs = 0 }: Me): void {
+    this.#limits = limits
+    this.#useQuota(Math.max(0, open_jobs - this.#open))
+  }
+
+  #useQuota(others: number): void {
+    const room = (this.#limits.max_open_jobs ?? Number.POSITIVE_INFINITY) - others
+    this.#most = Math.max(1, Math.min(this.#parts.concurrency, room))
   }
 
   async #sendAll(signal: AbortSignal): Promise<void> {
@@ -94,7 +112,7 @@ export class BatchRun {
   }
 
   async #waitForCapacity(jobs: number, signal: AbortSignal): Promise<void> {
-    while (this.#open > 0 && this.#open + jobs > this.#parts.concurrency) {
+    while (this.#open > 0 && this.#open + jobs > this.#most) {
       await this.#changes.next()
       signal.throwIfAborted()
     }
@@ -102,8 +120,8 @@ export class BatchRun {
 
   /** Returns as many jobs as the tier allows in one batch and as fit into the size limit of a request. */
   #nextBatch(): readonly InputJob[] {
-    const { journal, jobs, concurrency } = this.#parts
-    const most = Math.min(this.#limits.max_batch_jobs, concurrency)
+    const { journal, jobs } = this.#parts
+    const most = Math.min(this.#limits.max_batch_jobs, this.#most)
     const batch: InputJob[] = []
     let bytes = 2
     for (; this.#nextToSend < jobs.length && batch.length < most; this.#nextToSend++) {
@@ -140,6 +158,7 @@ export class BatchRun {
       return
     }
     for (const index of indexes) this.#enqueue(index)
+    this.#useQuota(0)
     onChange()
   }
 
@@ -151,10 +170,15 @@ export class BatchRun {
   ): Promise<void> {
     const { parley, journal, skipInvalid, onChange } = this.#parts
     if (error instanceof PermissionError) {
-      // The tier may have changed since the limits were read.
-      this.#limits = (await parley.me({ signal })).limits
-      if (batch.length > this.#limits.max_batch_jobs) return
-      throw error
+      // The tier may have changed since the limits were read, and the account may have opened other jobs.
+      const me = await parley.me({ signal })
+      this.#learn(me)
+      if (batch.length > Math.min(this.#limits.max_batch_jobs, this.#most)) return
+      if (!/ open jobs, /.test(error.message)) throw error
+      const room = (me.limits.max_open_jobs ?? Number.POSITIVE_INFINITY) - (me.open_jobs ?? 0)
+      if (batch.length <= room) return pause(COUNTED_MS, undefined, { signal })
+      if (this.#open === 0) throw error
+      return this.#changes.next()
     }
     const [, position, reason] = /^jobs\[(\d+)\]\.?(.*)$/s.exec(error.details ?? '') ?? []
     const job = position === undefined ? undefined : batch[Number(position)]
