@@ -105,6 +105,21 @@ export function deleteTests(on: On): void {
     },
   )
 
+  on('the usage of a job that is settled just before its account is deleted moves, too', async (store) => {
+    const job = newJob()
+    await store.accept(acceptance([job], { handedOff: true }))
+    const [, deleted] = await Promise.all([
+      store.settle(settlement({ jobId: job.id, attempt: 1 })),
+      store.deleteAccount('acme', 'deleted-1'),
+    ])
+    if (deleted === 'has open jobs') assert.equal(await store.deleteAccount('acme', 'deleted-1'), 'deleted')
+    const usage = await store.listUsage({ limit: 10 })
+    assert.deepEqual(
+      usage.map(({ account, jobs }) => [account, jobs]),
+      [['deleted-1', 1]],
+    )
+  })
+
   on('does not delete an account with open jobs', async (store) => {
     const [queued, held] = [newJob(), newJob({ account: 'other' })]
     await store.accept(acceptance([queued]))

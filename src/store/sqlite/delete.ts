@@ -24,6 +24,7 @@ export function* deleteJobs(rows: readonly Row[]): Steps<void> {
 export const deletionOperations = {
   deleteAccount: write((file: OpenFile, account: string, usageAs: string): AccountDeleted => {
     if (HAS_OPEN_JOBS.some((sql) => file.prepare(sql).get(account))) return 'has open jobs'
+    // Jobs of the same transaction may have just ended.
     file.usage.write(file)
     file.quotas.write(file)
     file.prepare('update usage set account = ? where account = ?').run(usageAs, account)
