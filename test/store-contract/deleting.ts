@@ -133,18 +133,6 @@ export function deleteTests(on: On): void {
     assert.equal(await store.deleteAccount('acme', 'deleted-1'), 'has open jobs')
   })
 
-  on('moves the usage of a job that ends just before its account is deleted', async (store) => {
-    const job = newJob()
-    await store.accept(acceptance([job], { handedOff: true }))
-    const ended = store.settle(settlement({ jobId: job.id, attempt: 1 }))
-    while ((await store.deleteAccount('acme', 'deleted-1')) === 'has open jobs') await ended
-    await ended
-    assert.deepEqual(
-      (await store.listUsage({ limit: 10 })).map(({ account, jobs }) => [account, jobs]),
-      [['deleted-1', 1]],
-    )
-  })
-
   on('scrubs while it keeps serving', async (store) => {
     const job = await ended(store)
     await store.deleteJob(job.id)
