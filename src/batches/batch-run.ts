@@ -207,17 +207,19 @@ export class BatchRun {
     }
   }
 
+  /** Cancels some of the open lines, so that other batches do not wait until all are cancelled. */
   async #cancelOpen(): Promise<void> {
     const { store, clock, inputPrices, onCancelled } = this.#options
     const { account } = this.#batch
     const prices = inputPrices?.()
     const which = { account, inputTokens: null, ...(prices && { inputPrices: prices }) }
     const jobIds = [...this.#open.keys()].filter((jobId) => !this.#cancelled.has(jobId))
-    for (const jobId of jobIds) {
+    const cancel = async (jobId: string) => {
       const result = await store.cancelOwnJob({ ...which, jobId, nowMs: clock.nowMs() })
       this.#cancelled.add(jobId)
       if (result === 'cancelled') await onCancelled(jobId)
     }
+    await Promise.all(jobIds.slice(0, IN_TURN).map(cancel))
   }
 
   /** The results of the jobs that have ended, and of those that were deleted. */

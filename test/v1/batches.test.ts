@@ -307,6 +307,22 @@ onEachStore(() => {
     assert.equal((await openai.batches.cancel(created.id)).status, 'cancelled')
   })
 
+  test('many lines are cancelled in several steps, between which other batches run', async (t) => {
+    const { parley, openai, models } = await start(t)
+    models.script = () => reply.stall()
+    const created = await submit(
+      openai,
+      Array.from({ length: 60 }, (_, at) => chatLine(`${at}`)),
+    )
+    await models.received(60)
+    const { mock: cancels } = t.mock.method(parley.store, 'cancelOwnJob')
+    const { mock: steps } = t.mock.method(parley.store, 'advanceBatch')
+    await openai.batches.cancel(created.id)
+    const { request_counts } = await ended(t, openai, created)
+    assert.deepEqual([request_counts?.failed, cancels.callCount()], [60, 60])
+    assert.ok(steps.callCount() >= 3, `${steps.callCount()} steps`)
+  })
+
   test('a line whose job is cancelled is an error of the batch, and the others run on', async (t) => {
     const { openai, models, parley, key } = await start(t)
     models.script = () => reply.stall()
