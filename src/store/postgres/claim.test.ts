@@ -5,7 +5,9 @@ import type pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
+import { queuedJobsInFairOrder } from './fair-order.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000
@@ -105,6 +107,23 @@ test('a claim of a long queue reads few pages and rows', async (t) => {
     { account: 'many', jobs: 8 },
     { account: 'single', jobs: 1 },
   ])
+})
+
+test('no statement reads the queue of another route, even if statistics show only that one', async (t) => {
+  const client = await longQueue(t, { account: `'many'`, route: `'long'`, deaths: '0' })
+  await client.query('analyze open_jobs')
+  await assertCheap(t, client, WALK, walk('short', 4, ''), 20)
+  await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, 'short', 'many', array[]::uuid[])`, 20)
+  await assertCheap(t, client, ACCOUNTS, `(array['budget'])`, 20)
+  const jobs = `jobs as (select 'many' as account, 'short' as route, 1 as step, false as handed_off, 1 as place)`
+  const turns = {
+    name: 'turns',
+    text: `with ${jobs}, ${queuedJobsInFairOrder('$1', 'jobs')} select * from begins`,
+  }
+  await assertCheap(t, client, turns, `('{"routes":{},"floor":0}')`, 20)
+  await client.query(`insert into open_jobs select ('f' || substr(id::text, 2))::uuid, account, has_callback, turn, node, attempt,
+    deaths, claimed_at_ms, origin, 1, 'short' from open_jobs limit 1`)
+  await assertCheap(t, client, QUEUED, '', 40)
 })
 
 test('a walk past the jobs of an account looks at a bounded number of rows', async (t) => {
