@@ -8,6 +8,7 @@ import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './
 import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
 import { queuedJobsInFairOrder } from './fair-order.ts'
+import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './overdue.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000
@@ -146,4 +147,16 @@ test('suspects are claimed and counted by their index', async (t) => {
   await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 3, 3, array[]::text[])`, 60)
   assert.equal(await assertCheap(t, client, QUEUED_SUSPECTS, '', 30_000), 10_000)
   assert.deepEqual(await claimed(client), [{ account: 'many', jobs: 5 }])
+})
+
+test('jobs that have waited too long are found in the queue of their route or account', async (t) => {
+  const account = isLast(`'single'`, `'many'`)
+  const client = await longQueue(t, { account, route: isLast(`'short'`, `'long'`), deaths: '0' })
+  const overdue = (route: string, of: string) =>
+    `('${route}', ${of}, 256, 0, 10, 'ffffffff-ffff-ffff-ffff-ffffffffffff')`
+  for (const statistics of ['', 'analyze open_jobs']) {
+    await client.query(statistics)
+    await assertCheap(t, client, LOCK_OVERDUE, overdue('short', 'null'), 60)
+    await assertCheap(t, client, LOCK_OVERDUE_OF_ACCOUNT, overdue('long', `'single'`), 60)
+  }
 })
