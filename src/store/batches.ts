@@ -24,6 +24,8 @@ const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, outpu
   created_at_ms, deadline_ms, cancelling_at_ms`
 /** This must be the condition of the partial indexes. */
 const IS_OPEN = sql`remove_at_ms is null`
+/** In the order of IDs, but not of their index, which also contains the many batches that have ended. */
+const OPEN_IN_ORDER = sql`id || ''`
 /** As many accounts have their oldest batch run beyond a node's limit. A batch that runs takes up to 256 KiB of memory. */
 const MAX_OLDEST = 400
 
@@ -57,7 +59,8 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
       onlyOpen ? IS_OPEN : undefined,
       afterBatchId === undefined ? undefined : sql`id < ${afterBatchId}`,
     )
-    return (yield sql`select ${COLUMNS} from batches where ${which} order by id desc limit ${limit}`).map(
+    const order = onlyOpen ? OPEN_IN_ORDER : sql`id`
+    return (yield sql`select ${COLUMNS} from batches where ${which} order by ${order} desc limit ${limit}`).map(
       readBatch,
     )
   }),
@@ -75,10 +78,10 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
     yield sql`
       update batches set node = ${node}, version = version + 1
       where ${isFree} and (
-        id in (select id from batches where ${isFree} order by id limit ${limit})
+        id in (select id from batches where ${isFree} order by ${OPEN_IN_ORDER} limit ${limit})
         or id in (select min(id) from batches where ${IS_OPEN} group by account order by min(id) limit ${raw(MAX_OLDEST)})
       )`
-    return (yield sql`select ${COLUMNS} from batches where ${IS_OPEN} and node = ${node} order by id`).map(
+    return (yield sql`select ${COLUMNS} from batches where ${IS_OPEN} and node = ${node} order by ${OPEN_IN_ORDER}`).map(
       readBatch,
     )
   }),

@@ -2,10 +2,11 @@
  * The statements that claim jobs in Postgres: by a walk of a route, from one account, and suspects. They keep the planner from
  * overestimating how many rows there are, which once made it read all of `open_jobs` for each claim: limits are literal numbers
  * (it assumes a tenth of the table for a computed limit), IDs come as an array, and jobs are looked up one by one. Only the rows
- * that `first` reads are locked.
+ * that `first` reads are locked. For conditions on routes and accounts, see `isOnRoute`.
  */
 import { COUNTED_OF_QUEUE, INLINE_TEXT_BYTES } from '../store.ts'
 import { requestBytesOf } from '../stored-bytes.ts'
+import { isInLane, isOnRoute } from './fair-order.ts'
 import { textOf } from './texts.ts'
 
 const inline = (column: string, text = column) =>
@@ -45,8 +46,8 @@ export const WALK = {
   text: `
   with looked as (
     select id, turn, account, deaths from open_jobs
-    where turn is not null and route = $4 and (turn, id) >= ($5::bigint, $6::uuid)
-    order by turn, id limit $7::bigint
+    where ${isOnRoute('$4')} and (route, turn, id) >= ($4, $5::bigint, $6::uuid)
+    order by route, turn, id limit $7::bigint
   ),
   first as (
     select o.id, o.turn from looked l cross join lateral (
@@ -56,9 +57,11 @@ export const WALK = {
     limit $2::bigint
   ),
   excepted as (
-    select turn, id from open_jobs
-    where id = any ($9::uuid[]) and turn is not null and route = $4 and (turn, id) >= ($5::bigint, $6::uuid)
-    order by turn, id limit 1
+    select o.turn, o.id from unnest($9::uuid[]) as x(id) cross join lateral (
+      select turn, id from open_jobs where id = x.id and turn is not null and route = $4 limit 1
+    ) o
+    where (o.turn, o.id) >= ($5::bigint, $6::uuid)
+    order by o.turn, o.id limit 1
   ),
   ended as (
     select (select count(*) from first) < $2::bigint as at_end
@@ -79,8 +82,8 @@ export const CLAIM_OF_LANE = {
   text: `
   with first as (
     select id, turn from open_jobs
-    where turn is not null and deaths = 0 and account = $5 and route = $4 and id <> all ($6::uuid[])
-    order by turn, id limit $2::bigint for update skip locked
+    where ${isInLane('$5', '$4')} and id <> all ($6::uuid[])
+    order by route, turn, id limit $2::bigint for update skip locked
   ),
   ${claimAll('$3', NO_WALK)}`,
 }
@@ -117,7 +120,8 @@ export const QUEUE_DEPTHS = {
   ${ROUTES}
   select r.route, counted.jobs, counted.oldest from routes r cross join lateral (
     select count(*) as jobs, min(id::text) as oldest from (
-      select id from open_jobs where turn is not null and route = r.route order by turn, id limit ${COUNTED_OF_QUEUE}
+      select id from open_jobs where ${isOnRoute('r.route')}
+      order by route, turn, id limit ${COUNTED_OF_QUEUE}
     ) q
   ) counted
   where r.route is not null`,
@@ -131,7 +135,8 @@ export const QUEUED = {
   ${ROUTES}
   select r.route, null::bigint as next_deadline_ms from routes r cross join lateral (
     select 1 from (
-      select deaths from open_jobs where turn is not null and route = r.route order by turn, id offset 0
+      select deaths from open_jobs where ${isOnRoute('r.route')}
+      order by route, turn, id offset 0
     ) o where deaths = 0 limit 1
   ) found
   where r.route is not null

@@ -5,7 +5,10 @@ import type pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
+import { queuedJobsInFairOrder } from './fair-order.ts'
+import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './overdue.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000
@@ -107,6 +110,23 @@ test('a claim of a long queue reads few pages and rows', async (t) => {
   ])
 })
 
+test('no statement reads the queue of another route, even if statistics show only that one', async (t) => {
+  const client = await longQueue(t, { account: `'many'`, route: `'long'`, deaths: '0' })
+  await client.query('analyze open_jobs')
+  await assertCheap(t, client, WALK, walk('short', 4, ''), 20)
+  await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, 'short', 'many', array[]::uuid[])`, 20)
+  await assertCheap(t, client, ACCOUNTS, `(array['budget'])`, 20)
+  const jobs = `jobs as (select 'many' as account, 'short' as route, 1 as step, false as handed_off, 1 as place)`
+  const turns = {
+    name: 'turns',
+    text: `with ${jobs}, ${queuedJobsInFairOrder('$1', 'jobs')} select * from begins`,
+  }
+  await assertCheap(t, client, turns, `('{"routes":{},"floor":0}')`, 20)
+  await client.query(`insert into open_jobs select ('f' || substr(id::text, 2))::uuid, account, has_callback, turn, node, attempt,
+    deaths, claimed_at_ms, origin, 1, 'short' from open_jobs limit 1`)
+  await assertCheap(t, client, QUEUED, '', 40)
+})
+
 test('a walk past the jobs of an account looks at a bounded number of rows', async (t) => {
   const client = await longQueue(t, { account: isLast(`'single'`, `'many'`), route: `'r'`, deaths: '0' })
   const mostRows = await assertCheap(t, client, WALK, walk('r', 4, `'many'`), 1500)
@@ -127,4 +147,16 @@ test('suspects are claimed and counted by their index', async (t) => {
   await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 3, 3, array[]::text[])`, 60)
   assert.equal(await assertCheap(t, client, QUEUED_SUSPECTS, '', 30_000), 10_000)
   assert.deepEqual(await claimed(client), [{ account: 'many', jobs: 5 }])
+})
+
+test('jobs that have waited too long are found in the queue of their route or account', async (t) => {
+  const account = isLast(`'single'`, `'many'`)
+  const client = await longQueue(t, { account, route: isLast(`'short'`, `'long'`), deaths: '0' })
+  const overdue = (route: string, of: string) =>
+    `('${route}', ${of}, 256, 0, 10, 'ffffffff-ffff-ffff-ffff-ffffffffffff')`
+  for (const statistics of ['', 'analyze open_jobs']) {
+    await client.query(statistics)
+    await assertCheap(t, client, LOCK_OVERDUE, overdue('short', 'null'), 60)
+    await assertCheap(t, client, LOCK_OVERDUE_OF_ACCOUNT, overdue('long', `'single'`), 60)
+  }
 })

@@ -3,7 +3,7 @@ import { monthOf } from '../../job/month.ts'
 import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../cost-cap-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Statement } from './database.ts'
-import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
+import { isInLane, queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
 import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { noteReturned } from './release.ts'
@@ -54,7 +54,7 @@ function readJob(row: Row): JobOverBudget {
 }
 
 /** $1 the queues. Jumps in the index from one account with queued jobs to the next. */
-const ACCOUNTS: Statement = {
+export const ACCOUNTS: Statement = {
   repeatable: true,
   name: 'accounts over budget',
   text: `
@@ -68,7 +68,9 @@ const ACCOUNTS: Statement = {
   )
   select account from found f where account is not null and exists (
     select 1 from unnest($1::text[]) as q(route) cross join lateral (
-      select 1 from open_jobs where turn is not null and deaths = 0 and account = f.account and route = q.route limit 1
+      select 1 from open_jobs
+      where ${isInLane('f.account', 'q.route')}
+      order by route, turn, id limit 1
     ) o
   )`,
 }
@@ -80,8 +82,9 @@ const JOBS: Statement = {
   text: `
   select j.* from (
     select o.id, o.turn, q.place from unnest($2::text[]) with ordinality as q(route, place) cross join lateral (
-      select id, turn from open_jobs where turn is not null and deaths = 0 and account = $1 and route = q.route
-      order by turn, id limit $3::bigint
+      select id, turn from open_jobs
+      where ${isInLane('$1', 'q.route')}
+      order by route, turn, id limit $3::bigint
     ) o
     order by q.place, o.turn, o.id limit $3::bigint
   ) o cross join lateral (

@@ -12,10 +12,24 @@
 const turnOf = (turns: string, route: string) =>
   `greatest((${turns}::jsonb -> 'routes' ->> ${route})::bigint, (${turns}::jsonb ->> 'floor')::bigint)`
 
+/**
+ * The condition that a row of `open_jobs` is queued on the route, for statements that order by route, turn and id. With an
+ * equality, that would be the order of turn and id, and once the planner has statistics of the table, it may read the jobs of all
+ * routes in this order.
+ * @param row the alias of `open_jobs`, with a dot
+ */
+export const isOnRoute = (route: string, row = ''): string =>
+  `${row}turn is not null and ${row}route >= ${route} and ${row}route <= ${route}`
+
+/** The same for the jobs of one account, without suspects. */
+export const isInLane = (account: string, route: string, row = ''): string =>
+  `${row}deaths = 0 and ${row}account = ${account} and ${isOnRoute(route, row)}`
+
 /** The turn of the first job that is queued at or after this turn; null if there is none. */
 const headFrom = (turn: string, route: string) =>
-  `(select h.turn from open_jobs h where h.turn is not null and h.route = ${route} and h.turn >= ${turn}
-        order by h.turn, h.id limit 1)`
+  `(select h.turn from open_jobs h
+        where ${isOnRoute(route, 'h.')} and (h.route, h.turn) >= (${route}, ${turn})
+        order by h.route, h.turn, h.id limit 1)`
 
 /** The turn of the first job of the route, so that returned jobs are claimed first. */
 export const headTurn = (turns: string, route: string) =>
@@ -38,8 +52,8 @@ export const queuedJobsInFairOrder = (turns: string, jobs: string) => `
       r.turn,
       ${headFrom('r.turn', 'q.route')},
       (select o.turn from open_jobs o
-        where o.turn is not null and o.deaths = 0 and o.account = q.account and o.route = q.route and o.turn > r.turn - q.step
-        order by o.turn desc limit 1) + q.step
+        where ${isInLane('q.account', 'q.route', 'o.')} and o.turn > r.turn - q.step
+        order by o.route desc, o.turn desc limit 1) + q.step
     ) as turn
     from (select account, route, min(step) as step from ${jobs} where not handed_off group by account, route) q
     cross join lateral (select ${turnOf(turns, 'q.route')} as turn) r

@@ -6,6 +6,7 @@ import { booleanOf, numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { FailedJob, Overdue, PastPatience, Settlement, Store } from '../store.ts'
 import { contentOf, settlementColumns } from './columns.ts'
 import type { Queries, Statement } from './database.ts'
+import { isInLane, isOnRoute } from './fair-order.ts'
 import type { PostgresParts } from './parts.ts'
 import { SETTLE } from './settle.ts'
 
@@ -31,7 +32,10 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
   const rows =
     overdue.route === null
       ? await query(LOCK_LATE, [nowMs, limit])
-      : await query(LOCK_OVERDUE, valuesOf(overdue, nowMs, limit))
+      : await query(
+          overdue.account === null ? LOCK_OVERDUE : LOCK_OVERDUE_OF_ACCOUNT,
+          valuesOf(overdue, nowMs, limit),
+        )
   if (rows.length === 0) return []
   const settlements = rows.map(
     (row): Settlement => ({
@@ -49,7 +53,7 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
   return rows
 }
 
-/** The values of `LOCK_OVERDUE`, in order. */
+/** The values of `lockOverdue`, in order. */
 function valuesOf(overdue: PastPatience, nowMs: number, limit: number): unknown[] {
   const { route, account, unavailableSinceMs, patienceMs } = overdue
   const times = [Math.floor(unavailableSinceMs), Math.floor(nowMs - patienceMs)]
@@ -72,27 +76,42 @@ const OF_PICKED = `
   from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
+ * Looks jobs up in the order of an index, which the planner then uses, and locks those that meet the condition. The offset keeps
+ * it from another index, such as that of all IDs, in which old jobs of other routes may come first.
+ */
+const locked = (inOrder: string, condition: string) => `
+    select o.* from (select id from open_jobs where ${inOrder} offset 0) q cross join lateral (
+      select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
+      where id = q.id and turn is not null and route = $1 and account = coalesce($2, account) and ${condition}
+      limit 1 for update skip locked
+    ) o limit $3::bigint`
+
+/**
  * $1 route, $2 account or null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait
  * must have begun, $6 the ID before which a job without a stored wait must have been created. Few jobs have a stored wait: those
  * that were released to wait, or waited for a budget.
+ * @param untried selects jobs without a stored wait
  */
-const LOCK_OVERDUE: Statement = {
-  name: 'lock overdue',
+const lockOverdue = (name: string, ...untried: readonly string[]): Statement => ({
+  name,
   text: `
-  with tried as (
-    select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
-    where turn is not null and waits_since_ms is not null and route = $1 and account = coalesce($2, account)
-      and greatest(waits_since_ms, $4::bigint) - waited_ms <= $5::bigint
-    limit $3::bigint for update skip locked
-  ),
-  untried as (
-    select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
-    where turn is not null and waits_since_ms is null and route = $1 and account = coalesce($2, account) and id < $6::uuid
-    order by id limit $3::bigint for update skip locked
-  ),
-  picked as (select * from tried union all select * from untried limit $3::bigint)
+  with tried as (${locked('turn is not null and waits_since_ms is not null order by id', 'greatest(waits_since_ms, $4::bigint) - waited_ms <= $5::bigint')}),
+  ${untried.map((select, at) => `untried${at} as (${select}),`).join('\n  ')}
+  picked as (select * from tried ${untried.map((_, at) => `union all select * from untried${at}`).join(' ')} limit $3::bigint)
   ${OF_PICKED}`,
-}
+})
+const OLD = 'id < $6::uuid'
+const UNTRIED = 'waits_since_ms is null'
+export const LOCK_OVERDUE = lockOverdue(
+  'lock overdue',
+  locked(`${isOnRoute('$1')} and ${OLD} order by route, turn, id`, UNTRIED),
+)
+/** The index of an account's queue leaves out suspects. */
+export const LOCK_OVERDUE_OF_ACCOUNT = lockOverdue(
+  'lock overdue of account',
+  locked(`${isInLane('$2', '$1')} and ${OLD} order by route, turn, id`, UNTRIED),
+  locked('turn is not null and deaths > 0 order by deaths, turn, id', `${UNTRIED} and ${OLD}`),
+)
 
 /** $1 the current time, $2 limit. */
 const LOCK_LATE: Statement = {

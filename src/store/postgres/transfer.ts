@@ -7,7 +7,7 @@ import { jobIdMs } from '../../job/job-id.ts'
 import { DatabaseProblem, notEmpty } from '../database-problem.ts'
 import type { Expiry } from '../expiry.ts'
 import { type Row, textOf } from '../rows.ts'
-import { sql } from '../sql.ts'
+import { raw, sql } from '../sql.ts'
 import { sourceOn } from '../transfer.ts'
 import {
   isOfJob,
@@ -19,6 +19,7 @@ import {
 import { unnest } from './columns.ts'
 import { connectionSettings, type Queries, queryOf, type Statement } from './database.ts'
 import { POSTGRES } from './dialect.ts'
+import { isOnRoute } from './fair-order.ts'
 import { checkFitness } from './fitness.ts'
 import { partitionsFor } from './partitions.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
@@ -67,7 +68,7 @@ function postgresSource(connection: TransferConnection): TransferSource {
   return sourceOn({
     dialect: POSTGRES,
     headTurn: sql`(
-      select h.turn from open_jobs h where h.turn is not null and h.route = q.route order by h.turn, h.id limit 1)`,
+      select h.turn from open_jobs h where ${raw(isOnRoute('q.route', 'h.'))} order by h.route, h.turn, h.id limit 1)`,
     from: {
       cachedResponses: { key: ['fingerprint', 'job_id'] },
       // Includes usage that was not folded yet.

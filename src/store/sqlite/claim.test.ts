@@ -1,4 +1,4 @@
-/** The plans of the statements that claim jobs in SQLite: what they read does not depend on how long the queue is. */
+/** The plans of the statements that look for queued jobs in SQLite: what they read does not depend on how long other queues are. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -8,6 +8,7 @@ import { folderForTest } from '../../../test/support/backup-files.ts'
 import { options } from '../../../test/support/populated-database.ts'
 import { openStore } from '../open.ts'
 import { LANE, QUEUED, QUEUED_SUSPECTS, SUSPECTS, WALK } from './claim.ts'
+import { FIND, FIND_OF_ACCOUNT } from './overdue.ts'
 
 /** The index of each, and what of it is looked up. */
 const EXPECTED = [
@@ -16,6 +17,12 @@ const EXPECTED = [
   ['suspects', SUSPECTS, /jobs_suspected \(deaths=\?/],
   ['queued routes', QUEUED, /jobs_by_route \(route>\?/],
   ['queued suspects', QUEUED_SUSPECTS, /jobs_suspected/],
+  ['overdue jobs', FIND, /jobs USING COVERING INDEX jobs_by_route \(route=\?/],
+  [
+    'overdue jobs of an account',
+    FIND_OF_ACCOUNT,
+    /jobs USING COVERING INDEX jobs_in_lanes \(account=\? AND route=\?/,
+  ],
 ] as const
 
 test('a claim looks up its jobs in an index, in order', async (t) => {

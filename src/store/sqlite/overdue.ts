@@ -18,7 +18,8 @@ function find(file: ServedFile, overdue: Overdue, nowMs: number, limit: number):
   if (overdue.route === null) return file.cells(FIND_LATE, nowMs, limit)
   const { route, account, unavailableSinceMs, patienceMs } = overdue
   const which = [route, account, limit, unavailableSinceMs, nowMs - patienceMs] as const
-  return file.cells(FIND, ...which, createdBefore(overdue, nowMs))
+  const statement = account === null ? FIND : FIND_OF_ACCOUNT
+  return file.cells(statement, ...which, createdBefore(overdue, nowMs))
 }
 
 function fail(file: ServedFile, jobId: string, nowMs: number, error: string): FailedJob {
@@ -34,8 +35,11 @@ function fail(file: ServedFile, jobId: string, nowMs: number, error: string): Fa
   return { jobId, account, model, createdAtMs: numberOf(job, 'created_at_ms'), hasCallback, usage }
 }
 
-/** A few jobs store since when they wait: those released to wait or that waited for a budget. Others wait since creation. */
-const FIND = `
+/**
+ * A few jobs store since when they wait: those released to wait or that waited for a budget. Others wait since creation.
+ * @param queue selects `id` of jobs in the queue of the route or of the account on it
+ */
+const overdueIn = (queue: string) => `
   select * from (
     select id from jobs indexed by jobs_waiting
     where turn is not null and waits_since_ms is not null and route = ?1 and account = ifnull(?2, account)
@@ -43,11 +47,17 @@ const FIND = `
   )
   union all
   select * from (
-    select id from jobs indexed by jobs_by_age
-    where turn is not null and id < ?6 and route = ?1 and account = ifnull(?2, account) and waits_since_ms is null
-    order by id limit ?3
+    select j.id from (${queue}) q cross join jobs j on j.id = q.id
+    where q.id < ?6 and j.account = ifnull(?2, j.account) and j.waits_since_ms is null limit ?3
   )
   limit ?3`
+export const FIND = overdueIn(`
+      select id from jobs indexed by jobs_by_route where turn is not null and route = ?1`)
+/** The index of an account's queue leaves out suspects. */
+export const FIND_OF_ACCOUNT = overdueIn(`
+      select id from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and account = ?2 and route = ?1
+      union all
+      select id from jobs indexed by jobs_suspected where turn is not null and deaths > 0 and route = ?1`)
 const FIND_LATE = `
   select id from jobs indexed by jobs_by_deadline
   where turn is not null and deadline_ms is not null and deadline_ms <= ? limit ?`
