@@ -114,6 +114,15 @@ describe('a chat completion', () => {
     }
   })
 
+  it('without choices, as Google sends it now and then, may have some the next time', () => {
+    const usage = { prompt_tokens: 7, completion_tokens: 0, total_tokens: 7 }
+    for (const choices of [undefined, null, []]) {
+      const got = read({ object: 'chat.completion', choices, usage })
+      assert.equal(got.kind === 'error' && got.retryable, true)
+      assert.deepEqual(got.tokens, { input: 7, output: 0 })
+    }
+  })
+
   it('that contains an error, as gateways send it, is that error', () => {
     const busy = read({ error: { code: 502, message: 'Provider is down' } })
     assert.equal(busy.kind === 'error' && busy.retryable, true)

@@ -4,7 +4,7 @@
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords, parse, providerError } from './error-words.ts'
-import { GENERATION_FAILED, NO_PROVIDER } from './failure-kinds.ts'
+import { GENERATION_FAILED, NO_CHOICES, NO_PROVIDER } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
@@ -75,6 +75,9 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   if (finish === 'failed') {
     const what = `The model server stopped in the middle of its answer (finish_reason: ${choice?.finish_reason}).`
     return upstreamError({ status, tokens, retryable: true, message: what })
+  }
+  if (choice === null && completion?.object === 'chat.completion') {
+    return upstreamError({ status, tokens, retryable: true, message: NO_CHOICES })
   }
   if (message === null) {
     return upstreamError({ status, message: 'The response is not a chat completion.' })
