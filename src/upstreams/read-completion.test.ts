@@ -123,6 +123,25 @@ describe('a chat completion', () => {
     }
   })
 
+  it('with an empty message may have a text the next time, but not if the model did something else', () => {
+    const empty = [{}, { content: null }, { content: null, refusal: null, tool_calls: [], reasoning: '' }]
+    for (const message of empty) {
+      const got = read({ object: 'chat.completion', ...choice({ role: 'assistant', ...message }) })
+      assert.equal(got.kind === 'error' && got.retryable, true)
+    }
+    for (const other of [
+      { tool_calls: [{ id: 'a' }] },
+      { reasoning_content: 'So' },
+      { content: [{ type: 'thinking' }] },
+    ]) {
+      const got = read({
+        object: 'chat.completion',
+        ...choice({ role: 'assistant', content: null, ...other }),
+      })
+      assert.equal(got.kind === 'error' && got.retryable, false)
+    }
+  })
+
   it('that contains an error, as gateways send it, is that error', () => {
     const busy = read({ error: { code: 502, message: 'Provider is down' } })
     assert.equal(busy.kind === 'error' && busy.retryable, true)
