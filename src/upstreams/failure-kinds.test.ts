@@ -1,7 +1,7 @@
 /** Whose trouble a failed call is. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type FailureFacts, failureKind } from './failure-kinds.ts'
+import { type FailureFacts, failureKind, NO_CHOICES, NO_TEXT } from './failure-kinds.ts'
 import type { FailureKind } from './model-server.ts'
 
 const failure = (fields: Partial<FailureFacts>): FailureFacts => ({
@@ -117,6 +117,9 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['failing', { status: 500 }],
   ['failing', { status: 400, retryable: false, message: CRASHED }],
   ['failing', { status: 501 }],
+  ['failing', { status: 200, message: NO_CHOICES }],
+  ['failing', { status: 200, message: NO_TEXT }],
+  ['final', { status: 200, retryable: false, message: NO_TEXT }],
   ['failing', { timedOut: true }],
   ['too large', { status: 429, message: TOO_LARGE }],
   ['final', { status: 500, retryable: false }],

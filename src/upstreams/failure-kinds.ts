@@ -7,7 +7,7 @@
  * | `overloaded` | 429, 498, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
  * | `misconfigured` | redirects, 401 to 405, 407, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
- * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
+ * | `failing` | 424, 500 and other 5xx, call timeouts, an empty answer | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
  */
@@ -24,6 +24,9 @@ export const NO_FLEX_CAPACITY = 498
 const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 412]
 /** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
 export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
+/** What answers without choices or text are called. Google sends them now and then, and an answer with the next call. */
+export const NO_CHOICES = 'The chat completion has no choices.'
+export const NO_TEXT = 'The chat completion has no text content.'
 /** OpenAI responds with 429 and this code when the account has no credit left. */
 const NO_CREDIT = /\binsufficient_quota\b/i
 /** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
@@ -75,7 +78,7 @@ export function failureKind(error: FailureFacts): FailureKind {
   if (status === 400 && OPERATORS_400.some((said) => said.test(error.message))) return 'misconfigured'
   if (status === 400 && CRASHED.test(error.message)) return 'failing'
   if (!error.retryable) return 'final'
-  if (error.timedOut) return 'failing'
+  if (error.timedOut || [NO_CHOICES, NO_TEXT].includes(error.message)) return 'failing'
   if (status === null) return connectionKind(error)
   return status >= 300 ? statusKind(status, error) : 'broken'
 }

@@ -155,6 +155,34 @@ describe('a chat completion', () => {
     assert.equal(page.kind === 'error' && page.retryable, false)
   })
 
+  it('without choices, as Google sends it now and then, may have some the next time', () => {
+    const usage = { prompt_tokens: 7, completion_tokens: 0, total_tokens: 7 }
+    for (const choices of [undefined, null, []]) {
+      const got = read({ object: 'chat.completion', choices, usage })
+      assert.equal(got.kind === 'error' && got.retryable, true)
+      assert.deepEqual(got.tokens, { input: 7, output: 0 })
+    }
+  })
+
+  it('with an empty message may have a text the next time, but not if the model did something else', () => {
+    const empty = [{}, { content: null }, { content: null, refusal: null, tool_calls: [], reasoning: '' }]
+    for (const message of empty) {
+      const got = read({ object: 'chat.completion', ...choice({ role: 'assistant', ...message }) })
+      assert.equal(got.kind === 'error' && got.retryable, true)
+    }
+    for (const other of [
+      { tool_calls: [{ id: 'a' }] },
+      { reasoning_content: 'So' },
+      { content: [{ type: 'thinking' }] },
+    ]) {
+      const got = read({
+        object: 'chat.completion',
+        ...choice({ role: 'assistant', content: null, ...other }),
+      })
+      assert.equal(got.kind === 'error' && got.retryable, false)
+    }
+  })
+
   it('that contains an error, as gateways send it, is that error', () => {
     const busy = read({ error: { code: 502, message: 'Provider is down' } })
     assert.equal(busy.kind === 'error' && busy.retryable, true)

@@ -4,7 +4,7 @@
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords, parse, providerError } from './error-words.ts'
-import { GENERATION_FAILED, NO_FLEX_CAPACITY, NO_PROVIDER } from './failure-kinds.ts'
+import { GENERATION_FAILED, NO_CHOICES, NO_FLEX_CAPACITY, NO_PROVIDER, NO_TEXT } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
@@ -86,6 +86,10 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     const what = `The model server stopped in the middle of its answer (finish_reason: ${choice?.finish_reason}).`
     return upstreamError({ status, tokens, retryable: true, message: what })
   }
+  const isCompletion = completion?.object === 'chat.completion'
+  if (choice === null && isCompletion) {
+    return upstreamError({ status, tokens, retryable: true, message: NO_CHOICES })
+  }
   if (message === null && finish !== 'cut') {
     // Gateways such as OpenRouter send blanks while they wait for the server behind them, and nothing else if that fails.
     const retryable = body.trim() === ''
@@ -95,7 +99,8 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   const text = typeof content === 'string' ? content : joinParts(content)
   if (finish !== 'cut') {
     if (text !== null) return { kind: 'answer', text, tokens }
-    return upstreamError({ status, tokens, message: 'The chat completion has no text content.' })
+    const retryable = isCompletion && message !== null && isEmpty(message)
+    return upstreamError({ status, tokens, retryable, message: NO_TEXT })
   }
   // Another call would cost as much and reach the same limit, of the job or the model. What arrived is delivered; only an empty
   // answer (a model that used its limit for reasoning) is a failure. vLLM sends null then, and Google may send no message.
@@ -108,6 +113,14 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     })
   }
   return { kind: 'answer', text, tokens, truncated: true }
+}
+
+/** Whether the model wrote nothing: no text, no reasoning, no call of a tool. */
+function isEmpty(message: object): boolean {
+  return Object.entries(message).every(
+    ([name, value]) =>
+      name === 'role' || value === null || value === '' || (Array.isArray(value) && value.length === 0),
+  )
 }
 
 interface WirePart {

@@ -53,7 +53,8 @@ const BODY: FieldPolicy = {
     tool_choice: is('none', 'auto'),
     parallel_tool_calls: isAnything,
     max_tool_calls: isAnything,
-    include: isEmpty,
+    // Frameworks send it for reasoning models with `store: false`. No response has items with reasoning.
+    include: (value) => Array.isArray(value) && value.every(is('reasoning.encrypted_content')),
     truncation: is('disabled'),
     top_logprobs: is(0),
     context_management: isEmpty,
