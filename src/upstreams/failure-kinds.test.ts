@@ -21,6 +21,8 @@ const TOO_LARGE =
 const LOADING = 'Loading model'
 const GOOGLES_KEY = 'API key not valid. Please pass a valid API key.'
 const XAIS_KEY = 'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.'
+const ARREARS = 'Access denied, please make sure your account is in good standing.'
+const USAGE_LIMIT = 'You have reached your specified API usage limits. You will regain access on 2027-01-01.'
 const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
 
 const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
@@ -64,6 +66,9 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 400, retryable: false, message: XAIS_KEY }],
   ['misconfigured', { status: 400, retryable: false, message: NO_CREDIT }],
   ['misconfigured', { status: 200, code: '400', retryable: false, message: NO_CREDIT }],
+  ['misconfigured', { status: 400, retryable: false, message: 'Budget has been exceeded! Current cost: 26' }],
+  ['misconfigured', { status: 400, retryable: false, message: ARREARS }],
+  ['misconfigured', { status: 400, retryable: false, message: USAGE_LIMIT }],
   ['final', { status: 400, retryable: false, message: `Invalid message: ${NO_CREDIT}` }],
   ['failing', { status: 424 }],
   ['failing', { status: 500 }],
