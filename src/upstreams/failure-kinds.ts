@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 498, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
- * | `misconfigured` | 401, 402, 403, 404, 400 because of the key or the money, no quota left | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 400 because of the key or the money, no quota left | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -17,8 +17,11 @@ import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './mod
 export const GENERATION_FAILED = 424
 /** Groq's status if the tier `flex` has no capacity. */
 export const NO_FLEX_CAPACITY = 498
-/** Statuses that the operator must fix: key, payment, permission, path or model. */
-const OF_OPERATOR: readonly number[] = [401, 402, 403, 404]
+/**
+ * Statuses that the operator must fix: key, payment, permission, path or model. Redirects, which calls do not follow, come from a
+ * proxy that wants another address, or a login.
+ */
+const OF_OPERATOR: readonly number[] = [301, 302, 307, 308, 401, 402, 403, 404, 405]
 /**
  * What some servers say in a 400 about the key (Google, xAI) or the money (Anthropic, LiteLLM, Alibaba). Only the beginning
  * counts, because the rest may quote the conversation.
