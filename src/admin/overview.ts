@@ -10,7 +10,7 @@ export const upstreamTrouble = {
   since: unixTime('Since when'),
   reason: Type.Enum(['unreachable', 'overloaded', 'broken', 'misconfigured', 'failing'], {
     description:
-      '`unreachable`: no connection. `overloaded`: 429 or 503. `broken`: dropped connections, 408, 409, 502 or 504. `misconfigured`: 401, 402, 403, 404 or no quota left. `failing`: 500 or call timeouts.',
+      '`unreachable`: no connection. `overloaded`: 429 or 503. `broken`: dropped connections, 408, 409, 502 or 504. `misconfigured`: a redirect, 401 to 405, or no quota left. `failing`: 500 or call timeouts.',
   }),
   status: orNull(Type.Integer({ description: 'The HTTP status, if there was a response.' })),
   message: Type.String({
