@@ -58,7 +58,7 @@ export class AdminTokens {
    * Returns null for a wrong token. Rejects with `StoreUnavailable` if it is not the server's own and the others cannot be read.
    * @param mayRead whether to look up an unknown token at once, because it may have just been created
    */
-  callerOf(given: string, mayRead: boolean): AdminCaller | null | Promise<AdminCaller | null> {
+  async callerOf(given: string, mayRead: boolean): Promise<AdminCaller | null> {
     if (this.#own && timingSafeEqual(digestOf(given), this.#own)) return OWN
     return SHAPE.test(given) ? this.#holderOf(hashAdminToken(given), mayRead) : null
   }

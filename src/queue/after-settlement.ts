@@ -7,7 +7,9 @@ import type { PendingResponses } from './pending-responses.ts'
 export interface AfterSettlementOptions {
   readonly pendingResponses: Pick<PendingResponses, 'end'>
   readonly dispatcher: { notify(account: string, jobId: string): void }
-  readonly metrics: { settled(job: Pick<Job, 'model'>, result: StoredResult, executionMs: number): void }
+  readonly metrics: {
+    settled(job: Pick<Job, 'model'>, result: StoredResult, executionMs: number | null): void
+  }
   readonly log: JobLog
 }
 
@@ -22,12 +24,15 @@ export type SettledJob = Pick<Job, 'id' | 'account' | 'model' | 'createdAtMs' | 
 /** The part of a result that is needed after it was stored. */
 export type StoredResult = Omit<ExecutionResult, 'cache'>
 
-/** @param settled `stale`: the holder that settled the job does everything; `gone`: the job can no longer be read */
+/**
+ * @param settled `stale`: the holder that settled the job does everything; `gone`: the job can no longer be read
+ * @param executionMs null if the job ended in the queue
+ */
 export type AfterSettlement = (
   job: SettledJob,
   result: StoredResult,
   settled: Settled,
-  executionMs: number,
+  executionMs: number | null,
 ) => void
 
 export function createAfterSettlement(options: AfterSettlementOptions): AfterSettlement {
@@ -53,7 +58,7 @@ export function createAfterSettlement(options: AfterSettlementOptions): AfterSet
       account: job.account,
       model: job.model,
       target: usage.target,
-      ms: Math.round(executionMs),
+      ms: Math.round(executionMs ?? 0),
     }
     const cut = result.receipt.calls.at(-1)?.finish_reason
     const finish = cut === undefined ? undefined : { finish_reason: cut }

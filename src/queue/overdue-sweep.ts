@@ -71,7 +71,7 @@ async function failAll(overdue: Overdue, { store, clock, afterSettlement }: Swee
     const failed = await store.failOverdue(overdue, clock.nowMs(), MAX_FAILED)
     for (const { jobId: id, usage, hasCallback, ...job } of failed) {
       const result = { outcome: { status: 'failed', error }, usage, receipt: NO_RECEIPT } as const
-      afterSettlement({ ...job, id, callbackJson: hasCallback ? '' : null }, result, 'settled', 0)
+      afterSettlement({ ...job, id, callbackJson: hasCallback ? '' : null }, result, 'settled', null)
     }
     count = failed.length
   }

@@ -1,8 +1,11 @@
-/** Tests queries that may fail or hang: no caller waits for long, and a query that hangs is not repeated. */
+/** Tests queries that may fail or hang: no caller waits for long, and a query that hangs is not repeated. And the disk of a file. */
 import assert from 'node:assert/strict'
+import { symlink } from 'node:fs/promises'
+import { join } from 'node:path'
 import test from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { TIMEOUT_MS, withTimeout } from './gauges.ts'
+import { temporaryFolder } from '../../test/parley.ts'
+import { diskOf, TIMEOUT_MS, withTimeout } from './gauges.ts'
 
 test('an answer is shared by concurrent calls, and the next call asks again', async () => {
   const clock = new FakeClock()
@@ -41,4 +44,12 @@ test('a request that hangs times out, and is not repeated before it has ended', 
   assert.equal(await late, 'at last')
   assert.equal(asked, 1)
   assert.equal(await ask(), 'soon')
+})
+
+test('the disk of a linked file is that of the file, not that of the link', {
+  skip: process.platform === 'linux' ? false : 'the other disk is /proc',
+}, async (t) => {
+  const link = join(await temporaryFolder(t), 'parley.db')
+  await symlink('/proc/version', link)
+  assert.deepEqual(await diskOf(link), { freeBytes: 0, sizeBytes: 0 })
 })

@@ -3,7 +3,7 @@
  * `parley_ready` is 0. No scrape waits for long.
  */
 
-import { statfs } from 'node:fs/promises'
+import { realpath, statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { Gauge, type Registry } from 'prom-client'
@@ -303,9 +303,9 @@ interface Disk {
   readonly sizeBytes: number
 }
 
-/** The disk that a file is on. */
+/** The disk that a file is on, also if the path is a link to it. */
 export async function diskOf(file: string): Promise<Disk> {
-  const { bsize, bavail, blocks } = await statfs(dirname(file))
+  const { bsize, bavail, blocks } = await statfs(dirname(await realpath(file)))
   return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize }
 }
 

@@ -218,11 +218,13 @@ export class Metrics {
   settled(
     { model }: Pick<ClaimedJob, 'model'>,
     { outcome, usage, receipt }: Omit<ExecutionResult, 'cache'>,
-    runMs: number,
+    runMs: number | null,
   ): void {
     this.#jobs.add(1, model, outcome.status === 'completed' ? 'completed' : outcome.error.code)
-    this.#run.observe(runMs / 1000, model)
-    this.#runs.add(runMs)
+    if (runMs !== null) {
+      this.#run.observe(runMs / 1000, model)
+      this.#runs.add(runMs)
+    }
     if (usage.cache_hit) this.#cacheHits.add(1, model)
     if (receipt.repair) this.#repairs.add(1, model)
     if (usage.input_tokens > 0) this.#tokens.add(usage.input_tokens, model, 'input')

@@ -1,7 +1,7 @@
 /** The live overview: figures update by themselves, a lost connection is reported, and updates continue after it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
-import type { Page } from 'playwright-core'
+import type { Page, Route } from 'playwright-core'
 import { startCuttingProxy } from '../nodes/cutting-proxy.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, job, startParley } from '../parley.ts'
@@ -104,5 +104,33 @@ onEachStore(async () => {
     await page.clock.resume()
     await opened
     await page.getByText('Live', { exact: true }).waitFor()
+  })
+
+  test('on a slow connection, the overview is not asked for again before it has arrived', async (t) => {
+    const page = await visit(t, browser, parley, '/dashboard/settings', { expected: /ERR_FAILED/ })
+    await page.clock.install()
+    await page.addInitScript(() => {
+      const real = window.fetch
+      window.fetch = async (input, init) => {
+        if (!String(input).endsWith('/events')) return await real(input, init)
+        const alive = new TextEncoder().encode(': alive\n\n')
+        const body = new ReadableStream({
+          start: (controller) => {
+            controller.enqueue(alive)
+            setInterval(() => controller.enqueue(alive), 1000)
+          },
+        })
+        return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
+      }
+    })
+    let isHeld = false
+    const held: Route[] = []
+    await page.route('**/admin/api/overview', (route) => (isHeld ? void held.push(route) : route.continue()))
+    await page.goto('/dashboard')
+    await page.getByText('Live', { exact: true }).waitFor()
+    isHeld = true
+    for (let seconds = 0; seconds < 35; seconds++) await page.clock.runFor(1000)
+    assert.equal(held.length, 1)
+    await held[0]?.abort()
   })
 })

@@ -4,7 +4,7 @@ import test from 'node:test'
 import { isModelList, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job, type Parley } from '../parley.ts'
-import { BATCHES, completions, MESSAGES, ONE_SLOT, withContent } from '../support/outage.ts'
+import { BATCHES, completions, MESSAGES, metric, ONE_SLOT, withContent } from '../support/outage.ts'
 import { adminOf } from './admin/admin.ts'
 import { completed, enqueued, failed, granted, invalid } from './expect.ts'
 import { type Stage, startStage, stopAtOnce } from './stage.ts'
@@ -77,6 +77,9 @@ onEachStore(() => {
     for (const id of ids) tooLate(await parley.ended(id, key))
     assert.equal(granted(await parley.get(`${MESSAGES}/${other}`, key), 200).error, null)
     assert.equal(completions(models), 1)
+    assert.equal(await metric(parley, 'parley_jobs_total{model="gpt-5-mini",outcome="deadline_exceeded"}'), 3)
+    // One of them had been claimed to be the next; the others have not run, so they are no runs of 0 s.
+    assert.equal(await metric(parley, 'parley_job_run_seconds_count{model="gpt-5-mini"}'), 1)
   })
 
   for (const [what, answer] of [

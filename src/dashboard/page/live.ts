@@ -106,8 +106,13 @@ async function readEvents(signal: AbortSignal, onLife: () => void): Promise<void
   const own = new AbortController()
   const either = AbortSignal.any([signal, own.signal])
   let silence = setTimeout(() => own.abort(), SILENCE_MS)
-  const refresh = setInterval(() => {
-    readOverview(either).catch(() => {})
+  let isReading = false
+  const refresh = setInterval(async () => {
+    // With all samples it is a quarter of a megabyte, which takes longer on a slow connection.
+    if (isReading) return
+    isReading = true
+    await readOverview(either).catch(() => {})
+    isReading = false
   }, OVERVIEW_EVERY_MS)
   try {
     const stream = await openEvents(either)

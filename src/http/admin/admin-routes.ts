@@ -1,5 +1,5 @@
 /** The admin API, which the dashboard uses. Admin tokens grant access to it, and no response may be cached. */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { accountActions } from '../../admin/actions/accounts.ts'
 import { batchActions } from '../../admin/actions/batches.ts'
 import { callbackActions } from '../../admin/actions/callbacks.ts'
@@ -53,7 +53,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       })
       scope.addHook('onRequest', async (request, reply) => {
         reply.header('cache-control', 'no-store')
-        const [, given] = /^bearer ([^ ]+)$/i.exec(request.headers.authorization ?? '') ?? []
+        const given = tokenOf(request)
         // The token is checked before the limit, because wrong tokens from a shared address must not lock out callers with a
         // right one.
         const address = addressOf(request)
@@ -71,7 +71,11 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       })
       scope.addHook('preValidation', convertQuery)
       overviewRoute(scope, options)
-      eventRoute(scope, options)
+      eventRoute(scope, options, async (request) => {
+        // While the database does not respond, nobody knows of a revocation.
+        const caller = await tokens.callerOf(tokenOf(request) ?? '', false).catch(() => request.admin)
+        return caller !== null
+      })
       jobRoutes(scope, options)
       actionRoutes(scope, options, jobActions)
       batchRoutes(scope, options)
@@ -93,6 +97,10 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
     },
     { prefix: BASE },
   )
+}
+
+function tokenOf({ headers }: FastifyRequest): string | undefined {
+  return /^bearer ([^ ]+)$/i.exec(headers.authorization ?? '')?.[1]
 }
 
 /** An address may send this many wrong tokens in a minute. */

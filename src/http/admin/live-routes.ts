@@ -3,7 +3,7 @@
  * events. Clients that do not read the stream are disconnected.
  */
 import { Readable } from 'node:stream'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { effectiveSettings, type MetricFeed, overview } from '../../admin/overview.ts'
 import { Type } from '../../typed-schema.ts'
 import { tooManyListeners } from '../load-shedding/unavailable.ts'
@@ -42,7 +42,12 @@ export const MAX_LISTENERS = 500
 /** Unread bytes that are buffered per client, in addition to the kernel's buffers: a few minutes of samples. */
 const MAX_BUFFERED_BYTES = 65_536
 
-export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: AdminOptions): void {
+/** @param isStillAllowed whether the token of the request is still valid; never rejects */
+export function eventRoute(
+  app: FastifyInstance,
+  { samples, onSlowClient }: AdminOptions,
+  isStillAllowed: (request: FastifyRequest) => Promise<boolean>,
+): void {
   app.get(
     '/events',
     {
@@ -52,7 +57,7 @@ export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: Admi
         operationId: 'streamEvents',
         summary: 'Stream metric samples as server-sent events',
         description:
-          'Sends a `point` event every 2 seconds. Its data is a metric sample, as in the overview. Lines that start with a colon keep the connection alive.',
+          'Sends a `point` event every 2 seconds. Its data is a metric sample, as in the overview. Lines that start with a colon keep the connection alive. The stream ends when the token is revoked or expires.',
         response: {
           200: {
             description: 'An endless stream of events.',
@@ -68,15 +73,30 @@ export function eventRoute(app: FastifyInstance, { samples, onSlowClient }: Admi
         // Proxies buffer responses. This header turns buffering off in nginx.
         .header('x-accel-buffering', 'no')
         .header('connection', 'close')
-        .send(streamOf(samples, () => onSlowClient(request.id))),
+        .send(
+          streamOf(
+            samples,
+            () => isStillAllowed(request),
+            () => onSlowClient(request.id),
+          ),
+        ),
   )
 }
 
-function streamOf(samples: MetricFeed, onSlowClient: () => void): Readable {
+function streamOf(
+  samples: MetricFeed,
+  isStillAllowed: () => Promise<boolean>,
+  onSlowClient: () => void,
+): Readable {
   if (samples.listeners >= MAX_LISTENERS) throw tooManyListeners()
   const stream = new Readable({ read: () => {} })
   const unsubscribe = samples.listen({
     send: (event) => {
+      void isStillAllowed().then((isAllowed) => {
+        if (isAllowed) return
+        unsubscribe?.()
+        stream.push(null)
+      })
       if (stream.readableLength <= MAX_BUFFERED_BYTES) stream.push(event)
       else {
         stream.destroy()

@@ -25,12 +25,12 @@ interface Listener {
   ended(): Promise<void>
 }
 
-async function listen(t: TestContext, parley: Parley): Promise<Listener> {
+async function listen(t: TestContext, parley: Parley, token = ADMIN_TOKEN): Promise<Listener> {
   const { protocol, hostname, port, pathname } = new URL(parley.url)
   const sent = request({
     ...(protocol === 'unix:' ? { socketPath: pathname } : { hostname, port }),
     path: `${BASE}/events`,
-    headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    headers: { authorization: `Bearer ${token}` },
     agent: false,
   })
   sent.end()
@@ -88,6 +88,19 @@ onEachStore(() => {
     assert.deepEqual([second.waiting, second.assigned, second.callbacks_owed], [0, 0, 0])
     const { points } = granted(await (await adminOf(parley)).get('/overview'), 200)
     assert.deepEqual(points, [first, second])
+  })
+
+  test('a stream ends soon after its token was revoked, and those of others continue', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const admin = await adminOf(parley)
+    const { id, token } = granted(await admin.post('/tokens', { name: 'alice', read_only: true }), 201)
+    const [hers, other] = [await listen(t, parley, token), await listen(t, parley)]
+    await makePoint(clock)
+    await Promise.all([hers.events(1), other.events(1)])
+    granted(await admin.post(`/tokens/${id}/revoke`), 200)
+    await makePoint(clock)
+    await Promise.all([hers.ended(), other.events(2)])
+    assert.ok(!other.response.readableEnded)
   })
 
   test('fifty listeners are sent the same bytes', async (t) => {
