@@ -75,6 +75,15 @@ onEachStore(async () => {
     assertFound(panels)
   })
 
+  test('the panel of responses counts both APIs of callers, and not that of operators', () => {
+    const [, route = ''] = /route=~\\"(.*?)\\"/.exec(file('deploy/grafana-dashboard.json')) ?? []
+    const counted = ['/api/v1/messages', '/v1/chat/completions', '/admin/api/overview', '/metrics']
+    assert.deepEqual(
+      counted.filter((one) => new RegExp(`^(?:${route})$`).test(one)),
+      counted.slice(0, 2),
+    )
+  })
+
   test('docs/monitoring.md has each metric of Parley, and no other', () => {
     const ours = new Set(samples.map(({ metric }) => metric).filter((name) => name.startsWith('parley_')))
     const families = new Set([...ours].map((name) => name.replace(/_(bucket|sum|count)$/, '')))
