@@ -384,7 +384,7 @@ def is_temporary(error):
 
 def pause(failures, retry_after, deadline=None):
     """Doubles with each failure, with jitter, and is never shorter than Retry-After, nor longer than the time that is left."""
-    seconds = max(min(0.5 * 2 ** (failures - 1), 8) * (1 - random.random() / 2), retry_after or 0)
+    seconds = max(0.5 * 2 ** min(failures - 1, 4) * (1 - random.random() / 2), retry_after or 0)
     left = seconds if deadline is None else max(0, deadline - time.monotonic())
     time.sleep(min(seconds, left))
 

@@ -89,7 +89,7 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
 
 /** Returns null, and loads nothing, unless the environment names a receiver of telemetry. */
 async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> {
-  if (!env.OTEL_EXPORTER_OTLP_ENDPOINT || env.OTEL_SDK_DISABLED === 'true') return null
+  if (!env.OTEL_EXPORTER_OTLP_ENDPOINT || /^true$/i.test(env.OTEL_SDK_DISABLED ?? '')) return null
   const { startOtlp } = await import('../telemetry/otlp.ts')
   try {
     return await startOtlp(env, log)

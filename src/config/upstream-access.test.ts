@@ -139,6 +139,12 @@ const faults: readonly { name: string; upstream: object; env?: Environment; says
     says: /^upstreams\.own\.headers\.x-key: must be visible ASCII and not empty$/,
   },
   {
+    name: 'a key with a line end',
+    upstream: { api_key_env: 'KEY' },
+    env: { KEY: 'canary\n' },
+    says: /^upstreams\.own\.api_key_env: the value of KEY must be visible ASCII, without spaces and line ends$/,
+  },
+  {
     name: 'a field that Parley sets itself',
     upstream: { body: { max_tokens: 5, stream: true, model: 'x' } },
     says: /^upstreams\.own\.body\.stream: this field cannot be set here\nupstreams\.own\.body\.model: /,

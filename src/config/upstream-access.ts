@@ -36,6 +36,8 @@ const RESERVED_HEADERS: ReadonlySet<string> = new Set([
 const RESERVED_FIELDS: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'response_format', 'n', 'stream', 'stream_options'],
 ])
+/** The key is a part of a header. */
+const KEY = /^[\x21-\x7e]+$/
 /** Visible ASCII, with spaces and tabs inside, which every HTTP server reads the same way. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/
 
@@ -69,6 +71,11 @@ export function upstreamAccess(
     if (api_key_env !== null && apiKey === null && isUsed && !keyless.has(name)) {
       problems.push(
         `${path}.api_key_env: ${notSet(api_key_env)}; set it, or use null if the server does not require a key`,
+      )
+    }
+    if (apiKey !== null && isUsed && !keyless.has(name) && !KEY.test(apiKey)) {
+      problems.push(
+        `${path}.api_key_env: the value of ${api_key_env} must be visible ASCII, without spaces and line ends`,
       )
     }
     problems.push(...headerProblems(path, upstream, apiKey), ...bodyProblems(path, upstream.body))

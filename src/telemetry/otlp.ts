@@ -159,7 +159,12 @@ const ROOTS: Readonly<Record<string, (ratio: number) => Sampler>> = {
 
 function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment): Sampler {
   const name = OTEL_TRACES_SAMPLER || 'parentbased_always_on'
-  const root = ROOTS[name.replace(/^parentbased_/, '')]?.(Number(OTEL_TRACES_SAMPLER_ARG || 1))
+  const ratio = Number(OTEL_TRACES_SAMPLER_ARG || 1)
+  // The library would trace nothing.
+  if (Number.isNaN(ratio)) {
+    throw new Error(`OTEL_TRACES_SAMPLER_ARG is ${OTEL_TRACES_SAMPLER_ARG}. Set it to a number from 0 to 1.`)
+  }
+  const root = ROOTS[name.replace(/^parentbased_/, '')]?.(ratio)
   if (root === undefined) {
     throw new Error(
       `OTEL_TRACES_SAMPLER is ${name}. Set it to always_on, always_off or traceidratio, or one of them after parentbased_.`,

@@ -117,3 +117,15 @@ test('running jobs can be cancelled, single ones and those of a batch', async (t
   await page.getByRole('heading', { name: 'Answers (3 of 3)' }).waitFor()
   assert.equal(await page.locator('.outcome').getByText('The caller cancelled the job.').count(), 3)
 })
+
+test('on a server without the default model, the first of its models is sent', async (t) => {
+  const none = { 'gpt-auto': null, 'gpt-5': null, 'gpt-5.2': null, 'gpt-5-mini': null }
+  const models = { llama: { targets: [{ upstream: 'openai', model: 'llama' }] }, ...none }
+  const own = await startParley(t, { settings: { models } })
+  const page = await visit(t, browser, own, '/dashboard/playground')
+  await page.getByRole('button', { name: 'Create a key for one day' }).click()
+  await page.getByText('Key of').waitFor()
+  assert.equal(await page.getByLabel('Model').inputValue(), 'llama')
+  await send(page)
+  await here(page, 'completed').waitFor()
+})

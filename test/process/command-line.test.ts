@@ -278,6 +278,11 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   { args: 'keys create --account ada --tier user_go --expires 0', says: /positive number/ },
   { args: 'keys create --account ada --tier user_go --expires soon', says: /positive number/ },
   { args: 'keys create --account ada --tier user_go --expires 1e12', says: /at most 36500/ },
+  {
+    args: `keys create --account eve --label ${'x'.repeat(101)}`,
+    says: /--label: must be 1 to 100 characters in one line/,
+  },
+  { args: 'tokens create ', says: /The name must be 1 to 64 characters in one line/ },
   { args: 'keys revoke key_none', says: /parley keys list/ },
   { args: 'accounts secret nobody', says: /parley keys create --account nobody/ },
   { args: 'accounts secret nobody --rotate', says: /parley keys create --account nobody/ },

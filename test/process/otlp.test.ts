@@ -245,10 +245,21 @@ test('a protocol or a sampler that Parley does not have is reported, and the ser
   for (const [name, value] of [
     ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'],
     ['OTEL_TRACES_SAMPLER', 'jaeger_remote'],
+    ['OTEL_TRACES_SAMPLER_ARG', '5%'],
   ] as const) {
-    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318', [name]: value }
+    const sampler = { OTEL_TRACES_SAMPLER: 'traceidratio' }
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318', ...sampler, [name]: value }
     const { code, stderr } = await place.parley(['serve'], { env })
     assert.equal(code, 1)
     assert.match(stderr, new RegExp(`^${name} is ${value}`))
   }
+})
+
+test('OTEL_SDK_DISABLED is read regardless of case', { timeout }, async (t) => {
+  const collector = await receiver(t)
+  const place = await installation(t)
+  const server = await place.start({ env: telemetryTo(collector, { OTEL_SDK_DISABLED: 'True' }) })
+  assert.equal((await create(server, await server.firstKey(), job())).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  assert.deepEqual(collector.requests, [])
 })

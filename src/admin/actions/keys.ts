@@ -7,6 +7,9 @@ import { adminAction } from '../action.ts'
 import { ACCOUNT_NAME, ACCOUNT_RULE, DEFAULT_TIERS, defined, strict, wholeSeconds } from '../fields.ts'
 import { refusals, unknownTier } from '../refusals.ts'
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is about control characters
+const LABEL = /^[^\x00-\x1f\x7f-\x9f]{1,100}$/
+
 const createKey = adminAction({
   what: 'make a key',
   about: null,
@@ -20,7 +23,7 @@ const createKey = adminAction({
       ),
       label: Type.Optional(
         Type.String({
-          pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,100}$',
+          pattern: LABEL.source,
           description: 'A name for the key: at most 100 characters in one line.',
         }),
       ),
@@ -89,6 +92,10 @@ const createKey = adminAction({
       'parley keys create --account acme --tier user_pro --label billing',
       'PARLEY_API_KEY=$(parley keys create --account ci --tier user_go --expires 30)',
     ],
+    choose: ({ label }) =>
+      label === undefined || LABEL.test(String(label))
+        ? null
+        : '--label: must be 1 to 100 characters in one line.',
   },
   // The key is the only output, so that scripts can use it.
   print: ({ key, tier }, { account }) => ({ json: { account, tier, key }, text: key }),

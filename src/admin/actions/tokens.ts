@@ -9,13 +9,16 @@ import { refusals } from '../refusals.ts'
 const DAY_MS = 86_400_000
 const MOST_DAYS = 36_500
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is about control characters
+const NAME = /^[^\x00-\x1f\x7f-\x9f]{1,64}$/
+
 const createToken = adminAction({
   what: 'make an admin token',
   about: null,
   fields: Type.Object(
     {
       name: Type.String({
-        pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,64}$',
+        pattern: NAME.source,
         description: 'Who or what will use it, for the audit log: at most 64 characters in one line.',
       }),
       read_only: Type.Optional(
@@ -68,6 +71,8 @@ const createToken = adminAction({
       expires_days: ['--expires <days>', 'days until it expires (default: never)'],
     },
     examples: ['parley tokens create alice', 'parley tokens create grafana --read-only --expires 365'],
+    choose: ({ name }) =>
+      NAME.test(String(name)) ? null : 'The name must be 1 to 64 characters in one line.',
   },
   // The token is the only output, so that scripts can use it.
   print: (created) => ({ json: created, text: created.token }),

@@ -31,7 +31,12 @@ const DEFAULT_BATCH_LIMIT = 30
 
 export function PlaygroundPage() {
   const caller = usePlaygroundCaller()
-  const [draft, setDraft] = useState(storedDraft)
+  const [stored, setDraft] = useState(storedDraft)
+  const configured = useConfiguredModels()
+  const [first] = configured
+  // The default model, or that of a stored draft, may not be configured.
+  const draft =
+    first === undefined || configured.includes(stored.model) ? stored : { ...stored, model: first }
   const [watching, setWatching] = useState<Watching | null>(null)
   const run = useRef<AbortController | null>(null)
   const change = (part: Partial<Draft>) => {
@@ -68,7 +73,7 @@ export function PlaygroundPage() {
     ${caller.key === null ? html`<${KeyPanel} caller=${caller} />` : html`<${WhoseKey} caller=${caller} />`}
     <div class="playground">
       <div class="stack">
-        <${Editor} draft=${draft} onChange=${change} caller=${caller} onSend=${send} isRunning=${isRunning} />
+        <${Editor} draft=${draft} models=${modelsOf(configured, caller)} onChange=${change} caller=${caller} onSend=${send} isRunning=${isRunning} />
       </div>
       <div class="stack">
         <${Outcome} watching=${watching} onStop=${stop} onCancel=${cancel} />
@@ -87,14 +92,14 @@ function summaryOf({ jobs, failure, ms }: Watching): string {
 
 interface EditorProps {
   readonly draft: Draft
+  readonly models: readonly (readonly [string, string])[]
   readonly onChange: (part: Partial<Draft>) => void
   readonly caller: PlaygroundCaller
   readonly onSend: () => void
   readonly isRunning: boolean
 }
 
-function Editor({ draft, onChange, caller, onSend, isRunning }: EditorProps) {
-  const models = useModels(caller)
+function Editor({ draft, models, onChange, caller, onSend, isRunning }: EditorProps) {
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
     event.preventDefault()
@@ -125,11 +130,18 @@ function Editor({ draft, onChange, caller, onSend, isRunning }: EditorProps) {
   </form>`
 }
 
-/** The server's models; those that the key cannot use are marked. */
-function useModels({ me }: PlaygroundCaller): readonly (readonly [string, string])[] {
+/** The names of the server's models; empty until they are loaded. */
+function useConfiguredModels(): readonly string[] {
   const settings = useResource<EffectiveSettings>('/settings')
-  const known = Object.keys((settings.data?.settings.models as object | undefined) ?? {})
-  const all = known.length > 0 ? known : (me?.models ?? ['gpt-auto'])
+  return Object.keys((settings.data?.settings.models as object | undefined) ?? {})
+}
+
+/** The server's models; those that the key cannot use are marked. */
+function modelsOf(
+  configured: readonly string[],
+  { me }: PlaygroundCaller,
+): readonly (readonly [string, string])[] {
+  const all = configured.length > 0 ? configured : (me?.models ?? ['gpt-auto'])
   return all.map((model) => [
     model,
     me && !me.models.includes(model) ? `${model} (not with ${me.tier})` : model,
