@@ -273,6 +273,28 @@ onEachStore(() => {
     assert.match(last?.message ?? '', /^\d+ further lines are wrong/)
   })
 
+  test('a batch of long lines is validated and started in several steps, between which other batches run', async (t) => {
+    const clock = new FakeClock()
+    const { parley, openai } = await start(t, { clock, settings: { tiers: UNLIMITED_READS } })
+    const lines = Array.from({ length: 20 }, (_, at) => chatLine(`${at}`, 'x'.repeat(250_000)))
+    const { store } = parley
+    const readPiece = store.readPiece.bind(store)
+    t.mock.method(store, 'readPiece', async (...given: Parameters<typeof readPiece>) => {
+      const piece = await readPiece(...given)
+      clock.advance(100)
+      return piece
+    })
+    const { mock: owners } = t.mock.method(store, 'findOwner')
+    const { mock: steps } = t.mock.method(store, 'advanceBatch')
+    const created = await submit(openai, lines)
+    for (let status: string = created.status; status !== 'completed'; clock.advance(20)) {
+      status = (await openai.batches.retrieve(created.id)).status
+    }
+    assert.ok(owners.callCount() >= 10, `${owners.callCount()} steps`)
+    const started = steps.calls.map(({ arguments: [{ started }] }) => started.length)
+    assert.ok(Math.max(...started) < lines.length, `${started}`)
+  })
+
   test('a line that fails goes to the error file', async (t) => {
     const { openai, models } = await start(t)
     models.script = ({ body }) => (JSON.stringify(body).includes('bad') ? reply.status(400) : undefined)
