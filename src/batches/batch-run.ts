@@ -15,6 +15,7 @@ import {
   type BatchLine,
   type BatchStatus,
   ENDED_STATUSES,
+  type JobRequest,
   type StoredBatch,
 } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
@@ -61,7 +62,7 @@ export interface BatchRunOptions {
 const STEP_MS = 200
 /** With so many lines that started or ended, a step is stored. */
 const FULL = 500
-/** Lines that are read or started at once: creates of other accounts wait for no more of them. */
+/** Lines that are read or started at once, and whose requests are: creates of other accounts wait for no more of them. */
 const AT_ONCE = 100
 /** Lines and results that are read in a turn of the event loop: a few milliseconds. */
 const IN_TURN = 25
@@ -230,9 +231,14 @@ export class BatchRun {
     const jobIds = [...this.#open.keys()]
     if (jobIds.length === 0) return
     const jobs = await store.readEnded(jobIds, RESULT_BYTES)
-    const requests = jobs.length === 0 ? [] : await store.requestsOf(jobs.map(({ id }) => id))
-    const byId = new Map(requests.map((request) => [request.jobId, request]))
+    let byId: ReadonlyMap<string, JobRequest> = new Map()
     for (const [at, job] of jobs.entries()) {
+      // Results of responses contain their instructions and schema. The next step takes what is left.
+      if (step.characters >= RESULT_BYTES) break
+      if (at % AT_ONCE === 0) {
+        const requests = await store.requestsOf(jobs.slice(at, at + AT_ONCE).map(({ id }) => id))
+        byId = new Map(requests.map((request) => [request.jobId, request]))
+      }
       const line = this.#end(step, job.id)
       if (line === null) continue
       if (at % IN_TURN === IN_TURN - 1) await nextTurn()

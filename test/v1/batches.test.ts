@@ -295,6 +295,22 @@ onEachStore(() => {
     assert.ok(Math.max(...started) < lines.length, `${started}`)
   })
 
+  test('results that are large together are stored in several steps', async (t) => {
+    const { parley, openai, models } = await start(t)
+    models.script = () => reply.stall(reply.text('Hi.'))
+    const lines = Array.from({ length: 12 }, (_, at) => ({
+      ...{ custom_id: `${at}`, method: 'POST', url: '/v1/responses' },
+      body: { model: 'gpt-5-mini', input: 'Hello', instructions: 'x'.repeat(500_000) },
+    }))
+    const created = await submit(openai, lines, { endpoint: '/v1/responses' })
+    await models.received(lines.length)
+    const { mock: steps } = t.mock.method(parley.store, 'advanceBatch')
+    models.release()
+    assert.deepEqual((await ended(t, openai, created)).request_counts?.completed, lines.length)
+    const bytes = steps.calls.map(({ arguments: [{ output }] }) => output?.content.length ?? 0)
+    assert.ok(Math.max(...bytes) < 5_000_000, `${bytes}`)
+  })
+
   test('a line that fails goes to the error file', async (t) => {
     const { openai, models } = await start(t)
     models.script = ({ body }) => (JSON.stringify(body).includes('bad') ? reply.status(400) : undefined)
