@@ -10,7 +10,7 @@ import type { LargeAnswers } from '../http/large-answers.ts'
 import { IGNORED_HEADER, ignoredHeader } from '../http/parley-headers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
-import type { CreateElement, PartLimits } from '../job/create-body.ts'
+import { type CreateElement, exactFormats, type PartLimits } from '../job/create-body.ts'
 import { hashOfRequest } from '../job/fingerprint.ts'
 import type { Callback } from '../job/job.ts'
 import { jobIdMs } from '../job/job-id.ts'
@@ -92,7 +92,7 @@ export class HeldCreates {
     const { bodies, held } = this.#options
     listIgnored(wanted.element, reply)
     const waitMs = holdMs(request.headers)
-    const equal = equalRequest(request)
+    const equal = equalRequest(request, wanted.element)
     for (;;) {
       const joined = equal && (await held.join(equal))
       const { jobId, hold, pending, repeated } = joined
@@ -117,7 +117,7 @@ export class HeldCreates {
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
     listIgnored(wanted.element, reply)
-    const equal = equalRequest(request)
+    const equal = equalRequest(request, wanted.element)
     for (;;) {
       const joined = equal && (await held.join(equal))
       const { jobId, hold, repeated } = joined
@@ -203,9 +203,13 @@ function listIgnored(element: CreateElement, reply: FastifyReply): void {
 }
 
 /** Returns what identifies equal requests; null for a request with an Idempotency-Key, which identifies it. */
-function equalRequest({ headers, caller, route, body, largeBody }: FastifyRequest): EqualRequest | null {
+function equalRequest(
+  { headers, caller, route, body, largeBody }: FastifyRequest,
+  element: CreateElement,
+): EqualRequest | null {
   if (headers['idempotency-key'] !== undefined) return null
-  const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body))
+  const hash =
+    largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body) + exactFormats([element]))
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
