@@ -15,6 +15,7 @@ import { hashOfRequest } from '../job/fingerprint.ts'
 import type { Callback } from '../job/job.ts'
 import { jobIdMs } from '../job/job-id.ts'
 import type { JobRecord } from '../job/job-record.ts'
+import { TEXT_JSON } from '../job/response-format.ts'
 import type { EqualRequest, HeldRequests, Hold } from '../queue/held-requests.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import {
@@ -90,7 +91,7 @@ export class HeldCreates {
   /** Rejects with the error of a request that creates no job. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
-    listIgnored(wanted.element, reply)
+    if (wanted.element.ignored) listIgnored(wanted.element, reply)
     const waitMs = holdMs(request.headers)
     const equal = equalRequest(request, wanted.element)
     for (;;) {
@@ -116,7 +117,7 @@ export class HeldCreates {
    */
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
-    listIgnored(wanted.element, reply)
+    if (wanted.element.ignored) listIgnored(wanted.element, reply)
     const equal = equalRequest(request, wanted.element)
     for (;;) {
       const joined = equal && (await held.join(equal))
@@ -196,9 +197,9 @@ export class HeldCreates {
   }
 }
 
-/** Adds the header with the parts of the schema that are not checked, if any. */
+/** Adds the header with the parts of the schema that are not checked. */
 function listIgnored(element: CreateElement, reply: FastifyReply): void {
-  const ignored = element.ignored && ignoredHeader([element])
+  const ignored = ignoredHeader([element])
   if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
 }
 
@@ -208,8 +209,8 @@ function equalRequest(
   element: CreateElement,
 ): EqualRequest | null {
   if (headers['idempotency-key'] !== undefined) return null
-  const hash =
-    largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body) + exactFormats([element]))
+  const exact = element.responseFormatJson === TEXT_JSON ? '' : exactFormats([element])
+  const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body) + exact)
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
