@@ -15,6 +15,7 @@ import {
   type BatchLine,
   type BatchStatus,
   ENDED_STATUSES,
+  type JobRequest,
   type StoredBatch,
 } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
@@ -57,10 +58,11 @@ export interface BatchRunOptions {
   readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
-/** Lines that a step validates; with so many that started or ended, a step is stored. */
-const VALIDATED = 1000
+/** A step validates or starts lines for this long, because all other batches of the node wait meanwhile. */
+const STEP_MS = 200
+/** With so many lines that started or ended, a step is stored. */
 const FULL = 500
-/** Lines that are read or started at once: creates of other accounts wait for no more of them. */
+/** Lines that are read or started at once, and whose requests are: creates of other accounts wait for no more of them. */
 const AT_ONCE = 100
 /** Lines and results that are read in a turn of the event loop: a few milliseconds. */
 const IN_TURN = 25
@@ -159,10 +161,10 @@ export class BatchRun {
     if (owner === null) return 'later'
     const maxLines = maxLinesOf(owner.tier.name)
     this.#validation ??= new Validation({ batch, reader: this.#reader, format, starts, maxLines })
-    for (let checked = 0; !(await this.#validation.check(owner, IN_TURN)); ) {
-      checked += IN_TURN
-      if (checked >= VALIDATED) return 'full'
-      await nextTurn()
+    const untilMs = clock.steadyMs() + STEP_MS
+    for (let checked = 1; !(await this.#validation.checkNext(owner)); checked++) {
+      if (clock.steadyMs() >= untilMs) return 'full'
+      if (checked % IN_TURN === 0) await nextTurn()
     }
     const { problems, total } = this.#validation
     this.#validation = null
@@ -188,13 +190,14 @@ export class BatchRun {
     return (await this.#stored) ? 'later' : 'lost'
   }
 
-  /** Starts or ends further lines, some at once, until the step is full. */
+  /** Starts or ends further lines, some at once, until the step is full or has taken long enough. */
   async #readOn(step: Step, maxOpen: number): Promise<void> {
     const { starts, clock } = this.#options
     const isOver = clock.nowMs() >= this.#batch.deadlineMs
     const ending = this.#batch.status === 'cancelling' ? CANCELLED : isOver ? EXPIRED : null
+    const untilMs = clock.steadyMs() + STEP_MS
     let owner: JobOwner | null = null
-    while (!this.#inputEnded && step.size < FULL) {
+    while (!this.#inputEnded && step.size < FULL && clock.steadyMs() < untilMs) {
       const { size } = step
       if (ending !== null) await this.#endLines(step, ending)
       else {
@@ -228,9 +231,14 @@ export class BatchRun {
     const jobIds = [...this.#open.keys()]
     if (jobIds.length === 0) return
     const jobs = await store.readEnded(jobIds, RESULT_BYTES)
-    const requests = jobs.length === 0 ? [] : await store.requestsOf(jobs.map(({ id }) => id))
-    const byId = new Map(requests.map((request) => [request.jobId, request]))
+    let byId: ReadonlyMap<string, JobRequest> = new Map()
     for (const [at, job] of jobs.entries()) {
+      // Results of responses contain their instructions and schema. The next step takes what is left.
+      if (step.characters >= RESULT_BYTES) break
+      if (at % AT_ONCE === 0) {
+        const requests = await store.requestsOf(jobs.slice(at, at + AT_ONCE).map(({ id }) => id))
+        byId = new Map(requests.map((request) => [request.jobId, request]))
+      }
       const line = this.#end(step, job.id)
       if (line === null) continue
       if (at % IN_TURN === IN_TURN - 1) await nextTurn()

@@ -24,6 +24,8 @@ export class Step {
   progress: Progress
   /** How often a line has got a job or a result. */
   size = 0
+  /** The length of all results. */
+  characters = 0
   /** By job. A line that also ended in this step is not among them. */
   readonly #started = new Map<string, BatchLine>()
   readonly #ended: BatchLine[] = []
@@ -51,6 +53,7 @@ export class Step {
     const { progress } = this
     ;(result.failed ? this.#errors : this.#output).push(result.json)
     this.size += 1
+    this.characters += result.json.length
     this.progress = {
       ...progress,
       completed: progress.completed + (result.failed ? 0 : 1),

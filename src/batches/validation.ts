@@ -34,25 +34,22 @@ export class Validation {
     this.#options = options
   }
 
-  /** Checks some lines. Returns whether that was all. */
-  async check(owner: JobOwner, lines: number): Promise<boolean> {
+  /** Checks the next line. Returns true if there is none, or if no further lines need to be checked. */
+  async checkNext(owner: JobOwner): Promise<boolean> {
     const { reader, maxLines } = this.#options
-    for (let left = lines; left > 0; left--) {
-      const line = await reader.next(this.#line === 0 ? 0 : undefined)
-      if (line === null) return this.#end()
-      this.#line += 1
-      const isBlank = line.bytes?.length === 0
-      if (!isBlank) this.total += 1
-      // Blank lines run nothing, but each takes time to read, and a file may have millions.
-      if (this.total > maxLines || this.#line - this.total > maxLines) {
-        const kind = isBlank ? 'blank lines' : 'lines'
-        const message = `The file has more than ${maxLines} ${kind}, the limit of the tier (max_batch_lines).`
-        this.problems.push({ line: null, code: 'too_many_lines', message, param: null })
-        return true
-      }
-      if (isBlank) continue
-      await this.#checkLine(line.bytes, owner)
+    const line = await reader.next(this.#line === 0 ? 0 : undefined)
+    if (line === null) return this.#end()
+    this.#line += 1
+    const isBlank = line.bytes?.length === 0
+    if (!isBlank) this.total += 1
+    // Blank lines run nothing, but each takes time to read, and a file may have millions.
+    if (this.total > maxLines || this.#line - this.total > maxLines) {
+      const kind = isBlank ? 'blank lines' : 'lines'
+      const message = `The file has more than ${maxLines} ${kind}, the limit of the tier (max_batch_lines).`
+      this.problems.push({ line: null, code: 'too_many_lines', message, param: null })
+      return true
     }
+    if (!isBlank) await this.#checkLine(line.bytes, owner)
     return false
   }
 

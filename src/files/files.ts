@@ -70,10 +70,19 @@ export class Files {
     const { store, clock } = this.#options
     const file = await this.find(account, fileId)
     if (file === null || !(await store.deleteFile(account, fileId))) return false
-    for (let left = file.bytes; left >= 0; left -= PURGED_BYTES) {
-      if (!(await store.purgeFiles(clock.nowMs()))) break
-    }
+    await purge(store, clock, file.bytes)
     return true
+  }
+}
+
+/** Deletes as much as a deleted file of this size has, of that file or of others that were deleted before. */
+async function purge(
+  store: Pick<FileStore, 'purgeFiles'>,
+  clock: Pick<Clock, 'nowMs'>,
+  bytes: number,
+): Promise<void> {
+  for (let left = bytes; left >= 0; left -= PURGED_BYTES) {
+    if (!(await store.purgeFiles(clock.nowMs()))) return
   }
 }
 
@@ -126,11 +135,11 @@ export class FileWriter {
     return (await this.#options.store.completeFile(this.#file.id, about)) ?? 'gone'
   }
 
-  /** Deletes what was written. If that fails, retention deletes it. */
+  /** Deletes what was written. If that fails, or if much else is being purged, retention deletes it. */
   async abort(): Promise<void> {
     const { store, clock } = this.#options
     await store.deleteFile(this.#file.account, this.#file.id)
-    while (await store.purgeFiles(clock.nowMs()));
+    await purge(store, clock, this.#pieces * PIECE_BYTES)
   }
 
   async #append(): Promise<Written> {

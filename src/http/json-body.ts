@@ -57,7 +57,7 @@ export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, opti
     const kind = create ?? translation
     bodies.read(request, (error, received) => {
       if (error || !received) return done(error)
-      const bytes = withoutMark(received)
+      const bytes = received[0] === BYTE_ORDER_MARK[0] ? withoutMark(received) : received
       if (kind !== undefined && bytes.length > LARGE_BODY_BYTES && isSlowBody(bytes)) {
         readLargeBody(request, bytes, options).then((read) => {
           request.largeBody = read

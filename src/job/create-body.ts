@@ -213,7 +213,7 @@ export function tokensAtMost(messages: readonly Message[]): number {
   return tokens
 }
 
-/** Identifies the request for Idempotency-Key. White space and escapes do not matter; every digit of a payload does. */
+/** Identifies the request for Idempotency-Key. White space and escapes do not matter; every digit of a payload or schema does. */
 export function bodyFingerprint(
   route: string,
   body: CreateBody['value'],
@@ -224,11 +224,18 @@ export function bodyFingerprint(
     const payloadJson = 'callback' in object ? exactPayload(object, elements[compared.length]) : null
     compared.push({ object, payloadJson })
   }
-  const json = JSON.stringify(compared)
+  let json = JSON.stringify(compared)
+  if (json.includes('"schema":')) json += exactFormats(elements)
   return hash('sha256', `${route.length}:${route}${json.length}:${json}`, 'base64url').slice(
     0,
     FINGERPRINT_DIGITS,
   )
+}
+
+/** The formats whose integers may be too large for their parsed values to differ; usually empty. */
+export function exactFormats(elements: readonly CreateElement[]): string {
+  const formats = elements.map(({ responseFormatJson }) => responseFormatJson)
+  return formats.filter(mayLoseDigits).join('')
 }
 
 function exactPayload({ callback }: BatchElement, element: CreateElement | undefined): string | null {

@@ -10,11 +10,12 @@ import type { LargeAnswers } from '../http/large-answers.ts'
 import { IGNORED_HEADER, ignoredHeader } from '../http/parley-headers.ts'
 import type { JobReader } from '../http/read-jobs.ts'
 import type { RequestBodies } from '../http/request-bodies.ts'
-import type { CreateElement, PartLimits } from '../job/create-body.ts'
+import { type CreateElement, exactFormats, type PartLimits } from '../job/create-body.ts'
 import { hashOfRequest } from '../job/fingerprint.ts'
 import type { Callback } from '../job/job.ts'
 import { jobIdMs } from '../job/job-id.ts'
 import type { JobRecord } from '../job/job-record.ts'
+import { TEXT_JSON } from '../job/response-format.ts'
 import type { EqualRequest, HeldRequests, Hold } from '../queue/held-requests.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import {
@@ -90,9 +91,9 @@ export class HeldCreates {
   /** Rejects with the error of a request that creates no job. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
-    listIgnored(wanted.element, reply)
+    if (wanted.element.ignored) listIgnored(wanted.element, reply)
     const waitMs = holdMs(request.headers)
-    const equal = equalRequest(request)
+    const equal = equalRequest(request, wanted.element)
     for (;;) {
       const joined = equal && (await held.join(equal))
       const { jobId, hold, pending, repeated } = joined
@@ -116,8 +117,8 @@ export class HeldCreates {
    */
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
-    listIgnored(wanted.element, reply)
-    const equal = equalRequest(request)
+    if (wanted.element.ignored) listIgnored(wanted.element, reply)
+    const equal = equalRequest(request, wanted.element)
     for (;;) {
       const joined = equal && (await held.join(equal))
       const { jobId, hold, repeated } = joined
@@ -196,16 +197,20 @@ export class HeldCreates {
   }
 }
 
-/** Adds the header with the parts of the schema that are not checked, if any. */
+/** Adds the header with the parts of the schema that are not checked. */
 function listIgnored(element: CreateElement, reply: FastifyReply): void {
-  const ignored = element.ignored && ignoredHeader([element])
+  const ignored = ignoredHeader([element])
   if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
 }
 
 /** Returns what identifies equal requests; null for a request with an Idempotency-Key, which identifies it. */
-function equalRequest({ headers, caller, route, body, largeBody }: FastifyRequest): EqualRequest | null {
+function equalRequest(
+  { headers, caller, route, body, largeBody }: FastifyRequest,
+  element: CreateElement,
+): EqualRequest | null {
   if (headers['idempotency-key'] !== undefined) return null
-  const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body))
+  const exact = element.responseFormatJson === TEXT_JSON ? '' : exactFormats([element])
+  const hash = largeBody?.hash ?? hashOfRequest(route.url ?? '', JSON.stringify(body) + exact)
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 

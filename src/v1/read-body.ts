@@ -3,7 +3,13 @@
  * bodies with the same functions. Contains the translation of chat completions.
  */
 import { isUtf8 } from 'node:buffer'
-import { bodyFingerprint, type CreateElement, createElements, type PartLimits } from '../job/create-body.ts'
+import {
+  bodyFingerprint,
+  type CreateElement,
+  createElements,
+  exactFormats,
+  type PartLimits,
+} from '../job/create-body.ts'
 import { FieldProblem } from '../job/field-rules.ts'
 import { hashOfRequest } from '../job/fingerprint.ts'
 import type { CreateBodyResult } from '../job/read-create-body.ts'
@@ -56,7 +62,7 @@ export function readV1Body({ bytes, translation, route, maxDepth, limits }: Read
   }
   try {
     const elements = elementsOfBody(translation, { text, value: read.value }, limits)
-    const hash = hashOfRequest(route, JSON.stringify(read.value))
+    const hash = hashOfRequest(route, JSON.stringify(read.value) + exactFormats(elements))
     return {
       kind: 'read',
       elements,

@@ -57,6 +57,18 @@ onEachStore(() => {
     invalid(await parley.post(BATCHES, body('9007199254740992'), key, ORDER), CONFLICT)
   })
 
+  test('4.1 400 for the same key with a schema that differs beyond the 53rd bit', async (t) => {
+    const { parley } = await startStage(t, { script: () => reply.stall() })
+    const key = await parley.key()
+    const body = (id: string) => {
+      const format = { format: 'json', schema: { enum: ['ID'] } }
+      return JSON.stringify([job({ response_format: format })]).replace('"ID"', id)
+    }
+    const ids = enqueued(await parley.post(BATCHES, body('9007199254740993'), key, ORDER), 1)
+    assert.deepEqual(enqueued(await parley.post(BATCHES, body('9007199254740993'), key, ORDER), 1), ids)
+    invalid(await parley.post(BATCHES, body('9007199254740992'), key, ORDER), CONFLICT)
+  })
+
   test('4.3 a repeated single create that has ended is answered at once with the same job', async (t) => {
     const { parley, models } = await startStage(t)
     const key = await parley.key()

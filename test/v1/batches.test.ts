@@ -273,6 +273,44 @@ onEachStore(() => {
     assert.match(last?.message ?? '', /^\d+ further lines are wrong/)
   })
 
+  test('a batch of long lines is validated and started in several steps, between which other batches run', async (t) => {
+    const clock = new FakeClock()
+    const { parley, openai } = await start(t, { clock, settings: { tiers: UNLIMITED_READS } })
+    const lines = Array.from({ length: 20 }, (_, at) => chatLine(`${at}`, 'x'.repeat(250_000)))
+    const { store } = parley
+    const readPiece = store.readPiece.bind(store)
+    t.mock.method(store, 'readPiece', async (...given: Parameters<typeof readPiece>) => {
+      const piece = await readPiece(...given)
+      clock.advance(100)
+      return piece
+    })
+    const { mock: owners } = t.mock.method(store, 'findOwner')
+    const { mock: steps } = t.mock.method(store, 'advanceBatch')
+    const created = await submit(openai, lines)
+    for (let status: string = created.status; status !== 'completed'; clock.advance(20)) {
+      status = (await openai.batches.retrieve(created.id)).status
+    }
+    assert.ok(owners.callCount() >= 10, `${owners.callCount()} steps`)
+    const started = steps.calls.map(({ arguments: [{ started }] }) => started.length)
+    assert.ok(Math.max(...started) < lines.length, `${started}`)
+  })
+
+  test('results that are large together are stored in several steps', async (t) => {
+    const { parley, openai, models } = await start(t)
+    models.script = () => reply.stall(reply.text('Hi.'))
+    const lines = Array.from({ length: 12 }, (_, at) => ({
+      ...{ custom_id: `${at}`, method: 'POST', url: '/v1/responses' },
+      body: { model: 'gpt-5-mini', input: 'Hello', instructions: 'x'.repeat(500_000) },
+    }))
+    const created = await submit(openai, lines, { endpoint: '/v1/responses' })
+    await models.received(lines.length)
+    const { mock: steps } = t.mock.method(parley.store, 'advanceBatch')
+    models.release()
+    assert.deepEqual((await ended(t, openai, created)).request_counts?.completed, lines.length)
+    const bytes = steps.calls.map(({ arguments: [{ output }] }) => output?.content.length ?? 0)
+    assert.ok(Math.max(...bytes) < 5_000_000, `${bytes}`)
+  })
+
   test('a line that fails goes to the error file', async (t) => {
     const { openai, models } = await start(t)
     models.script = ({ body }) => (JSON.stringify(body).includes('bad') ? reply.status(400) : undefined)

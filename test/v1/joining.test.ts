@@ -171,6 +171,24 @@ onEachStore(() => {
     assert.deepEqual((await Promise.all(others)).map(textOf).sort(), ['answer 1', 'answer 2'])
   })
 
+  test('a request whose schema differs beyond the 53rd bit does not join', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.stall() })
+    const key = await parley.key()
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...RETRY.headers }
+    const ask = (id: string) => {
+      const format = { type: 'json_schema', json_schema: { name: 'a', schema: { enum: ['ID'] } } }
+      const body = JSON.stringify({ ...SAMPLE, response_format: format }).replace('"ID"', id)
+      return parley.request('/v1/chat/completions', { method: 'POST', headers, body })
+    }
+    const first = ask('9007199254740993')
+    await models.received(1)
+    const second = ask('9007199254740992')
+    await models.received(2)
+    models.script = () => reply.status(400)
+    models.release()
+    await Promise.all([first, second])
+  })
+
   test('the retry of a request that a stopping server could not answer joins after the restart', async (t) => {
     const stage = await startStage(t, { script: numbered })
     const { parley, models } = stage
