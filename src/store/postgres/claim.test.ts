@@ -1,12 +1,14 @@
-/** What a claim costs in Postgres, however long the queue is. */
+/** What claims and searches of open jobs cost in Postgres, however long the queue is. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
+import { sql } from '../sql.ts'
 import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
 import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
+import { POSTGRES } from './dialect.ts'
 import { queuedJobsInFairOrder } from './fair-order.ts'
 import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './overdue.ts'
 import { migratePostgres } from './schema.ts'
@@ -159,4 +161,14 @@ test('jobs that have waited too long are found in the queue of their route or ac
     await assertCheap(t, client, LOCK_OVERDUE, overdue('short', 'null'), 60)
     await assertCheap(t, client, LOCK_OVERDUE_OF_ACCOUNT, overdue('long', `'single'`), 60)
   }
+})
+
+test('a search of assigned jobs reads none that were never claimed', async (t) => {
+  const client = await longQueue(t, { account: `'many'`, route: `'r'`, deaths: '0' })
+  await client.query(`update open_jobs set turn = null, node = 'a', attempt = 1 where turn % 300000 = 0`)
+  await client.query('vacuum (full, analyze) open_jobs')
+  const { texts } = POSTGRES.jobsWith('assigned', sql`id`, sql`id < ${''} and id >= ${''}`)
+  const text = `${texts.reduce((all, one, at) => `${all}$${2 - (at % 2)}${one}`)} order by id desc limit 2000`
+  const values = `('ffffffff-ffff-ffff-ffff-ffffffffffff', '${LEAST_ID}')`
+  await assertCheap(t, client, { name: 'search', text }, values, 200)
 })
