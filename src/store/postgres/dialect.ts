@@ -96,8 +96,9 @@ export const POSTGRES: Dialect = {
 
   openJobs: ({ account, beforeJobId, running }, limit) => sql`
     with waiting as materialized (
-      select id from open_jobs where account = ${account} and turn is not null and id < ${beforeJobId}
-      order by turn limit ${limit}
+      select id from open_jobs
+      where account >= ${account} and account <= ${account} and turn is not null and id < ${beforeJobId}
+      order by account, turn limit ${limit}
     ),
     held as materialized (
       select id from open_jobs
