@@ -83,7 +83,7 @@ export const CLAIM_OF_LANE = {
   with first as (
     select id, turn from open_jobs
     where ${isInLane('$5', '$4')} and id <> all ($6::uuid[])
-    order by route, turn, id limit $2::bigint for update skip locked
+    order by account, route, turn, id limit $2::bigint for update skip locked
   ),
   ${claimAll('$3', NO_WALK)}`,
 }

@@ -1,12 +1,14 @@
-/** What a claim costs in Postgres, however long the queue is. */
+/** What claims and searches of open jobs cost in Postgres, however long the queue is. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
+import { sql } from '../sql.ts'
 import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
 import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
+import { POSTGRES } from './dialect.ts'
 import { queuedJobsInFairOrder } from './fair-order.ts'
 import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './overdue.ts'
 import { migratePostgres } from './schema.ts'
@@ -110,18 +112,19 @@ test('a claim of a long queue reads few pages and rows', async (t) => {
   ])
 })
 
-test('no statement reads the queue of another route, even if statistics show only that one', async (t) => {
+test('no statement reads the queue of another route or account, even if statistics show only that one', async (t) => {
   const client = await longQueue(t, { account: `'many'`, route: `'long'`, deaths: '0' })
-  await client.query('analyze open_jobs')
+  await client.query(`update open_jobs set turn = null, node = 'a' where turn % 300000 = 0`)
+  await client.query('vacuum (full, analyze) open_jobs')
   await assertCheap(t, client, WALK, walk('short', 4, ''), 20)
-  await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, 'short', 'many', array[]::uuid[])`, 20)
+  for (const lane of [`'short', 'many'`, `'long', 'single'`])
+    await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, ${lane}, array[]::uuid[])`, 20)
   await assertCheap(t, client, ACCOUNTS, `(array['budget'])`, 20)
-  const jobs = `jobs as (select 'many' as account, 'short' as route, 1 as step, false as handed_off, 1 as place)`
-  const turns = {
-    name: 'turns',
-    text: `with ${jobs}, ${queuedJobsInFairOrder('$1', 'jobs')} select * from begins`,
+  for (const job of [`'many' as account, 'short' as route`, `'single' as account, 'long' as route`]) {
+    const jobs = `jobs as (select ${job}, 1 as step, false as handed_off, 1 as place)`
+    const text = `with ${jobs}, ${queuedJobsInFairOrder('$1', 'jobs')} select * from begins`
+    await assertCheap(t, client, { name: 'turns', text }, `('{"routes":{},"floor":0}')`, 20)
   }
-  await assertCheap(t, client, turns, `('{"routes":{},"floor":0}')`, 20)
   await client.query(`insert into open_jobs select ('f' || substr(id::text, 2))::uuid, account, has_callback, turn, node, attempt,
     deaths, claimed_at_ms, origin, 1, 'short' from open_jobs limit 1`)
   await assertCheap(t, client, QUEUED, '', 40)
@@ -157,6 +160,17 @@ test('jobs that have waited too long are found in the queue of their route or ac
   for (const statistics of ['', 'analyze open_jobs']) {
     await client.query(statistics)
     await assertCheap(t, client, LOCK_OVERDUE, overdue('short', 'null'), 60)
-    await assertCheap(t, client, LOCK_OVERDUE_OF_ACCOUNT, overdue('long', `'single'`), 60)
+    for (const lane of [`'single'`, `'none'`])
+      await assertCheap(t, client, LOCK_OVERDUE_OF_ACCOUNT, overdue('long', lane), 60)
   }
+})
+
+test('a search of assigned jobs reads none that were never claimed', async (t) => {
+  const client = await longQueue(t, { account: `'many'`, route: `'r'`, deaths: '0' })
+  await client.query(`update open_jobs set turn = null, node = 'a', attempt = 1 where turn % 300000 = 0`)
+  await client.query('vacuum (full, analyze) open_jobs')
+  const { texts } = POSTGRES.jobsWith('assigned', sql`id`, sql`id < ${''} and id >= ${''}`)
+  const text = `${texts.reduce((all, one, at) => `${all}$${2 - (at % 2)}${one}`)} order by id desc limit 2000`
+  const values = `('ffffffff-ffff-ffff-ffff-ffffffffffff', '${LEAST_ID}')`
+  await assertCheap(t, client, { name: 'search', text }, values, 200)
 })

@@ -76,8 +76,12 @@ export const POSTGRES: Dialect = {
     if (status === 'pending')
       return sql`select ${columns} from open_jobs where turn is not null and ${condition}`
     if (status !== 'assigned') return sql`select ${columns} from jobs where ${condition}`
-    return sql`select ${columns} from open_jobs where node is not null and ${condition} union all
-      select ${columns} from open_jobs where turn is not null and attempt > 0 and ${condition}`
+    // Both are few. The offset keeps the planner from looking for them among all queued jobs, in the order of their IDs.
+    return sql`
+      select ${columns} from (
+        (select id, account from open_jobs where node is not null offset 0) union all
+        (select id, account from open_jobs where turn is not null and attempt > 0 offset 0)
+      ) assigned where ${condition}`
   },
 
   callbacksBefore: (jobId, onlyFailed, columns) => sql`
@@ -92,8 +96,9 @@ export const POSTGRES: Dialect = {
 
   openJobs: ({ account, beforeJobId, running }, limit) => sql`
     with waiting as materialized (
-      select id from open_jobs where account = ${account} and turn is not null and id < ${beforeJobId}
-      order by turn limit ${limit}
+      select id from open_jobs
+      where account >= ${account} and account <= ${account} and turn is not null and id < ${beforeJobId}
+      order by account, turn limit ${limit}
     ),
     held as materialized (
       select id from open_jobs

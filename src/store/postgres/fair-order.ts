@@ -21,9 +21,13 @@ const turnOf = (turns: string, route: string) =>
 export const isOnRoute = (route: string, row = ''): string =>
   `${row}turn is not null and ${row}route >= ${route} and ${row}route <= ${route}`
 
-/** The same for the jobs of one account, without suspects. */
+/**
+ * The same for the jobs of one account, without suspects, for statements that order by account, route, turn and id. The rows are
+ * where the search in the index begins and ends; the comparison of the route shows the planner that there are few.
+ */
 export const isInLane = (account: string, route: string, row = ''): string =>
-  `${row}deaths = 0 and ${row}account = ${account} and ${isOnRoute(route, row)}`
+  `${row}deaths = 0 and ${isOnRoute(route, row)}
+      and (${row}account, ${row}route) >= (${account}, ${route}) and (${row}account, ${row}route) <= (${account}, ${route})`
 
 /** The turn of the first job that is queued at or after this turn; null if there is none. */
 const headFrom = (turn: string, route: string) =>
@@ -53,7 +57,7 @@ export const queuedJobsInFairOrder = (turns: string, jobs: string) => `
       ${headFrom('r.turn', 'q.route')},
       (select o.turn from open_jobs o
         where ${isInLane('q.account', 'q.route', 'o.')} and o.turn > r.turn - q.step
-        order by o.route desc, o.turn desc limit 1) + q.step
+        order by o.account desc, o.route desc, o.turn desc limit 1) + q.step
     ) as turn
     from (select account, route, min(step) as step from ${jobs} where not handed_off group by account, route) q
     cross join lateral (select ${turnOf(turns, 'q.route')} as turn) r

@@ -76,11 +76,11 @@ const OF_PICKED = `
   from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
- * Looks jobs up in the order of an index, which the planner then uses, and locks those that meet the condition. The offset keeps
- * it from another index, such as that of all IDs, in which old jobs of other routes may come first.
+ * Looks jobs up in the order of an index, which the planner then uses, and locks those that meet the condition. An offset
+ * or limit keeps it from another index, such as that of all IDs, in which old jobs of other routes may come first.
  */
 const locked = (inOrder: string, condition: string) => `
-    select o.* from (select id from open_jobs where ${inOrder} offset 0) q cross join lateral (
+    select o.* from (select id from open_jobs where ${inOrder}) q cross join lateral (
       select id, account, attempt, has_callback, origin, earlier, reserved from open_jobs
       where id = q.id and turn is not null and route = $1 and account = coalesce($2, account) and ${condition}
       limit 1 for update skip locked
@@ -95,7 +95,7 @@ const locked = (inOrder: string, condition: string) => `
 const lockOverdue = (name: string, ...untried: readonly string[]): Statement => ({
   name,
   text: `
-  with tried as (${locked('turn is not null and waits_since_ms is not null order by id', 'greatest(waits_since_ms, $4::bigint) - waited_ms <= $5::bigint')}),
+  with tried as (${locked('turn is not null and waits_since_ms is not null order by id offset 0', 'greatest(waits_since_ms, $4::bigint) - waited_ms <= $5::bigint')}),
   ${untried.map((select, at) => `untried${at} as (${select}),`).join('\n  ')}
   picked as (select * from tried ${untried.map((_, at) => `union all select * from untried${at}`).join(' ')} limit $3::bigint)
   ${OF_PICKED}`,
@@ -104,13 +104,16 @@ const OLD = 'id < $6::uuid'
 const UNTRIED = 'waits_since_ms is null'
 export const LOCK_OVERDUE = lockOverdue(
   'lock overdue',
-  locked(`${isOnRoute('$1')} and ${OLD} order by route, turn, id`, UNTRIED),
+  locked(`${isOnRoute('$1')} and ${OLD} order by route, turn, id offset 0`, UNTRIED),
 )
 /** The index of an account's queue leaves out suspects. */
 export const LOCK_OVERDUE_OF_ACCOUNT = lockOverdue(
   'lock overdue of account',
-  locked(`${isInLane('$2', '$1')} and ${OLD} order by route, turn, id`, UNTRIED),
-  locked('turn is not null and deaths > 0 order by deaths, turn, id', `${UNTRIED} and ${OLD}`),
+  locked(
+    `${isInLane('$2', '$1')} and ${UNTRIED} and ${OLD} order by account, route, turn, id limit $3::bigint`,
+    UNTRIED,
+  ),
+  locked('turn is not null and deaths > 0 order by deaths, turn, id offset 0', `${UNTRIED} and ${OLD}`),
 )
 
 /** $1 the current time, $2 limit. */
