@@ -193,6 +193,30 @@ test('the trial of an account prefers a job that did not fail last', () => {
   assert.equal(scheduler.next(), null)
 })
 
+test('the trial of an account gets the job that failed last if there is no other, also while others have queued jobs', () => {
+  const { scheduler, limitedAccounts, jobs } = start()
+  limitedAccounts.set(FIRST, new Map([['bad', { ...CLOSED, allowance: 1, failedJobs: ['failed'] }]]))
+  scheduler.limitsChanged()
+  scheduler.queued(FIRST, 'bad')
+  scheduler.queued(FIRST, 'good')
+  const from = Array.from({ length: 4 }, () => {
+    const planned = scheduler.next()
+    assert.ok(planned)
+    const isWalk = planned.from.of === 'route'
+    scheduler.begin(planned)
+    scheduler.claimed(planned, { jobs: jobs(isWalk ? 1 : 0, FIRST, 'good'), mayHaveMore: isWalk })
+    return planned.from
+  })
+  const lane = { of: 'account', route: FIRST, account: 'bad' }
+  assert.deepEqual(
+    from.filter(({ of }) => of === 'account'),
+    [
+      { ...lane, exceptJobs: ['failed'] },
+      { ...lane, exceptJobs: [] },
+    ],
+  )
+})
+
 test('a limited route starts as many jobs as it is allowed, first of accounts whose calls do not fail', () => {
   const { scheduler, limited, limitedAccounts, claim, jobs } = start()
   limited.set(FIRST, { ...CLOSED, allowance: 1, failedJobs: ['failed'] })

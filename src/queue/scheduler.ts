@@ -279,7 +279,8 @@ export class Scheduler {
     if (!walk.mayBeQueued) return null
     const failedJobs = walk.anyJob ? [] : (limited?.limit.failedJobs ?? [])
     const except = [...limitedAccounts.keys(), ...this.#accountsWithoutBytes()]
-    for (const account of except) queue.passedOver(account)
+    // A lane that is known keeps what claims of it have shown.
+    for (const account of except) if (!queue.lanes.has(account)) queue.passedOver(account)
     return walkOf(queue, limit, except, failedJobs, failedJobs.length > 0)
   }
 

@@ -124,32 +124,48 @@ export class TargetCaller {
     this.#weightOf = weightOf
   }
 
-  /**
-   * Makes one call. Jobs whose next failure would be their last, and jobs that may crash the target, call it one at a time, so
-   * that only the one to blame fails; an isolated job also waits until no other call is in progress.
-   */
-  async call(target: Target, attempt: RoutingAttempt): Promise<Called> {
-    const { breaks, tries, request } = attempt
-    const mayCrash = breaks !== NO_BREAKS && (isIsolated(breaks) || isCareful(breaks))
-    if (tries < MAX_TRIES - 1 && !mayCrash) return this.#callWithSlot(target, attempt)
+  /** Makes one call. */
+  call(target: Target, attempt: RoutingAttempt): Promise<Called> {
+    // Nearly every call.
+    if (attempt.tries === 0 && attempt.breaks === NO_BREAKS) return this.#callWithSlot(target, attempt)
+    return this.inTurn(target, attempt, () => this.callNow(target, attempt))
+  }
+
+  /** Makes a call, with what it needs, when it is the job's turn. */
+  async inTurn<Result>(
+    target: Target,
+    attempt: RoutingAttempt,
+    call: () => Promise<Result>,
+  ): Promise<Result | Called> {
+    if (!takesTurns(attempt)) return call()
     // Does not delay others for a job that will not call.
     if (this.isSkipped(target, attempt)) return 'circuit open'
-    const { account } = request
+    const { account } = attempt.request
     const { alone } = target
     const { signal } = attempt
     if (!(await this.#paused(attempt, () => alone.acquire(account, WEIGHT_ALONE, signal)))) return 'stopped'
     try {
-      if (!isIsolated(breaks)) return await this.#callWithSlot(target, attempt)
-      const hold = await this.#paused(attempt, () => target.breaks.hold(signal))
-      if (hold === null) return 'stopped'
-      try {
-        return await this.#callIfPermitted(target, attempt, hold)
-      } finally {
-        hold.end()
-        this.onRoom()
-      }
+      return await call()
     } finally {
       alone.release(account)
+    }
+  }
+
+  /** Makes a call in the job's turn. An isolated job also waits until no other call is in progress. */
+  callNow(target: Target, attempt: RoutingAttempt): Promise<Called> {
+    return isIsolated(attempt.breaks)
+      ? this.#callIsolated(target, attempt)
+      : this.#callWithSlot(target, attempt)
+  }
+
+  async #callIsolated(target: Target, attempt: RoutingAttempt): Promise<Called> {
+    const hold = await this.#paused(attempt, () => target.breaks.hold(attempt.signal))
+    if (hold === null) return 'stopped'
+    try {
+      return await this.#callIfPermitted(target, attempt, hold)
+    } finally {
+      hold.end()
+      this.onRoom()
     }
   }
 
@@ -308,6 +324,14 @@ export class TargetCaller {
     const { code, connection, timedOut } = reply
     this.#listener.onFailedCall?.({ ...event, jobId, code, connection, timedOut, ...(broke && { broke }) })
   }
+}
+
+/**
+ * Jobs whose next failure would be their last, and jobs that may crash the target, call it one at a time, so that only the one to
+ * blame fails.
+ */
+function takesTurns({ breaks, tries }: RoutingAttempt): boolean {
+  return tries >= MAX_TRIES - 1 || isIsolated(breaks) || isCareful(breaks)
 }
 
 const SUCCESS: CallResult = { kind: 'success' }

@@ -1,8 +1,10 @@
-/** How many tokens a request asks a rate for. The counted input of most jobs is an upper bound: the bytes of the conversation. */
+/** What a request reserves of a rate, and for how long. The counted input of most jobs is an upper bound: the bytes of the conversation. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { modelRequest, never } from '../../test/support/router-setup.ts'
+import { reply } from '../../test/model-server.ts'
+import { modelRequest, never, startRouter } from '../../test/support/router-setup.ts'
 import type { RoutingAttempt, TargetCaller } from './call-target.ts'
 import { ownBook, Rate, type RateRequest } from './rate.ts'
 import { RatedCaller } from './rated-caller.ts'
@@ -31,7 +33,8 @@ function start() {
   const caller = {
     isSkipped: () => false,
     onRoom: () => {},
-    call: async (_target: Target, { permit, request }: RoutingAttempt) => {
+    inTurn: (_target: Target, _attempt: RoutingAttempt, call: () => Promise<unknown>) => call(),
+    callNow: async (_target: Target, { permit, request }: RoutingAttempt) => {
       permit?.sent()
       const input = inputOf(Buffer.byteLength(request.prompt.messagesJson))
       permit?.answered({ kind: 'answer', text: '', tokens: { input, output } })
@@ -80,4 +83,25 @@ test('the input is not estimated higher than it was counted', async () => {
   await call(4000, 500)
   const { asked } = await call(2, 0, { max_tokens: 5 })
   assert.equal(asked, 8 + 5)
+})
+
+test('jobs that call one at a time reserve nothing while they wait for each other', async (t) => {
+  const { router, clock, a } = await startRouter(t, {
+    a: () => reply.stall(),
+    isPatient: true,
+    rate: { tokens_per_minute: 3500 },
+  })
+  const { prompt } = modelRequest('one')
+  const ask = (jobId: string, tries: number) => {
+    const optionsJson = JSON.stringify({ max_tokens: 1000 })
+    void router.ask(modelRequest('one', { jobId, tries, prompt: { ...prompt, optionsJson } }), never)
+  }
+  for (const jobId of ['first', 'second', 'third']) ask(jobId, 2)
+  await a.received(1)
+  ask('other', 0)
+  for (let second = 0; second < 20; second++) {
+    clock.advance(1000)
+    await setImmediate()
+  }
+  await a.received(2)
 })

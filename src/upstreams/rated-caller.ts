@@ -22,7 +22,16 @@ export class RatedCaller {
   }
 
   /** As `TargetCaller.call`; `leaving` if the request would have to wait although the node stops. */
-  async call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called | 'leaving'> {
+  call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called | 'leaving'> {
+    // It reserves nothing before its turn, because that may come long after others could have used it.
+    return this.#caller.inTurn(target, attempt, () => this.#callWithin(target, rates, attempt))
+  }
+
+  async #callWithin(
+    target: Target,
+    rates: TargetRates,
+    attempt: RoutingAttempt,
+  ): Promise<Called | 'leaving'> {
     for (let rejections = 0; ; rejections++) {
       if (this.#caller.isSkipped(target, attempt)) return 'circuit open'
       const reservations = await this.#reserve(rates, attempt)
@@ -31,7 +40,7 @@ export class RatedCaller {
       attempt.permit = permit
       let called: Called
       try {
-        called = await this.#caller.call(target, attempt)
+        called = await this.#caller.callNow(target, attempt)
       } finally {
         attempt.permit = null
         permit.end()

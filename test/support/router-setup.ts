@@ -7,6 +7,7 @@ import type { ModelRequest } from '../../src/upstreams/model-server.ts'
 import { OpenAiClient } from '../../src/upstreams/openai-client.ts'
 import { ModelRouter } from '../../src/upstreams/router.ts'
 import type { RoutedTier } from '../../src/upstreams/routing-table.ts'
+import type { RateLimits } from '../../src/upstreams/target-rates.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ModelServerForTests, reply, type Script, startModelServer } from '../model-server.ts'
 import { readHere } from './openai-client-setup.ts'
@@ -37,6 +38,8 @@ interface SetupOptions {
   readonly findsConcurrency?: boolean
   readonly onFailedCall?: (call: FailedCall) => void
   readonly isPatient?: boolean
+  /** The rate of upstream `a`. */
+  readonly rate?: RateLimits
   /** Settings for each upstream, which override the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
@@ -74,7 +77,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
   }
   const router = new ModelRouter({
     upstreams: new Map([
-      ['a', { server: server('a', a), maxConcurrency, startConcurrency }],
+      ['a', { server: server('a', a), maxConcurrency, startConcurrency, rate: options.rate ?? {} }],
       ['b', { server: server('b', b), maxConcurrency, startConcurrency }],
     ]),
     models,
