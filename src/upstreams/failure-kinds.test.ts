@@ -40,6 +40,10 @@ const OF_OPERATOR: readonly string[] = [
   'x-ai/grok-2:free is not a valid model ID',
   'Model Not Exist',
   'Invalid model: mistral-tiny-2',
+  'The model `llama3-8b-8192` has been decommissioned and is no longer supported.',
+  'Unable to access non-serverless model mistralai/Mixtral-8x7B. Please visit https://api.together.ai/models',
+  'The dedicated endpoint for mistralai/Mixtral-8x22B is not running.',
+  "The requested model 'a/b' is not supported by any provider you have enabled.",
 ]
 /** These are about the job: the budget is of its `user`, and the rest only quotes such words. */
 const OF_JOB: readonly string[] = [
@@ -74,6 +78,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 402, retryable: false }],
   ['misconfigured', { status: 403, retryable: false }],
   ['misconfigured', { status: 404, retryable: false }],
+  ['misconfigured', { status: 410, retryable: false }],
   ['misconfigured', { status: 412, retryable: false }],
   ['misconfigured', { status: 301, retryable: false }],
   ['misconfigured', { status: 302, retryable: false }],

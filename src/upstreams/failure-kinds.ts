@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 524, and 500 of a gateway that reached nothing | the server; the job too, where others succeed in between |
- * | `misconfigured` | redirects, 401 to 405, 407, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 407, 410, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts, an empty answer | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -17,9 +17,10 @@ import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './mod
 export const GENERATION_FAILED = 424
 /**
  * Statuses that the operator must fix: an address that redirects, as to a login page; key, payment, permission, path or model; a
- * path that only serves pages (405), a proxy's password (407), and the budget (412, Portkey and Fireworks).
+ * path that only serves pages (405), a proxy's password (407), a model that has reached its end of life (410, NVIDIA), and the
+ * budget (412, Portkey and Fireworks).
  */
-const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 412]
+const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 412]
 /** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
 export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 /** What answers without choices or text are called. Google sends them now and then, and an answer with the next call. */
@@ -48,10 +49,15 @@ const OPERATORS_400 = [
   /^authentication error\b.{0,5}\bexpired key\b/i,
   // LM Studio, if its model was ejected or does not load.
   /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
-  // Another model name than the server has, which others reject with 404: OpenRouter, DeepSeek, Mistral and LiteLLM.
+  // A model that the server does not have, or no longer, which others reject with 404: OpenRouter, DeepSeek, Mistral, Groq,
+  // Together, Hugging Face and LiteLLM.
   /^\S+ is not a valid model id$/i,
   /^model not exist\b/i,
   /^invalid model: /i,
+  /^the model \S+ has been decommissioned\b/i,
+  /^unable to access non-serverless model\b/i,
+  /^the dedicated endpoint for \S+ is not running\b/i,
+  /^the requested model '\S+' is not supported by any provider you have enabled\b/i,
   /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
 ]
 
