@@ -16,6 +16,9 @@ const failure = (fields: Partial<FailureFacts>): FailureFacts => ({
 })
 
 const QUOTA = 'You exceeded your current quota, please check your plan and billing details.'
+const XAIS_CREDIT = 'Your team 1 has either used all available credits or reached its monthly spending limit.'
+const MOONSHOTS_CREDIT =
+  'Your account org-1 is suspended due to insufficient balance, please recharge your account.'
 const TOO_LARGE =
   'Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 43501.'
 const LOADING = 'Loading model'
@@ -30,6 +33,7 @@ const CRASHED = 'The model has crashed without additional information. (Exit cod
 const OF_OPERATOR: readonly string[] = [
   'You have reached your specified API usage limits. You will regain access on 2026-01-01 at 00:00 UTC.',
   'This organization has been disabled.',
+  'Organization has been restricted. Please reach out to support if you believe this was in error.',
   'Budget has been exceeded! Current cost: 0.1012, Max budget: 0.1',
   'ExceededBudget: User=default_user_id over budget. Spend=0.02, Budget=0.01',
   'Authentication Error - Expired Key. Key Expiry time 2026-01-01 and current time 2026-01-02',
@@ -102,6 +106,14 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
   ['misconfigured', { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 }],
+  ['misconfigured', { status: 429, message: XAIS_CREDIT }],
+  [
+    'misconfigured',
+    { status: 429, message: 'Insufficient balance or no resource package. Please recharge.' },
+  ],
+  // Z.ai's code for the same in Chinese.
+  ['misconfigured', { status: 429, code: '1113' }],
+  ['misconfigured', { status: 429, code: 'exceeded_current_quota_error', message: MOONSHOTS_CREDIT }],
   ['overloaded', { status: 429, message: QUOTA, retryAfterMs: 34_000 }],
   ['failing', { status: 424 }],
   ['failing', { status: 500 }],

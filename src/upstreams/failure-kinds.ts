@@ -26,8 +26,14 @@ export const NO_PROVIDER = /\bno endpoints found that can handle the requested p
 /** What answers without choices or text are called. Google sends them now and then, and an answer with the next call. */
 export const NO_CHOICES = 'The chat completion has no choices.'
 export const NO_TEXT = 'The chat completion has no text content.'
-/** OpenAI responds with 429 and this code when the account has no credit left. */
-const NO_CREDIT = /\binsufficient_quota\b/i
+/** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
+const NO_CREDIT_CODES: readonly (string | null)[] = [
+  'insufficient_quota',
+  'exceeded_current_quota_error',
+  '1113',
+]
+/** What gateways make of these codes, and what xAI, Moonshot and Z.ai say. */
+const NO_CREDIT = /\binsufficient_quota\b|\bused all available credits\b|\binsufficient balance\b/i
 /** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
 const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
@@ -37,11 +43,12 @@ const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the lengt
 const CRASHED = /^the model has crashed\b/i
 /**
  * Messages that come with 400, but that only the operator can do something about: an account's limit, place or suspension
- * (Anthropic, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
+ * (Anthropic, Groq, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
  */
 const OPERATORS_400 = [
   /^you have reached your specified api usage limits\b/i,
   /^this organization has been disabled\b/i,
+  /^organization has been restricted\b/i,
   /^user location is not supported\b/i,
   /^access denied, please make sure your account is in good standing\b/i,
   /^budget has been exceeded!/i,
@@ -98,7 +105,7 @@ function connectionKind({ connection, code }: FailureFacts): FailureKind {
 function statusKind(status: number, { code, message, retryAfterMs }: FailureFacts): FailureKind {
   switch (status) {
     case 429:
-      if (code === 'insufficient_quota' || NO_CREDIT.test(message)) return 'misconfigured'
+      if (NO_CREDIT_CODES.includes(code) || NO_CREDIT.test(message)) return 'misconfigured'
       if (retryAfterMs === null && NO_QUOTA.test(message)) return 'misconfigured'
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
     case 503:
