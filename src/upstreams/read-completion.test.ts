@@ -260,6 +260,8 @@ describe('the message of an error response', () => {
     assert.equal(rejects(400, { error: { message: 'Invalid', param: 'response_format' } }), true)
     assert.equal(rejects(422, { detail: 'the grammar is too large' }), true)
     assert.equal(rejects(400, { error: { message: 'Failed to initialize samplers: std::exception' } }), true)
+    const tensorRt = 'Request is specified with GuidedDecodingParams, but GuidedDecoder is not setup.'
+    assert.equal(rejects(400, { object: 'error', message: tensorRt, type: 'BadRequestError' }), true)
     const groq = {
       message: 'Failed to generate JSON. Please adjust your prompt.',
       code: 'json_validate_failed',
