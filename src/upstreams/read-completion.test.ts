@@ -307,6 +307,8 @@ describe('the message of an error response', () => {
       'refused',
     )
     assert.equal(readFailure(403, '{"code":"content_filter","message":"x"}', null, mask).kind, 'refused')
+    const portkey = '{"error":{"message":"The guardrail checks failed.","type":"hooks_failed","code":null}}'
+    assert.equal(readFailure(446, portkey, null, mask).kind, 'refused')
   })
 
   it('is a refusal if a gateway or the provider behind it rejects the conversation', () => {

@@ -10,7 +10,12 @@ import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mas
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 import { readRetryDelay } from './retry-after.ts'
 
-const POLICY_CODES: readonly unknown[] = ['content_filter', 'content_policy_violation']
+const POLICY_CODES: readonly unknown[] = [
+  'content_filter',
+  'content_policy_violation',
+  // Portkey, if a guardrail denies the request or its answer.
+  'hooks_failed',
+]
 
 type CompletionUsage = NonNullable<ChatCompletion['usage']>
 /** The compiler checks the names against the wire format; the values can be anything that the server sent. */
