@@ -16,6 +16,9 @@ const failure = (fields: Partial<FailureFacts>): FailureFacts => ({
 })
 
 const QUOTA = 'You exceeded your current quota, please check your plan and billing details.'
+const XAIS_CREDIT = 'Your team 1 has either used all available credits or reached its monthly spending limit.'
+const MOONSHOTS_CREDIT =
+  'Your account org-1 is suspended due to insufficient balance, please recharge your account.'
 const TOO_LARGE =
   'Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 43501.'
 const LOADING = 'Loading model'
@@ -33,6 +36,7 @@ const CRASHED = 'The model has crashed without additional information. (Exit cod
 const OF_OPERATOR: readonly string[] = [
   'You have reached your specified API usage limits. You will regain access on 2026-01-01 at 00:00 UTC.',
   'This organization has been disabled.',
+  'Organization has been restricted. Please reach out to support if you believe this was in error.',
   'Budget has been exceeded! Current cost: 0.1012, Max budget: 0.1',
   'ExceededBudget: User=default_user_id over budget. Spend=0.02, Budget=0.01',
   'Authentication Error - Expired Key. Key Expiry time 2026-01-01 and current time 2026-01-02',
@@ -43,6 +47,10 @@ const OF_OPERATOR: readonly string[] = [
   'x-ai/grok-2:free is not a valid model ID',
   'Model Not Exist',
   'Invalid model: mistral-tiny-2',
+  'The model `llama3-8b-8192` has been decommissioned and is no longer supported.',
+  'Unable to access non-serverless model mistralai/Mixtral-8x7B. Please visit https://api.together.ai/models',
+  'The dedicated endpoint for mistralai/Mixtral-8x22B is not running.',
+  "The requested model 'a/b' is not supported by any provider you have enabled.",
 ]
 /** These are about the job: the budget is of its `user`, and the rest only quotes such words. */
 const OF_JOB: readonly string[] = [
@@ -83,6 +91,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 402, retryable: false }],
   ['misconfigured', { status: 403, retryable: false }],
   ['misconfigured', { status: 404, retryable: false }],
+  ['misconfigured', { status: 410, retryable: false }],
   ['misconfigured', { status: 412, retryable: false }],
   ['misconfigured', { status: 301, retryable: false }],
   ['misconfigured', { status: 302, retryable: false }],
@@ -106,6 +115,14 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 429, code: 'insufficient_quota' }],
   ['misconfigured', { status: 429, message: QUOTA }],
   ['misconfigured', { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 }],
+  ['misconfigured', { status: 429, message: XAIS_CREDIT }],
+  [
+    'misconfigured',
+    { status: 429, message: 'Insufficient balance or no resource package. Please recharge.' },
+  ],
+  // Z.ai's code for the same in Chinese.
+  ['misconfigured', { status: 429, code: '1113' }],
+  ['misconfigured', { status: 429, code: 'exceeded_current_quota_error', message: MOONSHOTS_CREDIT }],
   ['overloaded', { status: 429, message: QUOTA, retryAfterMs: 34_000 }],
   ['misconfigured', { status: 400, retryable: false, message: GOOGLES_KEY }],
   ['misconfigured', { status: 400, retryable: false, message: 'API key expired. Please renew the API key.' }],

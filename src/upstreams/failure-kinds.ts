@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 498, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
- * | `misconfigured` | redirects, 401 to 405, 407, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 407, 410, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts, an empty answer | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -19,16 +19,23 @@ export const GENERATION_FAILED = 424
 export const NO_FLEX_CAPACITY = 498
 /**
  * Statuses that the operator must fix: an address that redirects, as to a login page; key, payment, permission, path or model; a
- * path that only serves pages (405), a proxy's password (407), and the budget (412, Portkey and Fireworks).
+ * path that only serves pages (405), a proxy's password (407), a model that has reached its end of life (410, NVIDIA), and the
+ * budget (412, Portkey and Fireworks).
  */
-const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 412]
+const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 412]
 /** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
 export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 /** What answers without choices or text are called. Google sends them now and then, and an answer with the next call. */
 export const NO_CHOICES = 'The chat completion has no choices.'
 export const NO_TEXT = 'The chat completion has no text content.'
-/** OpenAI responds with 429 and this code when the account has no credit left. */
-const NO_CREDIT = /\binsufficient_quota\b/i
+/** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
+const NO_CREDIT_CODES: readonly (string | null)[] = [
+  'insufficient_quota',
+  'exceeded_current_quota_error',
+  '1113',
+]
+/** What gateways make of these codes, and what xAI, Moonshot and Z.ai say. */
+const NO_CREDIT = /\binsufficient_quota\b|\bused all available credits\b|\binsufficient balance\b/i
 /** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
 const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
@@ -38,7 +45,7 @@ const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the lengt
 const CRASHED = /^the model has crashed\b/i
 /**
  * Messages that come with 400, but that only the operator can do something about: an account's limit, place or suspension
- * (Anthropic, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
+ * (Anthropic, Groq, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
  */
 const OPERATORS_400 = [
   // A wrong key (Google, xAI), and no credit left (Anthropic).
@@ -47,6 +54,7 @@ const OPERATORS_400 = [
   /^your credit balance is too low/i,
   /^you have reached your specified api usage limits\b/i,
   /^this organization has been disabled\b/i,
+  /^organization has been restricted\b/i,
   /^user location is not supported\b/i,
   /^access denied, please make sure your account is in good standing\b/i,
   /^budget has been exceeded!/i,
@@ -54,10 +62,15 @@ const OPERATORS_400 = [
   /^authentication error\b.{0,5}\bexpired key\b/i,
   // LM Studio, if its model was ejected or does not load.
   /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
-  // Another model name than the server has, which others reject with 404: OpenRouter, DeepSeek, Mistral and LiteLLM.
+  // A model that the server does not have, or no longer, which others reject with 404: OpenRouter, DeepSeek, Mistral, Groq,
+  // Together, Hugging Face and LiteLLM.
   /^\S+ is not a valid model id$/i,
   /^model not exist\b/i,
   /^invalid model: /i,
+  /^the model \S+ has been decommissioned\b/i,
+  /^unable to access non-serverless model\b/i,
+  /^the dedicated endpoint for \S+ is not running\b/i,
+  /^the requested model '\S+' is not supported by any provider you have enabled\b/i,
   /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
 ]
 
@@ -98,7 +111,7 @@ function connectionKind({ connection, code }: FailureFacts): FailureKind {
 function statusKind(status: number, { code, message, retryAfterMs }: FailureFacts): FailureKind {
   switch (status) {
     case 429:
-      if (code === 'insufficient_quota' || NO_CREDIT.test(message)) return 'misconfigured'
+      if (NO_CREDIT_CODES.includes(code) || NO_CREDIT.test(message)) return 'misconfigured'
       if (retryAfterMs === null && NO_QUOTA.test(message)) return 'misconfigured'
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
     case 503:

@@ -301,6 +301,8 @@ describe('the message of an error response', () => {
     assert.equal(rejects(400, { error: { message: 'Invalid', param: 'response_format' } }), true)
     assert.equal(rejects(422, { detail: 'the grammar is too large' }), true)
     assert.equal(rejects(400, { error: { message: 'Failed to initialize samplers: std::exception' } }), true)
+    const tensorRt = 'Request is specified with GuidedDecodingParams, but GuidedDecoder is not setup.'
+    assert.equal(rejects(400, { object: 'error', message: tensorRt, type: 'BadRequestError' }), true)
     const groq = {
       message: 'Failed to generate JSON. Please adjust your prompt.',
       code: 'json_validate_failed',
@@ -346,6 +348,8 @@ describe('the message of an error response', () => {
       'refused',
     )
     assert.equal(readFailure(403, '{"code":"content_filter","message":"x"}', null, mask).kind, 'refused')
+    const portkey = '{"error":{"message":"The guardrail checks failed.","type":"hooks_failed","code":null}}'
+    assert.equal(readFailure(446, portkey, null, mask).kind, 'refused')
   })
 
   it('is a refusal if the message says so where no code does', () => {

@@ -15,6 +15,8 @@ const POLICY_CODES: readonly unknown[] = [
   'content_policy_violation',
   // Alibaba.
   'data_inspection_failed',
+  // Portkey, if a guardrail denies the request or its answer.
+  'hooks_failed',
 ]
 /** Messages about a breach of content policy without such a code: of xAI, OpenAI's reasoning models, LiteLLM and DeepSeek. */
 const POLICY_WORDS =
@@ -235,12 +237,12 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
 
 /**
  * Words in the messages of servers that reject a schema, or the way in which JSON was requested. llama.cpp only reports that it
- * failed to initialize samplers if it cannot start a grammar in the middle of an answer. Groq checks the answer itself, and
- * reports `json_validate_failed` instead of delivering one that does not match. Google only reports an invalid argument if a schema
- * is too large.
+ * failed to initialize samplers if it cannot start a grammar in the middle of an answer. TensorRT-LLM needs a setting for
+ * guided decoding. Groq checks the answer itself, and reports `json_validate_failed` instead of delivering one that does not
+ * match. Google only reports an invalid argument if a schema is too large.
  */
 const JSON_MODE_WORDS =
-  /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
+  /schema|grammar|guided.?decod|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
 
 /** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {

@@ -209,6 +209,20 @@ const cases: readonly Case[] = [
     wrong: /the account has no credit left \(HTTP 429\): You exceeded your quota\. -> add credit/,
   },
   {
+    name: 'an account of xAI without credit',
+    script: (request) =>
+      request.method === 'GET'
+        ? reply.models('tiny')
+        : reply.status(429, { body: { error: 'Your team 1 has used all available credits.' } }),
+    wrong:
+      /the account has no credit left \(HTTP 429\): Your team 1 has used all available credits\. -> add credit/,
+  },
+  {
+    name: "a gateway's budget that is used up",
+    script: (request) => (request.method === 'GET' ? reply.models('tiny') : reply.status(412)),
+    wrong: /the account has no credit left \(HTTP 412\): It answers 412\. -> add credit/,
+  },
+  {
     name: 'llama.cpp with another name for its only model',
     script: (request) =>
       request.method === 'GET'

@@ -9,7 +9,7 @@ import { connect, type TLSSocket } from 'node:tls'
 import { Agent, request } from 'undici'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
 import { isObject } from '../../json-object.ts'
-import { connectionFault } from '../../upstreams/failure-kinds.ts'
+import { connectionFault, failureKind } from '../../upstreams/failure-kinds.ts'
 import type { Mask } from '../../upstreams/mask.ts'
 import { readFailure } from '../../upstreams/read-completion.ts'
 import { requestHeaders, trustedCertificates } from '../../upstreams/request-head.ts'
@@ -172,7 +172,7 @@ export type Verdict =
 /** Interprets the response to an invalid completion request. */
 export function verdictOf({ status, text, json }: Response): Verdict {
   if (status === 401 || status === 403 || isKeyError(status, text)) return 'key rejected'
-  if (status === 402 || (status === 429 && /insufficient_quota/.test(text))) return 'no credit'
+  if (status === 402 || status === 412 || (status === 429 && isOfOperator(status, text))) return 'no credit'
   // LM Studio answers 200 to a path that it does not know.
   if (/unexpected endpoint/i.test(text)) return 'not found'
   if (status === 404)
@@ -184,6 +184,12 @@ export function verdictOf({ status, text, json }: Response): Verdict {
   if (status >= 500 && wordsOf(json) === '') return 'failing'
   if (status < 400) return isObject(json) && ('choices' in json || 'error' in json) ? 'accepted' : 'foreign'
   return isModelError(status, wordsOf(json)) ? 'model unknown' : 'accepted'
+}
+
+/** Whether jobs would wait for the operator after this error. */
+function isOfOperator(status: number, text: string): boolean {
+  const reply = readFailure(status, text, null, (message) => message)
+  return reply.kind === 'error' && failureKind(reply) === 'misconfigured'
 }
 
 /** Whether the response to the invalid request is about its messages. */
