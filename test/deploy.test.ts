@@ -81,7 +81,7 @@ function configured(env: Environment) {
 /** Returns the variables in lines of the form `A=b`, including commented ones. */
 function assignments(text: string): Record<string, string> {
   return Object.fromEntries(
-    [...text.matchAll(/^(?:# )?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),
+    [...text.matchAll(/^(?:# )?([A-Z_]+)=('?)(.*)\2$/gm)].map(([, name = '', , value = '']) => [name, value]),
   )
 }
 
@@ -193,9 +193,17 @@ test('the program reads the variables in the environment files of docs/install.m
   const [, systemd = ''] = /```ini\n# \/etc\/parley\/parley\.env\n(.*?)```/s.exec(page) ?? []
   const shown = assignments(systemd)
   assert.ok(Object.keys(shown).length >= 4)
+  // A shell reads the file, too, before it runs `parley keys create`.
+  const url = shown.DATABASE_URL ?? ''
+  assert.match(url, /&/)
+  const sourced = spawnSync('sh', [
+    '-c',
+    `set -a\n${systemd.replaceAll(/^# /gm, '')}\nprintf %s "$DATABASE_URL"`,
+  ])
+  assert.equal(sourced.stdout.toString(), url)
   const { PARLEY_CONFIG: file, ...others } = shown
   assert.equal(file, '/etc/parley/parley.config.json')
-  configured(others)
+  configured({ ...others, OPENAI_API_KEY: 'sk-x' })
   const [, dotEnv = ''] = /```ini\n# \.env\n(.*?)```/s.exec(page) ?? []
   const used = JSON.stringify(compose)
   for (const name of Object.keys(assignments(dotEnv))) assert.ok(used.includes(`\${${name}:`), name)

@@ -141,8 +141,9 @@ function Row({ upstream, points, name }: RowProps) {
   const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
   const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
   const calls = ok + trouble
-  // The next check is only seconds away, and the overview is older: after that time, the upstream is still unavailable.
-  const isSkipped = skipped_until !== null && skipped_until > serverNow()
+  // The next check is a few seconds away at most. Until it has succeeded, nothing is known to have recovered.
+  const state = skipped_until !== null ? 'skipped' : unavailable.length > 0 ? 'unavailable' : 'healthy'
+  const isLater = skipped_until !== null && skipped_until > serverNow()
   return html`<tr>
     <th scope="row">
       <span class="breaks">${name}</span>
@@ -151,7 +152,7 @@ function Row({ upstream, points, name }: RowProps) {
       ${limited_accounts > 0 && html`<div class="hint">${limited_accounts} ${limited_accounts === 1 ? 'account waits' : 'accounts wait'} because of failures of their own calls.</div>`}
     </th>
     <td>
-      ${isSkipped ? html`<${Badge} state="skipped" /> <span class="muted">until ${timeOfDay(skipped_until)}</span>` : html`<${Badge} state=${unavailable.length > 0 ? 'unavailable' : 'healthy'} />`}
+      <${Badge} state=${state} />${isLater && html` <span class="muted">until ${timeOfDay(skipped_until)}</span>`}
     </td>
     <td class="number">${count(running)} <span class="muted wide">of ${count(concurrency_limit)}${concurrency_limit < max_concurrency && ` (up to ${count(max_concurrency)})`}</span></td>
     <td class="number wide">${count(waiting)}</td>
