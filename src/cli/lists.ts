@@ -48,12 +48,14 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
   if (json) return printLine(JSON.stringify(accounts, null, 2))
   if (accounts.length === 0)
     return printLine('There are no accounts. Create one: parley keys create --account NAME --tier TIER')
+  const withCost = accounts.some(({ max_monthly_cost: cost }) => cost !== undefined)
   const rows = accounts.map((account) => [
     account.name,
     account.tier,
     `${account.active_keys} of ${account.keys}`,
     String(account.max_monthly_jobs),
     String(account.max_monthly_tokens),
+    ...(withCost ? [String(account.max_monthly_cost ?? 'tier')] : []),
     `${account.open_jobs} / ${account.max_open_jobs}`,
     `${account.stored_bytes} / ${account.max_stored_bytes}`,
     account.suspended_at === null ? '' : `since ${timeOf(account.suspended_at * 1000)}`,
@@ -62,6 +64,7 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
     table([
       [
         ...['ACCOUNT', 'TIER', 'ACTIVE KEYS', 'JOBS PER MONTH', 'TOKENS PER MONTH'],
+        ...(withCost ? ['COST PER MONTH'] : []),
         ...['OPEN JOBS / MAX', 'STORED BYTES / MAX', 'SUSPENDED'],
       ],
       ...rows,

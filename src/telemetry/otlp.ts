@@ -101,13 +101,18 @@ export async function startOtlp(env: Environment, log: Pick<Log, 'warn'>): Promi
   trace.setGlobalTracerProvider(tracers)
   providers.push(tracers)
   if (isExported('METRICS')) {
+    const times = numbers(env, {
+      exportIntervalMillis: 'OTEL_METRIC_EXPORT_INTERVAL',
+      exportTimeoutMillis: 'OTEL_METRIC_EXPORT_TIMEOUT',
+    })
+    const { exportIntervalMillis: everyMs, exportTimeoutMillis: timeoutMs } = times
+    // The library shortens only a timeout that was not given, and throws for another one.
+    const isTooLong = everyMs !== undefined && timeoutMs !== undefined && timeoutMs > everyMs
     const reader = new PeriodicExportingMetricReader({
       exporter: await metricExporter(env),
       metricProducers: [ownMetrics],
-      ...numbers(env, {
-        exportIntervalMillis: 'OTEL_METRIC_EXPORT_INTERVAL',
-        exportTimeoutMillis: 'OTEL_METRIC_EXPORT_TIMEOUT',
-      }),
+      ...times,
+      ...(isTooLong && { exportTimeoutMillis: everyMs }),
     })
     const meters = new MeterProvider({ resource, readers: [reader] })
     metrics.setGlobalMeterProvider(meters)
@@ -173,10 +178,13 @@ function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment
   return name.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root
 }
 
+/** A timer with a longer time would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
 /** Returns the variables that are set to a positive number. */
 function numbers<Name extends string>(env: Environment, names: Readonly<Record<Name, string>>) {
   const given = Object.entries<string>(names).map(
-    ([name, variable]) => [name, Number(env[variable])] as const,
+    ([name, variable]) => [name, Math.min(Number(env[variable]), MAX_TIMER_MS)] as const,
   )
   return Object.fromEntries(given.filter(([, value]) => value > 0)) as Partial<Record<Name, number>>
 }

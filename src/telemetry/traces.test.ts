@@ -58,7 +58,8 @@ test('without an SDK nothing is traced; with one, the life of a job is traced wi
   t.after(() => trace.disable())
   assert.equal(isTracing(), true)
 
-  const parley = await startParley(t, { clock: new FakeClock() })
+  const clock = new FakeClock()
+  const parley = await startParley(t, { clock })
   const answer = await parley.post('/api/v1/messages', job(), await parley.key())
   assert.equal(answer.status, 200)
   assert.deepEqual(spans.map(({ name }) => name).sort(), [
@@ -79,4 +80,22 @@ test('without an SDK nothing is traced; with one, the life of a job is traced wi
   assert.deepEqual(attributes['parley.job.ids'], [jobId])
   assert.equal(attributes['parley.job.outcome'], 'completed')
   assert.ok(!JSON.stringify(spans).includes('Hello'), 'no text of the conversation')
+
+  const leaving = new AbortController()
+  const asked = parley.request('/api/v1/messages', {
+    method: 'POST',
+    headers: { 'x-api-key': await parley.key(), 'content-type': 'application/json' },
+    body: JSON.stringify(job({ messages: [{ role: 'user', content: '[[delay 60s]]' }] })),
+    signal: leaving.signal,
+  })
+  while (!(await parley.get('/metrics')).text.includes('\nparley_waiters 1\n')) t.signal.throwIfAborted()
+  const open = spans.findLast(({ name }) => name === 'POST /api/v1/messages')
+  assert.equal(open?.ended, false)
+  leaving.abort()
+  await assert.rejects(asked)
+  while (!open?.ended) {
+    t.signal.throwIfAborted()
+    await parley.get('/healthz')
+  }
+  clock.advance(60_000)
 })

@@ -263,6 +263,11 @@ export function traceCreates(app: FastifyInstance): void {
     if (traced === undefined) done()
     else context.with(traced.inside, done)
   })
+  // If the client has gone, nothing is sent, so the next hook does not run.
+  app.addHook('onSend', (request, reply, payload, done) => {
+    if (reply.raw.destroyed) open.get(request)?.span.end()
+    done(null, payload)
+  })
   app.addHook('onResponse', (request, reply, done) => {
     const span = open.get(request)?.span
     span?.setAttribute('http.response.status_code', reply.statusCode)

@@ -158,6 +158,32 @@ onEachStore(() => {
     }
   })
 
+  test('a request whose client has gone, such as a proxy that gave up, is logged and counted as 499', async (t) => {
+    const { parley, models } = await startStage(t, { script: () => reply.stall() })
+    const key = await parley.key()
+    const [id] = enqueued(await parley.post(BATCHES, [job()], key), 1)
+    await models.received(1)
+    const content = (text: string) => JSON.stringify(job({ messages: [{ role: 'user', content: text }] }))
+    const chat = JSON.stringify({ model: 'gpt-5-mini', messages: [{ role: 'user', content: 'c' }] })
+    for (const [method, path, route, body] of [
+      ['POST', MESSAGES, MESSAGES, content('a')],
+      ['GET', `${MESSAGES}/${id}?wait=60`, `${MESSAGES}/:jobId`],
+      ['POST', '/v1/chat/completions', '/v1/chat/completions', chat],
+    ] as const) {
+      const leaving = new AbortController()
+      const headers = { 'x-api-key': key, authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+      const { signal } = leaving
+      const asked = parley.request(path, { method, headers, signal, ...(body && { body }) })
+      while ((await samples(parley)).get('parley_waiters') !== 1) t.signal.throwIfAborted()
+      leaving.abort()
+      await assert.rejects(asked)
+      const name = `parley_http_requests_total{method="${method}",route="${route}",status="499"}`
+      while ((await samples(parley)).get(name) !== 1) t.signal.throwIfAborted()
+      const line = parley.log.findLast((one) => one.message === 'request completed' && one.route === route)
+      assert.deepEqual([line?.status, line?.account], [499, 'user_max'])
+    }
+  })
+
   test('/metrics: queued and running jobs', async (t) => {
     const { parley, models, clock } = await startStage(t, {
       settings: { jobs: { concurrency: 2 } },

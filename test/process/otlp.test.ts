@@ -215,6 +215,15 @@ test('a collector that does not answer delays neither jobs nor the shutdown, and
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
 })
 
+test('metrics are sent more often than their timeout', { timeout }, async (t) => {
+  const collector = await receiver(t)
+  const place = await installation(t)
+  const often = { OTEL_METRIC_EXPORT_INTERVAL: '500', OTEL_METRIC_EXPORT_TIMEOUT: '30000' }
+  const server = await place.start({ env: telemetryTo(collector, often) })
+  await collector.received(2)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+})
+
 test('a collector that is down is logged once, and jobs complete', { timeout }, async (t) => {
   const collector = await receiver(t)
   await collector.close()
