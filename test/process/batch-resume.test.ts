@@ -319,3 +319,29 @@ test('a batch of unknown outcome is not sent again when the server has forgotten
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 3)
 })
+
+test('a batch of unknown outcome stays unknown if the server rejects it for another reason meanwhile', {
+  timeout,
+}, async (t) => {
+  const models = await startModelServer({ script: () => reply.stall() }, t)
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl'])
+  await models.received(3)
+  program.kill('SIGINT')
+  await program.exited
+  const file = join(asking.place.folder, JOURNAL)
+  const [first, sending] = (await readFile(file, 'utf8')).split('\n')
+  await writeFile(file, `${first}\n${sending}\n`)
+  assert.equal((await asking.ask(['accounts', 'suspend', 'default'])).code, 0)
+  const caller = asking.server.caller(asking.key)
+  await eventually(
+    () => caller.send('/api/v1/me'),
+    ({ text }) => text.includes('"suspended":true'),
+  )
+  assert.equal((await asking.ask(['batch', 'jobs.jsonl'])).code, 3)
+  const long = Math.floor(Date.now() / 1000) - 86_500
+  await writeFile(file, (await readFile(file, 'utf8')).replaceAll(/"at":\d+/g, `"at":${long}`))
+  const refused = await asking.ask(['batch', 'jobs.jsonl'])
+  assert.match(refused.stderr, /Lines 1 to 3 were sent at .*Pass --send-again/)
+})

@@ -137,6 +137,7 @@ export class BatchRun {
   async #send(batch: readonly InputJob[], signal: AbortSignal): Promise<void> {
     const { parley, journal, onChange } = this.#parts
     const indexes = batch.map(({ index }) => index)
+    const mayBeKnown = journal.hasUnknownOutcome(indexes[0] ?? -1)
     journal.sending(indexes, Math.floor(Date.now() / 1000))
     try {
       const jobIds = await parley.messages.createBatch(
@@ -152,7 +153,8 @@ export class BatchRun {
       journal.sent(indexes, jobIds)
     } catch (error) {
       if (!(error instanceof InvalidRequestError || error instanceof PermissionError)) throw error
-      journal.refused(indexes)
+      // The server may reject a batch that it has, such as after a suspension: it looks up the key only later.
+      if (!mayBeKnown) journal.refused(indexes)
       await this.#handleRejection(error, batch, signal)
       this.#nextToSend = 0
       return
