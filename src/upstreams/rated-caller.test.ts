@@ -131,7 +131,7 @@ describe('the rates of targets', () => {
     })
     return { made, find }
   }
-  const target = (model: string, limits: RateLimits = {}) => ({ upstream: 'a', model, ...limits })
+  const target = <Limits>(model: string, limits?: Limits) => ({ upstream: 'a', model, ...limits })
 
   it('are those of the model itself, the lowest of its public names, and that of the upstream', () => {
     const { made, find } = ratesOf(
