@@ -2,14 +2,17 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
+import { Prices } from '../job/cost.ts'
 import { Tiers } from '../job/tier.ts'
+import type { BudgetedJobs } from '../store/cost-cap-store.ts'
 import { CostCapQueue } from './cost-cap-queue.ts'
 
-function start(accounts: string[]) {
+function start(accounts: string[], known: { prices: Prices | null } | null = null) {
   const clock = new FakeClock()
   const calls: string[] = []
   const job = { model: 'm', tier: 'gold', inputTokens: 1, responseFormatJson: '{"format":"text"}' }
-  const jobs = [{ ...job, id: 'one', priority: null }]
+  const jobs = [{ ...job, id: 'one', priority: null as string | null }]
+  const budgeted: BudgetedJobs[] = []
   const queue = new CostCapQueue({
     store: {
       accountsOverBudget: async () => {
@@ -20,7 +23,10 @@ function start(accounts: string[]) {
         calls.push(account)
         return jobs
       },
-      queueWithinBudget: async () => ({ routes: [], isCapReached: true }),
+      queueWithinBudget: async (one) => {
+        budgeted.push(one)
+        return { routes: [], isCapReached: true }
+      },
       areOverBudget: async () => [],
       findOwner: async () => ({
         tier: 'gold',
@@ -29,8 +35,10 @@ function start(accounts: string[]) {
       }),
     },
     clock,
-    tiers: new Tiers([]),
-    prices: null,
+    tiers: new Tiers([
+      { ...new Tiers([]).of(''), name: 'gold', models: new Set(['m']), weight: 4, maxMonthlyCost: 9 },
+    ]),
+    prices: known && (() => known.prices),
     routeOf: () => 'a/m',
     onQueued: () => {},
     onError: (error) => assert.fail(String(error)),
@@ -39,7 +47,7 @@ function start(accounts: string[]) {
     for (let turns = 0; turns < 20; turns++) await turn()
     return calls.splice(0)
   }
-  return { clock, queue, taken, accounts, jobs }
+  return { clock, queue, taken, accounts, jobs, budgeted }
 }
 
 test('it looks every second while jobs wait, when one ends, and not after it was stopped', async () => {
@@ -101,4 +109,43 @@ test('an account is looked at that was added at the very moment when a look ends
     queue.added('other')
     assert.deepEqual(await taken(), ['one', 'other'], `after ${steps} steps`)
   }
+})
+
+test('jobs are queued with their priority and step, at current prices, and have not waited for a model server', async () => {
+  const target = { upstream: 'a', model: 'm', price: { input: 2, output: 1 } }
+  const known = { prices: new Prices({ m: { targets: [target], max_output_tokens: 10 } }) }
+  const { clock, queue, taken, jobs, budgeted } = start(['acme'], known)
+  for (const priority of ['high', 'low'] as const) {
+    const [first] = jobs
+    if (first) jobs.push({ ...first, id: priority, priority })
+  }
+  queue.look()
+  await taken()
+  const [{ earlierJson = '', ...asked } = {}] = budgeted
+  const queued = { reserved: 12, step: 250 }
+  assert.deepEqual(asked, {
+    account: 'acme',
+    costCap: 9,
+    jobs: [
+      { jobId: 'one', route: 'a/m', ...queued },
+      { jobId: 'high', route: 'a/m !high', ...queued },
+      { jobId: 'low', route: 'a/m !low', ...queued },
+    ],
+    nowMs: clock.nowMs(),
+  })
+  assert.equal(JSON.parse(earlierJson).sinceMs, clock.nowMs())
+  await queue.stop()
+})
+
+test('while an earlier version runs, which knows no prices, nothing is queued', async () => {
+  const known: { prices: Prices | null } = { prices: null }
+  const { clock, queue, taken, budgeted } = start(['acme'], known)
+  queue.look()
+  await taken()
+  assert.equal(budgeted.length, 0)
+  known.prices = new Prices({})
+  clock.advance(1000)
+  await taken()
+  assert.equal(budgeted.length, 1)
+  await queue.stop()
 })

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { newJob } from '../../test/store-contract/fixtures.ts'
+import type { Answer } from '../job/answer.ts'
 import { Stop } from '../job/stop.ts'
 import type { RoutedReply } from '../upstreams/model-server.ts'
 import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
@@ -78,4 +79,53 @@ test('the receipt of a job that ends without another run shows its format, and h
   const { calls, ...rest } = late.receipt
   assert.equal(calls.length, 50)
   assert.deepEqual(rest, { form: 'schema', strict: false, ignored: ['/if'], calls_omitted: 11 })
+})
+
+test('what calls used adds up: of a repair, of a run that had to wait, and of the run after it', async () => {
+  const wrong: Answer = { ok: false, kind: 'wrong', errors: ['no'], raw: '[]' }
+  const right: Answer = { ok: true, contentJson: '{}' }
+  const tokens = { input: 10, output: 2, cached: 4 }
+  const answered: RoutedReply = {
+    reply: { kind: 'answer', text: '', tokens },
+    target: 'a/m',
+    calls: [call],
+    tokens,
+  }
+  const times = { unavailableSinceMs: null, availableSinceMs: 0 }
+  const wait = { route: 'a/m', tries: 0, ...times, trouble: null, isForRate: true } as const
+  const refused: RoutedReply = {
+    ...answered,
+    reply: { kind: 'refused', status: 200, message: 'no', tokens },
+    wait,
+  }
+  const usageOf = async (last: Answer) => {
+    const [replies, answers] = [
+      [answered, refused, answered],
+      [wrong, last],
+    ]
+    const execute = createExecuteJob({
+      ...parts,
+      router: { ask: async () => replies.shift() ?? assert.fail('too many calls'), close: async () => {} },
+      answers: { ...parts.answers, read: () => answers.shift() ?? assert.fail('too many answers') },
+      isPriced: () => true,
+    })
+    const responseFormatJson = '{"format":"json"}'
+    const job = { ...newJob(), responseFormatJson, attempt: 1, crashCount: 0, crashedAlone: false }
+    const waiting = await execute(job, new Stop())
+    assert.ok(waiting?.outcome === null)
+    const result = await execute({ ...job, attempt: 2, earlierJson: waiting.wait.earlierJson }, new Stop())
+    assert.ok(result !== null && result.outcome !== null)
+    return result.usage
+  }
+  const used = {
+    target: 'a/m',
+    input_tokens: 30,
+    output_tokens: 6,
+    cached_input_tokens: 12,
+    cost: 21,
+    calls: 3,
+    cache_hit: false,
+  }
+  assert.deepEqual(await usageOf(right), { ...used, repaired: true })
+  assert.deepEqual(await usageOf(wrong), { ...used, repaired: false })
 })

@@ -173,3 +173,42 @@ test('the bytes of a job are those of its texts as they are stored', () => {
     texts.reduce<number>((sum, text) => sum + Buffer.byteLength(JSON.stringify(text)), 0),
   )
 })
+
+for (const unit of ['open jobs', 'stored bytes'] as const) {
+  const amount = (count: number): [jobs: number, bytes: number] =>
+    unit === 'open jobs' ? [count, 0] : [0, count]
+  const limit = unit === 'open jobs' ? limits(1600) : limits(null, 1600)
+
+  test(`${unit}: what was accepted counts from then on, and a sixteenth of what is left causes a lookup`, async () => {
+    const { clock, said, quotas, reserve } = watched()
+    const accept = async (count: number) => {
+      const result = await reserve(limit, ...amount(count))
+      if (result === null) quotas.end('acme', ...amount(count), true)
+      return result === null
+    }
+    assert.equal(await accept(100), true)
+    assert.equal(await accept(1501), false)
+    assert.equal(said.asked, 1)
+    clock.advance(100)
+    const [openJobs, storedBytes] = amount(100)
+    said.use = { openJobs, storedBytes }
+    assert.equal(await accept(1), true)
+    assert.equal(said.asked, 2)
+    clock.advance(100)
+    assert.equal(await accept(92), true)
+    assert.equal(said.asked, 2)
+    assert.equal(await accept(1), true)
+    assert.equal(said.asked, 3)
+  })
+}
+
+test('with very many accounts, one whose jobs are being accepted is not forgotten', async () => {
+  const { quotas, reserve } = watched()
+  const two = limits(2)
+  assert.equal(await reserve(two), null)
+  for (let other = 0; other < 10_000; other++) {
+    assert.equal(await reserve(two, 1, 0, `account ${other}`), null)
+    quotas.end(`account ${other}`, 1, 0, true)
+  }
+  assert.equal(reached(await reserve(two, 2)).used, 1)
+})

@@ -64,6 +64,12 @@ describe('a circuit breaker', () => {
     assert.equal(breaker.phase, 'available')
   })
 
+  it('knows which job failed last', () => {
+    const { breaker, fail } = start()
+    for (const job of ['a', 'b', 'a']) fail(job)
+    assert.deepEqual(breaker.failedJobs, ['b', 'a'])
+  })
+
   it('is open at once for as long as Retry-After says', () => {
     const { breaker, fail, clock } = start()
     assert.equal(fail('job', 20_000), true)

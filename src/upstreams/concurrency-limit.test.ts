@@ -154,3 +154,12 @@ test('starts where the configuration says, and never changes without a start', (
   assert.equal(overload('a'), false)
   assert.equal(limits.limit, 256)
 })
+
+test('successes of calls from before a change do not raise the new limit', () => {
+  const { limits, slots, overload } = start(100, 8)
+  const begun = limits.changes
+  overload('a')
+  for (let n = 0; n < 4; n++) assert.ok(slots.tryAcquire('a'))
+  for (let n = 0; n < 100; n++) limits.succeeded('a', begun, 0, slots)
+  assert.equal(limits.limit, 4)
+})

@@ -16,6 +16,7 @@ import {
 import { UPSTREAM_DEFAULTS } from '../config/settings.ts'
 import type { Message } from '../job/job.ts'
 import { OpenAiClient } from './openai-client.ts'
+import { LARGE_ANSWER_BYTES } from './response-body.ts'
 
 describe('a call', () => {
   it('posts to chat/completions with the key, not streamed', async (t) => {
@@ -118,6 +119,16 @@ describe('a call', () => {
   })
 })
 
+describe('a check', () => {
+  it('is answered by a list of models of any length', async (t) => {
+    const { client } = await startClient(t, {
+      script: () => reply.status(200, { body: 'x'.repeat(5000) }),
+      maxAnswerBytes: 1000,
+    })
+    assert.equal(await client.check(), null)
+  })
+})
+
 describe('a refusal', () => {
   const cases: [string, Script, string, number][] = [
     ['message.refusal', () => reply.refusal('No, never.'), 'No, never.', 200],
@@ -215,6 +226,20 @@ describe('an error status', () => {
     const got = await errorOf(t, echo)
     assert.ok(!got.message.includes('0123456789'), got.message)
     assert.match(got.message, /^Bad \*\*\* in Authorization/)
+  })
+
+  it('never shows the key in a large error either', async (t) => {
+    const message = `Bad ${KEY}! ${'x'.repeat(LARGE_ANSWER_BYTES)}`
+    const got = await errorOf(t, () => reply.status(200, { body: { error: { message } } }))
+    assert.match(got.message, /^Bad \*\*\*! x/)
+  })
+
+  it('prefers Retry-After to the delay in the details', async (t) => {
+    const details = [{ retryDelay: '5s' }]
+    const got = await errorOf(t, () =>
+      reply.status(429, { headers: { 'retry-after': '7' }, body: { error: { message: 'Slow', details } } }),
+    )
+    assert.equal(got.retryAfterMs, 7000)
   })
 
   it('ignores an error body that is too long', async (t) => {

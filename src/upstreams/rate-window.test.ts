@@ -1,7 +1,9 @@
 /** The books of a rate: what they grant, when, and to which node. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import fc from 'fast-check'
 import {
+  type Amounts,
   type Ask,
   exchange,
   HOLD_MS,
@@ -168,4 +170,56 @@ describe('the books of a rate', () => {
     assert.equal(send(state, 100, START_MS + WINDOW_MS), WINDOW_MS)
     assert.equal(send(state, 100, START_MS + 2 * WINDOW_MS), 0)
   })
+})
+
+const amounts = fc.record({ requests: fc.nat(20), tokens: fc.nat(2000) })
+const asks = fc.record({
+  pauseMs: fc.nat(20_000),
+  node: fc.constantFrom('a', 'b'),
+  used: fc.array(fc.record({ agoMs: fc.nat(3000), requests: fc.nat(20), tokens: fc.nat(2000) }), {
+    maxLength: 2,
+  }),
+  held: amounts,
+  needs: amounts,
+  more: amounts,
+  left: fc.option(
+    fc.record({
+      requests: fc.constantFrom(0, 10, 59, Number.POSITIVE_INFINITY),
+      tokens: fc.constantFrom(0, 1000, 5900, Number.POSITIVE_INFINITY),
+      resetMs: fc.nat(70_000),
+    }),
+  ),
+  blockMs: fc.constantFrom(0, 0, 0, 5000),
+})
+
+/** The same with requests for tokens, and tokens for requests. */
+const swapped = <T extends Amounts>(one: T): T => ({ ...one, requests: one.tokens, tokens: one.requests })
+
+it('requests and tokens are limited alike', () => {
+  fc.assert(
+    fc.property(fc.array(asks, { maxLength: 20 }), (steps) => {
+      const [state, other] = [newRateState(START_MS), newRateState(START_MS)]
+      let nowMs = START_MS
+      for (const { pauseMs, more, ...one } of steps) {
+        nowMs += pauseMs
+        const { used, held, needs, left } = one
+        const wants = { requests: needs.requests + more.requests, tokens: needs.tokens + more.tokens }
+        const granted = exchange(state, LIMITS, { ...one, wants }, nowMs)
+        const alike = exchange(
+          other,
+          swapped(LIMITS),
+          {
+            ...one,
+            used: used.map(swapped),
+            held: swapped(held),
+            needs: swapped(needs),
+            wants: swapped(wants),
+            left: left && swapped(left),
+          },
+          nowMs,
+        )
+        assert.deepEqual(swapped(alike), granted)
+      }
+    }),
+  )
 })

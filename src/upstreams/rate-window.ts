@@ -94,7 +94,7 @@ export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: num
   pace(state, limits, difference(sum(sent, held), before), nowMs)
   hold(state, node, held, nowMs)
   const isHeld =
-    fits(held, before) && fits(before, held) && (held.requests === 0 || before.untilMs > nowMs + HOLD_MS / 2)
+    fits(held, before) && fits(before, held) && (fits(held, NOTHING) || before.untilMs > nowMs + HOLD_MS / 2)
   let isSame = ask.used.length === 0 && isHeld && ask.left === null && ask.blockMs === 0
   state.blockedUntilMs = Math.max(state.blockedUntilMs, nowMs + ask.blockMs)
   believe(state, limits, ask.left, nowMs)

@@ -4,8 +4,8 @@ import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Stop } from '../job/stop.ts'
-import { ownBook, Rate, type RateBook, type RateRequest } from './rate.ts'
-import { exchange, newRateState } from './rate-window.ts'
+import { type NodeAsk, ownBook, Rate, type RateBook, type RateRequest, Reservation } from './rate.ts'
+import { type Amounts, exchange, newRateState } from './rate-window.ts'
 
 const LIMITS = { requests: 1000, tokens: 6000 }
 
@@ -150,4 +150,58 @@ test('a request costs the same, however many accounts there are', () => {
   const [few, many] = [costOf(1000), costOf(8000)]
   // Eight times as many, and if each looked at all, 64 times.
   assert.ok(many < 30 * few, `${few} and ${many} µs`)
+})
+
+for (const [name, other] of [
+  ['requests', 'tokens'],
+  ['tokens', 'requests'],
+] as const) {
+  test(`what a server says about its limit of ${name} counts, if it is about this rate`, () => {
+    const asks: NodeAsk[] = []
+    const book: RateBook = {
+      isOn: () => true,
+      isShared: false,
+      exchange: (_limits, ask) => {
+        asks.push(ask)
+        return { ...ask.needs, retryMs: 0, isSame: false }
+      },
+    }
+    const none = Number.POSITIVE_INFINITY
+    const configured = { requests: 60, tokens: 6000 }
+    const afterReport = (isAlone: boolean, limit: number) => {
+      const rate = new Rate(configured, book, new FakeClock())
+      const report = { [name]: limit, [other]: none } as unknown as Amounts
+      const left = { [name]: 1, [other]: none } as unknown as Amounts
+      rate.serverSays({ limit: report, left, resetMs: 5 }, isAlone)
+      void rate.reserve({ account: 'acme', weight: 1, tokens: 1 }, new Stop())
+      return [rate.limits, asks.at(-1)?.left?.[name]]
+    }
+    assert.deepEqual(afterReport(true, 30), [{ ...configured, [name]: 30 }, 1])
+    assert.deepEqual(afterReport(true, 1e9), [configured, 1])
+    assert.deepEqual(afterReport(false, configured[name]), [configured, 1])
+    assert.deepEqual(afterReport(false, 30), [configured, none])
+  })
+}
+
+test('a request that is sent again in another format counts twice, and what it used replaces the last estimate', () => {
+  const used: NodeAsk['used'][number][] = []
+  const book: RateBook = {
+    isOn: () => true,
+    isShared: false,
+    exchange: (_limits, ask) => {
+      used.push(...ask.used)
+      return { ...ask.needs, retryMs: 0, isSame: false }
+    },
+  }
+  const clock = new FakeClock()
+  const rate = new Rate(LIMITS, book, clock)
+  const reserve = () => rate.reserve({ account: 'acme', weight: 1, tokens: 100 }, new Stop())
+  const reservation = reserve()
+  assert.ok(reservation instanceof Reservation)
+  for (let sent = 0; sent < 2; sent++) reservation.sent(clock.steadyMs())
+  reservation.usedTokens(130)
+  reservation.end()
+  void reserve()
+  const sum = (name: 'requests' | 'tokens') => used.reduce((total, one) => total + one[name], 0)
+  assert.deepEqual([sum('requests'), sum('tokens')], [2, 230])
 })

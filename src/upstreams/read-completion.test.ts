@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { MAX_UPSTREAM_MESSAGE_LENGTH, maskFor } from './mask.ts'
-import { maskReply, readCompletion, readFailure, readLargeCompletion } from './read-completion.ts'
+import {
+  maskReply,
+  readCompletion,
+  readFailure,
+  readLargeCompletion,
+  sumOfTokens,
+} from './read-completion.ts'
 
 const KEY = 'k/ey+with="odd\\signs'
 const mask = maskFor([KEY])
@@ -80,6 +86,18 @@ describe('a chat completion', () => {
     ]
     const got = read(choice({ content: parts }))
     assert.equal(got.kind === 'answer' && got.text, 'Hello, you')
+  })
+
+  it('counts the cached part of its input, also over several calls', () => {
+    const usage = { prompt_tokens: 9, completion_tokens: 2, prompt_tokens_details: { cached_tokens: 4 } }
+    const { tokens } = read({ choices: [{ message: { content: 'a' } }], usage })
+    const cached = { input: 9, output: 2, cached: 4 }
+    assert.deepEqual(tokens, cached)
+    const plain = { input: 1, output: 1 }
+    assert.deepEqual(sumOfTokens(cached, cached), { input: 18, output: 4, cached: 8 })
+    assert.deepEqual(sumOfTokens(cached, plain), { input: 10, output: 3, cached: 4 })
+    assert.deepEqual(sumOfTokens(plain, cached), { input: 10, output: 3, cached: 4 })
+    assert.deepEqual(sumOfTokens(plain, plain), { input: 2, output: 2 })
   })
 
   it('without usage, or with malformed usage, counts no tokens', () => {
@@ -198,6 +216,8 @@ describe('a chat completion', () => {
     assert.equal(read({ error: { code: 'content_filter', message: 'No' } }).kind, 'refused')
     const slow = read({ error: { code: '429', message: 'Slow' } })
     assert.deepEqual(slow.kind === 'error' && [slow.retryable, slow.code], [true, '429'])
+    const schema = read({ error: { code: 400, message: 'Invalid schema' } })
+    assert.equal(schema.kind === 'error' && schema.rejectsJsonMode, true)
     const path = read({ error: 'Unexpected endpoint or method. (POST /chat/completions)' })
     assert.equal(
       path.kind === 'error' && path.message,

@@ -173,6 +173,14 @@ describe('the name of max_tokens', () => {
     assert.equal(options.renamed(second, OPTIONS, rejects('max_completion_tokens')), null)
   })
 
+  it('replaces either name in the settings', () => {
+    for (const body of [{ max_tokens: 9 }, { max_completion_tokens: 9 }]) {
+      const options = new SentOptions(body, false)
+      assert.equal(options.bodyEnd(older, OPTIONS), ',"max_tokens":5}')
+      assert.equal(options.bodyEnd(newer, OPTIONS), ',"max_completion_tokens":5}')
+    }
+  })
+
   it('is the other one even if a later request was answered with it before the rejection arrived', () => {
     const options = new SentOptions({}, false)
     const first = options.named(older, 'm', OPTIONS)

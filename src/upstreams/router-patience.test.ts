@@ -100,14 +100,16 @@ describe('a patient router', () => {
     assert.deepEqual([calls.length, wait?.tries], [ROUNDS, 1])
   })
 
-  it('fails one job after the other that gets 500 three times', async (t) => {
-    const setup = await startPatient(t, { a: () => reply.status(500) })
-    for (const jobId of ['first', 'second']) {
-      const asked = ask(setup, jobId)
-      await passPauses(setup.clock, MAX_TRIES - 1)
-      assert.equal((await asked).wait, undefined)
-    }
-  })
+  for (const model of ['one', 'two']) {
+    it(`fails one job after the other that gets 500 three times, from each target of ${model}`, async (t) => {
+      const setup = await startPatient(t, { a: () => reply.status(500), b: () => reply.status(500) })
+      for (const jobId of ['first', 'second']) {
+        const asked = ask(setup, jobId, model)
+        await passPauses(setup.clock, MAX_TRIES - 1)
+        assert.equal((await asked).wait, undefined)
+      }
+    })
+  }
 
   it('counts the tries of earlier runs', async (t) => {
     const setup = await startPatient(t, { a: () => reply.status(500) })

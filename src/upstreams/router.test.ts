@@ -283,19 +283,25 @@ describe('rounds', () => {
     }
   })
 
-  it('begin again when the first target is available, and skip the one that is not yet', async (t) => {
-    const busy = (seconds: string) => reply.status(429, { headers: { 'retry-after': seconds } })
-    const { router, clock, a } = await startRouter(t, {
-      a: () => busy('50'),
-      b: (_request, index) => (index === 0 ? busy('4') : undefined),
+  for (const [soon, late, target] of [
+    ['a', 'b', 'a/m'],
+    ['b', 'a', 'b/n'],
+  ] as const) {
+    it(`begin again when one target is available, ${target}, and skip the one that is not yet`, async (t) => {
+      const busy = (seconds: string) => reply.status(429, { headers: { 'retry-after': seconds } })
+      const setup = await startRouter(t, {
+        [soon]: (_request: unknown, index: number) => (index === 0 ? busy('4') : undefined),
+        [late]: () => busy('50'),
+      })
+      const { router, clock } = setup
+      const asked = router.ask(modelRequest('two'), never)
+      const pauseMs = 4_000 * (1 + JITTER / 2)
+      await clock.timerSet((ms) => ms === pauseMs)
+      clock.advance(pauseMs)
+      assert.equal((await asked).target, target)
+      assert.equal(setup[late].requests.length, 1)
     })
-    const asked = router.ask(modelRequest('two'), never)
-    const pauseMs = 4_000 * (1 + JITTER / 2)
-    await clock.timerSet((ms) => ms === pauseMs)
-    clock.advance(pauseMs)
-    assert.equal((await asked).target, 'b/n')
-    assert.equal(a.requests.length, 1)
-  })
+  }
 })
 
 describe('the concurrency limit', () => {

@@ -57,6 +57,7 @@ describe('a target', () => {
     ['300 fail a', 'a'],
     ['4 fail a, succeed a, 4 fail a', ''],
     ['fail a, give up a', 'a'],
+    ['fail a, succeed a, give up a', ''],
     ['retry a', 'a'],
     ['retry a, retry b', 'all'],
     ['4 fail a, 4 fail b, 4 fail c', ''],
@@ -135,6 +136,25 @@ describe('a target', () => {
     assert.deepEqual(reports, [FAILING])
     succeed('b')
     assert.deepEqual(reports, [FAILING, null])
+  })
+
+  it('permits another trial when one was aborted, of an account as of all', () => {
+    for (const [steps, account] of [
+      ['5 fail a, 1 s, check ok', 'a'],
+      ['5 refused a, 1 s, check ok', 'b'],
+    ] as const) {
+      const { health } = play(steps)
+      health.began(account, 'trial')
+      assert.equal(health.isOpen(account), true)
+      health.ended(account, 'trial', { kind: 'ignored' })
+      assert.equal(health.isOpen(account), false)
+    }
+  })
+
+  it('has been unavailable to an account since its own calls failed, although it is to all by now', () => {
+    const { health, clock } = play('5 fail a, 10 s, 5 refused b')
+    const agoMs = (account: string) => clock.nowMs() - (health.unavailableSinceMs(account) ?? 0)
+    assert.deepEqual([agoMs('a'), agoMs('c')], [10_000, 0])
   })
 
   it('keeps nothing about an account whose calls succeed', () => {

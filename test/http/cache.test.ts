@@ -61,6 +61,22 @@ onEachStore(() => {
     assert.equal(models.requests.length, 1)
   })
 
+  test('2.1 each job of a batch is cached as what it asks', async (t) => {
+    const { parley, models } = await startStage(t)
+    const key = await parley.key()
+    const jobs = ['one', 'two', 'three'].map((content) => job({ messages: [{ role: 'user', content }] }))
+    for (const id of enqueued(await parley.post(BATCHES, jobs, key), jobs.length))
+      completed(await parley.ended(id, key))
+    const answers: unknown[] = []
+    for (const one of jobs) {
+      const answer = await parley.post(MESSAGES, one, key)
+      assert.equal(isHit(answer), true)
+      answers.push(completed(answer))
+    }
+    assert.deepEqual(answers, ['echo: one', 'echo: two', 'echo: three'])
+    assert.equal(models.requests.length, jobs.length)
+  })
+
   test('2.1 another model, format, schema or conversation is another job', async (t) => {
     const { parley, models } = await startStage(t, { script: () => reply.json({}) })
     const key = await parley.key()

@@ -170,6 +170,26 @@ export function acceptTests(on: On): void {
     assert.ok(await store.read('acme', awaited.id, expiry(now.ms + 1e12, 1)))
   })
 
+  on('a cached response costs nothing: it needs no budget, and its usage says so', async (store) => {
+    const fingerprint = await cacheResponse(store)
+    const create = (plain: Job, ...cached: readonly Job[]) => {
+      const { jobs, ...rest } = acceptance([plain, ...cached])
+      const some = jobs.map((one) => ({ ...one, fingerprint: one.job === plain ? null : fingerprint }))
+      return store.accept({ ...rest, jobs: some, costCap: 50 })
+    }
+    const [priced, unpriced] = [newJob({ reserved: 90 }), newJob()]
+    const accepted = await create(newJob({ reserved: 40 }), priced, unpriced)
+    assert.equal(accepted.kind === 'accepted' && accepted.answered?.length, 2)
+    assert.equal((await store.quotaUse('acme')).reserved, 40)
+    const rejected = await create(newJob({ reserved: 11 }), newJob({ reserved: 90 }))
+    assert.deepEqual(rejected, { kind: 'over cost cap', used: 40 })
+    const usageOf = async ({ id }: Job) => (await store.findJob(id, expiry()))?.usage
+    assert.deepEqual([(await usageOf(priced))?.cost, (await usageOf(priced))?.cache_hit], [0, true])
+    assert.equal((await usageOf(unpriced))?.cost, undefined)
+    const [usage] = await store.listUsage({ limit: 1 })
+    assert.deepEqual([usage?.jobs, usage?.cacheHits, usage?.cost], [3, 2, 0])
+  })
+
   on(
     'completes some jobs of a batch by cached responses, and queues and hands off the others',
     async (store) => {

@@ -98,6 +98,30 @@ export function cancelTests(on: On): void {
     )
   })
 
+  on('frees what each of the cancelled jobs reserved, and counts it under its model', async (store) => {
+    const [kept, other] = [newJob({ reserved: 100 }), newJob({ account: 'other', reserved: 3 })]
+    await store.accept(acceptance([kept], { handedOff: true }))
+    await store.accept(acceptance([other]))
+    await store.accept(
+      acceptance([
+        newJob({ reserved: 10 }),
+        newJob({ reserved: 5, model: 'gpt-5' }),
+        newJob({ reserved: 7 }),
+      ]),
+    )
+    assert.equal(await store.cancelJobs(all()), 3)
+    const reserved = async (account: string) => (await store.quotaUse(account)).reserved
+    assert.deepEqual([await reserved('acme'), await reserved('other')], [100, 3])
+    const usage = await store.listUsage({ limit: 10 })
+    assert.deepEqual(
+      usage.map(({ account, model, jobs, failedJobs, cost }) => [account, model, jobs, failedJobs, cost]),
+      [
+        ['acme', 'gpt-5', 1, 1, 0],
+        ['acme', 'gpt-5-mini', 2, 2, 0],
+      ],
+    )
+  })
+
   on('cancels running jobs too if requested, and none that came later', async (store) => {
     const [waiting, running, held] = [newJob(), newJob(), newJob({ account: 'other' })]
     await store.accept(acceptance([waiting]))

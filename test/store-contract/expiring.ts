@@ -31,6 +31,19 @@ export function expireTests(on: On): void {
     assert.ok(await store.read('acme', owing.id, expiry(now.ms + 30 * DAY_MS, 1000)))
   })
 
+  on('reports more to do as long as keys of requests have expired', async (store) => {
+    const untilMs = now.ms + 1000
+    const keyed = (key: number) => ({ key: `key ${key}`, fingerprint: 'f', untilMs })
+    await Promise.all(
+      Array.from({ length: 1000 }, (_, at) =>
+        store.accept(acceptance([newJob()], { idempotency: keyed(at), handedOff: true })),
+      ),
+    )
+    const expireOnce = () => store.expire(expiry(untilMs))
+    assert.deepEqual([await expireOnce(), await expireOnce()], [true, true])
+    await expireAll(store, untilMs, DAY_MS)
+  })
+
   on('deletes what has expired, and nothing else, in bounded steps', async (store) => {
     const old = Array.from({ length: 1000 }, () => newJob())
     const waiting = newJob()

@@ -128,6 +128,16 @@ export function fileTests(on: On): void {
     )
   })
 
+  on('does not complete a file of an account that was deleted meanwhile', async (store) => {
+    const id = await begin(store, 'other')
+    await store.appendToFile(id, 0, pieceOf(1, 10), now.ms)
+    assert.equal(await store.deleteAccount('other', 'deleted-1'), 'deleted')
+    assert.equal(await store.completeFile(id, ABOUT), null)
+    now.ms += ABANDONED_MS
+    await purge(store)
+    assert.equal(await store.readPiece(id, 0), null)
+  })
+
   on('lists the complete files of an account, a page at a time, in both orders', async (store) => {
     const files = []
     for (const purpose of ['batch', 'batch_output', 'batch']) files.push(await storeFile(store, { purpose }))

@@ -44,6 +44,7 @@ export function jobSearchTests(on: On): void {
     assert.deepEqual(await found(store, { account: 'nobody' }), [])
     assert.deepEqual(await found(store, { fromMs: now.ms }), [third.id, second.id])
     assert.deepEqual(await found(store, { toMs: now.ms }), [old.id])
+    assert.deepEqual(await found(store, { toMs: now.ms, beforeJobId: third.id }), [old.id])
     assert.deepEqual(await found(store, { fromMs: now.ms + 1 }), [])
     assert.deepEqual(await found(store, { beforeJobId: second.id, fromMs: now.ms }), [])
   })

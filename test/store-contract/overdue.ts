@@ -65,6 +65,9 @@ export function overdueTests(on: On): void {
   on(
     'counts the wait of an untried job from its creation or the outage, whichever is later',
     async (store) => {
+      const early = newJob()
+      await queue(store, DEAD, early)
+      now.ms += 1000
       const outageMs = now.ms
       const [before, other] = [newJob(), newJob()]
       await queue(store, DEAD, before)
@@ -74,6 +77,7 @@ export function overdueTests(on: On): void {
       await queue(store, DEAD, after)
       now.ms = outageMs + PATIENCE_MS
       assert.deepEqual(await failedIds(store, outageMs + 500), [])
+      assert.deepEqual(await failedIds(store, outageMs), [early.id])
       now.ms += 1
       assert.deepEqual(await failedIds(store, outageMs), [before.id])
       now.ms += 1000
@@ -184,6 +188,24 @@ export function overdueTests(on: On): void {
       assert.deepEqual(await failOverdue(store, 0), [])
     },
   )
+
+  on('frees what a job reserved, and counts what its earlier runs cost', async (store) => {
+    await store.accept(acceptance([newJob({ reserved: 10 })], { handedOff: true }))
+    const deadlineMs = now.ms
+    const [untried, tried] = [newJob({ reserved: 30, deadlineMs }), newJob({ reserved: 40, deadlineMs })]
+    await store.accept(acceptance([untried]))
+    await store.accept(acceptance([tried], { handedOff: true }))
+    const earlierJson = '{"calls":1,"cost":12}'
+    await store.releaseWaiting('node-a', [waiting({ id: tried.id, attempt: 1 }, { earlierJson })])
+    assert.equal((await store.quotaUse('acme')).reserved, 80)
+    const failed = await store.failOverdue({ route: null, error: ERROR }, now.ms, 10)
+    const costs = new Map(failed.map(({ jobId, usage }) => [jobId, usage.cost]))
+    assert.deepEqual([costs.get(untried.id), costs.get(tried.id)], [0, 12])
+    for (const [jobId, cost] of costs) assert.equal((await store.findJob(jobId, expiry()))?.usage?.cost, cost)
+    assert.equal((await store.quotaUse('acme')).reserved, 10)
+    const [sum] = await store.listUsage({ limit: 1 })
+    assert.deepEqual([sum?.jobs, sum?.failedJobs, sum?.cost], [2, 2, 12])
+  })
 
   on('jobs that fail and jobs that are claimed at the same time are not the same', async (store) => {
     const jobs = several(60)

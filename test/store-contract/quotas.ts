@@ -1,9 +1,11 @@
 /** What every store guarantees about quotas: the sums of an account are its open jobs and the bytes of its stored texts. */
 import assert from 'node:assert/strict'
 import type { Job, Outcome } from '../../src/job/job.ts'
+import { CACHE_HIT_RECEIPT_JSON } from '../../src/store/results-without-run.ts'
 import type { Store } from '../../src/store/store.ts'
 import {
   acceptance,
+  addAccounts,
   COMPLETED,
   claimNext,
   DAY_MS,
@@ -85,6 +87,21 @@ export function quotaTests(on: On): void {
     assert.deepEqual(await store.quotaUse('acme'), { openJobs: 1, storedBytes: bytes + requestBytes(keyed) })
   })
 
+  on('counts what a job stores that a cached response completed, until it is deleted', async (store) => {
+    const [asked, cached] = [newJob(), largeJob('acme', 3)]
+    const cache = { fingerprint: 'f'.repeat(22), untilMs: now.ms + DAY_MS }
+    await storeEnded(store, asked, settlement({ jobId: asked.id, attempt: 1 }, { cache }))
+    const before = await store.quotaUse('acme')
+    const { fingerprint } = cache
+    const accepted = await store.accept(acceptance([{ ...cached, callbackJson: null }], { fingerprint }))
+    assert.equal(accepted.kind === 'accepted' && accepted.answered?.length, 1)
+    const bytes =
+      requestBytes({ ...cached, callbackJson: null }) + outcomeBytes(COMPLETED, CACHE_HIT_RECEIPT_JSON)
+    assert.deepEqual(await store.quotaUse('acme'), { openJobs: 0, storedBytes: before.storedBytes + bytes })
+    assert.equal(await store.deleteJob(cached.id), 'deleted')
+    assert.deepEqual(await store.quotaUse('acme'), before)
+  })
+
   on('ends with what is cancelled, and forgets what is deleted', async (store) => {
     const jobs = [0, 1, 2].map((which) => largeJob('acme', which))
     await store.accept(acceptance(jobs))
@@ -115,6 +132,16 @@ export function quotaTests(on: On): void {
     await store.accept(acceptance([young]))
     while (await store.expire({ nowMs: now.ms, retentionMs: DAY_MS }));
     assert.deepEqual(await store.quotaUse('acme'), { openJobs: 1, storedBytes: requestBytes(young) })
+  })
+
+  on('counts what an account left behind until that is deleted, beside a new account', async (store) => {
+    const [left, young] = [largeJob('other', 1), largeJob('other', 2)]
+    await storeEnded(store, left)
+    await store.deleteAccount('other', 'deleted-1')
+    await addAccounts(store, 'other')
+    await store.accept(acceptance([young]))
+    await store.deleteJob(left.id)
+    assert.deepEqual(await store.quotaUse('other'), { openJobs: 1, storedBytes: requestBytes(young) })
   })
 
   on(

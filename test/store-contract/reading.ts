@@ -40,10 +40,11 @@ export function readTests(on: On): void {
     const [first, second] = [newJob(), newJob()]
     await store.accept(acceptance([first, second], { handedOff: true }))
     const keep = (untilMs: number) => ({ fingerprint: 'f'.repeat(22), untilMs })
-    await store.settle(settlement({ jobId: first.id, attempt: 1 }, { cache: keep(now.ms + 300_000) }))
+    await store.settle(settlement({ jobId: first.id, attempt: 1 }, { cache: keep(now.ms + 300_500) }))
     assert.equal(await store.findResponse('f'.repeat(22), now.ms), '"Hello back"')
     assert.equal(await store.findResponse('g'.repeat(22), now.ms), null)
-    assert.equal(await store.findResponse('f'.repeat(22), now.ms + 300_000), null)
+    assert.equal(await store.findResponse('f'.repeat(22), now.ms + 300_499), '"Hello back"')
+    assert.equal(await store.findResponse('f'.repeat(22), now.ms + 300_500), null)
     const outcome: Outcome = { status: 'completed', contentJson: '"later"' }
     await store.settle(
       settlement({ jobId: second.id, attempt: 1 }, { outcome, cache: keep(now.ms + 400_000) }),

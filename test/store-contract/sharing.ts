@@ -4,6 +4,7 @@ import type { Store } from '../../src/store/store.ts'
 import { owed, take } from './callback-fixtures.ts'
 import {
   acceptance,
+  claimNext,
   claimOf,
   claimSuspects,
   DAY_MS,
@@ -100,6 +101,21 @@ export function shareTests(on: On): void {
     await store.rescue('node-a', now.ms)
     assert.equal((await take(store)).length, 1)
   })
+
+  on(
+    'the cancellation of a job is reported to its node and to the one with the pending response',
+    async (store) => {
+      const job = newJob()
+      await store.accept(acceptance([job], { awaited: true }))
+      const [claimed] = await claimNext(store, 'node-b', 1)
+      assert.ok(claimed)
+      assert.equal(await store.cancelJob(job.id, now.ms), 'cancelled')
+      for (const node of ['node-a', 'node-b']) {
+        assert.deepEqual(await store.takeCancelled(node), [claimOf(claimed)])
+        assert.deepEqual(await store.takeCancelled(node), [])
+      }
+    },
+  )
 
   on('a node that leaves delays nothing', async (store) => {
     await store.renew('node-b', LONG_MS)

@@ -10,7 +10,7 @@ import { USAGE_COLUMNS } from '../usage.ts'
 import { connectionSettings, type Database, type Statement } from './database.ts'
 import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
-import { deleteRows, LOCK_USAGE } from './quotas.ts'
+import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
 
 /** Longer than Postgres allows a transaction to be idle (`database.ts`). */
 const MAX_WRITER_MS = 15_000
@@ -49,6 +49,7 @@ export function deletionOperations(
         await query(LOCK_USAGE)
         for (const statement of MOVE_USAGE) await query(statement, [account, usageAs])
         for (const statement of DELETE_OF_ACCOUNT) await query(statement, [account])
+        await query(FORGET_QUOTAS, [account])
         return found.length > 0 ? 'deleted' : 'unknown'
       })
       if (deleted !== 'deleted') return deleted
@@ -145,8 +146,6 @@ const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],
   ['idempotency', 'account = $1'],
   ['usage', 'account = $1'],
-  ['quota_sums', 'account = $1'],
-  ['quota_deltas', 'account = $1'],
   ['callbacks', 'account = $1 and due_at_ms is not null'],
 ].map(([table, condition]) => ({
   name: `delete account's ${table}`,

@@ -45,6 +45,24 @@ export const LOCK_USAGE: Statement = {
   text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
 }
 
+/**
+ * $1 an account that is being deleted. Its sums of an hour stay as long as jobs of that hour, because their deletion subtracts from
+ * them. One snapshot deletes sums and deltas.
+ */
+export const FORGET_QUOTAS: Statement = {
+  name: 'forget quotas of account',
+  text: `
+  with empty as (
+    select hour from (
+      select hour, open_jobs, open_bytes, ended_bytes from quota_sums where account = $1
+      union all select hour, open_jobs, open_bytes, ended_bytes from quota_deltas where account = $1
+    ) h
+    group by hour having sum(open_jobs) = 0 and sum(open_bytes) = 0 and sum(ended_bytes) = 0
+  ),
+  deltas as (delete from quota_deltas where account = $1 and hour in (select hour from empty))
+  delete from quota_sums where account = $1 and hour in (select hour from empty)`,
+}
+
 /** Folds some deltas of quotas, unless another node is folding. Returns whether there may be more. */
 export async function foldQuotas(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_QUOTAS)

@@ -25,18 +25,18 @@ import type { Store } from '../store.ts'
 import { openSqliteStore } from './sqlite-store.ts'
 
 const NODE = 'node-a'
-const COST_CAP = 20
+const COST_CAP = 9
 const FAILED: Outcome = { status: 'failed', error: { code: 'model_error', message: 'No.' } }
 const TOO_LATE = { code: 'deadline_exceeded', message: 'Too late.' } as const
 
 const draw = fc.record({
   kind: fc.constantFrom(
-    ...(['accept', 'accept', 'accept', 'settle', 'settle', 'cancel', 'cancel own', 'delete'] as const),
-    ...(['release', 'claim', 'fail late', 'delete account'] as const),
+    ...(['accept', 'accept', 'accept', 'accept', 'settle', 'settle', 'settle', 'settle'] as const),
+    ...(['cancel', 'cancel own', 'delete', 'release', 'claim', 'fail late', 'delete account'] as const),
   ),
-  isFirstAccount: fc.boolean(),
+  isFirstAccount: fc.constantFrom(true, true, true, false),
   pick: fc.nat(9),
-  amount: fc.constantFrom(undefined, 0, 3, 7),
+  amount: fc.constantFrom(undefined, 3, 7),
   isNextMonth: fc.boolean(),
   isSpecial: fc.boolean(),
 })
@@ -63,7 +63,7 @@ function stepsOf(draws: readonly Draw[], accounts: readonly [string, string]) {
       case 'accept': {
         const own = [jobs[at] ?? newJob()]
         const idempotency = one.pick === 9 ? { key: 'key', fingerprint: 'f', untilMs: nowMs + DAY_MS } : null
-        const given = acceptance(own, { handedOff: one.pick % 2 === 0, idempotency, nowMs })
+        const given = acceptance(own, { handedOff: one.pick % 3 > 0, idempotency, nowMs })
         return (store) => store.accept(one.isSpecial ? { ...given, costCap: COST_CAP } : given)
       }
       case 'settle': {
@@ -118,16 +118,19 @@ test('writes of one transaction have the effect of writes one after the other', 
   const [apart, together] = [await open('apart.db'), await open('together.db')]
   t.after(() => Promise.all([apart.close(), together.close()]))
   let runs = 0
-  const histories = fc.asyncProperty(fc.array(draw, { minLength: 2, maxLength: 8 }), async (draws) => {
-    runs += 1
-    const accounts = [`one ${runs}`, `two ${runs}`] as const
-    for (const store of [apart, together]) await addAccounts(store, ...accounts)
-    const { steps, jobs } = stepsOf(draws, accounts)
-    const expected: unknown[] = []
-    for (const step of steps) expected.push(await resultOf(step(apart)))
-    assert.deepEqual(await Promise.all(steps.map((step) => resultOf(step(together)))), expected)
-    assert.deepEqual(await stateOf(together, accounts, jobs), await stateOf(apart, accounts, jobs))
-  })
+  const histories = fc.asyncProperty(
+    fc.array(draw, { minLength: 2, maxLength: 10, size: 'max' }),
+    async (draws) => {
+      runs += 1
+      const accounts = [`one ${runs}`, `two ${runs}`] as const
+      for (const store of [apart, together]) await addAccounts(store, ...accounts)
+      const { steps, jobs } = stepsOf(draws, accounts)
+      const expected: unknown[] = []
+      for (const step of steps) expected.push(await resultOf(step(apart)))
+      assert.deepEqual(await Promise.all(steps.map((step) => resultOf(step(together)))), expected)
+      assert.deepEqual(await stateOf(together, accounts, jobs), await stateOf(apart, accounts, jobs))
+    },
+  )
   // After a difference the stores are no longer equal, so a shorter history could not be found.
-  await fc.assert(histories, { numRuns: process.env.PARLEY_LONG ? 2000 : 200, endOnFailure: true })
+  await fc.assert(histories, { numRuns: process.env.PARLEY_LONG ? 2000 : 300, endOnFailure: true })
 })
