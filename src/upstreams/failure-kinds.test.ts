@@ -46,6 +46,8 @@ const OF_OPERATOR: readonly string[] = [
   'Invalid model: mistral-tiny-2',
   'The model `llama3-8b-8192` has been decommissioned and is no longer supported.',
   'Unable to access non-serverless model mistralai/Mixtral-8x7B. Please visit https://api.together.ai/models',
+  'Bad Request: Invalid state',
+  'The endpoint is paused, ask a maintainer to restart it',
   'The dedicated endpoint for mistralai/Mixtral-8x22B is not running.',
   "The requested model 'a/b' is not supported by any provider you have enabled.",
 ]

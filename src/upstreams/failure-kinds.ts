@@ -56,6 +56,9 @@ const OPERATORS_400 = [
   /^authentication error\b.{0,5}\bexpired key\b/i,
   // LM Studio, if its model was ejected or does not load.
   /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
+  // An endpoint of Hugging Face that is paused.
+  /^bad request: invalid state\b/i,
+  /^(?:bad request: )?the endpoint is paused\b/i,
   // A model that the server does not have, or no longer, which others reject with 404: OpenRouter, DeepSeek, Mistral, Groq,
   // Together, Hugging Face and LiteLLM.
   /^\S+ is not a valid model id$/i,
