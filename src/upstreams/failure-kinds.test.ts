@@ -49,12 +49,20 @@ const OF_OPERATOR: readonly string[] = [
   'Invalid model: mistral-tiny-2',
   'The model `llama3-8b-8192` has been decommissioned and is no longer supported.',
   'Unable to access non-serverless model mistralai/Mixtral-8x7B. Please visit https://api.together.ai/models',
+  // The same behind LiteLLM.
+  'litellm.BadRequestError: AnthropicException - {"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits."}}',
+  'litellm.BadRequestError: BadRequestError: GroqException - The model `a` has been decommissioned and is no longer supported.',
+  'litellm.BadRequestError: OpenrouterException - {"error":{"message":"a/b is not a valid model ID","code":400}}. Received Model Group=c',
+  "litellm.BadRequestError: DeepseekException - Error code: 400 - {'error': {'message': 'Model Not Exist', 'type': 'a'}}",
+  'Bad Request: Invalid state',
+  'The endpoint is paused, ask a maintainer to restart it',
   'The dedicated endpoint for mistralai/Mixtral-8x22B is not running.',
   "The requested model 'a/b' is not supported by any provider you have enabled.",
 ]
 /** These are about the job: the budget is of its `user`, and the rest only quotes such words. */
 const OF_JOB: readonly string[] = [
   'Invalid request: x is not a valid model ID',
+  'litellm.BadRequestError: OpenAIException - {"error":{"message":"Invalid content: \\"Model Not Exist\\""}}',
   'ExceededBudget: End User=u1 over budget. Spend=0.02, Budget=0.01',
   'Invalid value: "Budget has been exceeded! Current cost: 1".',
 ]

@@ -62,9 +62,12 @@ const OPERATORS_400 = [
   /^authentication error\b.{0,5}\bexpired key\b/i,
   // LM Studio, if its model was ejected or does not load.
   /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
+  // An endpoint of Hugging Face that is paused.
+  /^bad request: invalid state\b/i,
+  /^(?:bad request: )?the endpoint is paused\b/i,
   // A model that the server does not have, or no longer, which others reject with 404: OpenRouter, DeepSeek, Mistral, Groq,
   // Together, Hugging Face and LiteLLM.
-  /^\S+ is not a valid model id$/i,
+  /^\S+ is not a valid model id\b/i,
   /^model not exist\b/i,
   /^invalid model: /i,
   /^the model \S+ has been decommissioned\b/i,
@@ -73,6 +76,9 @@ const OPERATORS_400 = [
   /^the requested model '\S+' is not supported by any provider you have enabled\b/i,
   /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
 ]
+/** What LiteLLM writes before the words of a provider, which it quotes as they are or as JSON. */
+const LITELLM =
+  /^litellm\.\w{1,40}: [\w .:]{1,80} - (?:error code: \d{3} - )?(?:\{.{0,120}?["']message["']: ?["'])?/i
 
 /** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
 const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
@@ -88,8 +94,11 @@ export function failureKind(error: FailureFacts): FailureKind {
   if (status !== null && OF_OPERATOR.includes(status) && !NO_PROVIDER.test(error.message)) {
     return 'misconfigured'
   }
-  if (status === 400 && OPERATORS_400.some((said) => said.test(error.message))) return 'misconfigured'
-  if (status === 400 && CRASHED.test(error.message)) return 'failing'
+  if (status === 400) {
+    const said = error.message.replace(LITELLM, '')
+    if (OPERATORS_400.some((words) => words.test(said))) return 'misconfigured'
+    if (CRASHED.test(said)) return 'failing'
+  }
   if (!error.retryable) return 'final'
   if (error.timedOut || [NO_CHOICES, NO_TEXT].includes(error.message)) return 'failing'
   if (status === null) return connectionKind(error)
