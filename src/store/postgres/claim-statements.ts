@@ -46,7 +46,7 @@ export const WALK = {
   text: `
   with looked as (
     select id, turn, account, deaths from open_jobs
-    where ${isOnRoute('$4')} and (route, turn, id) >= ($4, $5::bigint, $6::uuid)
+    where ${isOnRoute('$4')} and (turn, id) >= ($5::bigint, $6::uuid)
     order by route, turn, id limit $7::bigint
   ),
   first as (
@@ -83,7 +83,7 @@ export const CLAIM_OF_LANE = {
   with first as (
     select id, turn from open_jobs
     where ${isInLane('$5', '$4')} and id <> all ($6::uuid[])
-    order by account, route, turn, id limit $2::bigint for update skip locked
+    order by account, turn, id limit $2::bigint for update skip locked
   ),
   ${claimAll('$3', NO_WALK)}`,
 }

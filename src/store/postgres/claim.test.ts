@@ -117,10 +117,16 @@ test('no statement reads the queue of another route or account, even if statisti
   await client.query(`update open_jobs set turn = null, node = 'a' where turn % 300000 = 0`)
   await client.query('vacuum (full, analyze) open_jobs')
   await assertCheap(t, client, WALK, walk('short', 4, ''), 20)
-  for (const lane of [`'short', 'many'`, `'long', 'single'`])
+  const end = walk('long', 4, '').replace(`, 0, '${LEAST_ID}'`, `, ${JOBS * 1000 + 1}, '${LEAST_ID}'`)
+  await assertCheap(t, client, WALK, end, 20)
+  for (const lane of [`'short', 'many'`, `'a', 'many'`, `'long', 'single'`])
     await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, ${lane}, array[]::uuid[])`, 20)
   await assertCheap(t, client, ACCOUNTS, `(array['budget'])`, 20)
-  for (const job of [`'many' as account, 'short' as route`, `'single' as account, 'long' as route`]) {
+  for (const job of [
+    `'many' as account, 'short' as route`,
+    `'many' as account, 'a' as route`,
+    `'single' as account, 'long' as route`,
+  ]) {
     const jobs = `jobs as (select ${job}, 1 as step, false as handed_off, 1 as place)`
     const text = `with ${jobs}, ${queuedJobsInFairOrder('$1', 'jobs')} select * from begins`
     await assertCheap(t, client, { name: 'turns', text }, `('{"routes":{},"floor":0}')`, 20)

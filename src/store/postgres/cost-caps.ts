@@ -70,7 +70,7 @@ export const ACCOUNTS: Statement = {
     select 1 from unnest($1::text[]) as q(route) cross join lateral (
       select 1 from open_jobs
       where ${isInLane('f.account', 'q.route')}
-      order by account, route, turn, id limit 1
+      order by account, turn, id limit 1
     ) o
   )`,
 }
@@ -84,7 +84,7 @@ const JOBS: Statement = {
     select o.id, o.turn, q.place from unnest($2::text[]) with ordinality as q(route, place) cross join lateral (
       select id, turn from open_jobs
       where ${isInLane('$1', 'q.route')}
-      order by account, route, turn, id limit $3::bigint
+      order by account, turn, id limit $3::bigint
     ) o
     order by q.place, o.turn, o.id limit $3::bigint
   ) o cross join lateral (

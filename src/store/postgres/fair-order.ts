@@ -13,26 +13,22 @@ const turnOf = (turns: string, route: string) =>
   `greatest((${turns}::jsonb -> 'routes' ->> ${route})::bigint, (${turns}::jsonb ->> 'floor')::bigint)`
 
 /**
- * The condition that a row of `open_jobs` is queued on the route, for statements that order by route, turn and id. With an
- * equality, that would be the order of turn and id, and once the planner has statistics of the table, it may read the jobs of all
- * routes in this order.
+ * The condition that a row of `open_jobs` is queued on the route, for statements that order by route, turn and id. For the planner
+ * the array is not an equality, after which the order need not name the route: once it has statistics of the table, it may then
+ * read the jobs of all routes in the order of their turns. The range shows it that there are few.
  * @param row the alias of `open_jobs`, with a dot
  */
 export const isOnRoute = (route: string, row = ''): string =>
-  `${row}turn is not null and ${row}route >= ${route} and ${row}route <= ${route}`
+  `${row}turn is not null and ${row}route = any (array[${route}]) and ${row}route >= ${route} and ${row}route <= ${route}`
 
-/**
- * The same for the jobs of one account, without suspects, for statements that order by account, route, turn and id. The rows are
- * where the search in the index begins and ends; the comparison of the route shows the planner that there are few.
- */
+/** The same for the jobs of one account, without suspects, for statements that order by account, turn and id. */
 export const isInLane = (account: string, route: string, row = ''): string =>
-  `${row}deaths = 0 and ${isOnRoute(route, row)}
-      and (${row}account, ${row}route) >= (${account}, ${route}) and (${row}account, ${row}route) <= (${account}, ${route})`
+  `${row}turn is not null and ${row}deaths = 0 and ${row}account = any (array[${account}]) and ${row}route = ${route}`
 
 /** The turn of the first job that is queued at or after this turn; null if there is none. */
 const headFrom = (turn: string, route: string) =>
   `(select h.turn from open_jobs h
-        where ${isOnRoute(route, 'h.')} and (h.route, h.turn) >= (${route}, ${turn})
+        where ${isOnRoute(route, 'h.')} and h.turn >= ${turn}
         order by h.route, h.turn, h.id limit 1)`
 
 /** The turn of the first job of the route, so that returned jobs are claimed first. */
@@ -57,7 +53,7 @@ export const queuedJobsInFairOrder = (turns: string, jobs: string) => `
       ${headFrom('r.turn', 'q.route')},
       (select o.turn from open_jobs o
         where ${isInLane('q.account', 'q.route', 'o.')} and o.turn > r.turn - q.step
-        order by o.account desc, o.route desc, o.turn desc limit 1) + q.step
+        order by o.account desc, o.turn desc, o.id desc limit 1) + q.step
     ) as turn
     from (select account, route, min(step) as step from ${jobs} where not handed_off group by account, route) q
     cross join lateral (select ${turnOf(turns, 'q.route')} as turn) r

@@ -110,7 +110,7 @@ export const LOCK_OVERDUE = lockOverdue(
 export const LOCK_OVERDUE_OF_ACCOUNT = lockOverdue(
   'lock overdue of account',
   locked(
-    `${isInLane('$2', '$1')} and ${UNTRIED} and ${OLD} order by account, route, turn, id limit $3::bigint`,
+    `${isInLane('$2', '$1')} and ${UNTRIED} and ${OLD} order by account, turn, id limit $3::bigint`,
     UNTRIED,
   ),
   locked('turn is not null and deaths > 0 order by deaths, turn, id offset 0', `${UNTRIED} and ${OLD}`),
