@@ -119,6 +119,10 @@ export class BatchRun {
     return this.#batch.status
   }
 
+  get account(): string {
+    return this.#batch.account
+  }
+
   /** Lines whose jobs have not ended, as far as this run knows. */
   get openLines(): number {
     return this.#open.size

@@ -21,6 +21,8 @@ const LEAST_OPEN = 10
 const MAX_BATCHES = 100
 /** The pause between two searches for batches, which also discover changes by others. */
 const CLAIM_MS = 1000
+/** In a round, further batches of an account wait once its batches have taken this long. */
+const ACCOUNT_MS = 200
 /** After rounds in which a batch had as much to do as one step may, something, and nothing. */
 const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
@@ -80,7 +82,27 @@ export class BatchRunner {
       await this.#claim()
     }
     const maxOpen = Math.max(LEAST_OPEN, Math.floor(OPEN_LINES / Math.max(1, this.#runs.size)))
-    for (const [id, run] of this.#runs) await this.#step(id, run, maxOpen)
+    await this.#stepEach(maxOpen)
+  }
+
+  /** Lets each batch take a step, unless batches of its account have already taken long in this round. */
+  async #stepEach(maxOpen: number): Promise<void> {
+    const { clock } = this.#options
+    const usedMs = new Map<string, number>()
+    for (const [id, run] of [...this.#runs]) {
+      const { account } = run
+      const used = usedMs.get(account) ?? 0
+      if (used >= ACCOUNT_MS) {
+        this.#pauseOfRoundMs = FULL_PAUSE_MS
+        continue
+      }
+      const startedMs = clock.steadyMs()
+      // The batches that are left over come first in the next round.
+      this.#runs.delete(id)
+      this.#runs.set(id, run)
+      await this.#step(id, run, maxOpen)
+      usedMs.set(account, used + clock.steadyMs() - startedMs)
+    }
   }
 
   #pauseMs(): number {

@@ -477,6 +477,30 @@ onEachStore(() => {
     assert.equal((await ended(t, other, await submit(other, [chatLine('quick')]))).status, 'completed')
   })
 
+  test('several batches of an account, each with much to do, take turns with those of another as one', async (t) => {
+    const clock = new FakeClock()
+    const { parley, openai } = await start(t, { clock, settings: { tiers: UNLIMITED_READS } })
+    const { store } = parley
+    const readPiece = store.readPiece.bind(store)
+    t.mock.method(store, 'readPiece', async (...given: Parameters<typeof readPiece>) => {
+      const piece = await readPiece(...given)
+      clock.advance(300)
+      return piece
+    })
+    const { mock: owners } = t.mock.method(store, 'findOwner')
+    const lines = Array.from({ length: 8 }, (_, at) => chatLine(`${at}`, 'x'.repeat(250_000)))
+    for (let batch = 0; batch < 5; batch++) await submit(openai, lines)
+    const other = openaiOf(parley, await parley.key('user_go', 'other'))
+    const { id } = await submit(other, [chatLine('short')])
+    for (let status: string = 'validating'; status !== 'completed'; clock.advance(20)) {
+      status = (await other.batches.retrieve(id)).status
+    }
+    const steps = owners.calls.map(({ arguments: [account] }) => account)
+    const first = steps.indexOf('other')
+    const between = steps.indexOf('other', first + 1) - first - 1
+    assert.ok(between <= 2, `${steps}`)
+  })
+
   test('a batch may have more lines than one native batch request may have jobs', async (t) => {
     const { openai } = await start(t, { settings: { tiers: { user_max: { max_batch_jobs: 1 } } } })
     const batch = await ended(
