@@ -65,10 +65,19 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     const endsMs = expiresAtMs ?? Number.POSITIVE_INFINITY
     if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
     const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
-    const newExpiresAtMs = expiresAtMs && nowMs + expiresAtMs - numberOf(row, 'created_at_ms')
+    const [account, label] = [textOf(row, 'account'), textOrNull(row, 'label')]
+    // If the same command has rotated the key before, it expires at the end of its grace time, and the key that was created then has
+    // its lifetime.
+    const [lasting = row] =
+      expiresAtMs === null
+        ? []
+        : yield sql`select created_at_ms, expires_at_ms from keys
+            where account = ${account} and label is not distinct from ${label} and created_at_ms = ${expiresAtMs - graceMs}`
+    const lastsUntilMs = numberOrNull(lasting, 'expires_at_ms')
+    const newExpiresAtMs = lastsUntilMs && nowMs + lastsUntilMs - numberOf(lasting, 'created_at_ms')
     yield sql`update keys set expires_at_ms = ${oldExpiresAtMs} where id = ${keyId}`
     yield sql`insert into keys (id, account, hash, label, created_at_ms, expires_at_ms)
-      values (${newId}, ${textOf(row, 'account')}, ${newHash}, ${textOrNull(row, 'label')}, ${nowMs}, ${newExpiresAtMs})`
+      values (${newId}, ${account}, ${newHash}, ${label}, ${nowMs}, ${newExpiresAtMs})`
     const [created = {}] = yield sql`${KEYS} where k.id = ${newId}`
     return { kind: 'rotated', newKey: readKey(created), oldExpiresAtMs }
   }),

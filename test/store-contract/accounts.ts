@@ -94,6 +94,20 @@ export function accountTests(on: On): void {
     assert.equal((await store.listKeys()).length, 4)
   })
 
+  on('rotates a key a second time: the newest one lives as long as the first was to live', async (store) => {
+    await store.createKey(key())
+    await store.createKey(key({ id: 'key_2', hash: 'h2', expiresAtMs: START_MS + 10_000 }))
+    const rotate = async (keyId: string, time: number) => {
+      const ids = { newId: `${keyId}_${time}`, newHash: `${keyId}_${time}` }
+      const rotated = await store.rotateKey({ keyId, ...ids, nowMs: START_MS + time, graceMs: 100 })
+      assert.equal(rotated.kind, 'rotated')
+      return rotated.kind === 'rotated' && rotated.newKey.expiresAtMs
+    }
+    for (const time of [500, 550, 590]) assert.equal(await rotate('key_1', time), null)
+    for (const time of [700, 750]) assert.equal(await rotate('key_2', time), START_MS + time + 10_000)
+    assert.equal((await store.findKey('h2'))?.expiresAtMs, START_MS + 800)
+  })
+
   on('stores the latest hour in which keys were used', async (store) => {
     await store.createKey(key())
     await store.createKey(key({ id: 'key_2', hash: 'h2' }))
