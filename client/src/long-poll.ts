@@ -88,14 +88,19 @@ export async function* longPollEach(
     const ended = outcomesOf(ids, answer)
     for (const outcome of ended) if (open.delete(outcome.jobId)) yield outcome
     if (ended.length > 0) early = 0
+    // The others follow in the next read. Those whose results did not fit stay in front.
+    if (othersMayEnd && answer.more.length === 0) open.moveToEnd(ids)
     const isEarly = answer.retryAfterS !== undefined || (ended.length === 0 && tookMs < answer.waitS * 500)
     if (isEarly) {
       const growingMs = Math.min(FIRST_PAUSE_MS * GROWTH ** early, MAX_PAUSE_MS)
       early += 1
       await pause(Math.max((answer.retryAfterS ?? 0) * 1000, growingMs), clock, signal)
-    } else if (ended.length === 0) {
-      if (othersMayEnd) open.moveToEnd(ids)
-    } else if (waitFor === 'any' && ended.length < ids.length && answer.more.length === 0) {
+    } else if (
+      waitFor === 'any' &&
+      ended.length > 0 &&
+      ended.length < ids.length &&
+      answer.more.length === 0
+    ) {
       const gatherMs = (clock.steadyMs() - startedMs) * GATHER_SHARE
       const leastMs = open.isComplete ? MIN_GATHER_MS : MIN_CREATING_GATHER_MS
       await pause(Math.min(Math.max(gatherMs, leastMs), MAX_GATHER_MS), clock, signal)

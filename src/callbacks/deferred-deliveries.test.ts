@@ -13,7 +13,7 @@ function start() {
     const callback = { jobId, attempt, tries: 1, account, url, bodyBytes: 1, owedSinceMs: 0 }
     return deliveries.add(callback, 'first', receiver)
   }
-  return { delivery, remembered: new DeferredDeliveries() }
+  return { deliveries, delivery, remembered: new DeferredDeliveries() }
 }
 const receiver = (name = 'a') => new Receiver('acme', `https://${name}.example.com`, 8)
 
@@ -42,6 +42,15 @@ test('deferred deliveries are claimed again by receiver, the one deferred first 
   assert.deepEqual([...remembered.receivers], [other])
   remembered.take(other, 1)
   assert.ok(remembered.isEmpty)
+})
+
+test('a delivery that was claimed again before it was deferred is claimed under its later attempt', () => {
+  const { deliveries, delivery, remembered } = start()
+  const to = receiver()
+  const claimed = delivery('a', to, 1)
+  deliveries.renew({ ...claimed.callback, attempt: 3 })
+  remembered.add([claimed])
+  assert.deepEqual(remembered.take(to, 1), [{ jobId: 'a', attempts: 2 }])
 })
 
 test('one receiver takes at most half of what is remembered', () => {

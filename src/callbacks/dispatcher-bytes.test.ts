@@ -76,6 +76,64 @@ test('a body that the database cannot load is loaded later, under the same attem
   assert.equal((await store.findCallback(jobId))?.attempts, 1)
 })
 
+test('a callback that is claimed again while its body is loaded is sent, once', async (t) => {
+  const loading = Promise.withResolvers<void>()
+  const claimedAgain = Promise.withResolvers<void>()
+  let loads = 0
+  const { dispatcher, receiver, clock, ended, owe, store } = await start(t, {
+    wrap: (store) =>
+      instead(store, 'loadCallback', async (callback) => {
+        if (++loads === 1) {
+          loading.resolve()
+          await claimedAgain.promise
+        }
+        return store.loadCallback(callback)
+      }),
+  })
+  const jobId = await owe()
+  dispatcher.start()
+  await loading.promise
+  clock.jump(3_600_000)
+  clock.advance(1000)
+  while ((await store.findCallback(jobId))?.attempts !== 2) t.signal.throwIfAborted()
+  claimedAgain.resolve()
+  // It is returned to the store, and claimed by the next poll.
+  while ((await store.findCallback(jobId))?.attempts === 2) t.signal.throwIfAborted()
+  clock.advance(1000)
+  await ended.when(() => ended.count('delivered') === 1)
+  assert.equal((await store.findCallback(jobId))?.attempts, 2)
+  assert.equal(receiver.requests.length, 1)
+})
+
+test('the lease of a callback outlasts the wait for bytes and the attempt', async (t) => {
+  const timeoutMs = 60_000
+  const { dispatcher, receiver, clock, owe, store } = await start(t, { timeoutMs, reply: () => STALL })
+  const jobId = await owe()
+  dispatcher.notify('acme', jobId)
+  await receiver.received(1)
+  const claimAfter = async (ms: number) => {
+    const nowMs = clock.nowMs() + ms
+    const claim = { node: 'node-a', queue: 'first', limit: 1, nowMs, leaseUntilMs: nowMs } as const
+    return (await store.takeCallbacks(claim)).length
+  }
+  assert.equal(await claimAfter(BYTES_WAIT_MS + timeoutMs), 0)
+  assert.equal(await claimAfter(2 * BYTES_WAIT_MS + timeoutMs), 1)
+})
+
+test('a stop waits for no database that cannot load bodies', async (t) => {
+  const { dispatcher, receiver, clock, owe, store } = await start(t, {
+    wrap: (store) => refusing(store, 'loadCallback', () => true),
+  })
+  const jobId = await owe()
+  dispatcher.notify('acme', jobId)
+  await clock.timerSet((ms) => ms === 100)
+  const stopped = dispatcher.stop()
+  clock.advance(100)
+  await stopped
+  assert.equal(receiver.requests.length, 0)
+  assert.equal((await store.findCallback(jobId))?.attempts, 0)
+})
+
 test('a callback whose job is deleted before its body is loaded is not sent', async (t) => {
   const loading = Promise.withResolvers<void>()
   const deleted = Promise.withResolvers<void>()

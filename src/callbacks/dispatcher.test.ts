@@ -154,6 +154,63 @@ test('an attempt that the database cannot record is recorded later, and the call
   assert.equal(receiver.requests.length, 1)
 })
 
+test('retries have slots of their own number', async (t) => {
+  let requests = 0
+  const reply = () => (++requests <= 8 ? ({ kind: 'answer', status: 500 } as const) : STALL)
+  const { dispatcher, receiver, ended, owe } = await start(t, { retry: 1, pausesS: [0, 0, 0], reply })
+  for (let host = 2; host < 10; host++) await owe(host)
+  dispatcher.notify('acme', '')
+  await ended.when(() => ended.count('due') === 8)
+  dispatcher.start()
+  await receiver.received(9)
+  assert.deepEqual(dispatcher.inFlight, { first: 0, retry: 1 })
+})
+
+test('a replayed callback has all attempts of the schedule again', async (t) => {
+  const { dispatcher, clock, ended, owe, store } = await start(t, {
+    pausesS: [0, 0],
+    reply: () => ({ kind: 'answer', status: 500 }),
+  })
+  const jobId = await owe()
+  dispatcher.start()
+  for (let attempts = 1; attempts <= 4; attempts++) {
+    await ended.when(() => ended.all.length === attempts)
+    if (attempts === 2) await store.replayCallback(jobId, { nowMs: clock.nowMs(), retentionMs: DAY_MS })
+    clock.advance(1000)
+  }
+  assert.deepEqual(
+    ended.all.map(([, next]) => next),
+    ['due', 'failed', 'due', 'failed'],
+  )
+  assert.equal((await store.findCallback(jobId))?.attempts, 4)
+})
+
+test('deliveries that wait for a receiver which begins to fail are deferred for long', async (t) => {
+  let requests = 0
+  const reply = () => {
+    requests += 1
+    if (requests === 1) return { kind: 'answer' } as const
+    return requests <= 4 ? ({ kind: 'answer', status: 503 } as const) : STALL
+  }
+  const { dispatcher, clock, ended, owe, store } = await start(t, { reply })
+  dispatcher.notify('acme', await owe())
+  await ended.when(() => ended.count('delivered') === 1)
+  for (let made = 0; made < 8; made++) await owe()
+  dispatcher.notify('acme', '')
+  await ended.when(() => ended.count('due') === 3)
+  // Three have failed, and two occupy all the capacity that the receiver has now.
+  let untried: CallbackSummary[] = []
+  while (untried.length < 3) {
+    const { items } = await store.searchCallbacks({ state: 'owed', limit: 100 })
+    untried = items.filter(({ attempts, dueAtMs }) => attempts === 0 && dueAtMs !== null)
+  }
+  const later = clock.nowMs() + 600_000
+  assert.deepEqual(
+    untried.map(({ dueAtMs }) => dueAtMs),
+    [later, later, later],
+  )
+})
+
 test('deliveries that find no capacity at their receiver are sent when it has some', async (t) => {
   const { dispatcher, ended, owe, receiver } = await start(t, { first: 8, perOrigin: 1, realTime: true })
   await Promise.all(Array.from({ length: 30 }, () => owe()))

@@ -88,6 +88,7 @@ onEachStore(() => {
     assert.equal(granted(await parley.get('/api/v1/me', key), 200).reserved_cost, 9000)
     // A job that could never start does not wait, nor does one that costs nothing.
     refused(await parley.post(MESSAGES, ask(1001), key), 403)
+    refused(await parley.post(BATCHES, [ask(10), ask(1001)], key), 403)
     const [free] = enqueued(await parley.post(BATCHES, [job({ model: 'free' })], key), 1)
     await models.received(2)
     models.script = () => reply.stall(answering(200))

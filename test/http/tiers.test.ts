@@ -80,6 +80,11 @@ onEachStore(() => {
     completed(await parley.post(MESSAGES, fourth, key))
     const me = granted(await parley.get('/api/v1/me', key), 200)
     assert.equal(me.limits.creates_per_minute, 3)
+    // A batch with more jobs than the limit may be created once a minute.
+    clock.advance(60_000)
+    const five = ['5', '6', '7', '8', '9'].map(saying)
+    granted(await parley.post(`${MESSAGES}/batches`, five, key), 202)
+    refused(await parley.post(`${MESSAGES}/batches`, five, key), 429)
   })
 
   test('8 403 for more input tokens than the tier allows names tier, limit and count', async (t) => {

@@ -15,6 +15,9 @@ import {
   storeEnded,
 } from './fixtures.ts'
 
+/** Not whole seconds, because an index in memory counts in seconds. */
+const CACHED_MS = 300_500
+
 export function acceptTests(on: On): void {
   on('stores jobs that then read as pending', async (store) => {
     const job = newJob()
@@ -259,8 +262,9 @@ export function acceptTests(on: On): void {
     assert.deepEqual(await store.accept(acceptance([job], { fingerprint: 'f'.repeat(22) })), {
       kind: 'accepted',
     })
-    const later = acceptance([newJob()], { fingerprint, nowMs: now.ms + 300_000 })
-    assert.deepEqual(await store.accept(later), { kind: 'accepted' })
+    const later = acceptance([newJob({ reserved: 9 })], { fingerprint, nowMs: now.ms + CACHED_MS })
+    assert.deepEqual(await store.accept({ ...later, costCap: 8 }), { kind: 'over cost cap', used: 0 })
+    assert.deepEqual(await store.accept({ ...later, costCap: 9 }), { kind: 'accepted' })
     assert.equal((await store.depth()).waiting, 2)
   })
 
@@ -321,7 +325,7 @@ export function acceptTests(on: On): void {
 /** Caches the answer of a job of `acme` for five minutes, and returns its fingerprint. */
 async function cacheResponse(store: Store): Promise<string> {
   const job = newJob()
-  const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
+  const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + CACHED_MS }
   await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }, { cache }))
   return cache.fingerprint
 }

@@ -21,6 +21,8 @@ export const STALL: ReceiverReply = { kind: 'stall' }
 
 export interface StartOptions {
   readonly first?: number
+  /** As many as `first` if absent. */
+  readonly retry?: number
   readonly perOrigin?: number
   readonly pausesS?: readonly number[]
   readonly maxBodyBytes?: number
@@ -36,6 +38,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   const { timeoutMs = 15_000 } = options
   const {
     first = 64,
+    retry = first,
     perOrigin = 8,
     pausesS = [0, 5, 60],
     maxBodyBytes = 1e8,
@@ -64,7 +67,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     random: () => 0.5,
     timeoutMs,
     pausesS,
-    slots: { first, retry: first },
+    slots: { first, retry },
     slotsPerOrigin: perOrigin,
     bytes: new ByteShare(callbackBytes(maxBodyBytes)),
     onAttempt: ({ jobId }, { error }, next) => ended.add([jobId, next, error]),
