@@ -75,7 +75,7 @@ const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 const CONNECTIONS_CHECK_MS = 1000
 /** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
 const KEEP_ALIVE_MS = 75_000
-/** The status in metrics and log, as in those of nginx, of a request whose client did not wait for the response. */
+/** The status in metrics and log, as in those of nginx, of a request whose client did not wait for the whole response. */
 const CLIENT_GONE = 499
 /** In memory, a header takes far more than its text, and 16 KiB of text can be 2,000 headers. */
 const MAX_HEADERS = 200
@@ -162,8 +162,13 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
-    // `onResponse` does not run, because nothing can be sent.
+    // `onResponse` does not run if the client has gone, or does not read to the end.
     if (reply.raw.destroyed) report(request, CLIENT_GONE, reply.elapsedTime, options)
+    else if (isLong(reply, payload)) {
+      reply.raw.once('close', () => {
+        if (!reply.raw.writableFinished) report(request, CLIENT_GONE, reply.elapsedTime, options)
+      })
+    }
     if (!request.raw.complete) unread.discard(request, reply)
     const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
     if (isSmall && request.answerBytes === 0) done(null, payload)
@@ -277,6 +282,12 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
     default:
       return internalError()
   }
+}
+
+/** Whether sending a response takes a while. An event stream is always ended by its client, so it is none of these. */
+function isLong(reply: FastifyReply, payload: unknown): boolean {
+  const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload)
+  return (isWhole ? payload.length : lengthOf(reply)) > LARGE_ANSWER
 }
 
 function lengthOf(reply: FastifyReply): number {

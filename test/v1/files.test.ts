@@ -230,6 +230,26 @@ onEachStore(() => {
     await assertNothingStored(parley, 'user_max')
   })
 
+  test('a download that its client ends early is logged and counted as 499, and a whole one as 200', async (t) => {
+    const parley = await startParley(t)
+    const key = await parley.key()
+    const sent = await send(parley, key, multipart({ purpose: 'batch' }, randomBytes(20_000_000)))
+    const route = '/v1/files/:file/content'
+    const path = `/v1/files/${JSON.parse(sent.text).id}/content`
+    const socket = connectTo(parley)
+    socket.write(`GET ${path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\n\r\n`)
+    await once(socket, 'data')
+    socket.destroy()
+    const metric = (status: number) =>
+      `parley_http_requests_total{method="GET",route="${route}",status="${status}"} 1\n`
+    while (!(await parley.get('/metrics')).text.includes(metric(499))) t.signal.throwIfAborted()
+    const line = parley.log.findLast((one) => one.route === route)
+    assert.deepEqual([line?.message, line?.status, line?.account], ['request completed', 499, 'user_max'])
+    await parley.request(path, { headers: { authorization: `Bearer ${key}` } })
+    while (!(await parley.get('/metrics')).text.includes(metric(200))) t.signal.throwIfAborted()
+    assert.ok((await parley.get('/metrics')).text.includes(metric(499)))
+  })
+
   test('an account uploads two files at a time, beyond the time limit of requests but not too slowly', async (t) => {
     const clock = new FakeClock()
     const parley = await startParley(t, { clock })
