@@ -35,8 +35,9 @@ const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
-/** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
-const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
+/** Messages of gateways that respond with 500 if they cannot reach the server behind them: Portkey, LiteLLM, and those in Go. */
+const NOT_REACHED =
+  /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b|exception - connection error|cannot connect to host|connection refused|do request failed/i
 
 /** The parts of an error that determine its kind. */
 export type FailureFacts = Pick<
