@@ -23,6 +23,7 @@ const GOOGLES_KEY = 'API key not valid. Please pass a valid API key.'
 const XAIS_KEY = 'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.'
 const LITELLM =
   'litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.. Received'
+const LITELLMS_MODEL = '/chat/completions: Invalid model name passed in model=a. Call `/v1/models` to view'
 const ARREARS = 'Access denied, please make sure your account is in good standing.'
 const USAGE_LIMIT = 'You have reached your specified API usage limits. You will regain access on 2027-01-01.'
 const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
@@ -82,6 +83,9 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['misconfigured', { status: 400, retryable: false, message: 'Budget has been exceeded! Current cost: 26' }],
   ['misconfigured', { status: 400, retryable: false, message: ARREARS }],
   ['misconfigured', { status: 400, retryable: false, message: USAGE_LIMIT }],
+  ['misconfigured', { status: 400, retryable: false, message: LITELLMS_MODEL }],
+  ['misconfigured', { status: 400, retryable: false, message: `{'error': '${LITELLMS_MODEL}'}` }],
+  ['misconfigured', { status: 400, retryable: false, message: 'a/b:free is not a valid model ID' }],
   ['final', { status: 400, retryable: false, message: `Invalid message: ${NO_CREDIT}` }],
   ['failing', { status: 424 }],
   ['failing', { status: 500 }],

@@ -6,7 +6,7 @@
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 498, 503, 529 | the server |
  * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
- * | `misconfigured` | redirects, 401 to 405, 400 because of the key or the money, no quota left | the operator; the job too, where others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 400 about the key, the money or the model, no quota left | the operator; the job too, where others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -23,11 +23,11 @@ export const NO_FLEX_CAPACITY = 498
  */
 const OF_OPERATOR: readonly number[] = [301, 302, 307, 308, 401, 402, 403, 404, 405]
 /**
- * What some servers say in a 400 about the key (Google, xAI) or the money (Anthropic, LiteLLM, Alibaba). Only the beginning
- * counts, because the rest may quote the conversation.
+ * What some servers say in a 400 about the key (Google, xAI), the money (Anthropic, LiteLLM, Alibaba) or the model's name
+ * (LiteLLM, OpenRouter). Only the beginning counts, because the rest may quote the conversation.
  */
-const KEY_OR_MONEY =
-  /^(?:api key (?:not valid|not found|expired)|incorrect api key provided|your credit balance is too low|you have reached your specified api usage limits|budget has been exceeded|access denied, please make sure your account is in good standing)/i
+const ABOUT_OPERATOR =
+  /^(?:api key (?:not valid|not found|expired)|incorrect api key provided|your credit balance is too low|you have reached your specified api usage limits|budget has been exceeded|access denied, please make sure your account is in good standing|.{0,40}invalid model name passed in model=|\S+ is not a valid model id)/i
 /** OpenAI responds with 429 and this code when the account has no credit left. */
 const NO_CREDIT = /\binsufficient_quota\b/i
 /** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
@@ -48,7 +48,7 @@ export type FailureFacts = Pick<
 export function failureKind(error: FailureFacts): FailureKind {
   const status = statedStatus(error)
   if (status !== null && OF_OPERATOR.includes(status)) return 'misconfigured'
-  if (status === 400 && KEY_OR_MONEY.test(error.message)) return 'misconfigured'
+  if (status === 400 && ABOUT_OPERATOR.test(error.message)) return 'misconfigured'
   if (!error.retryable) return 'final'
   if (error.timedOut) return 'failing'
   if (status === null) return connectionKind(error)
