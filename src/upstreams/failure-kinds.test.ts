@@ -24,6 +24,8 @@ const TOO_LARGE =
 const LOADING = 'Loading model'
 const GOOGLES_KEY = 'API key not valid. Please pass a valid API key.'
 const XAIS_KEY = 'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.'
+const LITELLM =
+  'litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.. Received'
 const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
 const NO_PROVIDER = 'No endpoints found that can handle the requested parameters.'
 
@@ -89,6 +91,13 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
   ['broken', { status: 526 }],
   ['broken', { status: 530 }],
   ['broken', { status: 500, message: 'fetch failed Cause: Error: connect ECONNREFUSED 127.0.0.1:8000' }],
+  ['broken', { status: 500, message: LITELLM }],
+  [
+    'broken',
+    { status: 500, message: 'litellm.APIConnectionError: Cannot connect to host 127.0.0.1:8000 ssl' },
+  ],
+  ['broken', { status: 500, message: 'upstream error: do request failed' }],
+  ['broken', { status: 500, message: 'Post "http://a:8000/v1": dial tcp: connect: connection refused' }],
   ['overloaded', { status: 429 }],
   ['overloaded', { status: 503, message: LOADING }],
   ['overloaded', { status: 529 }],

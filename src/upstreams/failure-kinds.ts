@@ -80,8 +80,9 @@ const OPERATORS_400 = [
 const LITELLM =
   /^litellm\.\w{1,40}: [\w .:]{1,80} - (?:error code: \d{3} - )?(?:\{.{0,120}?["']message["']: ?["'])?/i
 
-/** The message of a gateway that responds with its own 500 if it cannot reach the server behind it, such as Portkey's. */
-const NOT_REACHED = /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b/
+/** Messages of gateways that respond with 500 if they cannot reach the server behind them: Portkey, LiteLLM, and those in Go. */
+const NOT_REACHED =
+  /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b|exception - connection error|cannot connect to host|connection refused|do request failed/i
 
 /** The parts of an error that determine its kind. */
 export type FailureFacts = Pick<

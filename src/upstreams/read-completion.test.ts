@@ -118,6 +118,9 @@ describe('a chat completion', () => {
     const openai = { prompt_tokens: 32, completion_tokens: 103, total_tokens: 135, ...details }
     assert.deepEqual(tokensOf(openai), { input: 32, output: 103 })
     assert.deepEqual(tokensOf({ completion_tokens: 3, total_tokens: 105 }), { input: 0, output: 3 })
+    const prompt_tokens_details = { cached_tokens: 4328 }
+    const apart = { prompt_tokens: 4142, completion_tokens: 254, total_tokens: 8724, prompt_tokens_details }
+    assert.deepEqual(tokensOf(apart), { input: 8470, output: 254, cached: 4328 })
   })
 
   it('counts cached tokens, also where Moonshot reports them', () => {

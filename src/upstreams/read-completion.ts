@@ -286,7 +286,9 @@ function readTokens({
   const details = fields<{ cached_tokens: number }>(prompt_tokens_details)
   // Moonshot has no details.
   const cached = readCount(details?.cached_tokens ?? cached_tokens)
-  const input = readCount(prompt_tokens)
+  const prompt = readCount(prompt_tokens)
+  // xAI sometimes leaves the cached tokens out of the prompt's.
+  const input = cached > prompt ? prompt + cached : prompt
   // Google and xAI count the tokens of reasoning, which cost as much as those of the answer, only in the total.
   const notInput = input > 0 ? readCount(total_tokens) - input : 0
   const output = Math.max(readCount(completion_tokens), notInput)
