@@ -50,7 +50,7 @@ function start(count: number) {
     clock,
     maxUnknownKeys: MAX_UNKNOWN,
     onRejected: () => {},
-    onError: assert.fail,
+    onError: (error) => assert.fail(String(error)),
   })
   const send = async (key: string) => callerOf({ headers: { 'x-api-key': key }, ip: '192.0.2.1' })
   return { clock, keys, hashes, records, noted, send }
@@ -63,7 +63,7 @@ test('where too many unknown keys come from, every existing key is served, howev
   const byHash = new Map(keys.map((key) => [hashKey(key), key]))
   for (const hash of [hashes[0], hashes[9999], hashes[10_000], hashes.at(-1)]) {
     const caller = await send(byHash.get(hash ?? '') ?? '')
-    assert.ok(isCaller(caller), hash)
+    assert.ok(isCaller(caller), `${hash}`)
   }
 })
 

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
+import { type Claim, MAX_CANCELLED } from '../store/node-store.ts'
 import { Cancellation } from './cancellation.ts'
 
 /** Polls in the first two seconds. */
@@ -36,4 +37,25 @@ test('twice a second while it runs jobs or requests wait for any, else once', as
   assert.equal(await pollsIn2s({ running: 1 }), 4)
   assert.equal(await pollsIn2s({ count: 1 }), 4)
   assert.equal(await pollsIn2s({}), 2)
+})
+
+test('all that was cancelled stops, however many jobs, and those who wait are answered', async () => {
+  const cancelled = Array.from({ length: 2 * MAX_CANCELLED + 1 }, (_, at) => ({ jobId: `${at}`, attempt: 1 }))
+  const left = [...cancelled]
+  const [lost, answered]: [Claim[], string[]] = [[], []]
+  const cancellation = new Cancellation({
+    store: { takeCancelled: async () => left.splice(0, MAX_CANCELLED) },
+    node: 'node-a',
+    clock: new FakeClock(),
+    worker: { running: 1, lose: (claim) => void lost.push(claim) },
+    pendingResponses: { count: 2, has: (jobId) => jobId.endsWith('99') },
+    remoteResults: { settled: async (jobIds) => void answered.push(...jobIds) },
+    onError: (error) => assert.fail(String(error)),
+  })
+  await cancellation.apply()
+  assert.deepEqual(lost, cancelled)
+  assert.deepEqual(
+    answered,
+    cancelled.map(({ jobId }) => jobId).filter((jobId) => jobId.endsWith('99')),
+  )
 })

@@ -137,6 +137,24 @@ test('while the model server is busy, an account that holds nothing there may se
   )
 })
 
+test('newcomers hold no more than eight jobs for a busy model server', () => {
+  const { scheduler, claim, jobs } = start({ room: { [FIRST]: 0 } })
+  scheduler.queued(FIRST, null)
+  const places = Array.from({ length: 8 }, (_, at) => claim(jobs(1, FIRST, `account ${at}`), true).places)
+  assert.equal(scheduler.next(), null)
+  for (const place of places[0] ?? []) scheduler.calls(place)
+  assert.equal(scheduler.next()?.isOfNewcomer, true)
+})
+
+test('urgent jobs of a limited route start no faster than it is allowed', () => {
+  const { scheduler, limited, jobs } = start({ room: { [FIRST]: 0 } })
+  limited.set(FIRST, { ...CLOSED, allowance: 2 })
+  scheduler.limitsChanged()
+  for (const job of jobs(5, FIRST, 'a')) scheduler.queuedJob({ ...job, priority: 'high' })
+  scheduler.limitsChanged()
+  assert.equal(scheduler.next()?.limit, 2)
+})
+
 test('the reserve of slots is for accounts that hold none', () => {
   const { scheduler, claim, jobs } = start({ slots: 32 })
   scheduler.queued(FIRST, 'many')

@@ -72,6 +72,8 @@ onEachStore(() => {
   test('a cap on tokens: what is used up is known when jobs end, at the latest after two seconds', async (t) => {
     const { parley, clock } = await startStage(t, { settings: capped({ max_monthly_tokens: 10 }) })
     const key = await parley.key('user_go')
+    const { limits } = granted(await parley.get('/api/v1/me', key), 200)
+    assert.deepEqual([limits.max_monthly_jobs, limits.max_monthly_tokens], [null, 10])
     // The model server counts characters: 5 of input, and an echo as output.
     completed(await parley.post(MESSAGES, job(), key))
     clock.advance(FRESH_MS)
