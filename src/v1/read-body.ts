@@ -1,6 +1,6 @@
 /**
  * Translates a large body below `/v1` to a job, or to the first error, as a task of the CPU pool. The event loop reads small
- * bodies with the same functions. Contains the translation of chat completions.
+ * bodies with the same functions.
  */
 import { isUtf8 } from 'node:buffer'
 import {
@@ -16,22 +16,12 @@ import type { CreateBodyResult } from '../job/read-create-body.ts'
 import type { SingleCreate } from '../job/request.ts'
 import { cutMembers, type WantedMembers } from '../json-text/cut-members.ts'
 import { mayLoseDigits, readJson, withoutExcerpt } from '../json-text/read-json.ts'
-import {
-  type FieldPolicy,
-  formatOf,
-  IGNORED,
-  is,
-  isAnything,
-  isEmpty,
-  messagesOf,
-  optionsOf,
-  supportedFields,
-} from './fields.ts'
+import { chatOf } from './chat-fields.ts'
 import { responseOf } from './response-fields.ts'
 
 /** Translations by their name in a route's `config.translation`. */
 const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> = {
-  chat: chatJob,
+  chat: chatOf,
   response: responseOf,
 }
 
@@ -113,52 +103,4 @@ function formatText({ response_format }: SingleCreate, text: string): string {
     if (schema) return `{"response_format":{"format":"json","schema":${schema}}}`
   }
   return JSON.stringify({ response_format })
-}
-
-const FIELDS: FieldPolicy = {
-  supported: [
-    'model',
-    'messages',
-    'response_format',
-    'temperature',
-    'top_p',
-    'max_tokens',
-    'max_completion_tokens',
-    'stop',
-    'seed',
-    'presence_penalty',
-    'frequency_penalty',
-    'reasoning_effort',
-  ],
-  ignored: ['metadata', ...IGNORED],
-  neutral: {
-    stream: is(false),
-    n: is(1),
-    tools: isEmpty,
-    tool_choice: is('none', 'auto'),
-    functions: isEmpty,
-    function_call: is('none', 'auto'),
-    parallel_tool_calls: isAnything,
-    logprobs: is(false),
-    top_logprobs: is(0),
-    logit_bias: isEmpty,
-    modalities: (value) => Array.isArray(value) && value.every(is('text')),
-    verbosity: is('medium'),
-  },
-}
-
-/** Throws a `FieldProblem` for the first field that is wrong or not supported. */
-function chatJob(body: unknown): { readonly value: SingleCreate } {
-  const fields = supportedFields(body, FIELDS)
-  const { model, messages, response_format, max_completion_tokens } = fields
-  if (typeof model !== 'string') throw new FieldProblem('model', 'must be a string')
-  const lengthField = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens'
-  return {
-    value: {
-      model,
-      messages: messagesOf(messages, 'messages'),
-      response_format: formatOf(response_format, 'response_format'),
-      options: optionsOf(fields, lengthField),
-    },
-  }
 }
