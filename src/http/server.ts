@@ -160,6 +160,8 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
+    // The client is gone, so the response never finishes, and `onResponse` is not called.
+    if (request.raw.socket.destroyed) report(request, CLIENT_GONE, reply.elapsedTime, options)
     if (!request.raw.complete) unread.discard(request, reply)
     const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
     if (isSmall && request.answerBytes === 0) done(null, payload)
@@ -317,7 +319,10 @@ async function answerBadUrl(
 type ReportedRequest = Pick<FastifyRequest, 'id' | 'method'> &
   Partial<Pick<FastifyRequest, 'route' | 'ip' | 'caller' | 'jobIds'>>
 
-/** Counts and logs a request whose response was sent. */
+/** The status with which nginx logs a request whose client closed the connection before the response. */
+const CLIENT_GONE = 499
+
+/** Counts and logs a request whose response was sent, or whose client is gone. */
 function report(request: ReportedRequest, status: number, ms: number, { metrics, log }: ServerOptions): void {
   const { id, method, route: { url: route = 'none' } = {}, ip, caller, jobIds } = request
   metrics.requestCompleted(method, route, status, ms)
