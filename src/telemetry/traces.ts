@@ -237,6 +237,9 @@ const CREATES: ReadonlySet<string | undefined> = new Set([
   '/v1/responses',
 ])
 
+/** The status of a request whose client closed the connection before the response, as in the log. */
+const CLIENT_GONE = 499
+
 /**
  * Records a server span for each request that creates jobs. It continues the trace of the W3C `traceparent` header, which jobs
  * store and requests carry. Must be called before the routes are added, because hooks apply only to later ones.
@@ -263,16 +266,19 @@ export function traceCreates(app: FastifyInstance): void {
     if (traced === undefined) done()
     else context.with(traced.inside, done)
   })
-  // If the client has gone, nothing is sent, so the next hook does not run.
-  app.addHook('onSend', (request, reply, payload, done) => {
-    if (reply.raw.destroyed) open.get(request)?.span.end()
+  const end = (request: FastifyRequest, status: number) => {
+    const span = open.get(request)?.span
+    span?.setAttribute('http.response.status_code', status)
+    if (status >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
+    span?.end()
+  }
+  app.addHook('onSend', (request, _reply, payload, done) => {
+    // The client is gone, so `onResponse` is not called.
+    if (request.raw.socket.destroyed) end(request, CLIENT_GONE)
     done(null, payload)
   })
   app.addHook('onResponse', (request, reply, done) => {
-    const span = open.get(request)?.span
-    span?.setAttribute('http.response.status_code', reply.statusCode)
-    if (reply.statusCode >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
-    span?.end()
+    end(request, reply.statusCode)
     done()
   })
 }

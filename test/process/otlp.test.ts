@@ -182,6 +182,31 @@ test('a job that one node accepts and another runs is one trace', { timeout }, a
   assert.deepEqual([...new Set(traces)], [TRACE])
 })
 
+test('the span of a request whose client hangs up before the response ends with the status 499', {
+  timeout,
+}, async (t) => {
+  const collector = await receiver(t)
+  const models = await startModelServer({}, t)
+  models.script = ({ method }) => (method === 'POST' ? reply.stall() : undefined)
+  const place = await installation(t, { upstream: models.baseUrl, settings: { jobs: { drain_seconds: 0 } } })
+  const server = await place.start({ env: telemetryTo(collector) })
+  const headers = { 'content-type': 'application/json', 'x-api-key': await server.firstKey() }
+  const gone = server.program.logged(/"status":499/)
+  const caller = new AbortController()
+  const sent = { method: 'POST', headers, body: JSON.stringify(job()), signal: caller.signal }
+  const waiting = fetch(`${server.url}/api/v1/messages`, sent)
+  for (let received = 1; models.completions().length < 1; received++) await models.received(received)
+  caller.abort()
+  await assert.rejects(waiting)
+  await gone
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  const roots = spansOf(collector).filter(({ name }) => name === 'POST /api/v1/messages')
+  assert.deepEqual(
+    roots.map((span) => attributeOf(span, 'http.response.status_code')),
+    [{ intValue: 499 }],
+  )
+})
+
 test('by default, telemetry is sent as protobuf', { timeout }, async (t) => {
   const collector = await receiver(t)
   const place = await installation(t)
