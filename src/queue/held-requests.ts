@@ -218,7 +218,7 @@ export class HeldRequests {
       while (this.#answered.size > 0) {
         const holds = [...this.#answered.values()]
         await this.#options.store.forgetHeldRequests(
-          [...new Set(holds.map(({ account }) => account))],
+          holds.map(({ account }) => account),
           holds.map(({ key }) => key),
         )
         for (const { key } of holds) this.#answered.delete(key)

@@ -38,6 +38,9 @@ export interface Dialect {
    */
   heldRequestsOf(accounts: readonly string[], prefixes: readonly string[], nowMs: number): Sql
 
+  /** Selects the two texts at each index, as two columns. */
+  pairsOf(ones: readonly string[], others: readonly string[]): Sql
+
   /** Selects these lines as `line`, `custom_id` and `job_id`. */
   linesOf(lines: readonly BatchLine[]): Sql
 

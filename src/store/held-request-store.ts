@@ -29,7 +29,7 @@ export interface HeldRequestStore {
   /** Replaces the state if it equals `expected`; returns whether it did. A repeated call returns the same: each state is unique. */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
 
-  /** Deletes requests that were answered. A second call changes nothing. */
+  /** Deletes requests that were answered: the key at the same index as its account. A second call changes nothing. */
   forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): Promise<void>
 
   /** Returns the nodes that have a lease. */

@@ -4,7 +4,7 @@ import type { HeldRequest } from './held-request-store.ts'
 import { textOf } from './rows.ts'
 import { read, repeatableWrite, type Steps, sql } from './sql.ts'
 
-export const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes }: Dialect) => ({
+export const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes, pairsOf }: Dialect) => ({
   heldRequests: read(function* (
     accounts: readonly string[],
     prefixes: readonly string[],
@@ -42,7 +42,7 @@ export const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes }: Di
     accounts: readonly string[],
     keys: readonly string[],
   ): Steps<void> {
-    yield sql`delete from idempotency where account ${isOneOf(accounts)} and key ${isOneOf(keys)}`
+    yield sql`delete from idempotency where (account, key) in (${pairsOf(accounts, keys)})`
   }),
 
   liveNodes: read(function* (): Steps<string[]> {

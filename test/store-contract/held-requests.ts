@@ -27,7 +27,10 @@ export function heldRequestTests(on: On): void {
         now.ms,
       )
       assert.deepEqual(both.map(({ jobId }) => jobId).sort(), [other.id, foreign.id])
-      await store.forgetHeldRequests(['other', 'acme'], [`${PREFIX}${mine.id}`, `${PREFIX}${foreign.id}`])
+      const keys = [`${PREFIX}${mine.id}`, `${PREFIX}${foreign.id}`]
+      await store.forgetHeldRequests(['other', 'acme'], keys)
+      assert.deepEqual(await found(), [mine.id, second.id])
+      await store.forgetHeldRequests(['acme', 'other'], keys)
       assert.deepEqual(await found(), [second.id])
       assert.deepEqual(await store.heldRequests(['other'], [PREFIX], now.ms), [])
     },

@@ -32,6 +32,7 @@ export const POSTGRES: Dialect = {
       and until_ms > ${nowMs}
       order by fingerprint like ${NO_CALLERS} desc, key limit ${raw(MAX_EQUAL)}
     ) i`,
+  pairsOf: (ones, others) => sql`select * from unnest(${ones}::text[], ${others}::text[])`,
   linesOf: (lines) => sql`
     select * from unnest(
       ${lines.map(({ line }) => line)}::bigint[], ${lines.map(({ customId }) => customId)}::text[],

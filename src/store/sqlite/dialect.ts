@@ -24,6 +24,8 @@ export const SQLITE: Dialect = {
       cross join idempotency i
         on i.account = a.value and i.key >= p.value || '0' and i.key < p.value || 'z' and i.until_ms > ${nowMs}
     ) where place <= ${MAX_EQUAL} order by place`,
+  pairsOf: (ones, others) =>
+    sql`select value ->> 0, value ->> 1 from json_each(${JSON.stringify(ones.map((one, at) => [one, others[at]]))})`,
   linesOf: (lines) => sql`
     select value ->> 0 as line, value ->> 1 as custom_id, value ->> 2 as job_id
     from json_each(${JSON.stringify(lines.map(({ line, customId, jobId }) => [line, customId, jobId]))})`,

@@ -25,14 +25,17 @@ async function start(t: TestContext) {
   return { store, unlock: () => other.exec('rollback') }
 }
 
-test('writes that arrived together wait for a locked file together, not one after the other', async (t) => {
+test('writes that arrived together wait for a locked file together, and scrubs for longer', async (t) => {
   const { store, unlock } = await start(t)
+  const scrubbed = Promise.all([store.scrub(), store.scrub()])
   const startedMs = performance.now()
   const writes = Array.from({ length: 3 }, () => store.accept(acceptance([newJob()])))
   for (const { reason } of (await Promise.allSettled(writes)) as PromiseRejectedResult[])
     assert.ok(reason instanceof StoreUnavailable)
   assert.ok(performance.now() - startedMs < 9_000, 'one busy timeout, not one for each write')
+  await assert.rejects(store.accept(acceptance([newJob()])), StoreUnavailable)
   unlock()
+  await scrubbed
   await store.accept(acceptance([newJob()]))
 })
 

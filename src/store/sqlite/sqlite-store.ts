@@ -188,6 +188,8 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
     }
     return thread.call('accept', [node, atMs, idempotency, cells, costCap], mayWaitMs)
   }
+  /** Each waits for the one before, which holds the write lock for long. */
+  let lastScrub: Promise<void> = Promise.resolve()
   return {
     ...withSearches(
       SQLITE,
@@ -245,7 +247,10 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
       return thread.call('recordCallback', [jobId, attempt.attempt, line, ...cells])
     },
 
-    scrub: () => scrub(path),
+    scrub: () => {
+      lastScrub = lastScrub.catch(() => {}).then(() => scrub(path))
+      return lastScrub
+    },
 
     ping: () => thread.call('ping', [nowMs()]),
 

@@ -95,7 +95,7 @@ export function jobOperations(db: MemoryDatabase) {
     },
 
     forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): void {
-      for (const account of accounts) for (const key of keys) db.idempotency.delete(keyOf(account, { key }))
+      for (const [at, key] of keys.entries()) db.idempotency.delete(keyOf(accounts[at] ?? '', { key }))
     },
 
     liveNodes: (): string[] => [...db.leases.keys()].filter((node) => db.hasLease(node)),
