@@ -272,6 +272,9 @@ describe('the message of an error response', () => {
       code: 'json_validate_failed',
     }
     assert.equal(rejects(400, { error: groq }), true)
+    const openRouter = { message: 'No endpoints found that can handle the requested parameters.', code: 404 }
+    assert.equal(rejects(404, { error: openRouter }), true)
+    assert.equal(rejects(404, { error: { message: 'No endpoints found for a/schema.', code: 404 } }), false)
     assert.equal(rejects(500, { error: { message: 'out of memory' } }), false)
     assert.equal(rejects(503, llama), false)
     // Also if what tells is masked, because the settings contain it.

@@ -228,8 +228,12 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
 const JSON_MODE_WORDS =
   /schema|grammar|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)/i
 
+/** What OpenRouter says with 404 if, with `require_parameters`, no provider of the model accepts the schema. */
+const NO_ENDPOINT = /^no endpoints found that can handle the requested parameters/i
+
 /** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
+  if (status === 404) return NO_ENDPOINT.test(beginOf(sent))
   if (status !== 400 && status !== 422 && status !== 500) return false
   return [error?.param, error?.code, beginOf(sent)].some(
     (text) => typeof text === 'string' && JSON_MODE_WORDS.test(text),
