@@ -181,6 +181,12 @@ test('an operation waits for others as long as it may, and no longer', async (t)
   assert.equal((await after(4)).length, 1)
   assert.deepEqual(await after(1), [[1, 2, 3], [4]])
   await next
+  // One that may wait for less, but comes later, does not extend the wait of the first.
+  void writes.submit(5, { mayWaitMs: 10 })
+  assert.equal((await after(9)).length, 2)
+  const last = writes.submit(6, { mayWaitMs: 9 })
+  assert.deepEqual(await after(1), [[1, 2, 3], [4], [5, 6]])
+  await last
 })
 
 test('an operation that does not wait takes along those that do, and so do many', async (t) => {

@@ -59,7 +59,8 @@ export class GroupCommit<Op, Result> {
   #scheduled = false
   /** The shortest wait in the gathering group; 0 to send it as soon as possible. */
   #waitMs = Number.POSITIVE_INFINITY
-  #timer: NodeJS.Timeout | undefined
+  /** One for each operation that made the wait shorter: a later one must not extend the wait of an earlier one. */
+  #timers: NodeJS.Timeout[] = []
   #onIdle: (() => void)[] = []
 
   constructor(options: GroupCommitOptions<Op, Result>) {
@@ -96,8 +97,7 @@ export class GroupCommit<Op, Result> {
 
   #sendAfter(ms: number): void {
     this.#waitMs = ms
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(this.#sendSoon, ms)
+    this.#timers.push(setTimeout(this.#sendSoon, ms))
   }
 
   #send = (): void => {
@@ -114,7 +114,7 @@ export class GroupCommit<Op, Result> {
     }
     if (this.#ops.length > 0) return
     this.#waitMs = Number.POSITIVE_INFINITY
-    clearTimeout(this.#timer)
+    for (const timer of this.#timers.splice(0)) clearTimeout(timer)
   }
 
   /** Never rejects. */

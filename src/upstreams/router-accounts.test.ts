@@ -103,6 +103,17 @@ describe('an account whose calls fail', () => {
 })
 
 describe('a second account whose calls fail', () => {
+  it('with timeouts lowers the limit of concurrent calls', async (t) => {
+    const setup = await start(t, (request) => (isModelList(request) ? undefined : reply.stall()))
+    const { router, clock, a } = setup
+    const asked = Array.from({ length: 40 }, (_, n) => ask(setup, n % 2 ? 'one' : 'two', `job ${n}`))
+    await a.received(40)
+    clock.advance(CALL_TIMEOUT_MS)
+    await Promise.all(asked)
+    const { limit } = router.state()[0] ?? {}
+    assert.ok(limit !== undefined && limit !== null && limit < 40, `${limit} calls at once`)
+  })
+
   it('makes the target unavailable to all, and the trial of another account ends that', async (t) => {
     const setup = await start(t, (request) => (isModelList(request) ? undefined : reply.status(500)))
     const { router, clock, a } = setup

@@ -6,7 +6,7 @@ import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../../src/store/pagination.ts'
 import type { Store } from '../../src/store/store.ts'
 import { CALLBACK, DELIVERED, FAILED, record, take } from './callback-fixtures.ts'
-import { acceptance, newJob, now, type On } from './fixtures.ts'
+import { acceptance, DAY_MS, expiry, newJob, now, type On, storeEnded } from './fixtures.ts'
 
 const NODE = 'this-node'
 const END = {
@@ -169,6 +169,24 @@ export function batchTests(on: On): void {
       (await store.listBatches({ onlyOpen: true, limit: 5 })).map((one) => one.id),
       [open.id],
     )
+  })
+
+  on('the job of a line does not expire before the batch has its result', async (store) => {
+    const { id } = await create(store)
+    await store.claimBatches(NODE, 10)
+    const [inBatch, alone] = [newJob(), newJob()]
+    for (const job of [inBatch, alone]) await storeEnded(store, job)
+    const started = [{ line: 1, customId: 'one', jobId: inBatch.id }]
+    assert.equal(await store.advanceBatch(stepOf(id, 1, { started })), true)
+    now.ms += 30 * DAY_MS
+    const expireAll = async () => {
+      while (await store.expire(expiry()));
+    }
+    await expireAll()
+    assert.deepEqual(await store.findMissing([inBatch.id, alone.id]), [alone.id])
+    assert.equal(await store.advanceBatch(stepOf(id, 2, { endedJobIds: [inBatch.id] })), true)
+    await expireAll()
+    assert.deepEqual(await store.findMissing([inBatch.id]), [inBatch.id])
   })
 
   on('moves the results of lines to files, which can be read at the end', async (store) => {

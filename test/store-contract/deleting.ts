@@ -120,6 +120,15 @@ export function deleteTests(on: On): void {
     )
   })
 
+  on('a callback that is owed when its account is deleted is not taken', async (store) => {
+    const { id } = await ended(store)
+    assert.equal(await store.deleteAccount('acme', 'deleted-1'), 'deleted')
+    const callback = { queue: 'first', limit: 9, nowMs: now.ms, leaseUntilMs: now.ms } as const
+    assert.deepEqual(await store.takeCallbacks({ ...callback, node: 'node-a' }), [])
+    assert.equal((await store.callbackDepth()).owed, 0)
+    assert.deepEqual(await store.findMissing([id]), [])
+  })
+
   on('does not delete an account with open jobs', async (store) => {
     const [queued, held] = [newJob(), newJob({ account: 'other' })]
     await store.accept(acceptance([queued]))

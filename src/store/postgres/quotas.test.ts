@@ -214,6 +214,30 @@ test('the last old job of an hour is deleted, and nothing is subtracted twice wh
   assert.deepEqual(await store.quotaUse('acme'), { openJobs: 0, storedBytes: sizeOf([young]) + ENDED_BYTES })
 })
 
+test('wrong sums of open jobs are corrected, and so is what the jobs reserve', async (t) => {
+  const { url, database, query } = await startOld(t)
+  const store = await openNew(t, url)
+  const job = newJob({ reserved: 50 })
+  await store.accept(acceptance([job]))
+  const right = await store.quotaUse('acme')
+  const hour = Math.floor(job.createdAtMs / 3_600_000)
+  for (const [account, wrong] of [
+    ['acme', '2, 30, 0, 70'],
+    ['other', '0, 0, 0, 5'],
+  ]) {
+    await query(
+      `insert into quota_deltas (account, hour, open_jobs, open_bytes, ended_bytes, reserved) values ('${account}', ${hour}, ${wrong})`,
+    )
+  }
+  assert.deepEqual(
+    [(await store.quotaUse('acme')).reserved, (await store.quotaUse('other')).reserved],
+    [120, 5],
+  )
+  await reconcileOpenJobs(database)
+  assert.deepEqual(await store.quotaUse('acme'), right)
+  assert.equal((await store.quotaUse('other')).reserved ?? 0, 0)
+})
+
 test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
   const { url, database } = await startOld(t)
   const [store, other] = [await openNew(t, url), await openNew(t, url)]
