@@ -50,6 +50,11 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
     : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
 }
 
+/** Jobs, and how long it took to count their tokens, in milliseconds: a part of the time for which the caller waits. */
+interface CountedJobs extends AdmittedJobs {
+  readonly countedMs: number
+}
+
 export class CreateRequests {
   readonly creator: JobCreator
   readonly #options: CreateRequestsOptions
@@ -67,7 +72,7 @@ export class CreateRequests {
     request: FastifyRequest,
     elements: readonly CreateElement[],
     single: boolean,
-  ): Promise<AdmittedJobs> {
+  ): Promise<CountedJobs> {
     const { caller: owner, headers } = request
     const { creator, clock } = this.#options
     const key = headers['idempotency-key']
@@ -78,9 +83,11 @@ export class CreateRequests {
     const count: CountElement = (element, limit) =>
       this.#countTokens(request, element, limit, startedMs + timeoutS * 1000)
     const admitted = creator.admit(elements, owner, count, single)
-    const admission = admitted instanceof Promise ? await admitted : admitted
+    const isCounted = admitted instanceof Promise
+    const admission = isCounted ? await admitted : admitted
     if (!admission.ok) throw admissionError(admission.error)
-    return { jobs: admission.jobs, owner, idempotency }
+    const countedMs = isCounted ? clock.steadyMs() - startedMs : 0
+    return { jobs: admission.jobs, owner, idempotency, countedMs }
   }
 
   #countTokens(

@@ -109,7 +109,8 @@ async function create(
   const [job] = admitted.jobs
   if (!job) throw new Error('no job was admitted')
   const [element] = elements
-  const result = await requests.creator.accept(admitted, wholeMs(element?.timeoutS ?? TIMEOUT_S.default))
+  const timeoutMs = wholeMs(element?.timeoutS ?? TIMEOUT_S.default)
+  const result = await requests.creator.accept(admitted, Math.max(0, timeoutMs - admitted.countedMs))
   const earlierIds = result.kind === 'accepted' ? null : earlierJobIds(result)
   const ignored = element?.ignored ? ignoredHeader(elements) : null
   if (ignored !== null) reply.header(IGNORED_HEADER, ignored)

@@ -152,7 +152,8 @@ export class HeldCreates {
     const [job] = admitted.jobs
     if (job === undefined) throw new Error('no job was admitted')
     const idempotency = equal ? held.keyOf(equal.hash, job.id) : admitted.idempotency
-    const result = await requests.creator.accept({ ...admitted, idempotency }, waitMs)
+    const leftMs = waitMs === null ? null : Math.max(0, waitMs - admitted.countedMs)
+    const result = await requests.creator.accept({ ...admitted, idempotency }, leftMs)
     if (result.kind === 'conflict') throw keyConflict()
     if (result.kind !== 'accepted') {
       return { jobId: earlierJobIds(result)[0] ?? job.id, hold: null, pending: null, repeated: true }

@@ -1,6 +1,7 @@
 /** SPEC §4.3: one job, and its answer in the same response. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
@@ -12,6 +13,22 @@ import { pendingResponsesAre, startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 
 onEachStore(() => {
+  test('4.3 the time in which the tokens of a job are counted is part of its timeout', async (t) => {
+    const { parley, models, clock } = await startStage(t, { script: () => reply.stall() })
+    const key = await parley.key('user_free')
+    const { run } = CpuPool.prototype
+    function runSlowly(this: CpuPool, ...given: Parameters<CpuPool['run']>) {
+      clock.advance(40_000)
+      return run.apply(this, given)
+    }
+    t.mock.method(CpuPool.prototype, 'run', runSlowly, { times: 1 })
+    const messages = [{ role: 'user', content: 'one word after the other '.repeat(1000) }]
+    const answer = parley.post(MESSAGES, job({ messages, timeout: 60 }), key)
+    await models.received(1)
+    clock.advance(20_000)
+    timedOut(await answer)
+  })
+
   test('4.3 200 with exactly the completed job, the same object as a read', async (t) => {
     const { parley, clock } = await startStage(t, { script: () => reply.text('Hi.') })
     const key = await parley.key()
