@@ -9,7 +9,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job, type Parley, startParley } from '../parley.ts'
 import { completed, enqueued, failed, granted, refused } from './expect.ts'
 import { talk } from './raw-http.ts'
-import { pendingResponsesAre, startStage } from './stage.ts'
+import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
@@ -269,34 +269,6 @@ onEachStore(() => {
         job_ids: [ids[0]],
       },
     ])
-  })
-
-  test('a request whose client hangs up before the response is logged and counted with the status 499', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.stall() })
-    const headers = {
-      'content-type': 'application/json',
-      'x-api-key': await parley.key(),
-      'x-request-id': 'gone-1',
-    }
-    const caller = new AbortController()
-    const sent = { method: 'POST', headers, body: JSON.stringify(job()), signal: caller.signal }
-    const waiting = parley.request(MESSAGES, sent)
-    await models.received(1)
-    await pendingResponsesAre(t, parley, 1)
-    caller.abort()
-    await assert.rejects(waiting)
-    await pendingResponsesAre(t, parley, 0)
-    const { text } = await parley.get('/metrics')
-    assert.match(
-      text,
-      /^parley_http_requests_total\{method="POST",route="\/api\/v1\/messages",status="499"\} 1$/m,
-    )
-    models.release()
-    const lines = parley.log.filter(({ request_id }) => request_id === 'gone-1')
-    assert.deepEqual(
-      lines.map(({ message, status, account }) => [message, status, account]),
-      [['request completed', 499, 'user_max']],
-    )
   })
 
   test('x-request-id is the caller’s own where it is fit for a header and a log', async (t) => {

@@ -283,6 +283,8 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
     says: /--label: must be 1 to 100 characters in one line/,
   },
   { args: 'tokens create ', says: /The name must be 1 to 64 characters in one line/ },
+  { args: 'keys rotate key_none --grace 0', says: /parley keys list/ },
+  { args: 'keys rotate key_none --grace -1', says: /a number from 0 to 8760/ },
   { args: 'keys revoke key_none', says: /parley keys list/ },
   { args: 'accounts secret nobody', says: /parley keys create --account nobody/ },
   { args: 'accounts secret nobody --rotate', says: /parley keys create --account nobody/ },

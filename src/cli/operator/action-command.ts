@@ -60,7 +60,10 @@ function optionOf([flags, help, usual]: Described, schema: FieldSchema | undefin
     return option.argParser(schema.anyOf.some(({ type }) => type === 'number') ? readAmountCap : readCap)
   if (schema?.type === 'integer')
     return option.argParser(numberFrom(schema.minimum ?? 0, schema.maximum ?? 0))
-  if (schema?.type === 'number') return option.argParser(positiveUpTo(schema.maximum ?? 0))
+  if (schema?.type === 'number')
+    return option.argParser(
+      schema.minimum === 0 ? upTo(schema.maximum ?? 0) : positiveUpTo(schema.maximum ?? 0),
+    )
   return option
 }
 
@@ -80,6 +83,14 @@ function readAmountCap(text: string): number | 'none' | 'tier' {
   if (!/^\d+(\.\d{1,6})?$/.test(text))
     throw new InvalidArgumentError('It must be an amount of at least 0, such as 12.50, none, or tier.')
   return Number(text)
+}
+
+function upTo(most: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text)
+    if (text.trim() !== '' && number >= 0 && number <= most) return number
+    throw new InvalidArgumentError(`It must be a number from 0 to ${most}.`)
+  }
 }
 
 function positiveUpTo(most: number): (text: string) => number {
