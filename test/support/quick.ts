@@ -21,7 +21,7 @@ import { CLONE, reaches, testFiles } from './test-files.ts'
 
 /** Files that match, or import a file that does, are too slow for the quick run. */
 const SLOW =
-  /^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|counts\/counts\.test\.ts$|http\/(every-request-ends|memory|patience)\.test\.ts$)/
+  /^(src\/store\/sqlite\/locked-file\.test\.ts$)|^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|counts\/counts\.test\.ts$|http\/(every-request-ends|memory|patience)\.test\.ts$)/
 
 const files = testFiles().filter((file) => !reaches(file, (path) => SLOW.test(path)))
 const SUMMARY = /^ℹ (tests|pass|fail|skipped) (\d+)$/gm
