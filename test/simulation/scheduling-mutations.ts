@@ -137,7 +137,7 @@ export const SCHEDULING_MUTATIONS: readonly Mutation[] = [
   {
     what: 'jobs that a walk skipped are forgotten',
     file: 'src/queue/scheduler.ts',
-    text: '    for (const account of except) queue.passedOver(account)\n',
+    text: '    for (const account of except) if (!queue.lanes.has(account)) queue.passedOver(account)\n',
     by: '',
   },
   {
