@@ -50,6 +50,8 @@ export class CircuitBreaker {
   #checks = 0
   /** The job whose call is the trial. */
   #trialJob: string | null = null
+  /** When the trial began to wait for a job (steady clock). */
+  #trialSinceMs = 0
   /** Jobs that failed since the last success, latest last. */
   readonly #failedInRow = new Set<string>()
 
@@ -74,6 +76,12 @@ export class CircuitBreaker {
   /** How long until the next check, in milliseconds; 0 unless it is unavailable. */
   get untilCheckMs(): number {
     return this.phase === 'unavailable' ? Math.max(0, this.#checkDueMs - this.#clock.steadyMs()) : 0
+  }
+
+  /** How long the trial has waited for a job, in milliseconds; 0 if it does not. */
+  get untriedMs(): number {
+    const isUntried = this.phase === 'trial' && this.#trialJob === null
+    return isUntried ? this.#clock.steadyMs() - this.#trialSinceMs : 0
   }
 
   /** When it will be checked, Unix time in milliseconds; null unless it is unavailable. */
@@ -115,6 +123,7 @@ export class CircuitBreaker {
   ignored(jobId: string): void {
     if (this.#trialJob !== jobId) return
     this.#trialJob = null
+    this.#trialSinceMs = this.#clock.steadyMs()
     this.#onChange()
   }
 
@@ -150,6 +159,7 @@ export class CircuitBreaker {
     if (this.phase !== 'unavailable') return
     if (trouble === null) {
       this.phase = 'trial'
+      this.#trialSinceMs = this.#clock.steadyMs()
       this.#onChange()
       return
     }

@@ -61,6 +61,18 @@ describe('the circuit breaker', () => {
     assert.equal(router.state()[0]?.openUntilMs, null)
   })
 
+  it('is not shown for longer than a minute while checks succeed and there is no job to try', async (t) => {
+    const setup = await startRouter(t, { a: failing, isPatient: true })
+    const { router, clock } = setup
+    await openBreaker(setup, 'two')
+    await passCheck(setup)
+    const isShown = () => router.state()[0]?.targets[0]?.unavailable !== null
+    clock.advance(60_000)
+    assert.equal(isShown(), true)
+    clock.advance(1)
+    assert.equal(isShown(), false)
+  })
+
   it('while one call probes, the others use the next target', async (t) => {
     const setup = await startRouter(t, { a: failing, isPatient: true })
     const { router, a } = setup

@@ -261,8 +261,12 @@ export function ratesOf(targets: readonly Target[]): ReadonlySet<Rate> {
   return new Set(targets.flatMap(({ rates }) => rates?.rates ?? []))
 }
 
+/** A target that passes its checks is not shown as unavailable for longer if no job tries it: then no job waits. */
+const MOST_UNTRIED_MS = 60_000
+
 function unavailableOf({ reported }: TargetHealth): TargetState['unavailable'] {
-  if (reported === null || reported.unavailableSinceMs === null || reported.trouble === null) return null
+  if (reported === null || reported.untriedMs > MOST_UNTRIED_MS) return null
+  if (reported.unavailableSinceMs === null || reported.trouble === null) return null
   return { sinceMs: reported.unavailableSinceMs, trouble: reported.trouble }
 }
 
