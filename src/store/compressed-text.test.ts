@@ -30,6 +30,13 @@ test('a short text and none are stored as they are', () => {
   assert.equal(decompressed(null), null)
 })
 
+test('the size from which a text is compressed is in bytes', () => {
+  const short = '語'.repeat(333)
+  assert.equal(storedText(short, FROM).plain, short)
+  const { plain, bytes } = storedText(`${short}語`, FROM)
+  assert.deepEqual([plain, bytes], [null, 1002])
+})
+
 test('a damaged text is an error', () => {
   const { compressed } = storedText(prose(5000), FROM)
   assert.throws(() => decompressed(compressed?.subarray(0, 20)))

@@ -154,6 +154,13 @@ describe('a patient router', () => {
     assert.equal(router.limited.get('a/m')?.allowance, 1)
     assert.equal((await ask(setup, 'trial')).reply.kind, 'answer')
     assert.equal(router.limited.size, 0)
+    // A job that waits for several targets learns when one of them last became available.
+    const availableMs = clock.nowMs()
+    clock.advance(1000)
+    for (const server of [a, setup.b]) server.script = failing
+    const asked = ask(setup, 'later', 'two')
+    await passPauses(clock, ROUNDS - 1)
+    assert.equal((await asked).wait?.availableSinceMs, availableMs)
   })
 
   it('does not fail for its deadline while it waits for a slot', async (t) => {

@@ -390,3 +390,17 @@ describe('the stop signal', () => {
     assert.equal(router.state()[0]?.running, 0)
   })
 })
+
+it('counts the jobs that wait for any rate of an upstream', async (t) => {
+  const limited = (model: string) => ({ targets: [{ upstream: 'a', model, requests_per_minute: 1 }] })
+  const stop = new Stop()
+  const { router, a } = await startRouter(t, { models: { one: limited('m'), other: limited('n') } })
+  const asked = ['one', 'one', 'other', 'other', 'other'].map((model, at) =>
+    router.ask(modelRequest(model, { jobId: `job ${at}` }), stop),
+  )
+  await a.received(2)
+  assert.equal(router.state()[0]?.waitingForRate, 3)
+  stop.now('release')
+  await Promise.all(asked)
+  assert.equal(router.state()[0]?.waitingForRate, 0)
+})

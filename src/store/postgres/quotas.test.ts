@@ -236,6 +236,14 @@ test('wrong sums of open jobs are corrected, and so is what the jobs reserve', a
   await reconcileOpenJobs(database)
   assert.deepEqual(await store.quotaUse('acme'), right)
   assert.equal((await store.quotaUse('other')).reserved ?? 0, 0)
+  // Sums below zero hide no files.
+  await query(
+    `insert into quota_deltas (account, hour, open_jobs, open_bytes, ended_bytes, reserved) values ('other', ${hour}, 0, 0, -1000, 0)`,
+  )
+  const file = { id: newJob().id, account: 'other', createdAtMs: now.ms }
+  assert.equal(await store.beginFile(file, 1), true)
+  assert.equal(await store.appendToFile(file.id, 0, new Uint8Array(10), now.ms), true)
+  assert.equal((await store.quotaUse('other')).storedBytes, 10)
 })
 
 test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
