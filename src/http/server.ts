@@ -162,15 +162,15 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
+    const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
     // `onResponse` does not run if the client has gone, or does not read to the end.
     if (reply.raw.destroyed) report(request, CLIENT_GONE, reply.elapsedTime, options)
-    else if (isLong(reply, payload)) {
+    else if (!isSmall && isLong(reply, payload)) {
       reply.raw.once('close', () => {
         if (!reply.raw.writableFinished) report(request, CLIENT_GONE, reply.elapsedTime, options)
       })
     }
     if (!request.raw.complete) unread.discard(request, reply)
-    const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
     if (isSmall && request.answerBytes === 0) done(null, payload)
     else if (request.caller === undefined) {
       rejections.paceDownload(request, lengthOf(reply), () => answers.send(request, reply, payload, done))

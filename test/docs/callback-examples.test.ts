@@ -55,11 +55,13 @@ interface Examples {
 
 /** Writes all files of the page into one folder, as in a reader's own project. */
 async function examples(t: TestContext): Promise<Examples> {
+  // The programs must end before the folder is removed.
+  const place = await installation(t)
   const folder = await temporaryFolder(t)
   for (const [name, text] of files) await writeFile(join(folder, name), text)
   await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
   await symlink(join(CLONE, 'node_modules'), join(folder, 'node_modules'))
-  return { folder, place: await installation(t) }
+  return { folder, place }
 }
 
 async function start({ folder, place }: Examples, command: readonly string[], secret: string) {

@@ -122,6 +122,12 @@ export function accountOperations(db: MemoryDatabase) {
       if (revokedAtMs !== null || (expiresAtMs ?? Number.POSITIVE_INFINITY) <= nowMs)
         return { kind: 'not active' }
       const oldExpiresAtMs = Math.min(expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs)
+      const isSuccessor = (one: KeyRow) =>
+        expiresAtMs !== null &&
+        one.account === account &&
+        one.label === label &&
+        one.createdAtMs === expiresAtMs - graceMs
+      const lasting = [...db.keys.values()].find(isSuccessor) ?? { createdAtMs, expiresAtMs }
       db.keys.set(keyId, { ...key, expiresAtMs: oldExpiresAtMs })
       const made = {
         id: newId,
@@ -129,7 +135,7 @@ export function accountOperations(db: MemoryDatabase) {
         account,
         label,
         createdAtMs: nowMs,
-        expiresAtMs: expiresAtMs === null ? null : nowMs + (expiresAtMs - createdAtMs),
+        expiresAtMs: lasting.expiresAtMs === null ? null : nowMs + (lasting.expiresAtMs - lasting.createdAtMs),
         revokedAtMs: null,
       }
       db.keys.set(newId, made)

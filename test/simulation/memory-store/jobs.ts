@@ -555,7 +555,9 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
   }
   const { nowMs } = expiry
   for (const [name, { untilMs }] of db.cachedResponses) if (untilMs <= nowMs) db.cachedResponses.delete(name)
-  for (const [name, { untilMs }] of db.idempotency) if (untilMs <= nowMs) db.idempotency.delete(name)
+  const keys = [...db.idempotency].filter(([, { untilMs }]) => untilMs <= nowMs)
+  keys.sort(([, one], [, other]) => one.untilMs - other.untilMs)
+  for (const [name] of keys.slice(0, STEP)) db.idempotency.delete(name)
   db.crashes = db.crashes.filter(({ jobId }) => db.jobs.get(jobId)?.outcome === null)
   const madeMs = nowMs - RERUN_RETENTIONS * expiry.retentionMs
   for (const { id, endedAtMs } of db.reruns.values()) {
@@ -568,7 +570,7 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
     if (expired.length < STEP && isTaken) expired.push(row)
   }
   for (const row of expired) db.delete(row)
-  return expired.length === STEP
+  return expired.length === STEP || keys.length >= STEP
 }
 
 function resultBytes({ outcome }: JobRow): number {
