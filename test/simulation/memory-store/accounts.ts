@@ -135,7 +135,8 @@ export function accountOperations(db: MemoryDatabase) {
         account,
         label,
         createdAtMs: nowMs,
-        expiresAtMs: lasting.expiresAtMs === null ? null : nowMs + (lasting.expiresAtMs - lasting.createdAtMs),
+        expiresAtMs:
+          lasting.expiresAtMs === null ? null : nowMs + (lasting.expiresAtMs - lasting.createdAtMs),
         revokedAtMs: null,
       }
       db.keys.set(newId, made)
