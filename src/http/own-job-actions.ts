@@ -1,6 +1,7 @@
 /** Callers' actions on their own jobs: cancel and delete. */
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Clock } from '../clock.ts'
+import { TaskFailed } from '../cpu-pool/pool-thread.ts'
 import { isCancelledError } from '../job/cancelled.ts'
 import type { InputPrices } from '../job/cost.ts'
 import { readJobId } from '../job/job-id.ts'
@@ -194,7 +195,7 @@ type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number
 
 /**
  * Counts the input tokens of a cancelled call: those of the messages and of the chat format. Returns null if no node holds the
- * job, or if a count takes too long, because a cancel must not fail when the threads are busy.
+ * job, or if the count takes too long or fails: a cancel must not fail when the threads are busy, or die of the conversation.
  */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {
@@ -209,7 +210,7 @@ export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: Reques
       )
       return count.tokens
     } catch (error) {
-      if (error instanceof HttpError) return null
+      if (error instanceof HttpError || error instanceof TaskFailed) return null
       throw error
     }
   }
