@@ -13,7 +13,15 @@ import type { RealStore } from './real-stores.ts'
 import type { World } from './world.ts'
 
 /** Results that depend on the clock of the database. */
-const BY_CLOCK: readonly MethodName[] = ['renew', 'rescue', 'revertCrashes', 'absentNodes', 'confirmCrashes']
+const BY_CLOCK: readonly MethodName[] = [
+  'renew',
+  'rescue',
+  'revertCrashes',
+  'absentNodes',
+  'confirmCrashes',
+  'claimBatches',
+  'liveNodes',
+]
 /** Results whose order has no meaning. */
 const UNORDERED: readonly MethodName[] = [
   'takeCancelled',
