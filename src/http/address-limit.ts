@@ -1,9 +1,12 @@
-/** Counts wrong guesses (admin tokens, API keys) from each address. After too many, the address must wait until its minute is over. */
+/**
+ * Counts the wrong API keys and admin tokens that each address sends. After too many in a minute, the address must wait until
+ * the minute is over.
+ */
 import type { Clock } from '../clock.ts'
 import { networkOf } from './network-of.ts'
 
 export const WINDOW_MS = 60_000
-/** When more addresses than this have a window, the oldest window is dropped. */
+/** The maximum number of addresses counted at once. Beyond it, the address whose minute began first is forgotten. */
 const MAX_ADDRESSES = 10_000
 
 interface Window {
@@ -16,7 +19,7 @@ export class AddressLimit {
   readonly #maxFailures: number
   readonly #windows = new Map<string, Window>()
 
-  /** @param maxFailures the maximum wrong guesses of an address in a window */
+  /** @param maxFailures how many wrong guesses an address has per minute */
   constructor(clock: Pick<Clock, 'steadyMs'>, maxFailures: number) {
     this.#clock = clock
     this.#maxFailures = maxFailures
@@ -36,7 +39,7 @@ export class AddressLimit {
     let window = this.#windows.get(network)
     if (!window || window.endsMs <= nowMs) {
       window = { failures: 0, endsMs: nowMs + WINDOW_MS }
-      // The window is inserted again, because the map's order decides which window is dropped first.
+      // The map drops its first entry when it is full, so a window that starts again moves to the end.
       this.#windows.delete(network)
       this.#windows.set(network, window)
     }

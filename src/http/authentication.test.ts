@@ -12,7 +12,7 @@ import { HttpError } from './errors.ts'
 const HOUR_MS = 3_600_000
 const MAX_UNKNOWN = 3
 
-/** As many keys as this, of accounts of their own. */
+/** Makes this many keys, each of a different account. */
 function start(count: number) {
   const clock = new FakeClock()
   const keys = Array.from({ length: count }, () => makeKey())
@@ -75,7 +75,7 @@ test('the last use of a key is noted once an hour', async () => {
     for (const key of keys) assert.ok(isCaller(await send(key)))
     await setImmediate()
   }
-  // Every minute of three hours.
+  // Each key is used every minute for three hours.
   for (let minute = 0; minute < 180; minute++) {
     await useAll()
     clock.advance(60_000)

@@ -1,6 +1,7 @@
 /**
- * Resolves an API key to its account and tier. A key is looked up at most every two seconds, so a revoked key stops working
- * within that time on every node, and a busy key costs the database next to nothing. Unknown keys are limited by address.
+ * Finds the account and tier of a request's API key. The result is cached for two seconds. So a revoked key stops working
+ * within two seconds on every node, and frequent requests with the same key rarely query the database. Addresses that send many
+ * unknown keys are limited.
  */
 import type { FastifyRequest } from 'fastify'
 import { hashKey, isWellFormedKey } from '../accounts/key.ts'
@@ -21,14 +22,14 @@ const MAX_KEYS = 20_000
 
 export interface Caller extends JobOwner {
   readonly keyId: string
-  /** Where events of the account's jobs are sent; null for nowhere. */
+  /** Where the events of the account are sent; null if it has no webhook. */
   readonly webhookUrl: string | null
 }
 
 export interface Authentication {
   /**
-   * Returns the caller of the request's key, or what is wrong with the key. Rejects with 429 for an unknown key from an address
-   * that has sent too many of them.
+   * Returns the caller to whom the request's key belongs, or what is wrong with the key. Rejects with 429 for an unknown key if
+   * its address has sent too many unknown keys.
    */
   callerOf(
     request: Pick<FastifyRequest, 'headers' | 'ip'> & Partial<Pick<FastifyRequest, 'route'>>,
@@ -46,7 +47,7 @@ export interface AuthenticationOptions {
   /** How many unknown keys an address may send per minute. */
   readonly maxUnknownKeys: number
   readonly onRejected: () => void
-  /** Called with the rejection of a write that nobody waits for. */
+  /** Called if the write that records when keys were used fails. No request waits for this write. */
   readonly onError: (error: unknown) => void
 }
 
@@ -74,7 +75,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     clock,
     freshMs: FRESH_MS,
     maxEntries: MAX_KEYS,
-    // A text that cannot be a key is neither looked up nor remembered.
+    // A text that is not in the format of keys is neither looked up nor cached.
     lookUp: (key) => (isWellFormedKey(key) ? findCaller(key) : 'unknown'),
   })
 
@@ -87,7 +88,10 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     return caller
   }
 
-  /** Only existing keys are looked up, so one caller cannot lock out the others at its address. */
+  /**
+   * Looks a key up only if it exists. A caller who tries random keys thus costs no query, and does not lock out others at the
+   * same address.
+   */
   async function getFromLimited(key: string, waitMs: number): Promise<Caller | KeyProblem> {
     if (!isWellFormedKey(key)) return 'unknown'
     const before = cache.peek(key)
@@ -109,7 +113,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       const waitMs = unknownKeys.waitMs(address)
       if (waitMs > 0) return getFromLimited(key, waitMs)
       const found = cache.get(key)
-      // A key that has just been looked up does not count again.
+      // Only a lookup in the database counts: a cached unknown key was counted when it was looked up.
       return found instanceof Promise ? countUnknown(found, address) : found
     },
   }
@@ -121,7 +125,10 @@ function bearerOf(authorization: string | undefined): string | undefined {
 
 const HOUR_MS = 3_600_000
 
-/** When keys were last used, to the hour: a key is written once an hour, and keys that are used together are written together. */
+/**
+ * Records the hour in which each key was last used: at most one write per key and hour. One write covers all keys that were
+ * used during the previous write.
+ */
 class KeyUses {
   readonly #options: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>
   readonly #used = new Set<string>()
@@ -151,7 +158,7 @@ class KeyUses {
         await store.noteKeyUses(keyIds, this.#hourMs())
       }
     } catch (error) {
-      // The next request with the key records the use again.
+      // The use is not lost: the next request with the key records it.
       onError(error)
     } finally {
       this.#isWriting = false
@@ -159,12 +166,18 @@ class KeyUses {
   }
 }
 
-/** Number of hashes in one read. */
+/** How many hashes one query reads. */
 const PAGE = 10_000
-/** A key created after the last read stays unknown for this long, or for this many times the duration of the read. */
+/**
+ * After each read of all hashes, no other read follows for this long, or for this many times the duration of the read,
+ * whichever is longer. Until then, a newly created key is unknown here.
+ */
 const HASHES_FRESH_MS = 2000
 const PAUSE_FACTOR = 20
-/** Bytes kept of each hash: among a million keys, a collision has a chance of one in a million, and costs only one lookup. */
+/**
+ * How many bytes of each hash are kept in memory. Among a million keys, an unknown key collides with a probability of one in
+ * 281 million; a collision costs only one lookup.
+ */
 const PREFIX_BYTES = 6
 const PREFIX_DIGITS = (PREFIX_BYTES * 8) / 6
 

@@ -1,23 +1,32 @@
-/** Responds to requests that could not be read: malformed, too slow, with too large headers, or behind too many others. */
+/**
+ * Responds to requests that the server could not read: invalid HTTP, not received in time, too many header bytes, or too many
+ * waiting requests on one connection.
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { JSON_TYPE, type OtherApi } from './envelope.ts'
 import { HttpError } from './errors.ts'
 import { TOO_MANY_WAIT } from './pipelined-requests.ts'
 
-/** The path is searched only in this much of a request, because only the beginning of the path matters. */
+/**
+ * The path is searched only in this many characters at the beginning of a request, because its prefix decides the shape of the
+ * error.
+ */
 const READ_CHARACTERS = 100
-/** A client has this long to read the response. */
+/** After the response, the connection stays open for at most this long, so that the client can read it. */
 const LINGER_MS = 1000
 const RETRY_S = 5
 
-/** An error of Node's parser, with the piece that it could not read, or of a request's time limit. */
+/** An error of Node's HTTP parser, with the bytes that it could not parse, or the error of a timeout. */
 interface BrokenRequest extends Error {
   readonly code?: string
   readonly rawPacket?: unknown
 }
 
-/** Returns the path if the piece begins with the request, or if its headers have arrived; otherwise an empty text. */
+/**
+ * Returns the path of the request. It is known if the headers have arrived, or if the bytes that could not be parsed begin with
+ * it; otherwise returns an empty text.
+ */
 function pathOfBroken({ rawPacket }: BrokenRequest, socket: Socket & { _httpMessage?: unknown }): string {
   const current = socket._httpMessage as ServerResponse<IncomingMessage> | null | undefined
   if (current?.req.url !== undefined) return current.req.url
@@ -25,7 +34,7 @@ function pathOfBroken({ rawPacket }: BrokenRequest, socket: Socket & { _httpMess
   return /^[A-Z]+ (\S+)/.exec(start)?.[1] ?? ''
 }
 
-/** Returns the status of the response; null if none could be sent. */
+/** Returns the status of the response; null if the connection was already closed. */
 export function answerBrokenRequest(
   error: BrokenRequest,
   socket: Socket,
@@ -50,8 +59,8 @@ export function answerBrokenRequest(
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  // Unread bytes would reset a connection that is destroyed at once, before the client has read the response. The timer keeps a
-  // client that keeps sending from holding it open.
+  // If a connection is destroyed while it has unread bytes, the client gets a reset and may lose the response. So the client
+  // closes the connection; the timer closes it if the client does not.
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
   socket.once('close', () => clearTimeout(timer))
   return status

@@ -1,6 +1,6 @@
 /**
- * Cross-origin requests of web pages (Fetch Standard §3.2): which origins may read responses, including errors, and how
- * preflights are answered. The admin API is never open to other origins.
+ * Cross-origin requests from web pages (Fetch Standard §3.2): decides which origins may read responses, including errors, and
+ * answers preflights. No other origin can use the admin API.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { OtherApi } from './envelope.ts'
@@ -8,8 +8,8 @@ import { IGNORED_HEADER, SIMULATED_HEADER } from './parley-headers.ts'
 
 const METHODS = 'GET, POST, DELETE'
 /**
- * Headers that a page may send. Some browsers require permission for `user-agent`, which clients set; tracing libraries add
- * the last two.
+ * The request headers that a page may send. Some browsers require permission for `user-agent`, which Parley's and OpenAI's
+ * clients set; tracing libraries add the last two.
  */
 const REQUEST_HEADERS = [
   'content-type',
@@ -20,7 +20,7 @@ const REQUEST_HEADERS = [
   'traceparent',
   'tracestate',
 ].join(', ')
-/** Headers that a page may read. */
+/** The response headers that a page may read. */
 const EXPOSED_HEADERS = [
   'x-request-id',
   'x-cache',
@@ -44,7 +44,7 @@ export class Cors {
   readonly #origins: ReadonlySet<string>
   readonly #otherApi: OtherApi
 
-  /** @param origins as in `cors.origins`; empty if pages of other origins may not call the API */
+  /** @param origins the setting `cors.origins`; empty if pages of other origins may not call the API */
   constructor(origins: readonly string[], otherApi: OtherApi) {
     this.#otherApi = otherApi
     this.enabled = origins.length > 0
@@ -73,7 +73,7 @@ export class Cors {
   /** Responds to a preflight of an origin that is allowed. */
   answerPreflight(reply: FastifyReply): FastifyReply {
     const { headers, url } = reply.request
-    // The clients of the other API send headers about themselves, which differ between versions.
+    // OpenAI's clients describe themselves in headers that differ between versions, so any header is allowed there.
     const asked = this.#isOther(url) ? headers['access-control-request-headers'] : undefined
     return reply
       .code(204)
@@ -92,7 +92,7 @@ export class Cors {
   }
 }
 
-/** Whether this is a preflight; any other OPTIONS request is an ordinary one. */
+/** Any OPTIONS request that is not a preflight gets an ordinary response. */
 export function isPreflight({ method, headers }: FastifyRequest): boolean {
   return (
     method === 'OPTIONS' &&

@@ -1,4 +1,7 @@
-/** What both create routes share: they pass a request to `JobCreator` and turn its results into HTTP errors. */
+/**
+ * What POST /api/v1/messages and POST /api/v1/messages/batches share: passes the jobs of a request to `JobCreator`, and turns
+ * its results into HTTP errors.
+ */
 import './request-context.ts'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
@@ -28,12 +31,13 @@ export interface CreateRequestsOptions {
 }
 
 /**
- * Returns the jobs of a request to a route with `config.create`. Call it after the body was validated or a thread has read it.
- * Throws the error of a small body of the wrong shape; the thread validates large ones.
+ * Returns the jobs of a request to a route with `config.create`. Call it in the route's handler. Throws the validation error of
+ * a small body; a thread has already validated a large one.
  */
 export function elementsOf(request: FastifyRequest, limits: PartLimits): readonly CreateElement[] {
   if (request.largeBody !== null) {
-    // Fastify rejects the empty object that stands for the body, and then does not validate the parameters.
+    // For a large body, Fastify sees an empty object. Validation of that object fails before the query is validated, so the
+    // query is validated here.
     const validate = request.getValidationFunction('querystring')
     if (validate?.(request.query) === false) {
       const [error] = validate.errors ?? []
@@ -50,7 +54,7 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
     : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
 }
 
-/** Jobs, and how long it took to count their tokens, in milliseconds: a part of the time for which the caller waits. */
+/** Jobs, and how many milliseconds it took to count their tokens. These count towards the caller's `timeout`. */
 interface CountedJobs extends AdmittedJobs {
   readonly countedMs: number
 }
@@ -65,8 +69,8 @@ export class CreateRequests {
   }
 
   /**
-   * Rejects with the error of the first rule that an element violates. Nothing is stored yet.
-   * @param single whether the one element is a single create, whose fields are named without an index
+   * Checks all jobs of a request; stores nothing. Rejects with the error of the first rule that one of them violates.
+   * @param single true for a single create, whose errors name fields without an index
    */
   async admit(
     request: FastifyRequest,
@@ -126,7 +130,7 @@ function idempotencyOf(
 }
 
 /**
- * The IDs of the earlier request's jobs, for jobs that were not accepted because they repeat it.
+ * Returns the IDs of the jobs that an earlier request with the same Idempotency-Key created.
  * @throws the error of a key that was used with a different request, or of a quota or cap that is reached
  */
 export function earlierJobIds(result: Exclude<Acceptance, { readonly kind: 'accepted' }>): readonly string[] {

@@ -1,4 +1,7 @@
-/** Serves the dashboard's page. It needs no authentication, and shows nothing without the admin token. */
+/**
+ * Serves the dashboard's page. Loading it needs no authentication; the data that it shows comes from the admin API, which
+ * requires the admin token.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Page } from '../dashboard/page-files.ts'
 import { moduleURL } from '../module-url.ts'
@@ -20,7 +23,7 @@ const HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
 }
 
-/** The URL of a file changes with its contents. */
+/** The URL of a file contains a hash of all files, so it changes with their contents. */
 const IMMUTABLE = 'public, max-age=31536000, immutable'
 
 interface Files {
@@ -48,7 +51,7 @@ export function dashboardRoutes(app: FastifyInstance): void {
   })
 }
 
-/** After a failure, the next call tries again. */
+/** Builds the files at the first call. After a failure, the next call tries again. */
 function filesOf(page: () => Promise<Page>): () => Promise<Files> {
   let files: Files | null = null
   return async () => {

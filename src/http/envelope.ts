@@ -1,13 +1,16 @@
-/** The response envelope (SPEC §2.6), as JSON text. */
+/**
+ * Sends responses in the shape that all of Parley's own routes share (SPEC §2.6). Other APIs can give their errors a different
+ * shape.
+ */
 import type { FastifyReply } from 'fastify'
 import type { HttpError } from './errors.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** Retry-After of a 202: after how many seconds to read the new job. */
+/** Retry-After of a 202, in seconds: when the caller should first read the new job. */
 export const READ_AFTER_S = '1'
 
-/** @param dataJson JSON text of `data`, which may contain a stored result that was never parsed */
+/** @param dataJson the JSON text of `data`. It may contain a stored result, which is sent without being parsed. */
 export function sendData(
   reply: FastifyReply,
   status: number,

@@ -1,6 +1,6 @@
 /**
- * Every error that a caller can get: status, message and, where they help, details (SPEC §2.6 and §7). The errors of an
- * overloaded server, 503 with Retry-After, are in `load-shedding/unavailable.ts`. Anything else is an internal error.
+ * Every error that the API returns: status, message and, where helpful, details (SPEC §2.6 and §7). The errors of an overloaded
+ * server are in `load-shedding/unavailable.ts`. Any error that is not an `HttpError` becomes a 500.
  */
 
 import { amountText } from '../job/amount.ts'
@@ -22,7 +22,7 @@ export class HttpError extends Error {
   }
 }
 
-/** Rejects a request whose jobs are not accepted. Other APIs turn the reason into errors of their own shape. */
+/** The error of a request whose jobs were not accepted. `/v1` turns its reason into an error in OpenAI's shape. */
 export class NotAdmitted extends HttpError {
   readonly reason: AdmissionError
 
@@ -44,7 +44,7 @@ const KEY_PROBLEMS: Readonly<Record<KeyProblem, string>> = {
   expired: 'The API key has expired.',
 }
 
-/** The message of SPEC §5. Only its last sentence depends on the problem. */
+/** The message of SPEC §5. Only the last sentence of the details depends on the problem. */
 export const keyRequired = (problem: KeyProblem) =>
   new HttpError(
     401,
@@ -52,7 +52,7 @@ export const keyRequired = (problem: KeyProblem) =>
     `Supply a valid API key in the x-api-key header. ${KEY_PROBLEMS[problem]}`,
   )
 
-/** Only for an unknown key: an existing key is never rejected because of its address. */
+/** Only for an unknown key: an existing key works from any address. */
 export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
   new HttpError(
     429,
@@ -123,7 +123,10 @@ export const otherTier = (account: string, tier: string) =>
     `tier: account ${account} has ${tier}. Use that tier, or change the tier of the account first.`,
   )
 
-/** An ID that is malformed, unknown, expired or of another account gets the same error, so that nobody learns which IDs exist. */
+/**
+ * IDs that are malformed, unknown, expired or of another account get the same error, so that nobody can find out which IDs
+ * exist.
+ */
 export const noSuchJob = () =>
   new HttpError(404, 'Job not found.', 'The job does not exist or has expired. Check the job ID.')
 
@@ -163,7 +166,7 @@ export const accountStillUsed = (jobs: number) =>
     `New jobs arrived during the deletion, so the account was suspended but not deleted; ${jobs} of its jobs were deleted. Revoke its keys and try again.`,
   )
 
-/** Not 503, because clients retry it, and a second request would not find the deleted data. */
+/** Not 503: clients would retry, and the second request would get 404 because the data is already deleted. */
 export const notScrubbed = (why: string) =>
   new HttpError(
     409,
@@ -225,7 +228,7 @@ export const tooManyReads = (limit: number, retryAfterS: number) =>
     retryAfterS,
   )
 
-/** @param setting names the limit, such as `limits.cancels_per_minute` */
+/** @param setting the name of the setting, such as `limits.cancels_per_minute` */
 export const tooManyActions = (
   what: 'cancel' | 'delete',
   limit: number,
@@ -263,7 +266,7 @@ export const clientGone = () =>
 
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
-/** During an upgrade, a node that does not know the field could run the job. */
+/** During an upgrade, a node of an earlier version could run the job and ignore the field. */
 const unknownToANode = (field: string) =>
   new HttpError(
     503,

@@ -1,6 +1,6 @@
 /**
- * GET /healthz, /readyz, /metrics and /metrics/queue: whether the process is alive, whether it can accept jobs, its metrics, and for
- * autoscalers how many jobs wait for which model servers.
+ * GET /healthz, /readyz, /metrics and /metrics/queue: whether the process is alive, whether it can accept jobs, its metrics,
+ * and, for autoscalers, how many jobs wait for each model server.
  */
 import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Reads JSON bodies: uncompressed, valid UTF-8, with bounded nesting. The event loop parses bodies that are quick to parse.
- * Threads of the CPU pool read large bodies of create requests, and return texts instead of parsed values.
+ * Reads JSON bodies: uncompressed, valid UTF-8, with limited nesting. The event loop parses bodies that take little time. A
+ * thread of the CPU pool reads a large body of a create request, and returns JSON texts instead of values.
  */
 import './request-context.ts'
 import { isUtf8 } from 'node:buffer'
@@ -26,15 +26,16 @@ import { validationError } from './validation-errors.ts'
 
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
 const UTF_8 = /^utf-?8$/i
-/** Parsing a smaller body takes a few milliseconds at most, whatever it contains. */
+/** Parsing a smaller body takes a few milliseconds at most, regardless of its contents. */
 const LARGE_BODY_BYTES = 64 * 1024
 /**
- * A body up to this size is also quick to parse if it consists of a few long strings. A thread would take more CPU time for it.
+ * Up to this size, the event loop also parses a body that consists of a few long strings, because that takes less CPU time than
+ * passing it to a thread.
  */
 const LONG_STRINGS_BYTES = 256 * 1024
 const LONG_STRINGS_QUOTES = 4096
 const LONG_STRINGS_OTHER = 16 * 1024
-/** Time limit for reading a large body, including the wait for a thread. */
+/** Time limit for reading a large body in milliseconds, including the wait for a thread. */
 const READ_TIMEOUT_MS = 30_000
 
 export interface LargeBodyOptions {
@@ -43,9 +44,9 @@ export interface LargeBodyOptions {
   readonly limits: PartLimits
 }
 
-/** Reads the bodies of all requests: after authentication, and within the byte budget. */
+/** Reads the bodies of all requests, after authentication and within the byte budget. */
 export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: LargeBodyOptions): void {
-  // This hook runs before anything of the body is read.
+  // This hook runs before any of the body is read.
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     const error = encodingError(request) ?? bodies.admit(request)
     if (error instanceof Promise) void error.then((late) => done(late))
@@ -74,7 +75,7 @@ export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, opti
   })
 }
 
-/** Windows programs often write it at the beginning of a file. */
+/** A byte order mark, with which many Windows programs begin a file. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
 
 function withoutMark(bytes: Buffer): Buffer {
@@ -82,20 +83,23 @@ function withoutMark(bytes: Buffer): Buffer {
   return bytes.subarray(0, length).equals(BYTE_ORDER_MARK) ? bytes.subarray(length) : bytes
 }
 
-/** Call this before the body is read. Returns null if it may be read. A request without a body may declare any encoding. */
+/**
+ * Checks the headers that describe the body, before it is read. Returns null if they are supported. GET and HEAD requests have
+ * no body, so their headers do not matter.
+ */
 function encodingError({ method, headers }: FastifyRequest): HttpError | null {
   if (method === 'GET' || method === 'HEAD') return null
   const encoding = headers['content-encoding']
   if (encoding !== undefined && !/^\s*identity\s*$/i.test(encoding)) return notDecoded()
   const type = headers['content-type']
-  // Skips the parsing: the most common type has no parameters.
+  // The most common type has no parameters and needs no regular expression.
   if (type === undefined || !type.includes(';')) return null
   const [, quoted, plain] = CHARSET.exec(type) ?? []
   const charset = quoted ?? plain
   return charset === undefined || UTF_8.test(charset) ? null : notUtf8()
 }
 
-/** The value of a small body. A create request also keeps the text until its elements are built. */
+/** Returns the value of a small body. On create routes, also keeps the text, until `elementsOf` has used it. */
 function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
   if (bytes.length === 0) {
     if (needsBody(request)) throw notJson('The body is empty.')
@@ -111,14 +115,15 @@ function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): un
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))
 }
 
-/** Whether a thread reads a body of more than LARGE_BODY_BYTES; the event loop parses the others. */
+/** Whether a thread must read the body, which is larger than LARGE_BODY_BYTES. */
 function isSlowBody(bytes: Buffer): boolean {
   return bytes.length > LONG_STRINGS_BYTES || !isMostlyStrings(bytes, LONG_STRINGS_QUOTES, LONG_STRINGS_OTHER)
 }
 
 /**
- * Rejects with the `HttpError` of the first rule that the body violates, or with an error of `RequestCpu`.
- * @param bytes are moved to the thread, and empty here afterwards
+ * Has a thread read the body. Rejects with the `HttpError` of the first rule that the body violates, or with an error of
+ * `RequestCpu`.
+ * @param bytes are transferred to the thread: the buffer is empty afterwards
  */
 async function readLargeBody(
   request: FastifyRequest,
@@ -128,7 +133,8 @@ async function readLargeBody(
   const { create: kind = 'single', translation } = request.route.config
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : (request.route.url ?? '')
-  // A message transfers the whole buffer of a view, and a body of unknown length has far more memory allocated than it uses.
+  // Transferring a view transfers its whole buffer, and the buffer of a body of unknown length is far larger than the body. So
+  // such a body is copied first.
   const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {
@@ -175,13 +181,13 @@ export function lengthError(problem: LengthProblem, { caller: { tier } }: Fastif
   }
 }
 
-/** For routes whose body is optional: a missing body is read as an empty object. */
+/** A hook for routes with an optional body: replaces a missing body by an empty object. */
 export function fillMissingBody(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
   if (request.body === undefined) request.body = {}
   done()
 }
 
-/** @param schema of a body. A body that may be an empty object may be omitted. */
+/** Returns whether a request must have a body. If an empty object satisfies the schema, the body may be omitted. */
 export function isBodyRequired(schema: object): boolean {
   return !('properties' in schema) || 'required' in schema || 'minProperties' in schema
 }

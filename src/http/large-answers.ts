@@ -1,7 +1,7 @@
 /**
- * Sends large responses within the byte budget: a response is in memory until its client has read it, at the client's pace.
- * An account whose clients read slowly gets 503 for further large responses. Small ones fit into the buffers of the operating
- * system and are always sent.
+ * Sends large responses within the byte budget: a response stays in memory until its client has read it, and clients may read
+ * slowly. If the unread responses of an account reach its part of the budget, its further large responses become 503. Small
+ * responses fit into the buffers of the operating system and are always sent.
  */
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -10,10 +10,10 @@ import { answerBytes, type ByteShare } from '../sharing/byte-budget.ts'
 import type { HttpError } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 
-/** A response of more characters or bytes than this is large. */
+/** A response is large if it has more characters or bytes than this. */
 export const LARGE_ANSWER = 65_536
 
-/** An upper bound of what a response contains in addition to its text. */
+/** An upper bound for the bytes of a response around its text. */
 const ENVELOPE = 512
 
 export interface LargeAnswersOptions {
@@ -31,13 +31,16 @@ export class LargeAnswers {
     this.#answers = new MemoryShare({ ...options, name: 'answers' })
   }
 
-  /** Await this before loading a text of this size for the response. Throws the error for the caller. */
+  /**
+   * Counts the bytes of a large response. Call it before loading the text, of at least `textBytes` bytes. Throws the error for
+   * the caller.
+   */
   async reserve(request: FastifyRequest, textBytes: number): Promise<void> {
     const error = await this.#reserve(request, answerBytes(textBytes))
     if (error) throw error
   }
 
-  /** Whether a response with a text of this length may be sent now. True for small ones. */
+  /** Counts the bytes of a response if it is large. Returns false if it must not be sent now. */
   mayHold(request: FastifyRequest, textLength: number): boolean {
     if (textLength + ENVELOPE <= LARGE_ANSWER || request.answerBytes > 0) return true
     const bytes = answerBytes(textLength)
@@ -46,7 +49,10 @@ export class LargeAnswers {
     return true
   }
 
-  /** Called by the server as the last step before it writes a response. */
+  /**
+   * A hook that runs just before the response is written. It sends a large response in pieces, and counts its bytes unless that
+   * was done before.
+   */
   send(request: FastifyRequest, reply: FastifyReply, payload: unknown, done: OnPayload): void {
     if (payload instanceof Readable && request.answerBytes > 0) {
       const onClose = () => payload.destroy()
@@ -69,7 +75,8 @@ export class LargeAnswers {
       if (error) done(error)
       else this.#stream(request, reply, payload, done)
     }
-    // Without a wait, the response must be sent before this returns, because the handler may have ended already.
+    // If there is room, the response must be sent before this function returns, because Fastify does not wait: the handler may
+    // have ended.
     const error = request.answerBytes > 0 ? null : this.#reserve(request, answerBytes(payload.length))
     if (error instanceof Promise) void error.then(end)
     else end(error)
@@ -91,7 +98,7 @@ export class LargeAnswers {
       socket.off('close', onClose)
       this.#release(request)
     })
-    // If the connection closes before the response has started, nothing else ends it.
+    // If the connection closes before the first piece was requested, Node does not end the stream.
     const onClose = () => pieces.destroy()
     socket.once('close', onClose)
     if (socket.destroyed) pieces.destroy()
@@ -109,8 +116,8 @@ export class LargeAnswers {
 const PIECE = 65_536
 
 /**
- * Streams a text or a buffer in small pieces. A response sent in one piece is copied as a whole into the buffers of its
- * connection, so that a client that reads slowly looks like one that does not read.
+ * Streams a text or a buffer in small pieces. A response that is sent in one piece is copied into the buffers of its connection
+ * at once. Its progress would then be invisible, and a slow reader would look like a client that does not read.
  */
 export class Pieces extends Readable {
   readonly #whole: string | Buffer

@@ -1,4 +1,7 @@
-/** GET /api/v1/messages: the caller's own jobs, newest first, without their contents; or the jobs with the given IDs. */
+/**
+ * GET /api/v1/messages. Without `ids`, lists the caller's jobs, newest first, without their contents. With `ids`, returns these
+ * jobs.
+ */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
@@ -85,7 +88,7 @@ export interface ListJobsRoute {
 }
 
 const LIMIT = { most: 100, default: 20 } as const
-/** One account can run this many lists at once on this node. */
+/** How many lists a node builds for one account at the same time. */
 const LISTS_AT_ONCE = 2
 
 const query = Type.Object(
@@ -225,14 +228,15 @@ function jobSummary(job: JobSummary, include: readonly Include[], metadata: Meta
 }
 
 /**
- * The cursor of the next page. A search that reached its limit usually ends at a job of another account, whose ID must not be
- * revealed. The cursor is then the time of that job, unless the caller's own last job is nearer.
+ * Returns the cursor of the next page. A search that examined its maximum of jobs may stop at a job of another account, whose
+ * ID must not be revealed. The cursor is then the time of that job, or the caller's own last job if that is further back.
  */
 function cursorOf({ jobs, complete, next }: JobPage, beforeJobId: string | null): string | null {
   if (next === null || complete) return next
   const time = leastJobId(jobIdMs(next) + 1)
   const last = jobs.at(-1)?.id
   const cursor = last !== undefined && last < time ? last : time
-  // With thousands of jobs in one millisecond, the time alone would lead to the same page again.
+  // If one millisecond has thousands of jobs, a cursor with only the time would return the same page again. So the cursor then
+  // is the ID after all.
   return beforeJobId === null || cursor < beforeJobId ? cursor : next
 }

@@ -11,12 +11,13 @@ import fastify from 'fastify'
 import { Listeners } from './listeners.ts'
 import { ConnectionLimits } from './load-shedding/connection-limits.ts'
 
-/** Two addresses of this machine, like those of `localhost` where it also stands for `::1`. */
+/** Two addresses of this machine, like the two that `localhost` often has. */
 const ADDRESSES = ['127.0.0.1', process.platform === 'linux' ? '127.0.0.2' : '::1']
 const REQUEST = 'GET / HTTP/1.1\r\nhost: parley\r\n\r\n'
 
 /**
- * Starts a server with this limit of connections. `answerOf` opens one, sends a text, and resolves with the first bytes.
+ * Starts a server with limits on its connections. `answerOf` opens a connection, sends a text, and resolves with the first data
+ * received.
  */
 async function start(
   t: TestContext,
@@ -99,7 +100,7 @@ test('::1 is written with or without brackets, and :: is all addresses', { skip:
   }
 })
 
-/** A path for a socket, in a folder that is removed with the test. */
+/** Returns the path for a socket, in a folder that is removed after the test. */
 async function socketPath(t: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-socket-'))
   t.after(() => rm(folder, { recursive: true }))
@@ -112,7 +113,7 @@ test('a Unix socket is listened on, open to owner and group, and removed at the 
   skip: onWindows,
 }, async (t) => {
   const path = await socketPath(t)
-  // The limit allows one connection per address, and a socket has no address.
+  // Three connections show that the limit of one per address does not apply: connections of a Unix socket have no address.
   const { url, listeners, limits, answerOf } = await start(t, 9, [], `unix:${path}`, 1)
   assert.equal(url, `unix:${path}`)
   assert.equal((await stat(path)).mode & 0o777, 0o660)

@@ -1,7 +1,7 @@
 /**
- * Where the server listens: on an address, on all of them, or on a Unix socket. If `localhost` stands for 127.0.0.1 and ::1, the
- * server listens on both. Fastify would create a separate server for the second address, without the guards of the first. Here
- * its connections go to the one server, so that limits, timeouts and shutdown apply to them, too.
+ * Listens on an address, on all addresses, or on a Unix socket. If `localhost` is both 127.0.0.1 and ::1, the server listens on
+ * both. Fastify would create a second server for the second address, without the limits and timeouts of the first. Here, the
+ * first server gets the connections of both addresses.
  */
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
@@ -11,14 +11,14 @@ import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 const SEVERAL_ADDRESSES = 'localhost'
-/** The listener looks for a short turn of the event loop in at most this many turns before it closes. */
+/** Before the listener closes, it waits for a short turn of the event loop, for at most this many turns. */
 const TURNS = 100
 const SHORT_TURN_MS = 0.2
 
 export interface ListenOptions {
   /** A name, an address (IPv6 with or without brackets), or `unix:/path`. */
   readonly host: string
-  /** 0 for a free one; not used for a Unix socket. */
+  /** 0 for any free port. Ignored for a Unix socket. */
   readonly port: number
   /** Resolves with the addresses of `localhost`; replaced in tests. */
   readonly addresses?: () => Promise<readonly string[]>
@@ -34,8 +34,8 @@ export class Listeners {
   }
 
   /**
-   * Resolves with the URL of the first address, or `unix:/path`. Rejects if the server cannot listen on that; other addresses
-   * that fail are skipped.
+   * Resolves with the URL of the first address, or `unix:/path`. Rejects if the server cannot listen there. If it cannot listen
+   * on the second address of `localhost`, that address is skipped.
    */
   async listen({ host, port, addresses = addressesOfLocalhost }: ListenOptions): Promise<string> {
     const app = this.#app
@@ -59,7 +59,7 @@ export class Listeners {
   }
 
   async #listenToo(host: string, port: number): Promise<void> {
-    // Node's HTTP server uses the same options for its sockets.
+    // The same options as Node's HTTP server uses.
     const server = createServer({ allowHalfOpen: true, noDelay: true })
     server.on('connection', (socket) => this.#app.server.emit('connection', socket))
     server.listen({ host, port })
@@ -67,14 +67,15 @@ export class Listeners {
       await once(server, 'listening')
       this.#others.push(server)
     } catch {
-      // A machine may resolve the name to an address that it does not have.
+      // The name may resolve to an address that this machine does not have.
     }
   }
 
   /**
-   * Accepts no further connections; requests on open ones are still answered. When the listener closes, connections that the
-   * system has accepted but this process has not are reset. So the file of a Unix socket is removed first, and the listener
-   * closes right after a short turn of the event loop, when the process has accepted everything that had arrived.
+   * Stops accepting connections; requests on open ones are still answered. When the listener closes, the system resets
+   * connections that this process has not accepted yet. Two measures avoid this: the file of a Unix socket is removed first, so
+   * that nobody connects any more; and the listener closes after a short turn of the event loop, in which little was left to
+   * accept.
    */
   async stopAccepting(): Promise<void> {
     if (this.#socketPath !== null) await unlink(this.#socketPath).catch(() => {})
@@ -83,11 +84,11 @@ export class Listeners {
       await setImmediate()
       if (performance.now() - startMs < SHORT_TURN_MS) break
     }
-    // The HTTP server's own `close` would also end connections on which a request may be on its way.
+    // The `close` of the HTTP server would also end idle connections, on which a request may be about to arrive.
     for (const server of [this.#app.server, ...this.#others]) Server.prototype.close.call(server)
   }
 
-  /** Stops accepting connections. Resolves when the open ones have ended. */
+  /** Stops accepting connections. Resolves when all open connections have ended. */
   async close(): Promise<void> {
     const others = this.#others.map((server) => new Promise((resolve) => server.close(resolve)))
     await Promise.all([this.#app.close(), ...others])
@@ -104,24 +105,27 @@ function withoutBrackets(host: string): string {
   return /^\[(.*)\]$/.exec(host)?.[1] ?? host
 }
 
-/** Replaces the wildcard address by the loopback address, at which clients can reach the server. */
+/**
+ * Replaces the address `::`, which stands for all addresses, by the loopback address, so that clients on this machine can use
+ * the URL.
+ */
 function usable(url: string): string {
   return url.replace('//[::]:', '//[::1]:')
 }
 
-/** `HOST=unix:/path` makes the server listen on a Unix socket, for a reverse proxy on the same machine. */
+/** With `HOST=unix:/path`, the server listens on a Unix socket, for a reverse proxy on the same machine. */
 const PREFIX = 'unix:'
-/** Lets the owner and the group connect: add the proxy's user to the server's group. */
+/** The file mode: the owner and the group may connect, so the proxy's user must be in the server's group. */
 const MODE = 0o660
 
-/** The path in `unix:/path`; null for an address or a name. */
+/** Returns the path of `unix:/path`; null for an address or a name. */
 function socketPathOf(host: string): string | null {
   return host.startsWith(PREFIX) ? host.slice(PREFIX.length) : null
 }
 
 /**
- * Removes a socket file left behind by a killed server. Rejects with code EADDRINUSE if a server listens on it, or if the
- * file is not a socket.
+ * Removes the socket file of a server that was killed. Rejects with code EADDRINUSE if another process listens on the socket,
+ * or if the file is not a socket.
  */
 async function removeStaleSocket(path: string): Promise<void> {
   const file = await lstat(path).catch((error: NodeJS.ErrnoException) => {
@@ -134,7 +138,7 @@ async function removeStaleSocket(path: string): Promise<void> {
   await unlink(path)
 }
 
-/** Call this after the server has started to listen. */
+/** Call it after the server has started to listen, because only then the file exists. */
 async function openSocketToGroup(path: string): Promise<void> {
   await chmod(path, MODE)
 }
@@ -147,7 +151,7 @@ async function isListenedOn(path: string): Promise<boolean> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code === 'ECONNREFUSED' || code === 'ENOENT') return false
-    // The server's queue of connections is full, so a server is listening.
+    // The connection queue of the socket is full, so a process is listening.
     if (code === 'EAGAIN') return true
     throw error
   } finally {

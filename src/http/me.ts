@@ -1,4 +1,4 @@
-/** GET /api/v1/me: the caller's tier and limits, and how much of them is left. */
+/** GET /api/v1/me: the caller's tier, limits and usage, and what is left of the limits. */
 import type { FastifyInstance } from 'fastify'
 import { costSum, sumOf, usageSums, usageView } from '../admin/account-view.ts'
 import type { Clock } from '../clock.ts'
@@ -90,7 +90,7 @@ const me = Type.Object({
   }),
 })
 
-/** An upper bound of the models that an account uses in a month: there are only a few public names. */
+/** An upper bound for the models that an account uses in a month. Servers have only a few public models. */
 const MOST_MODELS = 1000
 
 export function meRoute(app: FastifyInstance, options: MeRoute): void {

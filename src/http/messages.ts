@@ -1,4 +1,7 @@
-/** SPEC §4.3: a single create that waits for its answer. SPEC §4.1: creates several jobs in one request, all of them or none. */
+/**
+ * The two create routes: POST /api/v1/messages creates one job and waits for its answer (SPEC §4.3); POST
+ * /api/v1/messages/batches creates several, all of them or none (SPEC §4.1).
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { wholeMs } from '../clock.ts'
 import { batchLengthProblem, type PartLimits } from '../job/create-body.ts'
@@ -34,7 +37,7 @@ interface Create {
   Querystring: Static<typeof query>
 }
 
-/** Other parameters are ignored, as in earlier versions. */
+/** Unknown parameters are ignored, because earlier versions ignored them. */
 const query = Type.Object({ include: includeParameter })
 
 const createSchema = {
@@ -67,8 +70,8 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       preValidation: convertQuery,
       schema: createSchema,
     },
-    // The promise resolves without a value where possible. The reply is a thenable, so a promise that resolves with it would also
-    // wait for it.
+    // The handler resolves with undefined unless it must wait for the reply. A Fastify reply is a thenable, so resolving with
+    // it would delay the promise until the response is sent.
     async (request, reply) => {
       const { jobId, pending, repeated } = await create(request, reply, options)
       request.jobIds = [jobId]
@@ -92,13 +95,13 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
 
 interface Created {
   readonly jobId: string
-  /** Null if the server cannot wait, or if the job is an earlier one. */
+  /** Null if no slot for waiting is free, or if an earlier request created the job. */
   readonly pending: PendingResponse | null
   /** True if an earlier request with the same Idempotency-Key created the job. */
   readonly repeated: boolean
 }
 
-/** A separate function, so that the job's texts leave memory while the caller waits. */
+/** A separate function, because the texts of the job could otherwise not be garbage-collected while the caller waits. */
 async function create(
   request: CreateRequest,
   reply: FastifyReply,
@@ -119,7 +122,7 @@ async function create(
     : { jobId: earlierIds?.[0] ?? job.id, pending: null, repeated: true }
 }
 
-/** The wait ends if the caller hangs up; the job continues and can be read. */
+/** Resolves when the job finishes or the timeout is over. If the caller disconnects, the wait ends, but the job continues. */
 function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
   raw.on('close', pending.leave)
   // The caller may have hung up while the job was being stored.
@@ -141,7 +144,7 @@ async function endOfRepeated(
   return 'ended' in wait ? endOf(wait, reply) : wait
 }
 
-/** SPEC §4.3: creates a job again that disappeared during the wait. The caller gets the new ID for polling. */
+/** SPEC §4.3: if the job was deleted during the wait, creates it again. The caller gets the new ID, to read the job later. */
 async function createAgain(request: CreateRequest, { requests, limits }: MessageRoutes): Promise<string> {
   const admitted = await requests.admit(request, elementsOf(request, limits), true)
   const result = await requests.creator.accept(admitted, null)
@@ -151,7 +154,7 @@ async function createAgain(request: CreateRequest, { requests, limits }: Message
   return jobId
 }
 
-/** Returns the reply if the response is large: nothing has been written yet, so the handler must wait for it. */
+/** Returns the reply if the response is large: Fastify has not written it yet, so the handler must wait for it. */
 function sendEnded(
   request: CreateRequest,
   reply: FastifyReply,
@@ -160,7 +163,8 @@ function sendEnded(
   metadata?: MetadataById,
 ): FastifyReply | undefined {
   const json = jobRecordJson(record, request.query.include, metadata)
-  // The job has finished and was paid for. An account whose clients read slowly can read it later.
+  // The account already has too many unread large responses. The job has finished, so the caller gets its ID and reads it
+  // later.
   if (!answers.mayHold(request, json.length)) {
     sendTimedOut(reply, record.id, NOT_SENT_NOW)
     return

@@ -1,14 +1,17 @@
-/** Which addresses the limits by address count as one, and which belong to trusted proxies (`trust_proxy`). */
+/** Which addresses count as one for limits by address, and which belong to trusted proxies (`trust_proxy`). */
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
-/** Stands for the address of requests on a Unix socket, which have none. */
+/** Replaces the address of requests on a Unix socket, which have none. */
 const UNIX_SOCKET = 'a Unix socket'
 
 export function addressOf(request: { readonly ip?: string | undefined }): string {
   return request.ip ?? UNIX_SOCKET
 }
 
-/** The account of a request, or its address with a slash in front, which no account's name has. */
+/**
+ * Returns the account of a request, or its network with a slash in front if it has no caller. Names of accounts contain no
+ * slash.
+ */
 export function senderOf(request: {
   readonly ip?: string | undefined
   readonly caller?: { readonly account: string }
@@ -17,8 +20,9 @@ export function senderOf(request: {
 }
 
 /**
- * IPv6 hosts usually own a whole /64, so it counts as one address. IPv4-mapped IPv6 addresses count as IPv4. A port does not
- * count: some proxies add it to X-Forwarded-For, and a client has another one for each connection.
+ * Returns the part of an address that identifies the client. An IPv6 client usually owns a whole /64, so that counts as one
+ * address. IPv4-mapped IPv6 addresses count as IPv4. The port is removed: some proxies add it to X-Forwarded-For, and it
+ * differs for each connection.
  */
 export function networkOf(address: string): string {
   const plain = unmapped(withoutPort(address))
@@ -30,7 +34,7 @@ export function networkOf(address: string): string {
   return [...groups, ...zeros, ...rest].slice(0, 4).join(':')
 }
 
-/** The address in `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
+/** Returns the address in `192.0.2.1:4711` or `[2001:db8::1]:4711`; any other text unchanged. */
 function withoutPort(address: string): string {
   const [, inBrackets, plain] = /^\[(.+)\](?::\d+)?$|^([\d.]+):\d+$/.exec(address) ?? []
   return inBrackets ?? plain ?? address
@@ -41,7 +45,7 @@ function unmapped(address: string): string {
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address
 }
 
-/** Whether a text is an address in one of these networks, such as `10.0.0.0/8` or `::1`. */
+/** Returns a function that checks whether an address is in one of these networks, such as `10.0.0.0/8` or `::1`. */
 export function addressesIn(networks: readonly string[]): (address: string) => boolean {
   const list = new BlockList()
   for (const network of networks) {
@@ -62,8 +66,8 @@ export function networksOf(trustProxy: boolean | string): string[] {
 }
 
 /**
- * The `trustProxy` option for Fastify. A peer on a Unix socket is a program of this machine and has no address, so it is trusted
- * if any proxy is.
+ * Returns Fastify's option `trustProxy`. A peer on a Unix socket is a program on this machine. It has no address that a list
+ * could contain, so a list of proxies trusts it, too.
  */
 export function trustedProxies(
   trustProxy: boolean | string,

@@ -1,4 +1,4 @@
-/** Callers' actions on their own jobs: cancel and delete. */
+/** Cancels and deletes callers' own jobs: the routes of Parley's API, and `OwnJobActions`, which `/v1` uses as well. */
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { TaskFailed } from '../cpu-pool/pool-thread.ts'
@@ -24,16 +24,19 @@ export type OwnAction = 'cancel' | 'delete'
 export interface OwnJobActionsOptions {
   readonly store: Pick<Store, 'cancelOwnJob' | 'deleteOwnJob'>
   readonly reader: JobReader
-  /** Counts the input tokens of an assigned job; null if they could not be counted. */
+  /**
+   * Counts the input tokens of an assigned job, which cost money although the job is cancelled. Resolves with null if they
+   * cannot be counted.
+   */
   readonly countInput: CountHeldInput
-  /** What the input of calls costs; absent if no model has a price. */
+  /** Returns the prices of input tokens; absent if no model has a price. */
   readonly inputPrices?: () => InputPrices | undefined
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
-  /** `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
+  /** Maximum actions per key and minute: `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
-  /** Stops the job's execution and the waits for it on this node. Resolves when they have ended. */
+  /** Aborts the job's execution on this node and answers its pending responses. Resolves when both are done. */
   readonly onCancelled: (jobId: string) => Promise<void>
-  /** Called for each job that was cancelled or deleted. */
+  /** Called for each cancelled or deleted job, for the log and metrics. */
   readonly onAction: (event: OwnActionEvent) => void
 }
 
@@ -93,9 +96,9 @@ const deleteSchema = {
   response: { 200: deletedAnswer, ...errors(400, 401, 404, 409, 413, 415, 429, 500, 503) },
 }
 
-/** Cancels and deletes callers' own jobs, for every API. */
+/** Cancels and deletes callers' own jobs, for both APIs. */
 export class OwnJobActions {
-  /** Hooks for `onRequest` that reject a request over the limit before anything else is done. */
+  /** Fastify hooks for `onRequest`. They reject a request over the rate limit before its body is read. */
   readonly limit: Readonly<Record<OwnAction, onRequestHookHandler>>
   readonly #options: OwnJobActionsOptions
 
@@ -104,7 +107,7 @@ export class OwnJobActions {
     this.#options = options
   }
 
-  /** Cancels the job if it has not finished, and returns its final state; null if there is none. */
+  /** Cancels the job unless it has finished, and returns its record; null if the account has no such job. */
   async cancel(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
     const { store, reader, countInput, inputPrices, clock, onCancelled } = this.#options
     const { account } = request.caller
@@ -173,7 +176,7 @@ function idOf({ params }: FastifyRequest<JobParam>): string {
   return jobId
 }
 
-/** Counts the actions of each key per minute, and rejects those over the limit. */
+/** Returns a hook that counts the actions of each key per minute, and rejects those over the limit. */
 function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): onRequestHookHandler {
   const counter = new MinuteCounter(clock)
   const limit = limits[action]
@@ -185,17 +188,19 @@ function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): on
 }
 
 /**
- * The tokens of longer conversations were counted when the job was created, unless the limit of their tier is higher than this.
+ * Maximum bytes of the messages that are counted when their job is cancelled. Longer conversations were already counted when
+ * their job was created, unless the tier's limit of input tokens is higher than this.
  */
 const COUNTED_BYTES = 1024 * 1024
-/** A cancel waits for the threads at most this long. */
+/** How many milliseconds a cancellation waits for the threads at most. */
 const COUNT_MS = 5_000
 
 type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>
 
 /**
- * Counts the input tokens of a cancelled call: those of the messages and of the chat format. Returns null if no node holds the
- * job, or if the count takes too long or fails: a cancel must not fail when the threads are busy, or die of the conversation.
+ * Counts the input tokens of a cancelled call: the messages and the overhead of the chat format. Resolves with null if no node
+ * runs the job, or if counting takes too long or fails, because cancelling must work even if the threads are busy or the
+ * conversation crashes one.
  */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {

@@ -1,19 +1,20 @@
 /**
- * Parley's own response headers: the one that lists the parts of a create request's schemas that it does not check, and the one
- * that marks answers of the simulator.
+ * Parley's own response headers: `x-parley-ignored` lists the parts of a request's schemas that Parley does not check;
+ * `x-parley-simulated` marks answers of the simulator.
  */
 import type { CreateElement } from '../job/create-body.ts'
 
 export const IGNORED_HEADER = 'x-parley-ignored'
 
-/** Maximum bytes of its value. */
+/** Maximum bytes of the value of `x-parley-ignored`. */
 const MAX_BYTES = 1024
-/** Bytes reserved for the count of omitted pointers. */
+/** Bytes of that value reserved for the final `+N`. */
 const COUNT_BYTES = 16
 
 /**
- * JSON pointers into the schema, or into all schemas of a batch, percent-encoded as in a URI fragment and separated by
- * commas. A final `+3` means that three more were omitted. Null if nothing is ignored.
+ * Returns the value of `x-parley-ignored`; null if Parley checks everything. The value lists JSON pointers into the schemas of
+ * all jobs of the request, percent-encoded as in a URI fragment and separated by commas. A final `+3` means that three more
+ * were omitted.
  */
 export function ignoredHeader(elements: readonly Pick<CreateElement, 'ignored'>[]): string | null {
   const pointers = new Set<string>()
@@ -47,5 +48,5 @@ function encoded(pointer: string): string {
   return encodeURI(pointer.toWellFormed()).replace(/[,;]/g, encodeURIComponent)
 }
 
-/** The header that marks responses and callbacks while the simulator answers, so that nobody mistakes its answers for a model's. */
+/** Marks responses and callbacks while the simulator answers, so that nobody takes its answers for a model's. */
 export const SIMULATED_HEADER = 'x-parley-simulated'

@@ -15,7 +15,7 @@ interface Handled {
   readonly response: ServerResponse
 }
 
-/** Starts a server that keeps its requests until the test answers them, and opens one connection to it. */
+/** Starts a server that holds its requests until the test answers them, and opens one connection to it. */
 async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
   const share = new ByteShare(shareBytes)
   const clock = new FakeClock()
@@ -52,7 +52,7 @@ async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
   })
   client.on('error', () => {})
   const closed = new Promise<void>((resolve) => client.once('close', () => resolve()))
-  /** Resolves when this many requests were handled. */
+  /** Resolves when this many requests have been handled. */
   const handles = (count: number) =>
     eventually(
       () => handled.length,
@@ -121,14 +121,14 @@ test('a request is handled when the response before it was written, and its conn
 test('a connection is not read while requests wait, however many of them arrived in one piece', async (t) => {
   for (const count of [1, 2, 3, 4]) {
     const { share, serverSocket, client, handles, answer, waits } = await start(t)
-    // Node calls resume() at the end of each body, and the last one has not arrived.
+    // Node calls resume() at the end of each body. The end of the last body is still missing here.
     client.write(get('a') + post('b', 3, 'abc').repeat(count - 1) + post('b', 3, 'a'))
     await handles(1)
     await waits()
     const { bytesRead } = serverSocket
     const { total } = share.held
     client.write(`bc${post('c', 3, 'abc').repeat(9)}`)
-    // The other connection is opened and read only after the bytes have arrived.
+    // When this other connection has been read, the server would also have read the bytes of the first one.
     await roundTrip(serverSocket)
     assert.deepEqual([serverSocket.bytesRead, share.held.total], [bytesRead, total], `${count} wait`)
     for (let index = 0; index <= count + 9; index++) {
@@ -138,7 +138,7 @@ test('a connection is not read while requests wait, however many of them arrived
   }
 })
 
-/** Sends a request over a new connection to the same server. */
+/** Opens another connection to the same server, and resolves when the server has answered and closed it. */
 async function roundTrip(serverSocket: Socket): Promise<void> {
   const { localPort = 0 } = serverSocket
   const socket = connect(localPort, '127.0.0.1').resume()
@@ -170,7 +170,7 @@ test('requests that wait count by their headers until they are handled or the co
   await handles(2)
   assert.equal(share.held.total, 2048 + 101 * 64)
   client.resetAndDestroy()
-  // The server notices the closed connection when it writes.
+  // The server only detects the closed connection when it writes.
   answer(1)
   await eventually(
     () => share.held.total,
@@ -191,7 +191,7 @@ test('requests that do not fit into the share are not read, and those before the
     (count) => count === 2,
   )
   assert.deepEqual(rejected, ['requests: over part'])
-  // The second error comes from Node's parser, which has stopped.
+  // The second error comes from Node's parser, because it was stopped.
   assert.deepEqual(errors, ['TOO_MANY_WAIT', 'HPE_CB_HEADERS_COMPLETE'])
   const fitting = bytes / (2048 + 64)
   assert.ok(fitting >= 2 && fitting < 50, `${fitting} wait`)

@@ -1,21 +1,20 @@
-/** Converts query parameters from text to what the route's schema declares, before validation. */
+/** Converts query parameters from text to the types in the route's schema, before they are validated. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import './request-context.ts'
 
-/** A member of an object, such as `metadata[customer]=acme`. */
+/** Matches a member of an object, such as `metadata[customer]=acme`. */
 const MEMBER = /^(\w+)\[(.*)\]$/s
 const NUMBER = /^-?\d{1,15}(\.\d{1,9})?$/
 
 type Properties = Readonly<Record<string, { readonly type?: string }>>
 
 /**
- * A `preValidation` hook. Commas separate the values of a list; a list that is repeated is joined.
+ * A `preValidation` hook. In a list, values are separated by commas; if a parameter is repeated, its values are joined.
  * `NAME[KEY]=VALUE` is a member of an object.
  */
 export function convertQuery(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
   const given = request.query as Record<string, unknown>
   const names = Object.keys(given)
-  // Most requests have no query.
   if (names.length > 0) {
     const schema = request.route.schema?.querystring as { readonly properties?: Properties } | undefined
     for (const name of names) {
@@ -35,7 +34,7 @@ function takeMember(given: Record<string, unknown>, name: string, properties: Pr
   const [, object = '', key = ''] = MEMBER.exec(name) ?? []
   if (!Object.hasOwn(properties, object) || properties[object]?.type !== 'object') return
   const earlier = given[object]
-  // A text given under the object's own name stays, so that validation rejects it.
+  // If the parameter is also given without a key, its text stays, and validation rejects it.
   if (typeof earlier === 'string') return
   const members = (earlier ?? Object.create(null)) as Record<string, unknown>
   members[key] = given[name]

@@ -7,10 +7,10 @@ import { JobReader } from './read-jobs.ts'
 
 const REQUEST = { caller: { account: 'acme' } } as FastifyRequest
 
-/** @param bytes how long the result of each job is, by ID */
+/** @param bytes the length of each job's result, by job ID */
 function start(bytes: ReadonlyMap<string, number>) {
   const reserved: number[] = []
-  /** The bytes of results that were loaded before they were counted. */
+  /** How many bytes of results were loaded without being counted first. */
   let uncounted = 0
   const reader = new JobReader({
     store: {

@@ -1,4 +1,4 @@
-/** Reads one job (SPEC §4.2) or several, at once or when they have finished, on any node. */
+/** Reads one job (SPEC §4.2) or several. A read can wait until the jobs have finished, on any node. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Clock, wholeMs } from '../clock.ts'
 import { type JobsToAwait, type JobWait, type JobWaitEnd, waitForJobs } from '../queue/job-wait.ts'
@@ -23,7 +23,7 @@ import { includeParameter, jobIdParam } from './openapi/job-schemas.ts'
 import { answers, errors } from './openapi/schemas.ts'
 import { convertQuery } from './query.ts'
 
-/** The longest wait of a read, in seconds: as long as that of a single create (SPEC §2.1). */
+/** The longest wait of a read, in seconds: as long as the longest `timeout` (SPEC §2.1). */
 const MAX_WAIT_S = 120
 export const waitParameter = Type.Optional(
   Type.Number({
@@ -35,35 +35,35 @@ export const waitParameter = Type.Optional(
       'How many seconds to wait for the job to finish; then the current state is returned. A server that is full or shutting down responds sooner, with Retry-After.',
   }),
 )
-/** Retry-After, in seconds, of a wait that was impossible or cut short. */
+/** Retry-After, in seconds, if the server could not wait for the full time. */
 const RETRY_AFTER_S = '2'
 
 interface JobAwaiterOptions {
   readonly pendingResponses: Pick<PendingResponses, 'add'>
   readonly store: Pick<Store, 'announceWaits'>
-  /** Whether this node runs the job; if so, no other node will finish it. */
+  /** Whether this node runs the job. If so, no other node finishes it, so no other node needs to know of the wait. */
   readonly isRunning: (jobId: string) => boolean
 }
 
 interface AwaitedJobs extends Pick<JobsToAwait, 'jobIds' | 'until'> {
   readonly waitS: number
-  /** Reads the jobs again, because those that finished before the wait started would go unnoticed. */
+  /** Reads the jobs again. Jobs that finished before the wait started would otherwise go unnoticed. */
   readonly haveEnded: () => Promise<boolean>
 }
 
-/** The part of a request that a wait needs. */
+/** What a wait needs to know of a request. */
 interface AwaitingRequest {
   readonly caller: { readonly account: string }
 }
 
-/** The part of a reply that a wait needs: the connection of its client, and a header. */
+/** What a wait needs of a reply: its connection, and a way to set headers. */
 export interface AwaitedReply {
   readonly raw: { on(event: 'close', listener: () => void): unknown }
   readonly request: { readonly raw: { readonly socket: { readonly destroyed: boolean } } }
   header(name: string, value: string): unknown
 }
 
-/** Lets requests wait until jobs have finished, on this node or another. */
+/** Lets a request wait until jobs have finished, on any node. */
 export class JobAwaiter {
   readonly #options: JobAwaiterOptions
 
@@ -72,8 +72,8 @@ export class JobAwaiter {
   }
 
   /**
-   * Resolves when the jobs have finished, the time is over, or the client is gone. Resolves with true if the server could not
-   * wait for the full time. The response then has Retry-After unless the jobs have finished (`askAgainLater`).
+   * Resolves when the jobs have finished, the time is over, or the client has disconnected. Resolves with true if the server
+   * could not wait for the full time; the caller of this function then adds Retry-After if jobs are still open.
    */
   async wait(request: AwaitingRequest, reply: AwaitedReply, awaited: AwaitedJobs): Promise<boolean> {
     const { jobIds, until, waitS } = awaited
@@ -102,14 +102,14 @@ export class JobAwaiter {
   async #endOf(wait: JobWait, { jobIds, haveEnded }: AwaitedJobs): Promise<JobWaitEnd> {
     const { store, isRunning } = this.#options
     const announced = store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
-    // If the database does not respond, nobody waits longer than the request allows.
+    // `announceWaits` may hang while the database does not respond, so the wait can end before it.
     const end = await Promise.race([announced.then(() => null), wait.ended])
     if (end !== null) return end
     return (await haveEnded()) ? 'ended' : wait.ended
   }
 }
 
-/** Adds Retry-After to the response of a wait that was impossible or cut short. */
+/** Adds Retry-After to a response for which the server could not wait the full time. */
 function askAgainLater(reply: FastifyReply): void {
   reply.header('retry-after', RETRY_AFTER_S)
 }
@@ -118,12 +118,12 @@ interface JobReaderOptions {
   readonly store: Pick<Store, 'read' | 'metadataOf' | 'areOverBudget'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionMs: number
-  /** Whether jobs of any tier may wait for the budget of their account. */
+  /** Whether a job of any tier may stay queued because its account has used up its budget. */
   readonly budgetsWait: boolean
   readonly answers: Pick<LargeAnswers, 'reserve'>
 }
 
-/** Reads jobs for callers. It loads a large result only after its bytes are counted. */
+/** Reads jobs for callers. Counts the bytes of a large result before loading it. */
 export class JobReader {
   readonly #options: JobReaderOptions
 
@@ -135,7 +135,7 @@ export class JobReader {
     return { nowMs: this.#options.clock.nowMs(), retentionMs: this.#options.retentionMs }
   }
 
-  /** Returns the job as the caller may see it; null if it does not exist. Throws if the result is too large to be sent now. */
+  /** Returns the job as its account sees it; null if there is none. Throws a 503 if the result is too large to be sent now. */
   async read(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
     const { store, answers } = this.#options
     const { account } = request.caller
@@ -146,12 +146,12 @@ export class JobReader {
     return store.read(account, jobId, expiry)
   }
 
-  /** Returns the metadata of these jobs of the caller, if the response includes it. */
+  /** Returns the metadata of the jobs if the response includes metadata; otherwise an empty map. */
   async metadataOf(include: readonly Include[], jobIds: readonly string[]): Promise<MetadataById> {
     return include.includes('metadata') ? this.#options.store.metadataOf(jobIds) : NO_METADATA
   }
 
-  /** Adds to the records why their jobs wait, if the response includes it. */
+  /** If the response includes usage, marks the jobs that are queued until the budget of their account has room for them. */
   async withWaits<Record extends JobRecord>(
     include: readonly Include[],
     records: readonly Record[],
@@ -164,8 +164,8 @@ export class JobReader {
   }
 
   /**
-   * Reads the states of several jobs, with those results and errors that are so small that they need not be counted even
-   * together.
+   * Reads the states of several jobs. Includes a result or error only if it is so small that all of them together need not be
+   * counted.
    */
   states({ caller }: FastifyRequest, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
     const expiry = this.expiry()
@@ -173,7 +173,7 @@ export class JobReader {
     return Promise.all(jobIds.map((jobId) => this.#options.store.read(caller.account, jobId, expiry, small)))
   }
 
-  /** Loads the results and errors that their states omit, in order. Throws like `read`. */
+  /** Loads the results and errors that `states` omitted, in order. Throws like `read`. */
   async load(request: FastifyRequest, states: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
     const { store, answers } = this.#options
     const { account } = request.caller
@@ -249,9 +249,9 @@ export function readJobRoute(app: FastifyInstance, { reader, awaiter }: ReadJobR
 }
 
 export const MAX_IDS = 100
-/** Maximum bytes of the objects in one response; the first is sent regardless of its size. */
+/** Maximum bytes of the jobs in one response. The first job is always sent. */
 const MAX_BYTES = 8 * 1024 * 1024
-/** An upper bound of what an object contains in addition to its result or error. */
+/** An upper bound for the bytes of a job in a response, without its result or error. */
 const OBJECT_BYTES = 512
 
 interface JobsToRead {
@@ -276,7 +276,7 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
       const open = jobIds.filter((_, index) => isOpen(states[index]))
       const haveEnded = async () => areOver(await reader.states(request, open), until)
       const wasCut = await awaiter.wait(request, reply, { jobIds: open, until, waitS, haveEnded })
-      // Only open jobs are read again: the others cannot have changed.
+      // Only the open jobs are read again, because a finished job does not change.
       const now = (await reader.states(request, open)).values()
       for (const [index, state] of states.entries())
         if (isOpen(state)) states[index] = now.next().value ?? null
@@ -310,7 +310,7 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
   }
 }
 
-/** Without duplicates, in the order given. */
+/** Returns the job IDs without duplicates, in the given order. Throws 400 for a text that is not a job ID. */
 function readIds(ids: readonly string[]): string[] {
   const jobIds = ids.map((text, index) => {
     const jobId = readJobId(text)
@@ -329,7 +329,7 @@ function areOver(states: readonly (ReadJob | null)[], until: 'any' | 'all'): boo
   return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
 }
 
-/** The jobs that fit into one response, and the IDs of the others. */
+/** Splits the jobs into those that fit into one response, and the IDs of the others. */
 function fit(states: readonly ReadJob[]): { fitting: ReadJob[]; more: string[] } {
   const fitting: ReadJob[] = []
   const more: string[] = []

@@ -1,12 +1,15 @@
-/** Limits reads to the tier's reads per minute, for each key and node, with Retry-After and the RateLimit headers. */
+/**
+ * Limits the reads of each key on a node to the tier's reads per minute. Responses have the RateLimit headers; rejected ones
+ * also have Retry-After.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { MinuteCounter } from '../sharing/minute-counter.ts'
 import { type HttpError, tooManyReads } from './errors.ts'
 import './request-context.ts'
 
-/** A request that walks through stored jobs counts as this many reads. */
+/** A list counts as this many reads, because it searches the stored jobs. */
 const WALK_READS = 10
-/** Limits the routes declared after this call whose config has `limitReads`. */
+/** Limits all routes that are declared after this call and have `limitReads` in their config. */
 export function limitReads(app: FastifyInstance, counter: MinuteCounter): void {
   const limit = (
     { caller: { keyId, tier } }: FastifyRequest,
@@ -14,7 +17,8 @@ export function limitReads(app: FastifyInstance, counter: MinuteCounter): void {
     cost: number,
   ): HttpError | undefined => {
     const most = tier.readsPerMinute
-    // The cost is capped, so that a tier with fewer reads per minute can still make such a request once a minute.
+    // A tier may allow fewer reads per minute than a list costs. Its accounts can still list once a minute, because the cost is
+    // at most the limit.
     const { count, leftMs } = counter.add(keyId, Math.min(cost, most), most)
     const leftS = Math.ceil(leftMs / 1000)
     reply

@@ -1,13 +1,14 @@
 /**
- * Responds to rejected requests at a limited pace. Slots, quotas and caps do not limit rejected requests, and each costs the
- * event loop nearly as much as a job, so an account or an address that sends many of them would starve the others. Responses
- * beyond the pace are delayed: a client that waits for its response cannot exceed the pace.
+ * Responds to rejected requests at a limited rate per sender. Slots, quotas and caps do not limit rejected requests, but each
+ * costs the event loop nearly as much time as a job. So without this limit, one sender's rejected requests would starve the
+ * others. Responses over the rate are delayed, which slows down clients that wait for them.
  *
- * - Every account has its own pace, and so has every address for requests without a valid key.
+ * - A sender is an account or, for requests without a valid key, an address.
  * - A rejected request counts once, and once more for each 2 KiB of its body, because the body was received and perhaps parsed.
- * - Files that need no key, such as those of /docs, count by address, once for each 16 KiB: sixteen connections that repeatedly
- *   read one of 3 MB used up the whole event loop.
- * - A burst of one second's worth is not delayed. Beyond that, each response is delayed until its turn, but at most ten seconds.
+ * - Files that need no key, such as those of /docs, count once for each 16 KiB: sixteen connections that repeatedly read one of
+ *   3 MB used up the whole event loop.
+ * - The requests of one second at the rate are answered at once. Beyond that, each response waits for its turn, but at most ten
+ *   seconds.
  */
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
@@ -15,30 +16,30 @@ import type { Clock } from '../clock.ts'
 import { senderOf } from './network-of.ts'
 import './request-context.ts'
 
-/** A burst of this much time at the pace is not delayed. */
+/** As many responses as the rate allows in this time are sent without delay. */
 const BURST_MS = 1000
 /**
- * This many bytes of a body count like a request: 10 MB keep the CPU pool busy as long as 5,000 unknown keys keep the event loop
- * busy.
+ * This many bytes of a body count like a request: 10 MB of bodies cost the CPU pool as much time as 5,000 unknown keys cost the
+ * event loop.
  */
 const COUNTED_BYTES = 2 * 1024
 /** Bytes of a file that count like a request. */
 const COUNTED_SENT_BYTES = 16 * 1024
 const LONGEST_DELAY_MS = 10_000
-/** At most this many accounts and addresses are counted; beyond it, the oldest is dropped. */
+/** Maximum number of senders that are counted. Beyond it, the sender whose last request is longest ago is forgotten. */
 const MAX_SENDERS = 10_000
 
 export interface RejectionPacingOptions {
   readonly perSecond: number
   readonly clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** Aborted when the server stops: all responses are then sent at once. */
+  /** Aborted when the server shuts down: delayed responses are then sent at once. */
   readonly stopping: AbortSignal
   readonly onDelayed: () => void
 }
 
 export class RejectionPacing {
   readonly #options: RejectionPacingOptions
-  /** The time of the next turn of each sender. */
+  /** When the next response to each sender may be sent, in milliseconds of the steady clock. */
   readonly #turnsMs = new Map<string, number>()
   readonly #delayed = new Set<() => void>()
 
@@ -49,12 +50,14 @@ export class RejectionPacing {
     })
   }
 
-  /** Calls `send` now or after a delay, once; never if the client hangs up first. */
+  /** Calls `send` once, now or after a delay. Does not call it if the client disconnects first. */
   pace(request: FastifyRequest, send: () => void): void {
     this.#pace(request, weightOf(request), send)
   }
 
-  /** Like `pace`, for a response of this many bytes to a request that needs no key. */
+  /**
+   * Like `pace`, for a response of this many bytes to a request that needs no key. A file of less than 16 KiB is not counted.
+   */
   paceDownload(request: FastifyRequest, bytes: number, send: () => void): void {
     const weight = Math.floor(bytes / COUNTED_SENT_BYTES)
     if (weight === 0) send()
@@ -90,7 +93,7 @@ export class RejectionPacing {
     const stepMs = 1000 / perSecond
     const turnMs = Math.max(this.#turnsMs.get(sender) ?? Number.NEGATIVE_INFINITY, nowMs - BURST_MS + stepMs)
     const pacedMs = Math.min(turnMs, nowMs + LONGEST_DELAY_MS)
-    // The sender is inserted again, because the map's order decides who is dropped first.
+    // The map drops its first entry when it is full, so the sender moves to the end.
     this.#turnsMs.delete(sender)
     this.#turnsMs.set(sender, pacedMs + weight * stepMs)
     const [oldest] = this.#turnsMs.keys()
@@ -99,7 +102,7 @@ export class RejectionPacing {
   }
 }
 
-/** A body of unknown length counts after it has been received. */
+/** The length of a body without Content-Length is only known once the body has been received. */
 function weightOf({ headers, bodyMemory }: FastifyRequest): number {
   const announced = Number(headers['content-length'] ?? 0)
   return 1 + Math.floor(Math.max(announced, bodyMemory?.bodyLength ?? 0) / COUNTED_BYTES)

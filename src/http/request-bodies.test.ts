@@ -48,7 +48,7 @@ test('a body counts as an upload, then as a request, then as one that waits, and
 
 test('a client that hangs up while its body waits for memory holds none later', async () => {
   const { budget, bodies, request, read, held } = start()
-  // Together they hold all that is for large bodies.
+  // The other accounts use all memory for large bodies.
   const others: [string, number][] = []
   for (let other = 0; budget.uploads.tryReserve(`other ${other}`, MIB) === 'granted'; other++)
     others.push([`other ${other}`, MIB])

@@ -1,10 +1,10 @@
 /**
- * Receives the bodies of requests within the byte budget, each into one buffer. The hooks of the server call, in this order:
+ * Receives the bodies of requests within the byte budget, each into one buffer. The server calls, in this order:
  *
- * 1. `admit`, once the key is known and before anything of the body is read. A large body of an account that exceeds its part
- * gets 503 here; its bytes are never in memory.
- * 2. `read` reads the body into one buffer. While the body arrives, at the client's pace, it counts with its length; after
- * that, with the estimated memory of its text and values.
+ * 1. `admit`, once the key is known and before any of the body is read. If the body is large and its account has used up its
+ * part of the budget, the caller gets 503, and the body is never in memory.
+ * 2. `read`, which reads the body into one buffer. While the body arrives, at the client's pace, its length is counted;
+ * afterwards, the estimated memory of its text and values.
  * 3. `release`, when the response is sent.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -21,7 +21,10 @@ import { type HttpError, invalid, notJson, tooLarge } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import type { BodyMemory } from './request-context.ts'
 
-/** A body of unknown length counts with this many bytes. If it has more, it counts as the largest that its route accepts. */
+/**
+ * How many bytes count for a body of unknown length. If it turns out to be longer, the largest body that its route accepts
+ * counts.
+ */
 const FIRST_BYTES = 8192
 
 export interface RequestBodiesOptions {
@@ -37,7 +40,7 @@ type OnBody = (error: Error | null, body?: Buffer) => void
 export class RequestBodies {
   readonly #uploads: MemoryShare
   readonly #requests: MemoryShare
-  /** Holds requests whose clients wait for 100 Continue before they send the body. */
+  /** Requests whose clients wait for `100 Continue` before they send the body, with their responses. */
   readonly #awaited = new WeakMap<IncomingMessage, ServerResponse>()
 
   constructor({ budget, ...options }: RequestBodiesOptions) {
@@ -45,26 +48,26 @@ export class RequestBodies {
     this.#requests = new MemoryShare({ ...options, name: 'requests', share: budget.requests })
   }
 
-  /** `read` asks the client for the body. */
+  /** Records that the client waits for `100 Continue`. `read` sends it. */
   expectContinue(request: IncomingMessage, response: ServerResponse): void {
     this.#awaited.set(request, response)
   }
 
-  /** Asks a client for the body if it waits for 100 Continue. */
+  /** Sends `100 Continue` if the client waits for it. */
   readOn({ raw }: FastifyRequest): void {
     this.#awaited.get(raw)?.writeContinue()
   }
 
-  /** Returns null if the body may be read, otherwise the error. */
+  /** Counts the body before it is read. Returns null if it may be read, otherwise the error. */
   admit(request: FastifyRequest): HttpError | null | Promise<HttpError | null> {
     const { headers, method, route } = request
     const given = headers['content-length']
-    // An upload is stored while it arrives, and has limits of its own.
+    // An uploaded file is stored while it arrives, and has limits of its own.
     if (route.config.upload) return null
     const hasBody = given !== undefined || headers['transfer-encoding'] !== undefined
     if (!hasBody || method === 'GET' || method === 'HEAD') return null
     const length = given === undefined ? null : Number(given)
-    // `read` rejects such a body.
+    // `read` rejects a body that is too long.
     if (length !== null && length > route.bodyLimit) return null
     const account = accountOf(request)
     const memory: BodyMemory = { account, bodyLength: length ?? 0, uploadBytes: 0, requestBytes: 0 }
@@ -90,7 +93,7 @@ export class RequestBodies {
       return
     }
     if (headers.expect !== undefined) this.readOn(request)
-    // The client hung up while the request waited, and no more events are emitted.
+    // The client disconnected while the request waited for memory, so the stream emits no more events.
     if (raw.destroyed) {
       done(notJson('The connection closed before the whole body arrived.'))
       return
@@ -102,7 +105,7 @@ export class RequestBodies {
     const onData = (piece: Buffer): void => {
       const total = received + piece.length
       if (total > (length ?? limit)) onEnd(tooLarge(limit))
-      // Node allocated this piece for the whole body, so it needs no copy.
+      // The body arrived in one piece, so it needs no copy.
       else if (piece.length === length) buffer = piece
       else {
         buffer ??= Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
@@ -110,7 +113,7 @@ export class RequestBodies {
           void enlarge(piece, buffer)
           return
         }
-        // The piece is copied, so that a body in many small pieces takes no more memory than one in a few large ones.
+        // Each piece is copied into one buffer, because many small pieces take more memory than their bytes.
         piece.copy(buffer, received)
       }
       received = total
@@ -120,7 +123,7 @@ export class RequestBodies {
       const error = await this.#grow(request, limit)
       if (error) onEnd(error)
       if (hasEnded) return
-      // The system allocates no memory for pages that the body does not reach.
+      // The operating system provides no memory for pages of the buffer that the body does not reach.
       const larger = Buffer.allocUnsafe(limit)
       first.copy(larger, 0, 0, received)
       buffer = larger
@@ -144,7 +147,10 @@ export class RequestBodies {
     raw.on('data', onData).on('end', onEnd).on('error', onEnd)
   }
 
-  /** Call this while the request waits for its job and needs only the values of its body. */
+  /**
+   * Reduces the counted bytes while the request waits for its job: the text of the body is no longer in memory, only its values
+   * are.
+   */
   wait(request: FastifyRequest): void {
     const memory = request.bodyMemory
     if (memory === null || memory.requestBytes <= SMALL_BYTES) return
@@ -153,10 +159,13 @@ export class RequestBodies {
     memory.requestBytes = bytes
   }
 
-  /** A second call does nothing. The body is dropped, because its request stays in memory until the response has been written. */
+  /**
+   * Frees the counted bytes; a second call does nothing. Also drops the body, because the request object stays in memory until
+   * the response has been written.
+   */
   release(request: FastifyRequest): void {
     const memory = request.bodyMemory
-    // Undefined for a URL that cannot be decoded: Fastify does not decorate such requests.
+    // Undefined if the URL cannot be decoded, because Fastify does not add its decorations to such a request.
     if (!memory) return
     request.bodyMemory = null
     request.body = undefined
@@ -167,22 +176,22 @@ export class RequestBodies {
     if (requestBytes > 0) this.#requests.share.release(account, requestBytes)
   }
 
-  /** A body of unknown length that is not small counts as the largest that its route accepts. */
+  /** Counts a body of unknown length as the largest that its route accepts, because it is not small. */
   async #grow(request: FastifyRequest, limit: number): Promise<HttpError | null> {
     const memory = request.bodyMemory
     if (memory === null) return null
     const bytes = uploadBytes(limit)
     const error = await reserve(this.#uploads, bytes, memory, 'uploadBytes')
-    // The client hung up during the wait, and the request already has its response.
+    // The client disconnected during the wait, and `release` has already run.
     if (error === null && request.bodyMemory === null) this.#uploads.share.release(memory.account, bytes)
     return error
   }
 
-  /** From here on, the body counts as part of its request. */
+  /** Counts a received body as part of its request, and no longer as an upload. */
   #received(memory: BodyMemory, body: Buffer, done: OnBody): void {
     const { account } = memory
     memory.bodyLength = body.length
-    // A body of unknown length counted against the share of requests until it was large.
+    // Until it was large, a body of unknown length counted against the share `requests`.
     if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
     memory.requestBytes = 0
     const bytes = requestBytes(body.length)

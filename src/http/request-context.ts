@@ -1,12 +1,12 @@
-/** The properties that Parley adds to Fastify's requests. */
+/** The properties that Parley adds to Fastify's requests and to the configuration of routes. */
 import type { CreateBody } from '../job/create-body.ts'
 import type { LargeBody } from '../job/read-create-body.ts'
 import type { Caller } from './authentication.ts'
 
-/** The share of the byte budget that the body of a request uses. */
+/** What the body of a request counts in the byte budget, in bytes. */
 export interface BodyMemory {
   readonly account: string
-  /** It becomes 0 once the body has been received. */
+  /** 0 once the body has been received. */
   uploadBytes: number
   requestBytes: number
   bodyLength: number
@@ -14,35 +14,40 @@ export interface BodyMemory {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The value of `routeOptions`, which Fastify would create again at each access. The first hook sets it. */
+    /** The same as `routeOptions`, which Fastify creates again at each access. The first hook sets it. */
     route: FastifyRequest['routeOptions']
-    /** Set before the handler of any route that requires a key. */
+    /** Set before the handler of any route that requires an API key runs. */
     caller: Caller
-    /** The jobs that the request concerns, for its log line. */
+    /** The jobs of the request, for its line in the log. */
     jobIds: readonly string[] | null
-    /** The text of a small body, on routes with `create` or `translation`, until its elements are built. */
+    /** The text of a small body, on routes with `create` or `translation`, until the handler has used it. */
     bodyText: string | null
-    /** The result of a thread that read a large body, on routes with `create`. */
+    /** The result of the thread that read a large body, on routes with `create` or `translation`; otherwise null. */
     largeBody: LargeBody | null
-    /** The share of the byte budget that the body uses; null without a body, and after the response was sent. */
+    /** Null if the request has no body, and after the response was sent. */
     bodyMemory: BodyMemory | null
-    /** Bytes counted for a large response that is about to be sent; otherwise 0. */
+    /** The counted bytes of a large response that is not fully sent; otherwise 0. */
     answerBytes: number
   }
   interface FastifyContextConfig {
-    /** Does not require a key: health, metrics, documents. */
+    /**
+     * The route requires no API key: health, metrics, documents, the dashboard, and the admin API, which has its own tokens.
+     */
     public?: boolean
     /** The API key is sent as `Authorization: Bearer KEY` instead of in `x-api-key`. */
     bearer?: boolean
-    /** The name of the translation with which a thread turns a large body into a job. */
+    /** The name of the translation with which a thread turns a large body into a job, below `/v1`. */
     translation?: string
     /** The body is a file, which the route stores while it arrives. */
     upload?: boolean
-    /** Counts towards the tier's reads per minute; a function returns whether the request walks through stored jobs. */
+    /**
+     * The route counts towards the tier's reads per minute. A function decides whether the request is a list, which counts as
+     * ten reads.
+     */
     limitReads?: boolean | ((request: FastifyRequest) => boolean)
-    /** False if pages of other origins are never allowed, regardless of `cors.origins`. */
+    /** False if pages of other origins may never call the route, whatever `cors.origins` contains. */
     cors?: false
-    /** Creates jobs: a large body is read by a thread. */
+    /** The route creates jobs, so a thread reads large bodies. */
     create?: CreateBody['kind']
   }
 }

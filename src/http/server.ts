@@ -1,4 +1,4 @@
-/** The HTTP server: what happens to every request before and after its route. */
+/** Creates the HTTP server: everything that happens to each request before and after the handler of its route. */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -39,9 +39,9 @@ import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
   readonly authentication: Authentication
-  /** Whether the simulator produces the answers. Responses to callers then have a header for it. */
+  /** Whether the simulator answers jobs. If so, responses to callers have the header `x-parley-simulated`. */
   readonly simulated: boolean
-  /** Errors below its prefix have its shape. */
+  /** OpenAI's API: errors of paths with its prefix have its shape. */
   readonly otherApi: OtherApi
   readonly corsOrigins: readonly string[]
   readonly trustProxy: boolean | string
@@ -54,30 +54,36 @@ export interface ServerOptions {
   readonly rejections: RejectionPacing
   readonly unread: UnreadBodies
   readonly pipelined: PipelinedRequests
-  /** Whether a connection uploads a file, which has no time limit but a minimum pace. */
+  /** Whether the connection uploads a file. An upload has a minimum rate instead of a time limit. */
   readonly isUploading: (socket: Socket) => boolean
-  /** Limits the server's connections before they are read. */
+  /** Adds the limits on connections, which apply before anything is read. */
   readonly guard: (server: Server) => void
-  /** Aborted when the listener closes: responses then ask clients to open a new connection, which reaches another node. */
+  /**
+   * Aborted when the listener closes. Responses then close their connections, so that clients connect again and reach another
+   * node.
+   */
   readonly closing: AbortSignal
-  /** Aborted when requests no longer wait: connections are then closed after their response. */
+  /** Aborted when pending responses have ended. Idle connections are then closed after each response. */
   readonly stopping: AbortSignal
-  /** Counts a request whose response was sent. Metrics and log name the route, never the URL as sent. */
+  /** Counts each response. The route's pattern is recorded, never the URL, which may contain IDs. */
   readonly metrics: { requestCompleted(method: string, route: string, status: number, ms: number): void }
   readonly log: Record<'info' | 'warn', (fields: Record<string, unknown>, message: string) => void>
-  /** Called with an error that is not the caller's fault. */
+  /** Called with each error that the caller did not cause. */
   readonly onError: (error: Error, requestId: string) => void
 }
 
-/** The format of request IDs that are accepted from callers: safe in a header and in a log. */
+/** Request IDs from callers must match this, so that they are safe in headers and logs. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
-/** How often Node checks for requests past their timeout. */
+/** How often Node looks for requests that have timed out. */
 const CONNECTIONS_CHECK_MS = 1000
-/** Longer than the usual idle limit of a proxy in front (60 s), so that the proxy closes first. */
+/**
+ * Proxies usually close idle connections after 60 s. The server waits longer, so that a proxy never sends a request on a
+ * connection that the server is closing.
+ */
 const KEEP_ALIVE_MS = 75_000
-/** The status in metrics and log, as in those of nginx, of a request whose client did not wait for the whole response. */
+/** The status in metrics and logs if the client did not wait for the whole response. nginx uses the same number. */
 const CLIENT_GONE = 499
-/** In memory, a header takes far more than its text, and 16 KiB of text can be 2,000 headers. */
+/** In memory, a header takes far more than its text, and 16 KiB of text can contain 2,000 headers. */
 const MAX_HEADERS = 200
 
 export function createServer(options: ServerOptions): FastifyInstance {
@@ -87,7 +93,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   const app = fastify({
     logger: false,
     trustProxy: trustedProxies(options.trustProxy),
-    // While the server shuts down, it still creates jobs for requests on open connections, and responds with 202.
+    // While the server shuts down, it still accepts jobs from requests on open connections, and responds with 202.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     requestTimeout: options.requestTimeoutMs,
@@ -95,7 +101,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     http: {
       headersTimeout: options.headerTimeoutMs,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
-      // Node's own error response has no body; with this, the error has the same shape as every other.
+      // Node would reject such a request without a body. `hostError` rejects it with an error in the usual shape.
       requireHostHeader: false,
     },
     genReqId: requestId,
@@ -106,7 +112,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
         removeAdditional: false,
         useDefaults: false,
         allErrors: false,
-        // All schemas are our own, and to compile the schema of schemas takes longer than to compile them.
+        // All schemas are our own. Checking them against the meta-schema would take longer than compiling them.
         validateSchema: false,
       },
       onCreate: compileOnFirstUse,
@@ -129,7 +135,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.decorateRequest('largeBody', null)
   app.decorateRequest('bodyMemory', null)
   app.decorateRequest('answerBytes', 0)
-  // Responses are written as JSON text; anything else is sent as is, never reshaped by a schema.
+  // Responses are already JSON text, so a schema must not filter their fields.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   const answer404 = answerUnrouted(app, cors, options.otherApi)
   app.addHook('onRequest', (request, reply, done) => {
@@ -143,10 +149,10 @@ export function createServer(options: ServerOptions): FastifyInstance {
     else if (request.is404) answer404(request, reply, done)
     else if (route.config.public) done()
     else {
-      // Caches must store neither conversations and answers, nor the fact that a job does not exist.
+      // Caches must store neither the contents of jobs nor the fact that a job does not exist.
       if (request.method === 'GET') reply.header('cache-control', 'no-store')
       if (options.simulated) reply.header(SIMULATED_HEADER, 'true')
-      // SPEC §5: every endpoint requires a key, before anything else is checked.
+      // SPEC §5: every endpoint requires a key, which is checked before anything else.
       const caller = authentication.callerOf(request)
       if (typeof caller === 'string') done(keyRequired(caller))
       else if (caller instanceof Promise) {
@@ -163,7 +169,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.addHook('onSend', (request, reply, payload, done) => {
     bodies.release(request)
     const isSmall = typeof payload === 'string' && payload.length <= LARGE_ANSWER
-    // `onResponse` does not run if the client has gone, or does not read to the end.
+    // Fastify does not call `onResponse` if the client has disconnected.
     if (reply.raw.destroyed) report(request, CLIENT_GONE, reply.elapsedTime, options)
     else if (!isSmall && isLong(reply, payload)) {
       reply.raw.once('close', () => {
@@ -178,14 +184,14 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.addHook('onResponse', (request, reply, done) => {
     report(request, reply.statusCode, reply.elapsedTime, options)
-    // The response may have kept its connection open, which would delay the shutdown.
+    // While the server shuts down, a connection that is idle after its response would delay the end.
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
   readJsonBodies(app, bodies, options.largeBodies)
   app.setErrorHandler((error: Error, request, reply) => {
-    // Fastify closes the connection after an error of a body. A client that still sends the body would then get no response,
-    // so what is left of the body is read instead (`UnreadBodies`).
+    // Fastify closes the connection after an error in a body. A client that is still sending the body would then not get the
+    // response. So the rest of the body is read instead (`UnreadBodies`).
     if (!closing.aborted && reply.hasHeader('connection')) reply.removeHeader('connection')
     const httpError = httpErrorOf(error, request)
     // The caller did not cause this error, so the response is not delayed.
@@ -196,7 +202,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
       reject(request, reply, httpError, options)
     }
   })
-  // Expectations other than 100-continue are ignored, as RFC 9110 §10.1.1 allows: Node would respond without a body.
+  // Expectations other than 100-continue are ignored, which RFC 9110 §10.1.1 allows. Node would respond with an empty body.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
   app.server.on('checkContinue', (request, response) => {
     bodies.expectContinue(request, response)
@@ -211,8 +217,8 @@ const processId = randomBytes(9).toString('base64url')
 let requests = 0
 
 /**
- * Returns the caller's own ID if it is valid. Otherwise generates one, with one half for the process and one for the request,
- * because a random number per request would cost far more.
+ * Returns the caller's ID of the request if that is valid. Otherwise returns a random ID of the process with a counter, which
+ * is much faster than a random number for each request.
  */
 
 function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
@@ -223,8 +229,8 @@ function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
 }
 
 /**
- * RFC 9112 §3.2: HTTP/1.1 requires one Host header. If there are several, a proxy may have used a different one than this
- * server.
+ * RFC 9112 §3.2: a request with HTTP/1.1 has exactly one Host header. With several, a proxy and this server might use different
+ * ones.
  */
 function hostError({ httpVersion, rawHeaders }: IncomingMessage): HttpError | undefined {
   let hosts = 0
@@ -241,8 +247,8 @@ type Ajv = Parameters<AjvHook>[0]
 type Validate = ReturnType<Ajv['compile']>
 
 /**
- * Compiles the schema of a route at its first request. A server has about sixty, most of which are never used, and compiling
- * all of them takes a tenth of its start time.
+ * Compiles the schema of a route at its first request. A server has about sixty schemas and most are never used; compiling all
+ * of them would take a tenth of the start time.
  */
 function compileOnFirstUse(ajv: Ajv): void {
   const compileNow = ajv.compile.bind(ajv)
@@ -251,7 +257,7 @@ function compileOnFirstUse(ajv: Ajv): void {
     const validateLater = (data: unknown) => {
       validate ??= compileNow(schema)
       const isValid = validate(data)
-      // Fastify reads the errors from this property.
+      // Fastify reads the errors from this property of the function.
       validateLater.errors = validate.errors
       return isValid
     }
@@ -265,7 +271,7 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   if (error instanceof HttpError) return error
   if (error instanceof FieldProblem) return invalid(error.message)
   if (error instanceof StoreUnavailable) return unavailable()
-  // The account was deleted, and its keys with it.
+  // The account was deleted with its keys.
   if (error instanceof UnknownAccount) return keyRequired('unknown')
   if ('validation' in error && Array.isArray(error.validation)) {
     return invalid(validationError(error.validation[0]))
@@ -275,7 +281,7 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return notJsonType()
     case 'ECONNRESET':
-      // A caller that hangs up in the middle of the body does not read a response, but this is not a server error.
+      // The caller disconnected while it sent the body. This is not an error of the server.
       return request.raw.complete
         ? internalError()
         : notJson('The connection closed before the whole body arrived.')
@@ -284,7 +290,10 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   }
 }
 
-/** Whether sending a response takes a while. An event stream is always ended by its client, so it is none of these. */
+/**
+ * Whether sending the response takes noticeable time. An event stream has no length and does not count: it only ends when its
+ * client disconnects.
+ */
 function isLong(reply: FastifyReply, payload: unknown): boolean {
   const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload)
   return (isWhole ? payload.length : lengthOf(reply)) > LARGE_ANSWER
@@ -301,11 +310,11 @@ function reject(
   { bodies, rejections, otherApi }: ServerOptions,
 ): void {
   rejections.pace(request, () => void sendErrorOf(otherApi, reply, error))
-  // The body is not needed while the response is delayed.
+  // The body would otherwise stay in memory while the response is delayed.
   bodies.release(request)
 }
 
-/** Responds to a URL that cannot be decoded. Below the path of jobs, it is treated as an unknown job ID. */
+/** Responds to a URL that cannot be decoded. In the path of a job, it counts as an unknown job ID. */
 async function answerBadUrl(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -315,7 +324,7 @@ async function answerBadUrl(
   reply.header('x-request-id', request.id).header('cache-control', 'no-store')
   cors.allow(request, reply)
   options.unread.discard(request, reply)
-  // Fastify does not run hooks for these requests.
+  // Fastify runs no hooks for such a request.
   reply.raw.once('finish', () => report(request, reply.statusCode, reply.elapsedTime, options))
   const path = shortPath(request.raw.url ?? '')
   if (!path.startsWith('/api/v1/messages/')) {
@@ -332,7 +341,7 @@ async function answerBadUrl(
 type ReportedRequest = Pick<FastifyRequest, 'id' | 'method'> &
   Partial<Pick<FastifyRequest, 'route' | 'ip' | 'caller' | 'jobIds'>>
 
-/** Counts and logs a request whose response was sent. */
+/** Counts and logs a request that got its response, or whose client disconnected. */
 function report(request: ReportedRequest, status: number, ms: number, { metrics, log }: ServerOptions): void {
   const { id, method, route: { url: route = 'none' } = {}, ip, caller, jobIds } = request
   metrics.requestCompleted(method, route, status, ms)
@@ -342,7 +351,7 @@ function report(request: ReportedRequest, status: number, ms: number, { metrics,
     route,
     status,
     ms: Math.round(ms * 10) / 10,
-    // With `trust_proxy`, this is the caller's own address.
+    // With `trust_proxy`, this is the address in X-Forwarded-For.
     from: ip ?? null,
     account: caller?.account ?? null,
     job_ids: jobIds ?? null,

@@ -6,13 +6,13 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { StalledWrites } from './stalled-writes.ts'
 
 const LIMIT_MS = 15_000
-/** A stalled connection is noticed this long after its limit at the latest. */
+/** A stalled connection is closed within this time after the limit. */
 const CHECK_MS = LIMIT_MS / 4
 
-/** A connection whose buffers the test sets. `test/process/readers.test.ts` has real ones. */
+/** A connection whose buffered bytes the test sets. `test/process/readers.test.ts` uses real connections. */
 class FakeSocket extends EventEmitter {
   readonly remoteAddress: string | undefined
-  /** All bytes written to the connection. */
+  /** All bytes that were written to the connection, including those that are still buffered. */
   bytesWritten = 0
   writableLength = 0
   end: 'open' | 'reset' | 'destroyed' = 'open'

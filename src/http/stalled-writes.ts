@@ -1,14 +1,14 @@
 /**
- * Closes connections whose client does not read: their responses would stay in memory. A connection has stalled if bytes are
- * waiting to be written and the operating system has not taken any of them for the whole time limit.
+ * Closes connections whose clients do not read, because their responses stay in memory. A connection has stalled if bytes are
+ * waiting to be written and the operating system has taken none of them for the whole time limit.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Clock } from '../clock.ts'
 
 /**
- * How often connections are checked within the time limit. A stalled one is closed after the limit plus at most this fraction
- * of it.
+ * How many times connections are checked within the time limit. So a stalled connection is closed at most a quarter of the
+ * limit late.
  */
 const CHECKS = 4
 
@@ -20,7 +20,7 @@ export interface StalledWritesOptions {
 }
 
 interface Progress {
-  /** Bytes that the operating system has taken; null while no bytes wait. */
+  /** How many bytes the operating system has taken; null if none are waiting to be written. */
   written: number | null
   sinceMs: number
 }
@@ -64,7 +64,7 @@ export class StalledWrites {
       } else if (nowMs - progress.sinceMs >= limitMs) {
         const address = socket.remoteAddress ?? null
         this.#connections.delete(socket)
-        // An orderly close would wait for the client to read. A Unix socket cannot be reset.
+        // An orderly close would wait for the client to read the rest. A Unix socket cannot be reset.
         if (address === null) socket.destroy()
         else socket.resetAndDestroy()
         onClosed(address)

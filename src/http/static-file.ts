@@ -1,6 +1,6 @@
 /**
- * Sends files that are the same for every request. Each is compressed once, sent from one buffer, and not sent again to clients
- * that have it.
+ * Sends files that are the same for every request, such as those of /docs and the dashboard. Each is compressed once and sent
+ * from the same buffer; a client that already has it gets 304.
  */
 import { createHash } from 'node:crypto'
 import { promisify } from 'node:util'
@@ -9,7 +9,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Pieces } from './large-answers.ts'
 
 const compress = promisify(gzip)
-/** Files up to this size are not compressed: they fit into one packet. */
+/** A file of at most this many bytes is not compressed: it fits into one packet anyway. */
 const SMALL_FILE = 1024
 /** A file of at most this many bytes is written in one piece. */
 const ONE_PIECE = 16_384
@@ -17,7 +17,7 @@ const ONE_PIECE = 16_384
 export interface StaticFile {
   readonly type: string
   readonly body: Buffer
-  /** Null if compression is not worth it. */
+  /** Null if the file is too small to be compressed. */
   readonly gzipped: Buffer | null
   readonly etag: string
 }
@@ -32,7 +32,7 @@ export function staticFile(type: string, body: Buffer, gzipped: Buffer | null): 
   return { type, body, gzipped, etag }
 }
 
-/** Keeps headers that the reply already has. */
+/** Sends the file, or 304. Keeps the reply's Cache-Control header if there is one. */
 export function sendStaticFile(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -51,7 +51,7 @@ export function sendStaticFile(
   return reply.send(bytes.length <= ONE_PIECE ? bytes : new Pieces(bytes))
 }
 
-/** The header may already contain `Origin`. */
+/** Adds to the header, because it may already contain `Origin`. */
 function addVary(reply: FastifyReply, name: string): void {
   const given = reply.getHeader('vary')
   reply.header('vary', given === undefined ? name : `${given}, ${name}`)

@@ -1,4 +1,4 @@
-/** Bodies that arrive after their requests were rejected are read at a limited pace, so that many of them do not hold the event loop. */
+/** The rest of a rejected request's body is read at a limited rate, so that many such bodies do not block the event loop. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { openLine } from '../../test/http/raw-http.ts'
@@ -8,17 +8,22 @@ import type { Parley } from '../../test/parley.ts'
 const MIB = 1024 * 1024
 const MIB_PER_SECOND = 32
 const BURST_MIB = 4
-/** Tests move the clock by this much at a time. */
+/** The step by which tests advance the clock, in milliseconds. */
 const STEP_MS = 5
 
-/** The clock stands still, so that only what may be read at once is read. Answers to rejected requests are not delayed. */
+/**
+ * Starts a server with a stopped clock, so that it reads only what it may read at once. Responses to rejected requests are not
+ * delayed.
+ */
 const start = (t: TestContext) =>
   startStage(t, { settings: { limits: { rejections_per_second: 1_000_000 }, trust_proxy: true } })
 
 const head = (bytes: number, from: string) =>
   `POST /api/v1/messages HTTP/1.1\r\nhost: parley\r\nx-forwarded-for: ${from}\r\ncontent-length: ${bytes}\r\n\r\n`
 
-/** Sends a request without a key and with a body, then a second one, which is answered once the body has been read. */
+/**
+ * Sends a request without a key but with a body, then a second request. The second response shows that the body has been read.
+ */
 async function upload(parley: Parley, mib: number, from = '192.0.2.1') {
   const line = openLine(parley)
   line.send(head(mib * MIB, from))
@@ -34,7 +39,7 @@ async function upload(parley: Parley, mib: number, from = '192.0.2.1') {
 
 test('what is left of a rejected upload is read at the pace, and its connection serves the next request', async (t) => {
   const { parley, clock } = await start(t)
-  // A long pause earns no more than the start.
+  // Even after a long pause, no more is read at once than at the start.
   for (const [mib, pauseMs] of [
     [36, 0],
     [12, 3_600_000],

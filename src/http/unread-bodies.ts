@@ -1,40 +1,44 @@
 /**
- * Reads and drops, at a limited rate, the rest of a body whose request already has its response. Many clients read the response
- * only after they have sent everything, so their connections are not closed. Node would read such bodies as fast as they arrive:
- * twenty rejected uploads of 10 MB held the event loop for 160 ms within 350 ms.
+ * Reads and discards, at a limited rate, the rest of a body whose request already has its response. Many clients read the
+ * response only after they have sent the whole body, so the connection stays open. Node would read the rest as fast as it
+ * arrives: twenty rejected uploads of 10 MB blocked the event loop for 160 of 350 ms.
  *
- * - Accounts and addresses take turns, one piece each, so that many bodies of one do not delay those of another.
- * - When too many bodies wait, the connection of the next one is closed after its response.
+ * - Senders (accounts, or addresses without a key) take turns, one piece each, so that the bodies of one do not delay those of
+ *   others.
+ * - If too many bodies are waiting, the connection of the next one is closed after its response.
  */
 import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { senderOf } from './network-of.ts'
 
-/** Shorter bodies are left to Node: they arrive in a piece or two. */
+/** Node discards shorter bodies by itself: they arrive in one or two pieces. */
 const SMALL_BYTES = 64 * 1024
-/** Reading 10 MB takes up to 30 ms of CPU time, so this rate is at most a tenth of the event loop's time. */
+/** Reading 10 MB takes up to 30 ms of CPU time. At this rate, reading takes at most a tenth of the event loop's time. */
 const BYTES_PER_MS = 32 * 1024
-/** After a pause, this much is read at once: an eighth of a second at the rate. */
+/** After a pause, at most this many bytes are read at once: an eighth of a second at the rate. */
 const BURST_BYTES = 125 * BYTES_PER_MS
-/** How much Node reads from a connection at once. */
+/** How many bytes Node reads from a connection at once. */
 const PIECE_BYTES = 64 * 1024
-/** The pause between two rounds of pieces. */
+/** The pause between two rounds, in each of which several senders have a turn. */
 const ROUND_MS = 5
-/** At most this many bodies wait, because each may hold a piece in memory. */
+/** Maximum number of waiting bodies, because each may hold a piece in memory. */
 const MAX_BODIES = 256
 
 export class UnreadBodies {
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
   readonly #bodies = new Set<IncomingMessage>()
-  /** Bodies that are paused, by sender; the first sender is next. */
+  /** Paused bodies by sender; the sender that is first in the map has the next turn. */
   readonly #ready = new Map<string, IncomingMessage[]>()
   #creditBytes = BURST_BYTES
   #creditedMs: number
   #isPaced = true
   #waits = false
 
-  /** @param stopping aborted when the server stops: bodies are then read as they arrive, because the stop waits for their connections */
+  /**
+   * @param stopping aborted when the server shuts down. Bodies are then read at full speed, because the shutdown waits for
+   * their connections.
+   */
   constructor(clock: Pick<Clock, 'steadyMs' | 'after'>, stopping: AbortSignal) {
     this.#clock = clock
     this.#creditedMs = clock.steadyMs()
@@ -44,13 +48,13 @@ export class UnreadBodies {
     })
   }
 
-  /** Call this before the response is sent, for a request whose body has not arrived in full. */
+  /** Call it before the response to a request whose body has not fully arrived. */
   discard(request: FastifyRequest, reply: FastifyReply): void {
     const { raw, headers } = request
     const length = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : null
     if (raw.destroyed) return
     if (length !== null && length <= SMALL_BYTES) {
-      // A route that stopped reading in the middle has paused the body, and Node then does not drop it.
+      // A handler that stopped reading in the middle has paused the body, and Node does not discard a paused body.
       raw.resume()
       return
     }
@@ -64,8 +68,8 @@ export class UnreadBodies {
     }
     this.#bodies.add(raw)
     raw.once('end', end).once('close', end)
-    // With this listener, Node considers the body read and does not drop it. `pause` and `resume` rather than `read`: a read may
-    // leave a piece in the buffer, of which no event tells.
+    // Because of this listener, Node considers the body as read by us and does not discard it. `pause` and `resume` are used
+    // instead of `read`, because after a `read` a piece may be left in the buffer without any further event.
     raw.on('data', (piece: Buffer) => {
       this.#creditBytes -= piece.length
       if (!this.#isPaced) return
@@ -91,7 +95,7 @@ export class UnreadBodies {
     for (let bytes = 0; bytes < this.#creditBytes || !this.#isPaced; bytes += PIECE_BYTES) {
       const body = this.#next()
       if (body === undefined) return
-      // It pauses again with its next piece.
+      // The body is paused again when its next piece arrives.
       body.resume()
     }
     this.#waits = true

@@ -1,21 +1,19 @@
 /**
- * Responds to requests that have no route before anything of their body is read: 404 for an unknown path, 405 with Allow for an
- * unsupported method of a known one (RFC 9110 §15.5.6), and the responses to OPTIONS and preflights. They need no key, because
- * there is nothing to protect.
+ * Responds to requests without a route, before any of their body is read: 404 for an unknown path, 405 with Allow for an
+ * unsupported method (RFC 9110 §15.5.6), and 204 for OPTIONS and preflights. These responses need no key, because they reveal
+ * nothing secret.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { type Cors, isPreflight } from './cors.ts'
 import { type OtherApi, sendErrorOf } from './envelope.ts'
 import { methodNotAllowed, noSuchRoute } from './errors.ts'
 
-/** Longer paths are truncated in error details. */
+/** Maximum characters of a path in the details of an error. */
 const LONGEST_PATH = 100
 
 type OnRequest = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
-/**
- * Call this before the routes are declared, so that it sees all of them. Returns the handler for requests without a route.
- */
+/** Returns the handler for requests without a route. Call it before the routes are declared, because it collects them. */
 export function answerUnrouted(app: FastifyInstance, cors: Cors, otherApi: OtherApi): OnRequest {
   const routes = new DeclaredRoutes()
   routes.watch(app)
@@ -27,9 +25,9 @@ export function answerUnrouted(app: FastifyInstance, cors: Cors, otherApi: Other
     const path = pathOf(request.url)
     const known = routes.methodsOf(path)
     const mayCall = known?.cors !== false && cors.allow(request, reply)
-    // A preflight for an unknown path succeeds, so that the page can read the 404 of its request.
+    // A preflight for an unknown path succeeds. The page's request itself then gets a 404, which the page can read.
     if (mayCall && isPreflight(request)) return void cors.answerPreflight(reply)
-    // The router may reject a path although it supports the method, for example because a part of it is too long.
+    // The router can reject a path although it supports the method, for example because a parameter is too long.
     if (known === null || (known.methods.has(method) && method !== 'OPTIONS')) {
       return done(noSuchRoute(method, shortPath(path)))
     }
@@ -39,7 +37,7 @@ export function answerUnrouted(app: FastifyInstance, cors: Cors, otherApi: Other
   }
 }
 
-/** The path, truncated, and without its query, which may contain data that no response should repeat. */
+/** Returns the path without its query, which may contain secrets that no response should repeat. Truncates a long path. */
 export function shortPath(url: string): string {
   const path = pathOf(url)
   return path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path
@@ -49,14 +47,14 @@ function pathOf(url: string): string {
   return url.split('?', 1)[0] ?? ''
 }
 
-/** The router's limit: a longer part of a path does not match a parameter. */
+/** Maximum characters of a path parameter. The router matches no longer one. */
 export const LONGEST_PARAMETER = 8192
 
 interface Declared {
-  /** The pattern, split at slashes. */
+  /** The segments of the path pattern. */
   readonly parts: readonly string[]
   readonly method: string
-  /** Hooks of a plugin may still change its config. */
+  /** The options of the route, whose config the hooks of plugins may still change. */
   readonly route: RouteOptions
 }
 
@@ -72,7 +70,7 @@ interface PathMethods {
 class DeclaredRoutes {
   readonly #routes: Declared[] = []
 
-  /** Collects every route that is declared after this. */
+  /** Collects every route that is declared after this call. */
   watch(app: FastifyInstance): void {
     app.addHook('onRoute', (route: RouteOptions) => {
       const parts = route.url.split('/')
@@ -80,7 +78,7 @@ class DeclaredRoutes {
     })
   }
 
-  /** Null for an unknown path. Use this only for requests without a route, because it looks at every route. */
+  /** Returns null for an unknown path. It compares all routes, so it is only for requests without a route. */
   methodsOf(path: string): PathMethods | null {
     const parts = path.split('/')
     const found = this.#routes.filter((declared) => matches(declared.parts, parts))

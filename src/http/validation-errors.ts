@@ -1,11 +1,11 @@
-/** Converts Ajv's errors about a body to an error detail: the element, the field and the rule. */
+/** Converts an error of Ajv about a request to the details of a 400: the element, the field and the rule. */
 import type { FastifySchemaValidationError } from 'fastify'
 import { BELONGS } from '../job/request.ts'
 
-/** Longer names of callers' fields are truncated. */
+/** Maximum characters of a field name that the caller chose; longer ones are truncated. */
 const LONGEST_NAME = 80
 
-/** Returns a detail such as `jobs[1].messages[0].role: must be one of …`. The body is one job or an array of them. */
+/** Returns a text such as `jobs[1].messages[0].role: must be one of …`. The body is a single object or an array of jobs. */
 export function validationError(error: FastifySchemaValidationError): string {
   const path = error.instancePath.split('/').slice(1).map(unescapePointer)
   const params = error.params as Record<string, unknown>
@@ -14,7 +14,10 @@ export function validationError(error: FastifySchemaValidationError): string {
   return `${pathText(path)}${ruleOf(error, params, path)}`
 }
 
-/** Ajv reports a missing or an unknown property with the path of the object around it. */
+/**
+ * For a missing or unknown property, Ajv reports only the path of its object. Returns the property's name, or null for other
+ * errors.
+ */
 function innerName(keyword: string, params: Record<string, unknown>): string | null {
   if (keyword === 'required') return String(params.missingProperty)
   if (keyword === 'additionalProperties') return String(params.additionalProperty)
@@ -46,7 +49,7 @@ function isIndex(part: string | undefined): boolean {
   return part !== undefined && /^\d+$/.test(part)
 }
 
-/** The path as callers write it, with a colon; empty for a body that is wrong as a whole. */
+/** Returns the path as callers write it, with a colon; `the body ` if the body as a whole is wrong. */
 function pathText(path: readonly string[]): string {
   if (path.length === 0) return 'the body '
   const parts = path.map((part, index) => {

@@ -1,4 +1,4 @@
-/** Creates the routes of admin actions from the declarations of the actions. */
+/** Creates a route of the admin API for each admin action, from the declarations in `admin/actions/`. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
 import {
@@ -46,7 +46,7 @@ import { type AdminOptions, adminErrors } from './admin-context.ts'
 
 export const EXAMPLE_KEY_ID = 'key_3f9a1c0de54b7a1c'
 
-/** The parameter of the path that names the subject. */
+/** The path parameter for each kind of subject: what an action is about. */
 export const SUBJECT_PARAMS = {
   account: Type.Object({ name: Type.String({ description: 'The account.', examples: ['acme'] }) }),
   job: jobIdParam,
@@ -65,7 +65,7 @@ export const SUBJECT_PARAMS = {
   }),
 } as const
 
-/** The names of subjects in the server's log. */
+/** How the server's log names the fields that identify a subject. */
 const LOG_FIELDS = {
   account: 'account',
   jobId: 'job_id',
@@ -186,7 +186,7 @@ function fieldsOf({ fields }: AnyAction): (JsonObject & { readonly properties: J
   return isObject(properties) && Object.keys(properties).length > 0 ? { ...fields, properties } : null
 }
 
-/** In a query, a Boolean field is `true` if it is absent. */
+/** Converts Boolean fields to query parameters, which are `true` if absent. */
 function queryOf({ properties, required: _required, ...schema }: JsonObject): JsonObject {
   const flag = ({ description }: Schema) => Type.Optional(Type.Enum(['true', 'false'], { description }))
   return { ...schema, properties: mapValues(properties as JsonObject, (field) => flag(field as Schema)) }
@@ -198,7 +198,7 @@ function flagsIn(fields: JsonObject | null, query: unknown): JsonObject {
   return Object.fromEntries(names.map((name) => [name, given[name] !== 'false']))
 }
 
-/** Maps the field that names the subject to its value in the path. */
+/** Reads the subject from the path: an object with one field, such as `{ jobId }`. */
 function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<Record<string, string>> {
   if (about === null) return {}
   const { field, read, unknown } = SUBJECTS[about]
@@ -208,10 +208,10 @@ function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<R
   return { [field]: subject }
 }
 
-/** The operator's name in requests with the server's own token, which operators may share. */
+/** The header with the operator's name, for requests with the server's own admin token, which several operators may share. */
 const HEADER = 'x-parley-operator'
 
-/** The request header of every route that writes to the audit log. */
+/** Documents this header on every route that writes to the audit log. */
 const operatorHeader = Type.Object({
   [HEADER]: Type.Optional(
     Type.String({
@@ -221,7 +221,7 @@ const operatorHeader = Type.Object({
   ),
 })
 
-/** Returns null if the request has no such header. Throws 400 for a name that is not valid. */
+/** Returns the operator's name; null if the request has none. Throws 400 if it is not valid. */
 function operatorOf(request: FastifyRequest): string | null {
   const given = request.headers[HEADER]
   if (given === undefined) return null
@@ -232,7 +232,7 @@ function operatorOf(request: FastifyRequest): string | null {
   return name
 }
 
-/** Decodes a header, which commands send as UTF-8 and browsers as Latin-1. */
+/** Decodes the value of a header. Parley's commands send it as UTF-8, browsers as Latin-1. */
 function textOf(bytes: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes, 'latin1'))
@@ -241,7 +241,7 @@ function textOf(bytes: string): string {
   }
 }
 
-/** Who sent the request, as the audit log records it. */
+/** Returns who sent the request, as the audit log records it. */
 function auditName(request: FastifyRequest): string {
   const { name } = request.admin
   const who = name === null ? (operatorOf(request) ?? 'admin token') : `token ${name}`

@@ -1,4 +1,4 @@
-/** What the routes of the admin API depend on, and the errors that all of them can return. */
+/** What the routes of the admin API depend on, and which errors all of them can return. */
 import type { AuditLog } from '../../admin/audit-log.ts'
 import type { WaitingRoute } from '../../admin/job-view.ts'
 import type { CurrentState, MetricFeed } from '../../admin/overview.ts'
@@ -10,10 +10,10 @@ import { noSuchJob, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { ERRORS, type ErrorResponses, errorResponses, RETRY_AFTER } from '../openapi/schemas.ts'
 
 export interface AdminOptions {
-  /** Null disables the admin API: every request is rejected. */
+  /** The server's own admin token. Null disables the admin API. */
   readonly token: string | null
   readonly store: OperatorStore
-  /** All costs are in this currency; undefined if none is configured. */
+  /** The currency of all costs; undefined if none is configured. */
   readonly currency: string | undefined
   readonly clock: Clock
   readonly expiry: () => Expiry
@@ -21,8 +21,8 @@ export interface AdminOptions {
   readonly samples: MetricFeed
   readonly auditLog: AuditLog
   /**
-   * Stops this node's runs of the jobs that were cancelled before the call, and ends the waits for `jobId`. Resolves when that
-   * is done.
+   * Aborts the executions of all cancelled jobs on this node, and answers the pending responses of `jobId`. Resolves when both
+   * are done.
    */
   readonly onCancelled: (jobId?: string) => Promise<void>
   /** Creates the reruns that operators have requested. */
@@ -30,9 +30,9 @@ export interface AdminOptions {
   readonly overview: () => Promise<CurrentState>
   /** Returns why the jobs of a route wait for a model server; undefined if this node knows no reason. */
   readonly waitingRoute: (route: string) => WaitingRoute | undefined
-  /** JSON text without secrets. */
+  /** The settings as JSON text, without secrets. */
   readonly settingsJson: string
-  /** Called for each change, and for each read of job contents or of a secret, so that the server can log it. */
+  /** Called for each change, and for each read of job contents or of a secret. The server logs it. */
   readonly onAction: (event: AdminEvent) => void
   /** Called when a client was disconnected because it did not read its event stream. */
   readonly onSlowClient: (requestId: string) => void
@@ -41,7 +41,7 @@ export interface AdminOptions {
 /** An admin action for the server's log. */
 export interface AdminEvent {
   readonly what: string
-  /** Never contains job contents or secrets. */
+  /** For the log. Never contains job contents or secrets. */
   readonly details: Readonly<Record<string, unknown>>
   readonly requestId: string
   readonly from: string
@@ -66,7 +66,7 @@ const ADMIN_ERRORS: ErrorResponses = {
   },
 }
 
-/** Documents these statuses and those that every route of the admin API can return. */
+/** Documents these statuses, and those that any route of the admin API can return. */
 export function adminErrors(...statuses: number[]): Record<number, object> {
   return errorResponses(ADMIN_ERRORS, [401, 429, 500, 503, ...statuses])
 }

@@ -1,4 +1,4 @@
-/** The admin API, which the dashboard uses. Admin tokens grant access to it, and no response may be cached. */
+/** The admin API, which the dashboard and operators' own tools use. It requires an admin token. No response may be cached. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { accountActions } from '../../admin/actions/accounts.ts'
 import { batchActions } from '../../admin/actions/batches.ts'
@@ -31,11 +31,11 @@ const BASE = '/admin/api'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The caller of a request to the admin API. */
+    /** Who sent the request, according to its admin token. */
     admin: AdminCaller
   }
   interface FastifyContextConfig {
-    /** True if the route changes something, or shows what a read-only admin token may not see. */
+    /** True if the route changes something or shows secrets, so that a read-only admin token may not call it. */
     adminAction?: true
   }
 }
@@ -47,21 +47,21 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
   await app.register(
     (scope, _none, done) => {
       scope.addHook('onRoute', (route) => {
-        // These routes have their own authentication, and pages of other origins may not call them.
+        // Marked `public` because these routes require an admin token instead of an API key.
         route.config = { ...route.config, public: true, cors: false }
         route.schema = { tags: ['Admin'], security: [{ adminToken: [] }], ...route.schema }
       })
       scope.addHook('onRequest', async (request, reply) => {
         reply.header('cache-control', 'no-store')
         const given = tokenOf(request)
-        // The token is checked before the limit, because wrong tokens from a shared address must not lock out callers with a
-        // right one.
+        // The token is checked even if the address must wait: wrong tokens from a shared address must not lock out operators
+        // with a valid one.
         const address = addressOf(request)
         const waitMs = failures.waitMs(address)
         const caller = given === undefined ? null : await tokens.callerOf(given, waitMs === 0)
         if (caller === null) {
           if (waitMs > 0) throw tooManyWrongTokens(Math.ceil(waitMs / 1000))
-          // A request without a token is not a guess: a browser that opens the page sends none.
+          // A request without a token is not a guess: the dashboard sends one before the operator signs in.
           if (given !== undefined) failures.count(address)
           reply.header('www-authenticate', 'Bearer')
           throw tokenRequired()
@@ -72,7 +72,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       scope.addHook('preValidation', convertQuery)
       overviewRoute(scope, options)
       eventRoute(scope, options, async (request) => {
-        // While the database does not respond, nobody knows of a revocation.
+        // While the database does not respond, the stream stays open, because a revocation cannot be read.
         const caller = await tokens.callerOf(tokenOf(request) ?? '', false).catch(() => request.admin)
         return caller !== null
       })
@@ -103,5 +103,5 @@ function tokenOf({ headers }: FastifyRequest): string | undefined {
   return /^bearer ([^ ]+)$/i.exec(headers.authorization ?? '')?.[1]
 }
 
-/** An address may send this many wrong tokens in a minute. */
+/** How many wrong tokens an address may send in a minute. */
 const MAX_FAILURES = 10

@@ -1,6 +1,6 @@
 /**
- * Routes that return the current state of the node and its database, and its settings, and stream metric samples as server-sent
- * events. Clients that do not read the stream are disconnected.
+ * Routes for the current state of this node and its database, the settings, and a stream of metric samples as server-sent
+ * events.
  */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -25,7 +25,6 @@ export function overviewRoute(app: FastifyInstance, { overview: read, samples }:
   })
 }
 
-/** Shows the settings, which cannot be changed here. */
 export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminOptions): void {
   readRoute(app, '/settings', {
     operationId: 'getSettings',
@@ -37,12 +36,15 @@ export function settingsRoute(app: FastifyInstance, { settingsJson }: AdminOptio
   })
 }
 
-/** Maximum event streams that a node keeps open at the same time. */
+/** How many event streams a node has open at most. */
 export const MAX_LISTENERS = 500
-/** Unread bytes that are buffered per client, in addition to the kernel's buffers: a few minutes of samples. */
+/**
+ * How many unread bytes are buffered for a client, in addition to the kernel's buffers: a few minutes of samples. A client with
+ * more is disconnected.
+ */
 const MAX_BUFFERED_BYTES = 65_536
 
-/** @param isStillAllowed whether the token of the request is still valid; never rejects */
+/** @param isStillAllowed resolves with false once the request's token is revoked or has expired; never rejects */
 export function eventRoute(
   app: FastifyInstance,
   { samples, onSlowClient }: AdminOptions,
@@ -51,7 +53,7 @@ export function eventRoute(
   app.get(
     '/events',
     {
-      // A HEAD request would wait forever, because the response never ends.
+      // Fastify would add a HEAD route, whose response would never end.
       exposeHeadRoute: false,
       schema: {
         operationId: 'streamEvents',
@@ -70,7 +72,7 @@ export function eventRoute(
     (request, reply) =>
       reply
         .header('content-type', 'text/event-stream; charset=utf-8')
-        // Proxies buffer responses. This header turns buffering off in nginx.
+        // Tells nginx not to buffer the response.
         .header('x-accel-buffering', 'no')
         .header('connection', 'close')
         .send(

@@ -1,4 +1,4 @@
-/** Routes that list and show jobs, callbacks, accounts, keys, usage and the audit log. */
+/** The routes that list and show jobs, batches, callbacks, accounts, keys, admin tokens, usage and the audit log. */
 import type { FastifyInstance } from 'fastify'
 import {
   account,
@@ -65,7 +65,7 @@ interface Read<Params, Query> {
   readonly querystring?: Query
   readonly success: string
   readonly data: Schema
-  /** Returns the message and the data of the response, as a value or as JSON text. */
+  /** Resolves with the message and the data of the response; the data is a value or JSON text. */
   readonly read: (
     request: ReadRequest<Params, Query>,
   ) => Promise<readonly [message: string, data: object | string]>
@@ -74,9 +74,9 @@ interface Read<Params, Query> {
 interface ReadRequest<Params, Query> {
   readonly params: Static<Params>
   readonly query: Static<Query>
-  /** Whether the admin token is read-only. */
+  /** True if the admin token is read-only. */
   readonly readOnly: boolean
-  /** Sets the job ID in the server's log line. */
+  /** Sets the job ID for the request's line in the log. */
   readonly setJobId: (jobId: string) => void
 }
 
@@ -103,7 +103,7 @@ export function readRoute<Params extends Schema, Query extends Schema>(
   )
 }
 
-/** Builds the query schema of a list. */
+/** The query schema of a list: these fields and `limit`. */
 const filter = <P extends Readonly<Record<string, Schema>>>(fields: P) =>
   Type.Object({ ...fields, limit }, strict)
 
@@ -112,7 +112,7 @@ const EXAMPLE_BATCH_ID = `${BATCH_PREFIX}${EXAMPLE_JOB_ID}`
 const before = (description: string, example = EXAMPLE_JOB_ID) =>
   Type.Optional(Type.String({ description, examples: [example] }))
 
-/** @param what names the ID in the error message */
+/** @param what names the expected ID in the error message */
 function idBefore(text: string | undefined, what: string): string | undefined {
   const id = text === undefined ? undefined : readJobId(text)
   if (id === null) throw invalid(`before: must be ${what}`)
@@ -260,7 +260,7 @@ export function callbackRoutes(app: FastifyInstance, { store }: AdminOptions): v
   })
 }
 
-/** Reads one row more than the page has, which shows whether there are more. */
+/** Reads one row more than the page holds, to find out whether more follow. */
 async function pageOf<T>(
   given: { readonly limit?: number },
   read: (limit: number) => Promise<readonly T[]>,
@@ -407,7 +407,7 @@ export function usageEventsRoute(app: FastifyInstance, { store, currency, clock 
 const USAGE_KEY = /^([^/]*)\/([^/]*)\/(.*)$/
 const MODEL = new RegExp(MODEL_NAME)
 
-/** The model comes last, because its name can contain slashes. */
+/** The model comes last, because its name may contain slashes. */
 function readUsageKey(text: string): UsageKey {
   const [, month = '', account = '', model = ''] = USAGE_KEY.exec(text) ?? []
   if (isMonth(month) && ACCOUNT_NAME.test(account) && MODEL.test(model)) return { month, account, model }

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net'
 import { test } from 'node:test'
 import { type ConnectionLimit, ConnectionLimits, type ConnectionLimitsOptions } from './connection-limits.ts'
 
-/** A connection from an address that the test chooses. */
+/** A connection whose remote address the test chooses. */
 class FakeSocket extends EventEmitter {
   readonly remoteAddress: string | undefined
   written = ''
@@ -24,7 +24,7 @@ class FakeSocket extends EventEmitter {
   }
 }
 
-/** Starts a server with the limits, and returns what opens connections, and what was accepted and rejected. */
+/** Starts a server with these limits. Returns functions that open connections, and the lists of accepted and rejected ones. */
 function start(over: Partial<ConnectionLimitsOptions> = {}) {
   const rejected: [ConnectionLimit, string | null][] = []
   const limits = new ConnectionLimits({

@@ -1,7 +1,7 @@
 /**
- * Limits open connections, in total and per address, before a header is read, because a connection already costs memory. Behind
- * a trusted proxy, the clients' addresses are unknown at that point, so the limit per address exempts proxies, loopback and Unix
- * sockets.
+ * Limits open connections, in total and per address, before anything is read, because even an idle connection costs memory. The
+ * limit per address does not apply to loopback, Unix sockets and trusted proxies, because one proxy carries the connections of
+ * many clients.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -9,7 +9,7 @@ import { Counts } from '../../sharing/counts.ts'
 import { JSON_TYPE } from '../envelope.ts'
 import { addressesIn, networkOf, networksOf } from '../network-of.ts'
 
-/** The name of the setting in `limits`. */
+/** Which limit was reached: the name of its setting in `limits`. */
 export type ConnectionLimit = 'connections' | 'connections_per_address'
 
 export interface ConnectionLimitsOptions {
@@ -36,12 +36,12 @@ export class ConnectionLimits {
     this.#isExempt = exemptAddresses(options.trustProxy)
   }
 
-  /** Open connections that were accepted. */
+  /** The number of open connections, without rejected ones. */
   get open(): number {
     return this.#total
   }
 
-  /** The guard runs before the server's own listeners, which only see accepted connections. */
+  /** Runs before the server's own listeners, so that they only get accepted connections. */
   guard(server: Server): void {
     const listeners = server.listeners('connection')
     server.removeAllListeners('connection')
@@ -50,7 +50,7 @@ export class ConnectionLimits {
     })
   }
 
-  /** Counts the connection until it is closed. One too many is rejected. */
+  /** Counts the connection until it closes. Rejects it if a limit is reached. */
   #accepts(socket: Socket): boolean {
     const { total, perAddress, onRejected } = this.#options
     const address = socket.remoteAddress ?? null
@@ -71,7 +71,10 @@ export class ConnectionLimits {
   }
 }
 
-/** The request is not read, so a client that has sent one may see a reset instead. */
+/**
+ * Responds with 503 and closes the connection without reading the request, so a client that has already sent one may get a
+ * reset instead.
+ */
 function reject(socket: Socket, details: string): void {
   const body = JSON.stringify({ success: false, message: 'Too many connections.', details })
   const head = [

@@ -1,6 +1,6 @@
 /**
- * A share of the byte budget for requests: new work of an account that exceeds its part gets 503; other work waits for a
- * moment.
+ * One share of the byte budget (uploads, requests or answers), for HTTP requests. An account that has used up its part of the
+ * share gets 503 at once. If other accounts use the rest, the request waits for a moment.
  */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../../clock.ts'
@@ -10,10 +10,10 @@ import type { HttpError } from '../errors.ts'
 import '../request-context.ts'
 import { memoryFull, overMemoryPart } from './unavailable.ts'
 
-/** A request waits at most this long for bytes that other accounts use. */
+/** How many milliseconds a request waits for memory that other accounts use. */
 const MAX_WAIT_MS = 10_000
 
-/** `decision` is the reason: the account exceeded its part, or other accounts used all memory for too long. */
+/** `decision` says whether the account has used up its part, or all accounts together use all memory. */
 export type OnMemoryRejected = (share: ShareName, decision: ByteDecision, account: string) => void
 
 export interface MemoryShareOptions {
@@ -33,8 +33,8 @@ export class MemoryShare {
   }
 
   /**
-   * Counts the bytes for the account. Returns null once they are counted, otherwise the error for the caller. Returns a
-   * promise only if it has to wait.
+   * Counts bytes for the account. Returns null once they are counted, otherwise the error for the caller. Returns a promise
+   * only if it has to wait.
    */
   reserve(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     const decision = this.share.tryReserve(account, bytes)
@@ -42,7 +42,7 @@ export class MemoryShare {
     return decision === 'full' ? this.#wait(account, bytes) : this.#rejected(account, decision)
   }
 
-  /** Like `reserve`, but for work in progress, which also waits while its account exceeds its part. */
+  /** Like `reserve`, for a request that is already being processed: it also waits if its account has used up its part. */
   reserveOrWait(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     return this.share.tryReserve(account, bytes) === 'granted' ? null : this.#wait(account, bytes)
   }
@@ -62,7 +62,10 @@ export class MemoryShare {
   }
 }
 
-/** Requests of operators, and requests that need no key, share one account, whose name cannot exist. */
+/**
+ * Returns the account of a request. Requests of operators and requests without a key share the empty name, which no account
+ * has.
+ */
 export function accountOf({ caller }: FastifyRequest): string {
   return caller?.account ?? ''
 }

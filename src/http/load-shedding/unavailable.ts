@@ -1,10 +1,11 @@
 /**
- * Load shedding: each 503 that a server sends because it is overloaded, with the seconds for Retry-After. Nothing was
- * created. What is shed, where that is decided, and by which settings:
+ * The 503 errors of an overloaded server, with the seconds for Retry-After. They all mean that nothing was created. This is
+ * what can be full, which file decides it, and by which setting:
  *
  * | what is full | decided in | setting |
  * |---|---|---|
  * | connections | `connection-limits.ts`, before a request is read | `limits.connections`, `limits.connections_per_address` |
+ * | waiting requests of a connection | `http/pipelined-requests.ts`; `http/broken-requests.ts` responds | `limits.memory_bytes` |
  * | memory for bodies and answers | `memory-share.ts` | `limits.memory_bytes` |
  * | threads that read bodies and count tokens | `request-cpu.ts` | `cpu.max_requests` |
  * | writes that wait for the database | `store/group-commit.ts`, as `StoreUnavailable` | `limits.queued_writes` |
@@ -12,7 +13,7 @@
  */
 import { HttpError } from '../errors.ts'
 
-/** The service cannot accept jobs now. Nothing was created. */
+/** The database is unavailable or cannot keep up. */
 export const unavailable = () =>
   new HttpError(
     503,
@@ -21,7 +22,7 @@ export const unavailable = () =>
     1,
   )
 
-/** Sent only to an account that uses its full part of the memory. */
+/** The account has used up its own part of the share. */
 export const overMemoryPart = (share: string) =>
   new HttpError(
     503,
@@ -30,7 +31,7 @@ export const overMemoryPart = (share: string) =>
     MEMORY_RETRY_S,
   )
 
-/** Sent when several accounts together use all of it. */
+/** All accounts together use the whole share, although this account has not used up its part. */
 export const memoryFull = (share: string) =>
   new HttpError(
     503,
@@ -42,7 +43,7 @@ export const memoryFull = (share: string) =>
 const MEMORY_RETRY_S = 5
 const NOTHING_CREATED = 'Nothing was created. Try again after the time in Retry-After.'
 
-/** Too many requests are using the CPU pool. */
+/** Too many requests use the CPU pool. */
 export const cpuBusy = () =>
   new HttpError(
     503,

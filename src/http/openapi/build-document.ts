@@ -1,6 +1,6 @@
 /**
- * Builds an OpenAPI 3.1 document from the declared routes that have an `operationId`, using the same schemas that validate their
- * requests, and from the callback (SPEC §6), which is a webhook there.
+ * Builds an OpenAPI 3.1 document from the declared routes that have an `operationId`, with the schemas that also validate their
+ * requests. The callback (SPEC §6) becomes a webhook of the document.
  */
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify'
 import { isObject, type JsonObject } from '../../json-object.ts'
@@ -13,7 +13,7 @@ import { errors, REQUEST_ID } from './schemas.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
-    /** The name of the route in generated clients, unique among all routes; a route without one is not documented. */
+    /** The name of the route in generated clients, unique in its document. A route without one is not documented. */
     operationId?: string
     /** One line, without a full stop. */
     summary?: string
@@ -25,15 +25,15 @@ declare module 'fastify' {
 }
 
 export interface DeclaredOperation {
-  /** In lower case, as in the documents. */
+  /** In lower case, such as `get`. */
   readonly method: string
-  /** With `{name}` for parameters. */
+  /** With `{name}` for each parameter. */
   readonly path: string
   readonly schema: FastifySchema
 }
 
 /**
- * Collects every route that is declared after this call. The returned function lists them with all changes that hooks have made.
+ * Collects every route that is declared after this call. Returns a function that lists them, including later changes by hooks.
  */
 export function declaredOperations(app: FastifyInstance): () => DeclaredOperation[] {
   const routes: RouteOptions[] = []
@@ -41,7 +41,7 @@ export function declaredOperations(app: FastifyInstance): () => DeclaredOperatio
   return () =>
     routes.flatMap(({ method, url, schema }) => {
       if (schema?.operationId === undefined) return []
-      // The HEAD method that Fastify adds to each GET is not documented.
+      // Fastify adds a HEAD route to each GET. These are not documented.
       const methods = [method].flat().filter((one) => one !== 'HEAD')
       const path = url.replaceAll(/:(\w+)/g, '{$1}')
       return methods.map((one) => ({ method: one.toLowerCase(), path, schema }))
@@ -55,12 +55,12 @@ export interface DocumentOptions {
   readonly tags: readonly { readonly name: string; readonly description: string }[]
   readonly securitySchemes: JsonObject
   readonly operations: readonly DeclaredOperation[]
-  /** Webhooks by name, with schemas in the form that routes use. */
+  /** Webhooks by name, with schemas in the same form as those of routes. */
   readonly webhooks?: Readonly<Record<string, DeclaredOperation>>
 }
 
 const JSON_MEDIA = 'application/json'
-/** Responses that any request can get because of its headers, its method or the state of the server. */
+/** Statuses that any request can get, because of its headers or method or the state of the server. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
 export function buildDocument(options: DocumentOptions): JsonObject {
@@ -110,7 +110,7 @@ function operationOf(schema: DeclaredOperation['schema'], components: Components
   }
 }
 
-/** Each property is a parameter; its first example becomes the parameter's example. */
+/** Makes a parameter of each property. The first example of the property becomes the parameter's example. */
 function parametersOf(place: string, given: unknown, components: Components): JsonObject[] {
   if (!isObject(given) || !isObject(given.properties)) return []
   const required = Array.isArray(given.required) ? given.required : []
@@ -122,7 +122,7 @@ function parametersOf(place: string, given: unknown, components: Components): Js
       in: place,
       required: place === 'path' || required.includes(name),
       ...(schema.description !== undefined && { description: schema.description }),
-      // Generated clients separate values by commas; the routes also accept a repeated parameter.
+      // The routes accept both values separated by commas and a repeated parameter. Generated clients use commas.
       ...(schema.type === 'array' && { style: 'form', explode: false }),
       ...(schema.type === 'object' && { style: 'deepObject', explode: true }),
       schema: withoutDescription(schema),

@@ -1,12 +1,14 @@
 /**
- * Collects the named components of an OpenAPI document. A schema with a `title` becomes a component and is referenced wherever
- * it is used, so that generated clients have one type for it.
+ * Collects the named components of an OpenAPI document. A schema with a `title` becomes a component to which all its uses
+ * refer, so that generated clients have one type for it.
  */
 import { isObject, type JsonObject } from '../../json-object.ts'
 
-/** Keywords whose value is a schema or a list of schemas. `#inline` handles schemas by name separately. */
+/**
+ * Keywords whose value is a schema or a list of schemas. `#inline` treats `properties` separately, which has schemas by name.
+ */
 const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
-/** TypeBox writes an object with arbitrary names with this pattern. Generators only support `additionalProperties`. */
+/** TypeBox writes an object with arbitrary names with this pattern, but many generators only support `additionalProperties`. */
 const ANY_NAME = '^.*$'
 
 export class Components {
@@ -14,7 +16,7 @@ export class Components {
   readonly responses: Record<string, JsonObject> = {}
   readonly headers: Record<string, JsonObject> = {}
 
-  /** The schema as it appears in the document. Throws if two different schemas have the same title. */
+  /** Returns the schema as it appears in the document. Throws if two different schemas have the same title. */
   schema(given: JsonObject): JsonObject {
     const { title } = given
     const schema = this.#inline(given)
@@ -46,7 +48,7 @@ export class Components {
     for (const keyword of SCHEMA_KEYWORDS) {
       if (schema[keyword] !== undefined) schema[keyword] = this.#any(schema[keyword])
     }
-    // Generators written for OpenAPI 3.0 do not support `const`, and do not find the discriminator.
+    // Generators for OpenAPI 3.0 do not know `const`, with which the discriminator's values are declared.
     if (schema.const !== undefined) {
       schema.enum = [schema.const]
       delete schema.const
@@ -62,7 +64,7 @@ export class Components {
   }
 }
 
-/** States the default in words, because openapi-typescript makes a field with a `default` required. */
+/** Moves the default into the description, because openapi-typescript makes a field with a `default` required. */
 function withoutDefault({ default: byDefault, ...schema }: JsonObject): Record<string, unknown> {
   if (byDefault === undefined) return schema
   const description = typeof schema.description === 'string' ? `${schema.description} ` : ''

@@ -1,6 +1,6 @@
 /**
- * Builds the page that shows the OpenAPI documents, with its script and its content security policy. It runs on a thread of its
- * own, so that no request waits for it; see routes.ts.
+ * Builds the page /docs, which shows the OpenAPI documents, with its script and its content security policy. It runs on a
+ * thread, because loading the package takes long; see routes.ts.
  */
 
 import { createHash } from 'node:crypto'
@@ -18,7 +18,7 @@ export interface DocsPage {
   readonly script: StaticFile
 }
 
-/** The package can only serve its files from a Fastify server, so they are read from one that does not listen. */
+/** The package can only serve the files from a Fastify server. So they are read from such a server, which does not listen. */
 async function makeDocsPage(): Promise<DocsPage> {
   const server = await renderer()
   const [page, script] = await Promise.all([server.inject(PAGE), server.inject(SCRIPT)])
@@ -48,7 +48,7 @@ async function renderer(): Promise<FastifyInstance> {
       persistAuth: false,
       pageTitle: 'Parley: API reference',
       authentication: { preferredSecurityScheme: 'apiKey' },
-      // These features would send data to the maker's services.
+      // These features would send data to the services of the package's maker.
       agent: { disabled: true },
       mcp: { disabled: true },
       showDeveloperTools: 'never',
@@ -57,7 +57,7 @@ async function renderer(): Promise<FastifyInstance> {
   return page
 }
 
-/** The page contains an inline script, which the policy allows by its hash, and creates its styles at run time. */
+/** The page has an inline script, which the policy allows by its hash, and it adds styles at run time. */
 function policyFor(html: string): string {
   const inline = [...html.matchAll(/<script(?![^>]*\bsrc=)[^>]*>([\s\S]*?)<\/script>/g)]
   const hashes = inline.map(
@@ -76,5 +76,5 @@ function policyFor(html: string): string {
   ].join('; ')
 }
 
-// The main thread also imports this file, for the paths, and has no port.
+// Only a thread has a port to post to. The main thread imports this file as well, for the paths.
 parentPort?.postMessage(await makeDocsPage())

@@ -1,8 +1,8 @@
 /**
- * Serves the OpenAPI documents, generated from the routes themselves, and GET /docs, a page that shows them. `/openapi.json` is
- * for callers, `/admin/api/openapi.json` for operators, and another API has its own. They are public, because they contain
- * nothing that is not in the source code. A thread builds the page at the first request: loading the package that renders it,
- * megabytes of script, would block the event loop for more than 100 ms.
+ * Serves the OpenAPI documents, generated from the declared routes, and GET /docs, a page that shows them. `/openapi.json` is
+ * for callers, `/admin/api/openapi.json` for operators, `/v1/openapi.json` for clients of OpenAI's API. They are public,
+ * because they contain nothing that is not in the source code. A thread builds the page at the first request: loading its
+ * package, which has megabytes of script, would block the event loop for more than 100 ms.
  */
 import type { FastifyInstance } from 'fastify'
 import { moduleURL } from '../../module-url.ts'
@@ -19,7 +19,7 @@ import {
 } from './build-document.ts'
 import { type DocsPage, PAGE, PREFIX, SCRIPT } from './docs-page-thread.ts'
 
-/** The routes below this path are for callers, who have an API key. */
+/** Routes below this path are for callers with an API key. */
 const CALLERS = '/api/'
 
 const DOCUMENTS = {
@@ -59,13 +59,13 @@ const OPERATORS_DOCUMENT = {
   },
 }
 
-/** The document of an API whose routes share a prefix. */
+/** The document of another API, whose routes share a prefix. */
 export interface ApiDocument extends Omit<DocumentOptions, 'version' | 'operations'> {
   readonly path: string
   readonly prefix: string
 }
 
-/** Call this before the routes are declared, so that it sees all of them. */
+/** Call it before the routes are declared, because it collects them. */
 export function openapiRoutes(app: FastifyInstance, version: string, other: ApiDocument): void {
   const operations = declaredOperations(app)
   const isForCallers = ({ path }: DeclaredOperation) => path.startsWith(CALLERS)
@@ -87,7 +87,7 @@ export function openapiRoutes(app: FastifyInstance, version: string, other: ApiD
   serveDocsPage(app)
 }
 
-/** Each document is built at its first request. */
+/** Serves a document, which is built at its first request. */
 function serveDocument(app: FastifyInstance, path: string, options: () => DocumentOptions): void {
   let file: Promise<StaticFile> | undefined
   app.get(path, { config: { public: true } }, async (request, reply) => {

@@ -1,4 +1,7 @@
-/** Schemas of responses in the OpenAPI documents (SPEC §2.6, §7). They only document: the responses are written as text. */
+/**
+ * Schemas of responses in the OpenAPI documents (SPEC §2.6, §7). They only document: responses are written as JSON text and not
+ * checked.
+ */
 
 import { type Schema, Type } from '../../typed-schema.ts'
 import {
@@ -29,7 +32,7 @@ const error = Type.Object(
 )
 
 interface More {
-  /** Headers in addition to the standard ones. */
+  /** Response headers in addition to those of every response. */
   readonly headers?: Record<string, Schema>
   readonly examples?: readonly object[]
 }
@@ -45,7 +48,7 @@ export function success(description: string, data: Schema, { headers = {}, examp
 
 const header = (description: string) => Type.String({ description })
 
-/** A header of every response. */
+/** The response header that every response has. */
 export const REQUEST_ID = {
   description: "The ID of the request in the server's log: the request's own X-Request-Id if that is valid.",
   schema: { type: 'string' },
@@ -72,7 +75,7 @@ const SIMULATED = {
 }
 const ALLOW = { allow: header('The methods that the path supports, such as `GET, HEAD, OPTIONS`.') }
 
-/** The request header that makes both kinds of create safe to repeat. */
+/** The request header that makes it safe to repeat a single create or a batch. */
 export const idempotencyHeader = Type.Object({
   'idempotency-key': Type.Optional(
     Type.String({
@@ -114,7 +117,7 @@ interface ErrorResponse {
   readonly example: HttpError
 }
 
-/** The responses of a route to errors, by HTTP status. */
+/** The error responses of an API, by HTTP status. */
 export type ErrorResponses = Readonly<Record<number, ErrorResponse>>
 
 export const ERRORS: ErrorResponses = {
@@ -176,7 +179,7 @@ export const ERRORS: ErrorResponses = {
   },
 }
 
-/** Documents these statuses as error responses of the callers' routes. */
+/** Documents these statuses as error responses of a route for callers. */
 export function errors(...statuses: number[]): Record<number, object> {
   return errorResponses(ERRORS, statuses)
 }
