@@ -1,10 +1,10 @@
-/** Reads the outcome of a finished job for callers of `/v1`: the text, why it ended, and the usage. */
+/** Turns a finished job into what callers of `/v1` get: the text, why it ended (`finish_reason`), and the tokens used. */
 import { type JobRecord, usageView } from '../job/job-record.ts'
 import { failureOf, type V1Error } from './errors.ts'
 
 export interface TextAnswer {
   readonly kind: 'answer'
-  /** The text as a JSON string. */
+  /** The text as a JSON string, such as `"Hello"`. */
   readonly textJson: string
   readonly finish: 'stop' | 'length' | 'content_filter'
 }
@@ -17,7 +17,7 @@ export interface Tokens {
   readonly cost?: number
 }
 
-/** @param isJson whether the job's format is JSON; the answer is then the text of that JSON */
+/** @param isJson whether the format of the job is JSON. The answer is then JSON text, which callers get as a string. */
 export function answerOf(
   record: JobRecord,
   isJson: boolean,
@@ -30,7 +30,7 @@ export function answerOf(
   }
   const { code, raw_text = '' } = JSON.parse(errorJson ?? '{}')
   if (code === 'content_policy_violation') return { kind: 'answer', textJson: '""', finish: 'content_filter' }
-  // A job fails if its JSON is truncated; callers of this API get the truncated text instead.
+  // Below `/v1`, callers get truncated JSON as text, although the job has failed because of it.
   if (wasCut) return { kind: 'answer', textJson: JSON.stringify(raw_text), finish: 'length' }
   return { kind: 'failed', error: failureOf(record) }
 }

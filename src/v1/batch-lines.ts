@@ -1,4 +1,4 @@
-/** Reads the lines of batches in OpenAI's shape, and writes their results. */
+/** Reads the lines of a batch's input file, which are requests in OpenAI's shape, and writes the lines of its result files. */
 import { isUtf8 } from 'node:buffer'
 import type { LineFormat, LineResult, WantedLine, WrongLine } from '../batches/line-format.ts'
 import type { Problem } from '../batches/progress.ts'
@@ -22,7 +22,7 @@ import { elementsOfBody } from './read-body.ts'
 import { BEFORE_INSTRUCTIONS, recordOf, responseJson } from './response-object.ts'
 import { RESPONSE_FIELD_NAMES } from './responses.ts'
 
-/** The endpoints whose requests a batch may contain, and the translation of their bodies. */
+/** The endpoints whose requests a batch may contain, and the name of the translation of their bodies. */
 export const ENDPOINTS: Readonly<Record<string, string>> = {
   '/v1/chat/completions': 'chat',
   '/v1/responses': 'response',
@@ -32,13 +32,13 @@ export interface BatchLinesOptions {
   readonly store: Pick<Store, 'readRequest'>
   readonly limits: PartLimits
   readonly maxDepth: number
-  /** Whether jobs with this model use the response cache. */
+  /** Whether jobs with this model use the response cache; the setting `models.*.v1_cache` decides. */
   readonly usesCache: (model: string) => boolean
 }
 
 const MAX_ID = 512
 const BODY = new Map([['body', 0]])
-/** Jobs that a batch has started do not expire before it has taken their results. */
+/** Expiry is not applied, because jobs of a batch do not expire before the batch has read their results. */
 const NEVER = { nowMs: 0, retentionMs: 0 }
 
 export class BatchLines implements LineFormat {
@@ -132,7 +132,7 @@ export class BatchLines implements LineFormat {
   }
 }
 
-/** Names fields as the line does. */
+/** Errors name fields as the line does, not as Parley's own API does. */
 function errorOf(endpoint: string, error: AdmissionError) {
   if (error.kind !== 'invalid') return admissionError(error)
   const names = ENDPOINTS[endpoint] === 'chat' ? CHAT_FIELD_NAMES : RESPONSE_FIELD_NAMES
@@ -143,13 +143,13 @@ function wrong(code: string, message: string, param: string | null = null): Wron
   return { code, message, param }
 }
 
-/** Other texts would differ between the database and the file. */
+/** Rejects texts that the database or the result file would change: NUL and unpaired surrogates. */
 function isCustomId(text: unknown): text is string {
   if (typeof text !== 'string' || text.length === 0 || text.length > MAX_ID) return false
   return text.isWellFormed() && !text.includes('\0')
 }
 
-/** Assembles the line as text, because the body is JSON text already. */
+/** Assembles the line as text, because the body already is JSON text. */
 function answered(customId: string, id: string, status: number, bodyJson: string): string {
   return `{"id":"batch_req_${id}","custom_id":${JSON.stringify(customId)},"response":{"status_code":${status},"request_id":"${id}","body":${bodyJson}},"error":null}`
 }

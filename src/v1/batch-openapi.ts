@@ -1,4 +1,4 @@
-/** Describes the routes of batches for the OpenAPI document of `/v1`. */
+/** The schemas of the routes of batches, for the OpenAPI document of `/v1`. */
 import { Type } from '../typed-schema.ts'
 import { DOCUMENTED, errorResponses, nullable } from './openapi.ts'
 

@@ -1,4 +1,4 @@
-/** The routes of batches. For a caller, a batch of another account does not exist. */
+/** The routes of `/v1/batches`. A batch of another account gets the same error as one that does not exist. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AboutBatch, aboutOf, progressOf } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
@@ -21,13 +21,13 @@ export interface BatchRoutes {
   readonly files: Files
   readonly clock: Clock
   readonly makeBatchId: () => string
-  /** Called when a batch was created or cancelled. */
+  /** Called when a batch was created or cancelled, so that this node works on it at once. */
   readonly onBatchChanged: () => void
 }
 
 const WINDOW = '24h'
 const WINDOW_MS = 86_400_000
-/** The limit for each account. */
+/** How many batches of an account may be open at the same time. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
 const BODY: FieldPolicy = {
@@ -149,7 +149,7 @@ function searchOf({ after, limit = '20' }: Record<string, unknown>) {
   return { limit: most, ...(afterBatchId !== null && { afterBatchId }) }
 }
 
-/** Returns the batch in OpenAI's shape, with times in Unix seconds. */
+/** Returns the batch in OpenAI's shape; times are in Unix seconds. */
 function viewOf(batch: StoredBatch) {
   const progress = progressOf(batch)
   const { metadata, window } = aboutOf(batch)

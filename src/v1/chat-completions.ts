@@ -1,4 +1,4 @@
-/** POST /v1/chat/completions: creates a job and holds the request until it has its answer. */
+/** POST /v1/chat/completions: creates a job, and holds the request until the job has finished or the server must respond. */
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -45,7 +45,7 @@ export function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRout
   )
 }
 
-/** Assembles the JSON as text, because the job's answer is JSON text already. */
+/** Assembles the response as text, because the answer already is JSON text. */
 export function completionJson(record: JobRecord, model: string, { textJson, finish }: TextAnswer): string {
   const { input, cached, output } = tokensOf(record)
   const usage = {

@@ -1,4 +1,4 @@
-/** Translates the body of POST /v1/chat/completions to a job. */
+/** Translates the body of POST /v1/chat/completions to the fields of a job. */
 import { FieldProblem } from '../job/field-rules.ts'
 import type { SingleCreate } from '../job/request.ts'
 import {

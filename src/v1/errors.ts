@@ -1,6 +1,6 @@
 /**
- * Errors in OpenAI's shape: `{"error":{"message","type","param","code"}}`, with the headers that tell OpenAI's clients whether and
- * when to retry. They retry 408, 409, 429 and every status from 500 on unless `x-should-retry` says otherwise.
+ * Errors in OpenAI's shape: `{"error":{"message","type","param","code"}}`, with the headers that control when OpenAI's clients
+ * retry. Without `x-should-retry`, these clients retry after 408, 409, 429 and every status from 500 on.
  */
 import type { FastifyReply } from 'fastify'
 import { type ErrorAnswer, type OtherApi, sendErrorOf } from '../http/envelope.ts'
@@ -10,15 +10,15 @@ import type { FailureCode } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 
 interface Details {
-  /** The field that is wrong, as the caller named it. */
+  /** The name of the wrong field in the caller's request. */
   readonly param?: string
   readonly code?: string
-  /** If absent, the client decides by the status. */
+  /** The value of `x-should-retry`. If absent, clients decide by the status. */
   readonly shouldRetry?: boolean
   readonly retryAfterMs?: number
 }
 
-/** An error of a route below `/v1`. */
+/** An error with fields and headers that only OpenAI's API has. */
 export class V1Error extends HttpError {
   readonly about: Details
 
@@ -28,7 +28,7 @@ export class V1Error extends HttpError {
   }
 }
 
-/** The field is wrong, or it is not supported and would change the answer. */
+/** For a field that is wrong, or that is not supported although it would change the answer. */
 export const invalidField = (param: string, rule: string) => new FieldProblem(param, rule)
 
 export const noSuchModel = (model: string) =>
@@ -37,7 +37,10 @@ export const noSuchModel = (model: string) =>
     code: 'model_not_found',
   })
 
-/** The job continues. The client repeats the request at once, which joins the job. */
+/**
+ * The server cannot hold the request any longer, but the job continues. The client repeats the request at once, and the
+ * repeated request joins the job.
+ */
 export const notFinished = () =>
   new V1Error(408, 'The answer is not ready yet. Send the same request again to keep waiting for it.', {
     code: 'timeout',
@@ -45,7 +48,7 @@ export const notFinished = () =>
     retryAfterMs: 0,
   })
 
-/** The job continues, but this server cannot hold the request, or cannot send the answer now. */
+/** The job continues, but the server cannot hold the request, or has no memory to send the answer now. */
 export const cannotWait = () =>
   new V1Error(
     503,
@@ -60,7 +63,7 @@ export const jobVanished = () => new V1Error(404, 'The job was deleted.', { shou
 
 const STATUSES: Readonly<Partial<Record<FailureCode, number>>> = { timeout: 504, cancelled: 409 }
 
-/** The error of a failed job. A repeated request would run the job again, so clients must not retry. */
+/** The error of a failed job. Clients must not retry, because a repeated request would run the job again. */
 export function failureOf({ errorJson }: Pick<JobRecord, 'errorJson'>): V1Error {
   const { code, message, upstream_message } = JSON.parse(errorJson ?? '{}')
   const text = upstream_message ? `${message} ${upstream_message}` : String(message)
@@ -74,7 +77,7 @@ const TYPES: Readonly<Record<number, string>> = {
   429: 'rate_limit_error',
 }
 
-/** Returns the error's fields. Some errors must stop clients from a retry that would not help, or delay it. */
+/** Returns the fields of the error. For some errors, a retry would not help or must wait. */
 function detailsOf(error: HttpError): Details & { readonly status: number } {
   if (error instanceof V1Error) return { status: error.status, ...error.about }
   const { status, retryAfterS, details = '' } = error
@@ -119,7 +122,7 @@ function answerOf(error: HttpError): ErrorAnswer {
 
 export const V1_ERRORS: OtherApi = { prefix: '/v1/', headers: ['x-should-retry', 'retry-after-ms'], answerOf }
 
-/** Sends the error at once; a thrown error would be delayed. */
+/** Sends the error at once. An error that is thrown counts as a rejected request and may be delayed. */
 export function sendV1Error(reply: FastifyReply, error: HttpError): FastifyReply {
   return sendErrorOf(V1_ERRORS, reply, error)
 }

@@ -1,7 +1,8 @@
 /**
- * Decides which fields a request may have, and reads those that routes share: conversations, options and formats. Fields that
- * cannot change the answer are ignored, such as `metadata`. Unsupported fields that would change it are rejected by name. Null,
- * and any value that changes nothing, is always accepted, because frameworks send them: `stream: false`, `n: 1`, `tools: []`.
+ * Reads the fields that several routes of `/v1` share (conversations, options, formats), and decides which fields a request may
+ * have. A field that cannot change the answer, such as `metadata`, is ignored. An unsupported field that would change the
+ * answer is rejected by name. Null and neutral values are accepted in any field, because frameworks send them: `stream: false`,
+ * `n: 1`, `tools: []`.
  */
 import { Ajv, type ValidateFunction } from 'ajv'
 import { FieldProblem } from '../job/field-rules.ts'
@@ -16,11 +17,14 @@ export type Fields = Readonly<Record<string, unknown>>
 export interface FieldPolicy {
   readonly supported: readonly string[]
   readonly ignored: readonly string[]
-  /** Fields that are not supported, each with the values that change nothing. */
+  /** Unsupported fields. The function returns whether a value is neutral: it does not change the answer. */
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
 
-/** Fields of several routes that do not change the answer. One that ends with `_` stands for all fields that begin with it. */
+/**
+ * Fields that all routes ignore, because they do not change the answer. A name that ends with `_` covers all fields that begin
+ * with it.
+ */
 export const IGNORED: readonly string[] = [
   'store',
   'user',
@@ -29,7 +33,7 @@ export const IGNORED: readonly string[] = [
   'prompt_cache_',
 ]
 
-/** Longer names of callers' fields are truncated in errors. */
+/** Maximum characters of a field's name in an error. */
 const LONGEST_NAME = 80
 
 export const is =
@@ -40,7 +44,10 @@ export const isEmpty = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && Object.keys(value).length === 0
 export const isAnything = (): boolean => true
 
-/** Returns the supported fields of an object that are not null. @param path names the object in errors; empty for the body */
+/**
+ * Returns the supported fields of an object, without those that are null.
+ * @param path the path of the object in errors; empty for the body
+ */
 export function supportedFields(
   value: unknown,
   { supported, ignored, neutral }: FieldPolicy,
@@ -67,14 +74,17 @@ function isIgnored(name: string, ignored: FieldPolicy['ignored']): boolean {
   return ignored.some((one) => one === name || (one.endsWith('_') && name.startsWith(one)))
 }
 
-/** Clients send back messages that they got from this API or from `parse()`. Their extra fields change nothing. */
+/**
+ * Clients send back messages that they received from this API or from `parse()` of OpenAI's clients. These messages have
+ * additional fields, which do not change the answer.
+ */
 const MESSAGE: FieldPolicy = {
   supported: ['role', 'content'],
   ignored: ['parsed'],
   neutral: { refusal: isAnything, annotations: isEmpty, tool_calls: isEmpty },
 }
 
-/** Reads conversations: messages whose content is a text or text parts. */
+/** Reads a conversation, whose messages contain a text or an array of text parts. */
 export function messagesOf(given: unknown, field: string): Message[] {
   if (!Array.isArray(given)) throw new FieldProblem(field, 'must be an array')
   return given.map((message, at) => messageOf(message, `${field}[${at}]`))
@@ -87,7 +97,7 @@ function messageOf(given: unknown, field: string): Message {
   return { role: role as Role, content: textOf(content, `${field}.content`) }
 }
 
-/** @param types of the parts that contain text */
+/** @param types the `type` of parts that contain text */
 export function textOf(content: unknown, field: string, types: readonly string[] = ['text']): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) throw new FieldProblem(field, 'must be a string or an array of text parts')
@@ -104,7 +114,7 @@ export function textOf(content: unknown, field: string, types: readonly string[]
 let validate: ValidateFunction | undefined
 
 /**
- * Reads the options of a job, which have the same names in a request except for the length of an answer.
+ * Reads the options of a job. In requests they have the same names, except for the maximum length of the answer.
  * @param lengthField the request's name for `max_tokens`
  */
 export function optionsOf(fields: Fields, lengthField: string): JobOptions {
@@ -127,7 +137,7 @@ export function optionsOf(fields: Fields, lengthField: string): JobOptions {
 const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
 
 const OUTER: FieldPolicy = { supported: ['type', 'json_schema'], ignored: [], neutral: {} }
-/** Answers are always checked against the schema, with or without `strict`. */
+/** `strict` is ignored, because answers are always checked against the schema. */
 const INNER: FieldPolicy = {
   supported: ['type', 'schema'],
   ignored: ['name', 'description', 'strict'],
@@ -135,9 +145,9 @@ const INNER: FieldPolicy = {
 }
 
 /**
- * Reads the format of an answer: `text`, `json_object`, or `json_schema` with a name and a schema.
- * @param field the route's name for the format. Chat completions have the schema in `json_schema`, other routes have it
- * directly.
+ * Reads the format of the answer: `text`, `json_object`, or `json_schema` with a name and a schema.
+ * @param field the path of the format in errors. In chat completions, the schema is in `json_schema`; in other routes, it is
+ * directly in the format.
  */
 export function formatOf(given: unknown, field: string): SingleCreate['response_format'] {
   if (given === undefined) return TEXT_FORMAT
@@ -146,7 +156,7 @@ export function formatOf(given: unknown, field: string): SingleCreate['response_
   switch (type) {
     case 'text':
       return TEXT_FORMAT
-    // Fireworks, Together and llama.cpp also read a schema next to `json_object`, and instructor sends it.
+    // Fireworks, Together and llama.cpp also accept a schema with `json_object`, and the library instructor sends it.
     case 'json_object':
     case 'json_schema': {
       const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema

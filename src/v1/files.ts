@@ -1,4 +1,4 @@
-/** The routes of files. For a caller, a file of another account does not exist. */
+/** The routes of `/v1/files`. A file of another account gets the same error as one that does not exist. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Files } from '../files/files.ts'
@@ -109,16 +109,16 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
   app.get<OfFile>('/v1/files/:file/content', { config: read, schema: content }, async (request, reply) => {
     const file = await found(request)
     void reply.header('content-type', 'application/octet-stream').header('content-length', file.bytes)
-    // For a HEAD request, Fastify would read the whole content and drop it.
+    // Fastify would read the whole content for a HEAD request, although the response has no body.
     if (request.method === 'HEAD') return reply.send(Readable.from([]))
-    // The download holds one piece from the database and one on its way to the client.
+    // A download has at most two pieces in memory: one from the database, and one that is being sent.
     await answers.reserve(request, Math.min(file.bytes, 2 * PIECE_BYTES))
     const stream = Readable.from(files.read(file), { objectMode: false, highWaterMark: PIECE_BYTES })
     return reply.send(stream)
   })
 }
 
-/** The route has a scope of its own, because no other route has a body that is not JSON. */
+/** The route is in its own Fastify scope, because it is the only one whose body is not JSON. */
 function uploadRoute(app: FastifyInstance, uploads: Uploads): void {
   const uploaded = {
     ...DOCUMENTED,
@@ -145,7 +145,7 @@ function uploadRoute(app: FastifyInstance, uploads: Uploads): void {
   })
 }
 
-/** Returns the file in OpenAI's shape, with times in Unix seconds. */
+/** Returns the file in OpenAI's shape; times are in Unix seconds. */
 function fileView({ id, bytes, createdAtMs, expiresAtMs, filename, purpose }: StoredFile) {
   return {
     id: PREFIX + id,
@@ -161,7 +161,7 @@ function fileView({ id, bytes, createdAtMs, expiresAtMs, filename, purpose }: St
 
 export const fileName = (id: string) => PREFIX + id
 
-/** Returns null for text that cannot be a file's ID. */
+/** Returns the file ID without its prefix; null for a text that is not the ID of a file. */
 export function fileIdOf(text: string): string | null {
   return isFileId(text) ? text.slice(PREFIX.length) : null
 }
@@ -174,7 +174,7 @@ function searchOf({ after, limit = '10000', order = 'desc', purpose }: Record<st
   if (after !== undefined && (typeof after !== 'string' || !isFileId(after)))
     throw invalidField('after', 'must be the id of a file')
   if (order !== 'asc' && order !== 'desc') throw invalidField('order', 'must be asc or desc')
-  // Postgres cannot store NUL, and rejects it in searches, too.
+  // Postgres rejects NUL, even in searches.
   if (purpose !== undefined && (typeof purpose !== 'string' || purpose.includes('\0')))
     throw invalidField('purpose', 'must be one purpose')
   const most = /^\d{1,5}$/.test(String(limit)) ? Number(limit) : 0

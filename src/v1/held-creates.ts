@@ -1,6 +1,6 @@
 /**
- * Creates the job of a request below `/v1`, and holds the request until the job has ended or the server must answer. If the
- * caller leaves, the job continues.
+ * Creates the job of a request below `/v1`. `hold` also waits until the job has finished, or until the server must respond;
+ * `create` does not wait. If the caller disconnects, the job continues.
  */
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -29,7 +29,7 @@ import {
 } from './errors.ts'
 import { elementsOfBody } from './read-body.ts'
 
-/** `true` lets the request read and fill the response cache. */
+/** A request with this header and the value `true` reads and fills the response cache. */
 const CACHE_HEADER = 'x-parley-cache'
 
 export interface HeldCreatesOptions {
@@ -37,32 +37,32 @@ export interface HeldCreatesOptions {
   readonly reader: JobReader
   readonly held: HeldRequests
   readonly answers: Pick<LargeAnswers, 'mayHold'>
-  /** Whether jobs with this model use the response cache; a header of the request may ask for it, too. */
+  /** Whether jobs with this model use the response cache even without the header. */
   readonly usesCache: (model: string) => boolean
   readonly bodies: RequestBodies
   readonly limits: PartLimits
 }
 
-/** The job that a request asks for, and how its route names the fields of jobs. */
+/** The job that a request creates, and how the route names its fields. */
 export interface JobRequest {
-  /** The job, from `elementOf`. */
+  /** The result of `elementOf`. */
   readonly element: CreateElement
-  /** The route's own names for fields of jobs. */
+  /** Maps names of job fields to the names in this route, for errors. */
   readonly fieldNames: Readonly<Record<string, string>>
-  /** Reports how the job ended. Its URL must have been checked. */
+  /** Sent when the job finishes. Its URL must have been checked. */
   readonly callback?: Callback
 }
 
 export type Held =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
-  /** The request gets this error; its job may continue. */
+  /** The error for the caller. The job may continue. */
   | { readonly kind: 'error'; readonly error: V1Error }
 
 interface Created {
   readonly jobId: string
-  /** Null if nobody waits, or if the request has an Idempotency-Key. */
+  /** Null if the request has an Idempotency-Key, or if an earlier request with the same key created the job. */
   readonly hold: Hold | null
-  /** Null if nobody waits, if the server cannot wait, or if the job is an earlier one. */
+  /** Null if the caller does not wait, if no slot for waiting is free, or if an earlier request created the job. */
   readonly pending: PendingResponse | null
   /** True if an earlier request with the same Idempotency-Key created the job. */
   readonly repeated: boolean
@@ -75,7 +75,7 @@ export class HeldCreates {
     this.#options = options
   }
 
-  /** Returns the job that the body requests; a thread has read a large body. */
+  /** Returns the job that the body describes. A thread has already translated a large body. */
   elementOf(request: FastifyRequest): CreateElement {
     const { body: value, largeBody, route } = request
     const { translation = '' } = route.config
@@ -88,7 +88,7 @@ export class HeldCreates {
     return element
   }
 
-  /** Rejects with the error of a request that creates no job. */
+  /** Creates or joins a job, and waits for it. Rejects with the error of a request that creates no job. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
     if (wanted.element.ignored) listIgnored(wanted.element, reply)
@@ -106,14 +106,14 @@ export class HeldCreates {
         : pending && (await endOf(pending, reply))
       if (end?.kind !== 'vanished') return this.#heldUntil(end, hold, reply)
       if (hold) held.answered(hold)
-      // If the deleted job was one that the request joined, the loop creates another.
+      // If the request had joined a job that was then deleted, the loop creates another one.
       if (!joined) return { kind: 'error', error: jobVanished() }
     }
   }
 
   /**
-   * Creates a job whose caller does not wait for it. A request that a client repeats because it got no answer joins the job of
-   * the first one. Rejects with the error of a request that creates no job.
+   * Creates or joins a job, without waiting for it. If a client did not receive the response and repeats its request, the
+   * repeated request joins the first one's job. Rejects with the error of a request that creates no job.
    */
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
@@ -132,7 +132,7 @@ export class HeldCreates {
         return record
       }
       if (hold) held.answered(hold)
-      // If the deleted job was one that the request joined, the loop creates another.
+      // If the request had joined a job that was then deleted, the loop creates another one.
       if (!joined) throw jobVanished()
     }
   }
@@ -162,7 +162,7 @@ export class HeldCreates {
     return { jobId: job.id, hold, pending: result.pending, repeated: false }
   }
 
-  /** If the request is answered without a result, the next equal request can join its job. */
+  /** If the caller gets no result, an equal request can join the job later. */
   async #heldUntil(
     end: Exclude<WaitEnd, { kind: 'vanished' }> | null,
     hold: Hold | null,
@@ -198,13 +198,13 @@ export class HeldCreates {
   }
 }
 
-/** Adds the header with the parts of the schema that are not checked. */
+/** Adds the header that lists which parts of the schema are not checked. */
 function listIgnored(element: CreateElement, reply: FastifyReply): void {
   const ignored = ignoredHeader([element])
   if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
 }
 
-/** Returns what identifies equal requests; null for a request with an Idempotency-Key, which identifies it. */
+/** Returns what identifies equal requests. Null if the request has an Idempotency-Key, which identifies it instead. */
 function equalRequest(
   { headers, caller, route, body, largeBody }: FastifyRequest,
   element: CreateElement,
@@ -215,7 +215,7 @@ function equalRequest(
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
-/** If this request ends with an error instead, the next one can join the job. */
+/** If this request fails, an equal request can join the job later. */
 async function unlessFailed<Result>(
   result: Promise<Result>,
   hold: Hold | null,
@@ -229,7 +229,7 @@ async function unlessFailed<Result>(
   }
 }
 
-/** If the caller leaves without an answer, its next request can join the job. */
+/** If the caller disconnects before it has the response, an equal request can join the job later. */
 function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
   raw.once('close', () => {
     if (raw.writableFinished) held.answered(hold)
@@ -237,13 +237,13 @@ function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
   })
 }
 
-/** A job that was just created. */
+/** Returns the record of a job that was just created. */
 function queuedJob(id: string): JobRecord {
   const createdAtMs = jobIdMs(id)
   return { id, status: 'pending', createdAtMs, contentJson: null, errorJson: null, usageJson: null }
 }
 
-/** The wait ends if the caller hangs up. */
+/** Resolves when the job finishes or the time is over. If the caller disconnects, the wait ends. */
 function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
   raw.on('close', pending.leave)
   // The caller may have hung up while the job was being stored.
@@ -251,7 +251,7 @@ function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promis
   return pending.ended
 }
 
-/** Returns the error with the route's own names for fields of jobs. */
+/** Returns the error with the route's names for fields. */
 function renamed(error: unknown, model: string, names: JobRequest['fieldNames']): unknown {
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
   const { field, rule } = error.reason
@@ -259,20 +259,20 @@ function renamed(error: unknown, model: string, names: JobRequest['fieldNames'])
   return invalidField(renamedField(field, names), rule)
 }
 
-/** Returns the route's own name for a field of jobs. */
+/** Returns the route's name for a field of a job. */
 export function renamedField(field: string, names: JobRequest['fieldNames']): string {
   const [name = field, named = name] = Object.entries(names).find(([one]) => field.startsWith(one)) ?? []
   return field.replace(name, named)
 }
 
-/** Node's fetch fails if no headers have arrived within 300 s. */
+/** The longest time that a request is held, in seconds. Node's fetch fails if the headers take longer than 300 s. */
 const LONGEST_S = 280
-/** The answer may take this long to arrive. */
+/** How many seconds before the client's timeout the server responds, so that the response arrives in time. */
 const EARLIER_S = 5
 
 /**
- * Returns the time in milliseconds after which the server must answer a held request even if the job has not finished, because
- * the client would time out. OpenAI's clients send their timeout, in seconds, the one for Python in another header.
+ * Returns how many milliseconds a request may be held before its client times out. OpenAI's clients send their timeout in
+ * seconds; the Python client uses a different header than the others.
  */
 function holdMs(headers: IncomingHttpHeaders): number {
   const timeoutS = Number(headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'])

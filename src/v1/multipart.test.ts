@@ -1,4 +1,4 @@
-/** What the time limit of an upload counts, and what happens if its client is already gone. */
+/** Tests which time counts towards the minimum rate of an upload, and what happens if its client has already disconnected. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
@@ -10,7 +10,7 @@ import { readMultipart } from './multipart.ts'
 const PART = 'content-disposition: form-data; name="file"; filename="a.jsonl"'
 const BODY = Buffer.from(`--xyz\r\n${PART}\r\n\r\n{}\r\n--xyz--\r\n`)
 
-/** Returns a request whose body has arrived in full. */
+/** Returns a request whose whole body has arrived. */
 function arrived(): Readable {
   const headers = { 'content-type': 'multipart/form-data; boundary=xyz' }
   return Object.assign(Readable.from([BODY]), { headers, complete: true })

@@ -1,13 +1,13 @@
 /**
- * Reads a multipart body with one file, no faster than the file is stored, so that little of it is in memory. Ends uploads that
- * are too slow, because each of them takes memory.
+ * Reads a multipart body that contains one file. The body is read only as fast as the file is stored, so that little of it is
+ * in memory. Slow uploads are aborted, because each takes memory.
  */
 import type { IncomingMessage } from 'node:http'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
 import type { Clock } from '../clock.ts'
 import { V1Error } from './errors.ts'
 
-/** Limits everything except the file. */
+/** Limits for everything except the content of the file. */
 const LIMITS = {
   files: 1,
   fields: 10,
@@ -20,20 +20,20 @@ const LIMITS = {
 
 export interface MultipartOptions {
   readonly clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** Called with the content of the field `file`, piece by piece, after the promise of the previous call has resolved. */
+  /** Called with each piece of the file. The next call waits for the promise of the previous one. */
   readonly onContent: (bytes: Uint8Array) => Promise<void>
 }
 
 export interface Multipart {
-  /** The fields other than the file. */
+  /** The form fields other than the file. */
   readonly fields: ReadonlyMap<string, string>
   readonly filename: string
 }
 
-/** Rejects with a `V1Error`, or with the rejection of `onContent`. The rest of the body is then not read. */
+/** Rejects with a `V1Error`, or with the error of `onContent`; the rest of the body is then not read. */
 export function readMultipart(request: IncomingMessage, options: MultipartOptions): Promise<Multipart> {
   return new Promise((resolve, reject) => {
-    // No more events are emitted then.
+    // A destroyed request emits no more events, so the promise would stay pending.
     if (request.destroyed) throw disconnected()
     const parser = parserOf(request)
     const fields = new Map<string, string>()
@@ -64,12 +64,12 @@ export function readMultipart(request: IncomingMessage, options: MultipartOption
       })
     }
     const onEnd = () => {
-      // From here on, only the server takes time.
+      // The body has arrived. What takes time now is not the client's fault.
       stopWatching()
       parser.end()
     }
     const onClose = () => {
-      // If the request is complete, the parser has all of it but has not passed on everything yet.
+      // If the request is complete, the parser has received all of it, and will finish.
       if (!request.complete) end(disconnected())
     }
 
@@ -114,11 +114,17 @@ function parserOf({ headers }: IncomingMessage) {
 const disconnected = () => malformed('The connection closed before the whole body arrived.')
 const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
 
-/** A client must send this much on average in each window. Time in which the server does not read does not count. */
+/**
+ * The minimum rate of an upload: this many bytes per millisecond, on average over each window. Time in which the server pauses
+ * reading does not count.
+ */
 const BYTES_PER_MS = 64 * 1.024
 const WINDOW_MS = 10_000
 
-/** Calls `onSlow` once, after the first window in which the client was too slow. Returns a function that ends the watch. */
+/**
+ * Calls `onSlow` once, at the end of the first window in which the client was too slow. Returns a function that ends the
+ * checks.
+ */
 function watchPace(
   request: IncomingMessage,
   clock: Pick<Clock, 'steadyMs' | 'after'>,
@@ -157,6 +163,6 @@ function watchPace(
   }
 }
 
-/** Clients must not retry, because another attempt would be as slow. */
+/** Clients must not retry, because the next upload would be as slow. */
 const tooSlow = () =>
   new V1Error(408, 'The upload is too slow: send at least 64 KiB per second.', { shouldRetry: false })

@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document of `/v1`, separate from that of Parley's own API. These schemas only document: this folder reads the
- * bodies.
+ * The OpenAPI document of `/v1`, which is separate from the document of Parley's own API. Its schemas only document:
+ * `fields.ts` and its users validate the bodies.
  */
 import type { ApiDocument } from '../http/openapi/routes.ts'
 import { ROLES } from '../job/job.ts'
@@ -20,10 +20,10 @@ export const V1_DOCUMENT: ApiDocument = {
   },
 }
 
-/** Fields of every route of this API. */
+/** What the documentation of every route of `/v1` contains. */
 export const DOCUMENTED = { tags: ['OpenAI'], security: [{ bearer: [] }] } as const
 
-/** Turns off validation for schemas that only document. */
+/** Turns off Fastify's validation for routes whose schemas only document. */
 export const UNCHECKED = { validatorCompiler: () => () => true } as const
 
 const text = Type.String()
@@ -61,7 +61,7 @@ const ERRORS: Readonly<Record<number, string>> = {
   504: 'The job did not finish within its time limits.',
 }
 
-/** The error responses by status, which all routes share. */
+/** The error responses of all routes, by HTTP status. */
 export const errorResponses: Readonly<Record<number, object>> = Object.fromEntries(
   Object.entries(ERRORS).map(([status, description]) => {
     return [status, { ...error, description, headers: HEADERS, responseName: `Error${status}` }]
@@ -179,7 +179,7 @@ export const fileContent = {
   description: 'The content.',
   content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
 }
-/** This schema is written by hand, because the fields are parts of a multipart body, in any order. */
+/** Written by hand, because TypeBox schemas describe JSON, and this body is multipart. */
 export const uploadBody = {
   content: {
     'multipart/form-data': {

@@ -1,6 +1,6 @@
 /**
- * Translates a large body below `/v1` to a job, or to the first error, as a task of the CPU pool. The event loop reads small
- * bodies with the same functions.
+ * Translates a body below `/v1` to a job, or to the first error in it. For a large body, this is a task of the CPU pool; for a
+ * small one, the event loop calls the same functions.
  */
 import { isUtf8 } from 'node:buffer'
 import {
@@ -19,7 +19,7 @@ import { mayLoseDigits, readJson, withoutExcerpt } from '../json-text/read-json.
 import { chatOf } from './chat-fields.ts'
 import { responseOf } from './response-fields.ts'
 
-/** Translations by their name in a route's `config.translation`. */
+/** The translations, by their name in `config.translation` of routes. */
 const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> = {
   chat: chatOf,
   response: responseOf,
@@ -27,7 +27,7 @@ const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> 
 
 export interface TranslatedBody {
   readonly value: SingleCreate
-  /** The parts of the request that its job stores in addition. */
+  /** Parts of the request that are stored with the job because the response repeats them. */
   readonly record?: object
 }
 
@@ -70,7 +70,7 @@ export interface V1Body {
   readonly value: unknown
 }
 
-/** Returns the job of a request, with what admission needs of it. */
+/** Returns the job of a request in the form that admission needs. */
 export function elementsOfBody(
   translation: string,
   { text, value: body }: V1Body,
@@ -89,13 +89,16 @@ const FORMAT: WantedMembers = new Map<string, number | WantedMembers>([
   ['json_schema', new Map([['schema', IN_JSON_SCHEMA]])],
   ['schema', IN_FORMAT],
 ])
-/** Where the schema is, in either route. A body has only one of them. */
+/** Where the two routes have the schema in their bodies. A body contains at most one. */
 const SCHEMA: WantedMembers = new Map([
   ['response_format', FORMAT],
   ['text', new Map([['format', FORMAT]])],
 ])
 
-/** Returns the part of the job's text that is measured or kept as written. Only the format has a limit of its own. */
+/**
+ * Returns the text of the response format, in which large numbers keep all digits. Only the format is needed, because it is the
+ * only part of a job whose text is measured and stored as written.
+ */
 function formatText({ response_format }: SingleCreate, text: string): string {
   if (response_format.schema !== undefined && mayLoseDigits(text)) {
     const cut = cutMembers(text, SCHEMA)

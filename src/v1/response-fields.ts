@@ -1,4 +1,4 @@
-/** Translates the body of POST /v1/responses to a job, and to what is stored with it. */
+/** Translates the body of POST /v1/responses to the fields of a job, and to a record that is stored with the job. */
 import { FieldProblem } from '../job/field-rules.ts'
 import type { Message, Role } from '../job/job.ts'
 import { ROLES } from '../job/job.ts'
@@ -17,14 +17,16 @@ import {
   textOf,
 } from './fields.ts'
 
-/** The parts of a request that are stored with its job. */
+/** The parts of a request that are stored with its job because the response object repeats them. */
 export interface ResponseRecord {
   readonly route: 'responses'
   readonly background: boolean
-  /** The length of the JSON text of the instructions, which are the first message; 0 without instructions. */
+  /**
+   * How many characters the JSON text of the instructions has; 0 without instructions. Instructions become the first message.
+   */
   readonly instructions: number
   readonly metadata: Readonly<Record<string, string>>
-  /** The fields of a JSON schema format that a job does not have. */
+  /** The fields of a JSON schema format that jobs do not have. */
   readonly format?: { readonly name: string; readonly description?: string; readonly strict?: boolean }
 }
 
@@ -53,7 +55,8 @@ const BODY: FieldPolicy = {
     tool_choice: is('none', 'auto'),
     parallel_tool_calls: isAnything,
     max_tool_calls: isAnything,
-    // Frameworks send it for reasoning models with `store: false`. No response has items with reasoning.
+    // Frameworks send this value for reasoning models with `store: false`. Parley's responses contain no reasoning items, so it
+    // has no effect.
     include: (value) => Array.isArray(value) && value.every(is('reasoning.encrypted_content')),
     truncation: is('disabled'),
     top_logprobs: is(0),
@@ -62,7 +65,7 @@ const BODY: FieldPolicy = {
 }
 const TEXT: FieldPolicy = { supported: ['format'], ignored: [], neutral: { verbosity: is('medium') } }
 const REASONING: FieldPolicy = { supported: ['effort'], ignored: [], neutral: {} }
-/** Clients send back items of an earlier output. Their extra fields change nothing. */
+/** Clients send back items of earlier outputs. These items have additional fields, which do not change the answer. */
 const ITEM: FieldPolicy = {
   supported: ['type', 'role', 'content'],
   ignored: ['id', 'status', 'phase', 'parsed'],
@@ -120,7 +123,7 @@ function messageOf(item: unknown, field: string): Message {
   return { role: role as Role, content: textOf(content, `${field}.content`, PARTS) }
 }
 
-/** The limits of OpenAI's API. */
+/** The same limits as in OpenAI's API. */
 export const METADATA = { pairs: 16, keyLength: 64, valueLength: 512 } as const
 
 export function metadataOf(given: unknown): Readonly<Record<string, string>> {
@@ -139,7 +142,7 @@ export function metadataOf(given: unknown): Readonly<Record<string, string>> {
   return given as Readonly<Record<string, string>>
 }
 
-/** Reads the schema's name and description, which are not part of the job. */
+/** Reads the fields of a JSON schema format that are not part of the job. */
 function namedFormat(format: unknown): Pick<ResponseRecord, 'format'> {
   if (!isObject(format) || format.type !== 'json_schema') return {}
   const { name, description, strict } = format as Fields

@@ -1,4 +1,4 @@
-/** Builds the response object of OpenAI's API, as JSON text, from a job and what was stored with it. */
+/** Builds the response object of OpenAI's API, as JSON text, from a job and the record that is stored with it. */
 
 import { jobIdMs, readJobId } from '../job/job-id.ts'
 import { endingOf, hasEnded, type JobRecord } from '../job/job-record.ts'
@@ -7,26 +7,26 @@ import { formatParts, splitOptions, splitRecord } from '../job/response-format.t
 import { answerOf, tokensOf } from './answers.ts'
 import type { ResponseRecord } from './response-fields.ts'
 
-/** The parts of the stored request that the object contains. */
+/** The parts of the stored request that appear in the response object. */
 export interface StoredRequest {
   readonly model: string
-  /** The format as the job stores it, with the record of the request. */
+  /** The response format as it is stored: with the options and the record of the request. */
   readonly responseFormatJson: string
-  /** The JSON text of a string, or null. */
+  /** JSON text: a string, or null. */
   readonly instructionsJson: string
 }
 
 export const ID_PREFIX = 'resp_'
 
-/** The JSON text of messages that contain instructions begins with this. */
+/** If the job has instructions, the JSON text of its messages begins with this text. */
 export const BEFORE_INSTRUCTIONS = '[{"role":"system","content":'
 
-/** Returns null for text that cannot be a response's ID. */
+/** Returns the job ID in a response ID; null for a text that is not a response ID. */
 export function jobIdOf(responseId: string): string | null {
   return responseId.startsWith(ID_PREFIX) ? readJobId(responseId.slice(ID_PREFIX.length)) : null
 }
 
-/** Returns null for a job that another route created. */
+/** Returns null if the job was not created by POST /v1/responses. */
 export function recordOf(responseFormatJson: string): ResponseRecord | null {
   const record = JSON.parse(splitRecord(responseFormatJson).recordJson ?? 'null')
   return record?.route === 'responses' ? record : null
@@ -64,7 +64,7 @@ export function responseJson(job: JobRecord, request: StoredRequest): string {
     access_programs: null,
   }
   const format = formatJson(responseFormatJson, record)
-  // Answers, instructions and schemas already are JSON text.
+  // The fields are joined as text, because answers, instructions and schemas already are JSON text.
   return `${JSON.stringify(fields).slice(0, -1)},"instructions":${instructionsJson},"text":{"format":${format}},"output":[${output}]}`
 }
 
@@ -73,7 +73,10 @@ function statusOf(job: JobRecord): Status {
   return job.status === 'assigned' ? 'in_progress' : 'queued'
 }
 
-/** Returns the item with the answer, as JSON text; empty if there is none. */
+/**
+ * Returns the output item with the answer, as JSON text, and why the answer is incomplete. The item is empty if there is no
+ * answer.
+ */
 function outcomeOf(job: JobRecord, status: Status, responseFormatJson: string) {
   const isJson = formatParts(responseFormatJson).kind !== 'text'
   const answer = status === 'completed' || status === 'incomplete' ? answerOf(job, isJson) : null
@@ -87,14 +90,14 @@ function outcomeOf(job: JobRecord, status: Status, responseFormatJson: string) {
   }
 }
 
-/** OpenAI's codes say no more about a model server that failed; the message does. */
+/** OpenAI has no more specific codes for a failed model server, so the message has the details. */
 function errorOf({ errorJson }: JobRecord) {
   const { message, upstream_message } = JSON.parse(errorJson ?? '{}')
   return { code: 'server_error', message: upstream_message ? `${message} ${upstream_message}` : message }
 }
 
 function usageOf(job: JobRecord) {
-  // The field is absent until the job has ended.
+  // OpenAI's clients expect no `usage` before the response has ended.
   if (!hasEnded(job)) return undefined
   const { input, cached, output } = tokensOf(job)
   return {

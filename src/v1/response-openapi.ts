@@ -1,4 +1,7 @@
-/** Describes the routes of responses, and the event that reports how one ended, for the OpenAPI document of `/v1`. */
+/**
+ * The schemas of the routes of `/v1/responses`, and the webhooks for events of responses and batches, for the OpenAPI document
+ * of `/v1`.
+ */
 import { type DeclaredOperation, jobEndedWebhook } from '../http/openapi/build-document.ts'
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'
@@ -185,7 +188,7 @@ export const SCHEMAS = {
   },
 } as const
 
-/** @param what the first part of the event types: what has ended */
+/** @param what what has ended; event types begin with it */
 function endedWebhook(what: 'response' | 'batch', summary: string, endings: string[]): DeclaredOperation {
   const body = Type.Object(
     {

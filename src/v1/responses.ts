@@ -1,4 +1,4 @@
-/** The routes of /v1/responses: they create (held or in the background), read, cancel and delete responses. */
+/** The routes of `/v1/responses`: create (held, or in the background), retrieve, cancel, delete, and list input items. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import { LARGE_ANSWER, type LargeAnswers } from '../http/large-answers.ts'
@@ -41,7 +41,7 @@ export const RESPONSE_FIELD_NAMES = {
   messages: 'input',
   'response_format.schema': 'text.format.schema',
 } as const
-/** The callback with this event reports how the response ended. */
+/** Describes the event that reports the end of a background response. */
 const EVENT = { of: 'response', idPrefix: ID_PREFIX }
 const NO_STREAM = {
   supported: [],
@@ -100,7 +100,8 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
     },
   )
 
-  // A deleted response cannot be retrieved, so its end is not reported. If it has not finished, it is cancelled first.
+  // Deletes the response even if it has not finished: it is cancelled first. No event is sent, because the response could not
+  // be retrieved.
   app.delete<ById>(
     '/v1/responses/:id',
     { config: { bearer: true }, onRequest: actions.limit.delete, ...UNCHECKED, schema: SCHEMAS.delete },
@@ -121,7 +122,7 @@ function send(reply: FastifyReply, json: string): FastifyReply {
   return reply.header('content-type', JSON_TYPE).send(json)
 }
 
-/** Returns what the job of a new response will store. */
+/** Returns what is stored of a new response, to build the response object without reading the job. */
 function storedOf(element: CreateElement): StoredRequest {
   const { model, messagesJson, options, recordJson = '{}' } = element
   const responseFormatJson = withRecord(withOptions(element.responseFormatJson, options ?? {}), recordJson)
@@ -136,11 +137,11 @@ export interface FoundResponse {
   readonly record: ResponseRecord
   readonly model: string
   readonly responseFormatJson: string
-  /** The size of the JSON text of all messages. */
+  /** Bytes of the JSON text of all messages. */
   readonly messageBytes: number
 }
 
-/** Returns the response that the path names; throws if there is none, or if it belongs to another account. */
+/** Returns the response whose ID is in the path. Throws 404 if the account has no such response. */
 export async function findResponse(
   request: FastifyRequest<ById>,
   { store, reader }: Pick<ResponseRoutes, 'store' | 'reader'>,
@@ -156,9 +157,9 @@ export async function findResponse(
 }
 
 /**
- * Returns the response as JSON text. Its instructions are read from its messages after the bytes of the result were counted,
- * because a request counts bytes once.
- * @param job null if it was deleted in the meantime
+ * Returns the response as JSON text. The bytes of the result must have been counted, because the bytes of a response are
+ * counted only once; the instructions, which are part of the messages, are read afterwards.
+ * @param job null if the job was deleted in the meantime
  */
 async function viewOf(
   request: FastifyRequest<ById>,
@@ -171,7 +172,7 @@ async function viewOf(
   if (record.instructions > 0) {
     const { account } = request.caller
     const messageChars = BEFORE_INSTRUCTIONS.length + record.instructions
-    // A compressed text must be read as a whole.
+    // All messages are counted, because compressed messages can only be read as a whole.
     if (messageBytes > LARGE_ANSWER && request.answerBytes === 0) await answers.reserve(request, messageBytes)
     const found = await store.readRequest({ account, jobId, expiry: reader.expiry(), messageChars })
     instructionsJson = found?.messagesStart.slice(BEFORE_INSTRUCTIONS.length) ?? 'null'
@@ -184,7 +185,7 @@ export function noSuchResponse({ params }: FastifyRequest<ById>): V1Error {
 }
 
 const LIMIT = { most: 100, default: 20 } as const
-/** A length that no body reaches, to read all characters. */
+/** More characters than any body has, to read all messages. */
 const ALL = 2 ** 30
 
 interface Query {
@@ -193,7 +194,7 @@ interface Query {
   readonly newestFirst: boolean
 }
 
-/** GET /v1/responses/{id}/input_items: the messages that a response was created from, without its instructions. */
+/** GET /v1/responses/{id}/input_items: lists the messages of a response, without its instructions. */
 export function inputItemsRoute(app: FastifyInstance, options: ResponseRoutes): void {
   const { answers, reader, store } = options
   app.get<ById>(

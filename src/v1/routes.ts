@@ -1,18 +1,18 @@
 /**
- * OpenAI's API below `/v1`, for its official clients: this folder translates both ways between that API and jobs. Nothing
- * behind it knows OpenAI's shapes, and nothing in it knows SQL or model servers.
+ * OpenAI's API below `/v1`, for its official clients. This folder translates between that API and jobs, in both directions. No
+ * code behind it knows OpenAI's shapes, and no code in it knows SQL or model servers.
  *
- * - A route has `config: { bearer: true }`: its key is an API key, sent as `Authorization: Bearer`. The server has checked it,
- *   the body is parsed JSON (`request.body`), and `request.caller` is known. With `translation`, a thread reads large bodies
+ * - `config: { bearer: true }` makes a route require an API key in `Authorization: Bearer`. When its handler runs, the key has
+ *   been checked, `request.caller` is set, and `request.body` is parsed JSON. With `translation`, a thread reads large bodies
  *   (`read-body.ts`), and the job is in `request.largeBody`.
- * - Errors: throw a `FieldProblem` or a `V1Error` (`errors.ts`), or let any `HttpError` of the shared code pass: below `/v1/` the
- *   server sends all of them in OpenAI's shape, with `x-should-retry` and `retry-after-ms`, also those before a route is found. An
- *   error that is not the caller's fault, such as a failed job, is sent with `sendV1Error`, because thrown errors are paced.
- * - `fields.ts` decides which fields are supported, ignored, or accepted with a neutral value.
- * - `fields.ts` reads conversations, options and formats, `answers.ts` the outcome of a job.
- * - `held-creates.ts`: `create` stores a job, `hold` also waits until it has ended or the server must answer (408).
+ * - Handlers throw a `FieldProblem`, a `V1Error` (`errors.ts`) or any `HttpError`. Below `/v1/`, the server sends each error in
+ *   OpenAI's shape, with `x-should-retry` and `retry-after-ms`, even if the path has no route. Errors that the caller did not
+ *   cause, such as a failed job, are sent with `sendV1Error`, because thrown errors may be delayed.
+ * - `fields.ts` decides which fields are supported, ignored, or accepted with neutral values. It also reads conversations,
+ *   options and formats. `answers.ts` reads the outcome of a job.
+ * - `held-creates.ts`: `create` stores a job; `hold` also waits until the job has finished or the server must respond (408).
  * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
- * - `upload.ts` and `multipart.ts`: a file is stored while it arrives. `files/` knows nothing of OpenAI's shapes.
+ * - `upload.ts` and `multipart.ts` store a file while it arrives. `files/` knows nothing of OpenAI's shapes.
  */
 import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
@@ -42,7 +42,7 @@ export function v1Routes(app: FastifyInstance, options: V1Options): void {
 
 interface ModelRoutes {
   readonly models: readonly string[]
-  /** When this server started, in Unix seconds: models have no date of their own. */
+  /** When this server started, in Unix seconds: the creation time of all models, which have none of their own. */
   readonly startedAt: number
 }
 

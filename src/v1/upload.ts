@@ -1,4 +1,4 @@
-/** POST /v1/files: stores an upload while it arrives, and leaves nothing behind if it fails. */
+/** POST /v1/files: stores an uploaded file while it arrives. If the upload fails, what was stored is deleted. */
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
@@ -11,26 +11,26 @@ import type { AboutFile, StoredFile } from '../store/file-store.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type Multipart, readMultipart } from './multipart.ts'
 
-/** An account may have this many uploads at the same time on a node. */
+/** How many files an account may upload to a node at the same time. */
 export const UPLOADS_OF_ACCOUNT = 2
 /**
- * Each upload takes about 1 MiB of memory: a piece that is filled, its copy on the way to the database, and buffers of its
- * connection.
+ * How many files may be uploaded to a node at the same time. Each upload takes about 1 MiB of memory: a piece that is being
+ * filled, its copy on the way to the database, and the buffers of its connection.
  */
 export const UPLOADS_OF_NODE = 32
-/** After an upload has failed, the rest of its body must arrive within this time. */
+/** After an upload has failed, the rest of its body must arrive within this time, in milliseconds. */
 const REST_MS = 30_000
-/** Bytes of a multipart body in addition to the file. */
+/** An upper bound for the bytes of a multipart body around the file. */
 const ENVELOPE_BYTES = 65_536
 const MAX_FILENAME = 255
-/** The same bounds as OpenAI's, in seconds. */
+/** The same limits as OpenAI's, in seconds. */
 const LIFETIME_S = { minimum: 3600, maximum: 2_592_000 }
 
 export interface UploadsOptions {
   readonly files: Files
   readonly bodies: Pick<RequestBodies, 'readOn'>
   readonly clock: Clock
-  /** How long a file is stored if the upload does not say. */
+  /** How long a file is stored if the upload does not specify it. */
   readonly retentionMs: number
 }
 
@@ -43,7 +43,7 @@ export class Uploads {
     this.#options = options
   }
 
-  /** Whether the connection uploads a file: it has a minimum pace instead of the time limit of other requests. */
+  /** Whether the connection uploads a file. If so, a minimum rate applies instead of the timeout of requests. */
   readonly isUploading = (socket: Socket): boolean => this.#sockets.has(socket)
 
   async receive(request: FastifyRequest): Promise<StoredFile> {
@@ -88,19 +88,21 @@ export class Uploads {
     }
   }
 
-  /** Node's own time limit of the request may have passed during the upload, and applies only once. */
+  /**
+   * Limits the time for the rest of the body. Node's own timeout may have passed during the upload, and it applies only once.
+   */
   #limitRest({ raw }: FastifyRequest): void {
     const cancel = this.#options.clock.after(REST_MS, () => raw.destroy())
     raw.once('close', cancel)
   }
 }
 
-/** Drops an error of the abort, because the caller gets the error that made the upload fail. */
+/** Ignores an error, because the caller gets the error that made the upload fail. */
 async function abort(writer: FileWriter): Promise<void> {
   try {
     await writer.abort()
   } catch {
-    // The database cannot write now. Retention will delete the file.
+    // The database cannot write now. Retention will delete the file later.
   }
 }
 
@@ -114,14 +116,14 @@ function mustBeWritten<Result>(result: Result | Written): Exclude<Result, Writte
 function aboutOf({ fields, filename }: Multipart, createdAtMs: number, retentionMs: number): AboutFile {
   const purpose = fields.get('purpose')
   if (purpose !== 'batch') throw invalidField('purpose', 'must be batch')
-  // Postgres cannot store it.
+  // Postgres cannot store NUL.
   if (filename.includes('\0')) throw invalidField('file', 'must not have NUL in its name')
   const [anchor, seconds] = ['anchor', 'seconds'].map((name) => fields.get(`expires_after[${name}]`))
   const expiresAtMs = createdAtMs + (lifetimeMs(anchor, seconds) ?? retentionMs)
   return { filename: filename.slice(0, MAX_FILENAME), purpose, expiresAtMs }
 }
 
-/** Returns null if the upload has no lifetime. */
+/** Returns null if the upload does not specify a lifetime. */
 function lifetimeMs(anchor: string | undefined, seconds: string | undefined): number | null {
   if (anchor === undefined && seconds === undefined) return null
   if (anchor !== 'created_at') throw invalidField('expires_after[anchor]', 'must be created_at')

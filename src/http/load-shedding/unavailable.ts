@@ -9,6 +9,7 @@
  * | memory for bodies and answers | `memory-share.ts` | `limits.memory_bytes` |
  * | threads that read bodies and count tokens | `request-cpu.ts` | `cpu.max_requests` |
  * | writes that wait for the database | `store/group-commit.ts`, as `StoreUnavailable` | `limits.queued_writes` |
+ * | uploads of files | `v1/upload.ts` | |
  * | event streams of the dashboard | `http/admin/live-routes.ts` | |
  */
 import { HttpError } from '../errors.ts'
