@@ -1,4 +1,4 @@
-/** `parley callbacks`: lists and shows callbacks. Servers may be running. */
+/** `parley callbacks`: lists and shows callbacks. It reads the database directly, even while servers run. */
 import { defined } from '../admin/fields.ts'
 import { callbackDetailsView, callbackView } from '../admin/job-view.ts'
 import { refusals } from '../admin/refusals.ts'
@@ -14,7 +14,7 @@ import type { Page } from '../store/pagination.ts'
 import { withOperatorStore } from './database.ts'
 import { CommandError, printable, printLine, table, timeOf } from './output.ts'
 
-/** Longer responses and errors are truncated, in the list and in the view of one callback. */
+/** Maximum characters of a response or an error, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60
 const MAX_LENGTH = 300
 
@@ -55,8 +55,8 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
 type Search = (filter: CallbackFilter) => Promise<Page<CallbackSummary>>
 
 /**
- * Continues a search that stopped at the store's limit until the page is full. A command can wait for that; a request to the
- * admin API cannot.
+ * Continues a search until the page is full, if it stopped at the store's limit. A command can wait for that; a request to the
+ * admin API gets the short page instead.
  */
 export async function searchedInFull(filter: CallbackFilter, search: Search): Promise<Page<CallbackSummary>> {
   const found: CallbackSummary[] = []
@@ -132,7 +132,7 @@ function stateText(state: CallbackState, inProgress: boolean, whenMs: number | n
   return state === 'owed' ? `owed; the next attempt is due${time}` : `${state}${time}`
 }
 
-/** Returns a note if attempts lack a record, apart from one in progress. */
+/** Returns a note if attempts other than the one in progress have no record. */
 function missingAttempts({ attempts, log, inProgress }: CallbackDetails): string {
   const first = log[0]?.attempt ?? 1
   const missing = attempts - first + 1 - log.length - (inProgress ? 1 : 0)

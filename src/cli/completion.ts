@@ -1,4 +1,4 @@
-/** `parley completion`: prints a script that completes commands, options and values in a shell. */
+/** `parley completion`: prints a script with which a shell completes commands, options and values. */
 import { Argument, type Command, type Option } from 'commander'
 import { printLine } from './output.ts'
 
@@ -20,17 +20,17 @@ export function addCompletion(command: Command, program: Command): void {
 }
 
 interface CompletedCommand {
-  /** The full command, for example `parley keys create`. */
+  /** The full command, such as `parley keys create`. */
   readonly path: string
   readonly description: string
   readonly commands: readonly { readonly name: string; readonly description: string }[]
   readonly options: readonly CompletedOption[]
-  /** The values of the arguments, in order. The last entry applies to all further arguments. */
+  /** What each argument can be, in order. The last entry applies to all further arguments. */
   readonly arguments: readonly Values[]
 }
 
 interface CompletedOption {
-  /** For example `--json`, and a short form if there is one. */
+  /** The long form, such as `--json`, and the short form if there is one. */
   readonly flags: readonly string[]
   readonly description: string
   /** Null if the option takes no value. */
@@ -42,7 +42,7 @@ export type Values =
   | { readonly kind: 'files' }
   | { readonly kind: 'free' }
 
-/** Returns the command and all of its subcommands, outermost first. */
+/** Returns the command and all its subcommands. A command comes before its subcommands. */
 function completedCommands(command: Command, before: readonly string[] = []): CompletedCommand[] {
   const words = [...before, command.name()]
   const help = command.createHelp()
@@ -71,7 +71,10 @@ function valuesOf(given: Option | Argument): Values {
   return { kind: /\bfile\b/.test(name) ? 'files' : 'free' }
 }
 
-/** The script walks the words before the cursor to find the command, then offers its options and values. It supports bash 3.2, the version of macOS. */
+/**
+ * Returns the script for bash 3.2 (the version of macOS) or later. It finds the command in the words before the cursor, and
+ * offers the command's options and values.
+ */
 function bashScript(commands: readonly CompletedCommand[]): string {
   const steps = commands.flatMap(({ path, commands: under }) => under.map(({ name }) => `${path} ${name}`))
   const valued = commands.flatMap(({ path, options }) =>
@@ -119,7 +122,7 @@ function flagsOf({ path, options }: CompletedCommand): string {
   return `    '${path}') words=${list(options.flatMap(({ flags }) => flags))} ;;`
 }
 
-/** Completes a word that is not an option: a command, or the next argument. */
+/** Returns a case of the script that completes a word without dashes: a subcommand, or the next argument. */
 function positionsOf({ path, commands, arguments: taken }: CompletedCommand): string {
   if (commands.length > 0) {
     return `  '${path}') ${offer({ kind: 'words', words: commands.map(({ name }) => name) })} ;;`
@@ -139,12 +142,12 @@ function pattern(words: readonly string[]): string {
   return words.map((word) => `'${word}'`).join('|')
 }
 
-/** Separated by line ends, because the script sets IFS to a line end, so that file names may contain spaces. */
+/** Joins words by line ends. The script sets IFS to a line end, because file names may contain spaces. */
 function list(words: readonly string[]): string {
   return `$'${words.join('\\n')}'`
 }
 
-/** The script uses the function `_arguments` of zsh. */
+/** Returns the script for zsh, which uses zsh's function `_arguments`. */
 function zshScript(commands: readonly CompletedCommand[]): string {
   return `#compdef parley
 # zsh completion of parley: source <(parley completion zsh), after compinit
@@ -198,7 +201,7 @@ function quotedForZsh(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/** One line for each possible completion. */
+/** Returns the script for fish, with one line per completion. */
 function fishScript(commands: readonly CompletedCommand[]): string {
   return `# fish completion of parley: parley completion fish > ~/.config/fish/completions/parley.fish
 complete -c parley -f
@@ -219,7 +222,7 @@ function linesOf({ path, commands, options, arguments: taken }: CompletedCommand
   ]
 }
 
-/** Returns the condition that the command's words have been typed, and none of its subcommands. */
+/** Returns the condition that the words of the command have been typed, but none of its subcommands. */
 function conditionOf(path: string, under: readonly string[]): string {
   const [, ...words] = path.split(' ')
   const typed = words.map((word) => `__fish_seen_subcommand_from ${word}`)

@@ -1,6 +1,6 @@
 /**
- * Reads the passwords of databases whose URLs are passed to commands, from a file or the environment: other users of the machine
- * can see the arguments of commands.
+ * Reads the passwords of the databases of `parley copy` from a file or the environment, because other users of the machine can
+ * see the arguments of commands.
  */
 import { readFileSync } from 'node:fs'
 import type { Environment } from '../config/settings.ts'
@@ -15,11 +15,11 @@ export interface PasswordSource {
   readonly option: '--from' | '--to'
   /** The environment variable that may contain the password. */
   readonly variable: string
-  /** The file with the password, which takes precedence over the environment. */
+  /** The file with the password. It takes precedence over the variable. */
   readonly file: string | undefined
 }
 
-/** Returns the URL with the password; unchanged if there is none. */
+/** Returns the URL with the password; unchanged if no password is given. */
 export function withPassword(
   address: string,
   { option, variable, file }: PasswordSource,
@@ -28,7 +28,7 @@ export function withPassword(
   const password = file === undefined ? env[variable] : readPassword(`${option}-password-file`, file)
   if (password === undefined || password === '') return address
   if (!isPostgres(address)) {
-    // If the variable may belong to another database, only a file can give the password.
+    // The environment variable may be meant for another command, so it is ignored. A password file for SQLite is a mistake.
     if (file === undefined) return address
     throw new CommandError(`${option}-password-file: a SQLite file has no password. Leave the option out.`)
   }

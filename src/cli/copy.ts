@@ -1,4 +1,4 @@
-/** `parley copy`: copies everything that has not expired from one database to another, empty one. */
+/** `parley copy`: copies everything that has not expired from one database to another one, which must be empty. */
 
 import { databaseProblems } from '../config/allowed-values.ts'
 import { loadRetentionMs } from '../config/load.ts'

@@ -1,6 +1,6 @@
 /**
- * `parley migrate` brings the database schema up to date without starting a server. `parley backup` copies the whole database
- * into one file while servers may be running; `parley restore` replaces it with such a file.
+ * `parley migrate` updates the database schema without starting a server. `parley backup` copies the whole database into one
+ * file, even while servers run. `parley restore` replaces the database with such a file.
  */
 import { loadDatabaseUrl } from '../config/file.ts'
 import type { DatabaseSummary, Restored, WriteOptions } from '../store/backup.ts'
@@ -117,7 +117,7 @@ function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(1)
 }
 
-/** Options of a database address that libpq knows by the same names. */
+/** Options of a database URL that libpq knows by the same names. */
 const SHARED_OPTIONS = ['host', 'port', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey']
 
 function dumpCommand(url: string, file: string): string {
@@ -128,7 +128,7 @@ function restoreCommand(url: string, file: string): string {
   return `pg_restore --no-owner --exit-on-error --single-transaction --dbname=${quoted(addressOf(url))} ${quoted(file)}`
 }
 
-/** Returns the URL without the password: the tools ask for it, or read it from PGPASSWORD or ~/.pgpass. */
+/** Returns the URL without its password. The Postgres tools ask for the password, or read it from PGPASSWORD or ~/.pgpass. */
 function addressOf(url: string): string {
   const address = new URL(url)
   address.password = ''
@@ -136,7 +136,7 @@ function addressOf(url: string): string {
   for (const name of new Set(address.searchParams.keys())) {
     if (!SHARED_OPTIONS.includes(name)) address.searchParams.delete(name)
   }
-  // libpq calls this mode `require`.
+  // libpq's name for `no-verify` is `require`.
   if (address.searchParams.get('sslmode') === 'no-verify') address.searchParams.set('sslmode', 'require')
   return address.href
 }
@@ -147,7 +147,7 @@ function quoted(text: string): string {
 
 type ProgressOptions = Pick<WriteOptions, 'signal' | 'onProgress'>
 
-/** Deletes the partial file when it is interrupted. */
+/** Shows the progress of a write. A signal aborts the write, which deletes the partial file. */
 async function writeWithProgress<T>(
   write: (options: ProgressOptions) => Promise<T>,
 ): Promise<{ readonly result: T; readonly seconds: number }> {
@@ -170,13 +170,16 @@ async function writeWithProgress<T>(
   }
 }
 
-/** Ends the process at once. `process.exit` would wait for the storage thread, which does not respond until SQLite has written everything. */
+/**
+ * Ends the process at once. `process.exit` would wait for the storage thread, which is blocked until SQLite has written
+ * everything.
+ */
 function killSelf(signal: NodeJS.Signals): void {
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)
 }
 
-/** Returns a database URL that is safe to print: without user, password and options, which can contain a password, too. */
+/** Returns the database's name for messages: without user, password and options, which can contain a password. */
 export function databaseName(address: string): string {
   if (!isPostgres(address)) return `sqlite:${sqlitePath(address)}`
   const { host, pathname } = new URL(address)
@@ -185,7 +188,7 @@ export function databaseName(address: string): string {
 
 const EVERY_MS = 1000
 
-/** Shows the progress of a long command on one line of a terminal. Without a terminal it prints nothing. */
+/** Shows the progress of a long command on one line of a terminal. Prints nothing without a terminal. */
 export class Progress {
   readonly #out: NodeJS.WriteStream
   readonly #startedMs = performance.now()
@@ -205,7 +208,7 @@ export class Progress {
     this.#out.write(`\r${count} ${unit}, ${rate} a second\x1b[K`)
   }
 
-  /** Clears the line for the next output. */
+  /** Clears the line, so that other output can follow. */
   end(): void {
     if (this.#shown) this.#out.write('\r\x1b[K')
   }

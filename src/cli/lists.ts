@@ -1,4 +1,4 @@
-/** `parley accounts list`, `keys list`, `tokens list`, `usage` and `audit` print records as a table, as JSON or as CSV. */
+/** `parley accounts list`, `keys list`, `tokens list`, `usage` and `audit`: print records as a table, as JSON or as CSV. */
 import {
   accountView,
   keyView,
@@ -21,7 +21,7 @@ import { withOperatorStore } from './database.ts'
 import { USAGE_KEYS } from './operator/shared-options.ts'
 import { CommandError, printable, printLine, table, timeOf } from './output.ts'
 
-/** Number of records in one query. */
+/** How many records one query reads. */
 const PAGE_SIZE = 1000
 
 async function readAll<T>(read: (last: T | undefined) => Promise<T[]>): Promise<T[]> {
@@ -122,7 +122,7 @@ function day(ms: number): string {
 export interface UsageOptions {
   readonly account?: string
   readonly month?: string
-  /** What to sum by; if absent, there is a row for each month, account and model. */
+  /** The keys to sum by. If absent, each month, account and model has its own row. */
   readonly by?: readonly string[]
   readonly json?: true
   readonly csv?: true
@@ -168,7 +168,7 @@ function printTable(sums: readonly UsageSums[], keys: readonly string[], cells: 
 
 type KeyTexts = Readonly<Record<string, string | number | undefined>>
 
-/** Sums rows, in the order in which the combinations of keys first occur: the newest month first. */
+/** Sums rows with the same keys. The sums are in the order of their first rows, which begin with the newest month. */
 function sumsBy(rows: readonly UsageRow[], keys: readonly string[]): (KeyTexts & UsageSums)[] {
   const groups = Map.groupBy(rows, (row) => JSON.stringify(keysOf(row, keys)))
   return [...groups.values()].map((group) => {
@@ -178,13 +178,13 @@ function sumsBy(rows: readonly UsageRow[], keys: readonly string[]): (KeyTexts &
   })
 }
 
-/** Metadata is text of callers, so it must be escaped. */
+/** Returns the row's values of the keys, escaped because metadata is text from callers. */
 const keysOf = (row: KeyTexts, keys: readonly string[]) =>
   keys.map((key) => printable(String(row[key] ?? '')))
 
 const USAGE_HEADER = ['JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
 
-/** Returns the cells of a row, and after the last row of a month its totals. */
+/** Returns the cells of a row. After the last row of a month, also the totals of the month. */
 function cellsOf(row: UsageRow, at: number, all: readonly UsageRow[]): string[][] {
   const { month, account, model } = row
   const cells = [month, account, model, ...numbersOf(row)]
@@ -198,7 +198,7 @@ function numbersOf(sums: UsageSums): string[] {
   return sums.cost === undefined ? numbers : [...numbers, amountText(sums.cost)]
 }
 
-/** Whether any row has a cost. Without one, no column of costs is printed. */
+/** Whether any row has a cost; otherwise the column is omitted. */
 function hasCost(rows: readonly UsageSums[]): boolean {
   return rows.some(({ cost }) => cost !== undefined)
 }
@@ -215,15 +215,15 @@ function csvOf(rows: readonly (UsageSums & KeyTexts)[], keys: readonly string[])
 }
 
 /**
- * Quotes a cell as RFC 4180 requires. Spreadsheets evaluate text that looks like a formula, so metadata that does gets an
- * apostrophe. Among the other names, only that of a model can look like one.
+ * Quotes a cell according to RFC 4180. Metadata that looks like a formula gets an apostrophe in front, because spreadsheets
+ * would evaluate it.
  */
 function csvCell(given: string, isOfCaller: boolean): string {
   const text = isOfCaller && /^[=+\-@\t\r]/.test(given) ? `'${given}` : given
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
-/** Longer outcomes are truncated in the table. */
+/** Maximum characters of an outcome in the table. */
 const MAX_OUTCOME_LENGTH = 60
 
 export interface AuditOptions {

@@ -1,18 +1,18 @@
 /**
- * Prints lines and tables for the user, on standard output and standard error; the server's log is separate. And the error that
- * ends a command.
+ * Prints lines and tables of commands on standard output, and errors on standard error. Also has the error class that ends a
+ * command. The server's log is separate.
  */
 export function printLine(text: string): void {
   printText(`${text}\n`)
 }
 
-/** Prints text that ends with a line end. */
+/** Prints text that already ends with a line end. */
 export function printText(text: string): void {
   endIfOutputFails()
   process.stdout.write(text)
 }
 
-/** Prints bytes as they arrive; resolves when all are written. */
+/** Prints bytes as they arrive. Resolves when all are written. */
 export async function printBytes(chunks: AsyncIterable<Uint8Array>): Promise<void> {
   endIfOutputFails()
   for await (const chunk of chunks) await new Promise((resolve) => process.stdout.write(chunk, resolve))
@@ -26,7 +26,10 @@ function endIfOutputFails(): void {
   if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endWithoutOutput)
 }
 
-/** Ends the process: without an error if nobody reads its output any more, as after `parley … | head`. */
+/**
+ * Ends the process because standard output cannot be written. If its reader has exited, as in `parley … | head`, this is not an
+ * error.
+ */
 function endWithoutOutput(error: NodeJS.ErrnoException): void {
   if (error.code === 'EPIPE') process.exit()
   printError(`Cannot write to standard output: ${error.message}.`)
@@ -54,8 +57,8 @@ export function timeOf(ms: number): string {
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 
 /**
- * Escapes untrusted text for a terminal, so that it cannot move the cursor, change the writing direction or set colours. Text
- * longer than `maxLength` is truncated.
+ * Escapes untrusted text for a terminal, so that it cannot move the cursor, change the writing direction or set colours.
+ * Truncates text longer than `maxLength` characters.
  */
 export function printable(text: string, maxLength = Number.POSITIVE_INFINITY): string {
   const shown = text.length > maxLength ? `${text.slice(0, maxLength)}…` : text
@@ -67,10 +70,10 @@ function escaped(character: string): string {
   return `\\u{${character.codePointAt(0)?.toString(16)}}`
 }
 
-/** A command that failed for a reason that the user can act on. The message is printed without a stack trace. */
+/** An error that the user can fix. Its message is printed without a stack trace. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
-  /** The exit code of the process; docs/command-line.md lists them. */
+  /** The exit code of the process; see docs/command-line.md. */
   readonly exitCode: number
 
   constructor(message: string, exitCode = 1) {

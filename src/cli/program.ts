@@ -1,4 +1,4 @@
-/** Defines all commands, and runs the one that the arguments name. */
+/** Declares all commands, and runs the one in the arguments. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
 import { addBatch } from './batch/options.ts'
@@ -12,7 +12,7 @@ const HELP = `
 To start a server, run \`parley serve\`. To send a message to a server, set PARLEY_URL and PARLEY_API_KEY and run
 \`parley send Hello\`. For examples, run \`parley COMMAND --help\`.`
 
-/** Runs a command; resolves with its exit code. Usage and configuration errors are printed without a stack trace. */
+/** Runs a command and resolves with its exit code. Usage and configuration errors are printed without a stack trace. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   let exitCode = 0
   const program = declareCommands((code) => {
@@ -30,7 +30,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 }
 
 /**
- * Returns an expected error, and rethrows a bug. The error classes are imported here, because most commands do not need those
+ * Returns an expected error, and rethrows a bug. The classes are imported only here, because most commands do not need their
  * modules.
  */
 async function expectedError(error: unknown): Promise<Error> {
@@ -41,7 +41,6 @@ async function expectedError(error: unknown): Promise<Error> {
   throw error
 }
 
-/** Declares all commands. */
 export function declareCommands(exit: (code: number) => void): Command {
   const program = new Command('parley')
     .description(

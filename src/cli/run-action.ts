@@ -1,6 +1,6 @@
 /**
- * Performs an admin action as a command: directly on the database, whether or not servers are running, and with an entry in the
- * audit log.
+ * Performs an admin action as a command: directly on the database, whether or not servers run, and with an entry in the audit
+ * log.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -23,7 +23,7 @@ export interface ActionOptions {
   readonly yes?: true
 }
 
-/** @param given the arguments and options of the action's command, by field */
+/** @param given arguments and options of the action's command, by field */
 export async function runAction(
   declared: AnyAction,
   given: AnyInput,
@@ -44,7 +44,7 @@ function assertNone(refusal: Refusal | null | undefined): void {
   if (refusal) throw new CommandError(refusal.message)
 }
 
-/** Returns the subject and the fields of the action. */
+/** Returns the action's input: the subject and the fields. */
 function inputOf({ about, fields }: AnyAction, given: AnyInput): AnyInput {
   const names = Object.keys(fields.properties as object)
   const values = Object.entries(given).filter(([name]) => names.includes(name))
@@ -56,7 +56,7 @@ function inputOf({ about, fields }: AnyAction, given: AnyInput): AnyInput {
   return { [field]: subject, ...Object.fromEntries(values) }
 }
 
-/** Unlike the server's clock, its timers keep the process alive, because nothing else does while a command waits. */
+/** The timers of this clock keep the process alive while a command waits. Those of the server's clock do not. */
 const clock: Clock = {
   ...systemClock,
   after(ms, callback) {
@@ -88,8 +88,8 @@ function perform(action: AnyAction, input: AnyInput, config: string | undefined)
 }
 
 /**
- * Names the user of a command for the audit log, for example `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name
- * if several people share one user.
+ * Returns the name of the command's user for the audit log, such as `root@db1 (command line)`. PARLEY_OPERATOR replaces the
+ * user name, for people who share one.
  */
 function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
   const name = given ? given.trim() : userName()
@@ -105,7 +105,7 @@ function userName(): string {
   try {
     return userInfo().username
   } catch {
-    // The user has no name, which is common in containers.
+    // The user has no name, as is common in containers.
     return `user ${process.getuid?.() ?? 'unknown'}`
   }
 }
@@ -141,7 +141,7 @@ const STEPS: Readonly<Record<DeletionProgress['step'], string>> = {
 }
 const EVERY_MS = 1000
 
-/** Prints a line for each step, and one a second while jobs are deleted. */
+/** Prints a line when a step begins, and one per second while jobs are deleted. */
 function progressPrinter(): (progress: DeletionProgress) => void {
   let shown: DeletionProgress['step'] | null = null
   let shownMs = 0

@@ -16,10 +16,10 @@ import type { CheckedUpstream, reach } from './check/upstream.ts'
 import { CommandError, printable, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
-/** The example of the first start uses this model if it is configured. */
+/** The example that the first start prints uses this model if it is configured. */
 const DEFAULT_MODEL = 'gpt-auto'
 
-/** Errors that mean that the address or the path is wrong. */
+/** Error codes that mean that the setting `host` is wrong. */
 const LISTEN_ERRORS: ReadonlySet<string> = new Set([
   'EACCES',
   'EADDRNOTAVAIL',
@@ -33,7 +33,7 @@ const LISTEN_ERRORS: ReadonlySet<string> = new Set([
 export interface ServeOptions {
   readonly config?: string
   readonly role: Role
-  /** Overrides the setting. */
+  /** Replaces the setting `threads`. */
   readonly threads?: Configuration['settings']['threads']
 }
 
@@ -56,25 +56,26 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
     process.exit(1)
   }
   exitOnBugs(log)
-  // The reader of the output may have read only the first lines and closed the pipe before the last ones are printed.
+  // Without this listener, an output that its reader has closed would crash the server.
   process.stdout.on('error', () => {})
-  // Loaded only now, because it takes most of the time of a start: mistakes in the settings are reported at once.
+  // Loaded after the settings were read, because loading takes most of the start time, and mistakes in the settings are
+  // reported at once.
   const { createService } = await import('../app/create-service.ts')
   const otlp = await startTelemetry(process.env, log)
   const service = await createService({ configuration, role, log, onFatal, ...(otlp && { otlp }) })
   const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)
-  // Otherwise V8 would create some objects of each request in the old generation, because others from the same place once lived
-  // long, and these keep all that they refer to alive until the next full collection (docs/internals/measurements.md). The flag
-  // is set only now, because V8 rejects its cached code of modules, and of Node itself, if the flags differ, and loading them
-  // would take longer.
+  // Without this flag, V8 creates some objects of each request in its old generation, because earlier objects from the same
+  // code lived long. There they keep everything that they refer to alive until the next full collection
+  // (docs/internals/measurements.md). The flag is set only now: V8 rejects cached code if the flags have changed, so loading
+  // modules would take longer.
   setFlagsFromString('--no-allocation-site-pretenuring')
-  // The key is created only after the server listens: it is printed once, and a start that fails would not print it.
+  // The key is printed only once, so it is created after everything that can fail.
   const first = await firstKey(service)
   printLine(`Parley ${VERSION} listening on ${address}`)
   if (configuration.simulated) reportSimulator(configuration, log)
   const stopping = new AbortController()
-  // Nothing waits for this report, because a model server may be slow or down. Jobs are already accepted.
+  // Not awaited, because a model server may be slow or down. Jobs are already accepted.
   if (role !== 'api') void reportModelServers(configuration, process.env, log, stopping.signal)
   if (service.adminTokenFile !== null) printLine(`The admin token is in ${service.adminTokenFile}`)
   if (first !== null) printFirstKey(first, address, configuration)
@@ -82,12 +83,12 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   stopping.abort()
   const isFlushed = (await otlp?.stop()) ?? true
   log.flush()
-  // An unanswered request to a collector would keep the process running.
+  // A request to a telemetry collector that does not respond would keep the process alive.
   if (!isFlushed) process.exit(0)
   return 0
 }
 
-/** Returns null, and loads nothing, unless the environment names a receiver of telemetry. */
+/** Returns null, without loading anything, unless the environment configures an OpenTelemetry endpoint. */
 async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> {
   if (!env.OTEL_EXPORTER_OTLP_ENDPOINT || /^true$/i.test(env.OTEL_SDK_DISABLED ?? '')) return null
   const { startOtlp } = await import('../telemetry/otlp.ts')
@@ -98,7 +99,7 @@ async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> 
   }
 }
 
-/** Reports the simulator in the log, too: with `simulator: true`, the configuration may look as if models were called. */
+/** Also logs that the simulator answers, because with `simulator: true` the settings may look as if models were called. */
 function reportSimulator({ settings: { simulator } }: Configuration, log: Log): void {
   if (simulator !== true) {
     printLine(
@@ -116,8 +117,8 @@ function withThreads(configuration: Configuration, threads: ServeOptions['thread
 }
 
 /**
- * Gives threads the compile cache that `main.ts` enables, through the environment. Without it, the storage thread would strip
- * and compile each of its files at every start, and the start waits for it.
+ * Sets the environment variable with which threads use the compile cache of `main.ts`. Without it, the storage thread would
+ * compile all its files at every start, and delay it.
  */
 function shareCompileCache(): void {
   const folder = module.getCompileCacheDir()
@@ -146,7 +147,7 @@ async function listen(service: Service, { settings: { host, port } }: Configurat
   }
 }
 
-/** Creates the account `default` and its key at the first start on an empty database; null otherwise. */
+/** On an empty database, creates the account `default` and returns its key; otherwise returns null. */
 async function firstKey({ store }: Service): Promise<string | null> {
   if (await store.hasAccounts()) return null
   const request = { account: 'default', tier: 'user_max', expiresDays: null, nowMs: Date.now() } as const
@@ -175,12 +176,12 @@ ${isSocket(address) ? '' : `The dashboard is at ${address}/dashboard. Sign in wi
 
 const isSocket = (address: string) => address.startsWith('unix:')
 
-/** Returns curl's arguments for the address. On a Unix socket, curl needs a name for the Host header. */
+/** Returns the arguments of curl for the address. With a Unix socket, curl also needs a URL, for the Host header. */
 function curlTarget(address: string): string {
   return isSocket(address) ? `--unix-socket ${address.slice('unix:'.length)} http://localhost` : address
 }
 
-/** Resolves when the server has stopped after a shutdown signal. */
+/** Resolves when a shutdown signal has stopped the server. */
 function stopOnSignal(service: Service, log: Log): Promise<void> {
   return new Promise((resolve, reject) => {
     onShutdownSignal((reason) => {
@@ -190,7 +191,7 @@ function stopOnSignal(service: Service, log: Log): Promise<void> {
   })
 }
 
-/** A bug is logged and ends the process. Accepted jobs are durable and run after the next start. */
+/** Logs a bug and ends the process. Accepted jobs are durable, and run after the next start. */
 function exitOnBugs(log: Log): void {
   const end = (error: unknown) => {
     log.error(errorFields(error), 'uncaught exception; shutting down. Accepted jobs run after a restart')
@@ -201,12 +202,12 @@ function exitOnBugs(log: Log): void {
   process.on('unhandledRejection', end)
 }
 
-/** At the start, at most this many models of an upstream are listed. */
+/** How many models of an upstream the start prints at most. */
 const SHOWN_MODELS = 5
 
 /**
- * Prints a line for each upstream that models use as soon as it has responded or failed, and logs a warning for a failure.
- * Never rejects; resolves when all are printed. Prints nothing after the signal.
+ * Prints a line for each used upstream as soon as it has responded or failed, and logs a warning for a failure. Prints nothing
+ * after the signal. Never rejects; resolves when all upstreams are done.
  */
 async function reportModelServers(
   configuration: Configuration,
@@ -233,11 +234,11 @@ async function reportModelServers(
 
 interface State {
   readonly text: string
-  /** False if the server responds. Many servers have no list of models, so only `parley check` finds other problems. */
+  /** False if the server responds. A server may work without a list of models, so only `parley check` finds other problems. */
   readonly isTrouble: boolean
 }
 
-/** Statuses of proxies whose server is down, and of servers that still load a model. */
+/** Statuses of proxies whose server is down, and of servers that are still loading a model. */
 const DOWN: readonly number[] = [502, 503, 504]
 
 function stateOf(

@@ -1,11 +1,11 @@
-/** Handles SIGTERM, SIGINT and npm exiting, for commands that run until they are stopped. */
+/** Handles SIGTERM, SIGINT and the exit of npm, for commands that run until they are stopped. */
 
-/** How often a command that npm started checks whether npm is still running. */
+/** How often a command that npm has started checks whether npm is still running. */
 const PARENT_CHECK_MS = 500
 
 /**
- * Calls `stop` for every signal. The handlers stay, because without them a second signal would kill the process during its
- * shutdown.
+ * Calls `stop` for every signal. The handlers stay after the first signal, because a second one would otherwise kill the
+ * process during its shutdown.
  */
 export function onShutdownSignal(stop: (reason: string) => void): void {
   const onSignal = (reason: string) => {
@@ -17,7 +17,10 @@ export function onShutdownSignal(stop: (reason: string) => void): void {
   const parentCheck = watchParent(() => onSignal('npm, which started this process, has exited'))
 }
 
-/** npm does not forward SIGTERM to the process that it runs. Without this check an orphaned server would keep the port. */
+/**
+ * Calls `onExit` when npm exits. npm does not forward SIGTERM, so the server would otherwise continue without npm and keep the
+ * port.
+ */
 function watchParent(onExit: () => void): NodeJS.Timeout | undefined {
   if (!process.env.npm_lifecycle_event) return undefined
   const parent = process.ppid

@@ -1,6 +1,6 @@
 /**
- * `parley batch`: sends thousands of jobs from a file of JSON lines, and writes their results in the same order. Running the
- * same command again resumes an interrupted run.
+ * `parley batch`: sends thousands of jobs from a file of JSON lines, and writes their results in the same order. After an
+ * interruption, the same command resumes the run.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -19,7 +19,7 @@ import { isDevice, rowsOf, writeResults } from './results.ts'
 import type { Format, RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
-/** The maximum number of invalid lines that are printed one by one. */
+/** How many invalid lines are printed one by one at most. */
 const MAX_PRINTED = 20
 
 export interface BatchOptions extends ServerOptions {
@@ -47,7 +47,7 @@ interface Run {
 export async function batch(file: string, options: BatchOptions): Promise<number> {
   const parley = connect(options)
   const out = options.out ?? resultsOf(file)
-  // No files belong next to a device.
+  // If the output is a device such as /dev/null, the run's files are next to the input.
   const base = out === '-' || (file !== '-' && isDevice(out)) ? resultsOf(file) : out
   const bytes = await readInput(file)
   const unlock = lockRun(base)
@@ -125,7 +125,7 @@ async function runToEnd({ parley, me, journal, input, out, options }: Run): Prom
     sendAgain: options.sendAgain === true,
     onChange: () => report.show(progress()),
   })
-  // The option would start over.
+  // With --restart, the command would start over instead of resuming.
   const again = `the same command again${options.restart ? ' without --restart' : ''}`
   const howToResume = () =>
     `${progress().ended} of ${lines.length} lines have a result. Run ${again} to resume; you pay for each job only once.`
@@ -169,7 +169,7 @@ async function withClientErrors<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** The journal of a resumed run, or of a new run, whose file is created by `start`. */
+/** The journal of a resumed or a new run. The file of a new one is created only by `start`. */
 class OpenedJournal {
   #journal: Journal | null
   readonly #create: () => Journal
@@ -195,7 +195,7 @@ class OpenedJournal {
   }
 }
 
-/** Throws rather than overwrite an earlier run or its results, unless `restart` is set. */
+/** Opens the journal of an earlier run. Throws instead of overwriting results without a journal, unless `restart` is set. */
 function openJournal(path: string, out: string, header: RunHeader, restart: boolean): OpenedJournal {
   const create = () => Journal.create(path, randomBytes(16).toString('hex'), header)
   const found = restart ? null : Journal.open(path)
@@ -226,8 +226,9 @@ function changeOf(before: RunHeader, now: RunHeader): string | null {
 }
 
 /**
- * Locks the run, because two processes cannot work on it. The lock is an exclusive SQLite transaction on a small file: Node has
- * no flock, and the operating system releases the lock of a killed process. Returns a function that unlocks.
+ * Locks the run, so that no second process works on it. Returns a function that unlocks it. The lock is an exclusive SQLite
+ * transaction on a small file, because Node has no flock, and because the operating system releases it when the process is
+ * killed.
  */
 function lockRun(path: string): () => void {
   const file = `${path}.lock`

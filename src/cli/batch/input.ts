@@ -1,5 +1,6 @@
 /**
- * Reads the whole input of a run, and validates it with the server's own rules and the caller's limits before anything is sent.
+ * Reads the input file of `parley batch`, and validates all of it before anything is sent: with the same rules as the server,
+ * and with the limits of the caller's tier.
  */
 
 import { createHash } from 'node:crypto'
@@ -31,9 +32,12 @@ export interface Input {
 
 interface InputRules extends Reading {
   readonly me: Me
-  /** OpenAI's output format identifies a line by its custom_id only. */
+  /** True for OpenAI's output format, in which only the custom_id identifies a line. */
   readonly needsCustomId: boolean
-  /** Whether the line was already sent. It was valid then, and is not validated again, because the tier may have changed since. */
+  /**
+   * Whether an earlier process sent the line. If so, it was valid then. It is not validated again, because the tier may have
+   * changed.
+   */
   readonly wasSent: (index: number) => boolean
 }
 
@@ -62,7 +66,7 @@ export async function readJobs(bytes: Buffer, rules: InputRules): Promise<Input>
   return { lines, jobs, invalid }
 }
 
-/** The rule of OpenAI's batch files: every line has a custom_id, and it is unique. */
+/** Returns what is wrong with the custom_id, or null. As in OpenAI's batch files, custom_ids must be unique. */
 function customIdProblem(
   { customId, openAi }: { readonly customId: string | undefined; readonly openAi: boolean },
   { needsCustomId }: InputRules,
@@ -76,13 +80,13 @@ function customIdProblem(
   return `custom_id: line ${other} has the same custom_id`
 }
 
-/** The fields of an input line: a job creation object, or a line of an OpenAI batch file. */
+/** The fields of an input line, which is a job creation object or a line of an OpenAI batch file. */
 type Fields = Readonly<Record<string, unknown>>
 
 interface Reading {
-  /** New model names by old ones; `*` stands for every other name. */
+  /** Maps model names in the input to the names to send; `*` maps all other names. */
   readonly models: ReadonlyMap<string, string>
-  /** Fields of OpenAI's bodies to ignore. */
+  /** Fields of OpenAI's request bodies that are ignored. */
   readonly drop: readonly string[]
 }
 
@@ -95,7 +99,7 @@ type ReadLine =
     }
   | { readonly ok: false; readonly customId: string | undefined; readonly problem: string }
 
-/** Reads a line without validating its job. */
+/** Parses a line without validating its job. */
 function readLine({ bytes }: Line, reading: Reading): ReadLine {
   let value: unknown
   try {
@@ -117,7 +121,7 @@ function readLine({ bytes }: Line, reading: Reading): ReadLine {
   return { ok: true, customId, openAi, job: jobOf(fields, reading) }
 }
 
-/** Reads a valid line for sending, and keeps every digit of its numbers. */
+/** Parses a valid line again to send it, without losing digits of its numbers. */
 function readExactly({ bytes }: Line, reading: Reading): BatchJob {
   return jobOf(parseExactly(bytes.toString('utf8')) as Fields, reading) as BatchJob
 }
@@ -134,12 +138,12 @@ const LINE_END = 0x0a
 interface Line {
   /** The position among the lines that are not empty, from 0. */
   readonly index: number
-  /** Its line number in the file, from 1. */
+  /** The line number in the file, from 1. */
   readonly number: number
   readonly bytes: Buffer
 }
 
-/** The lines are views of the input's bytes, so that large inputs are not copied. */
+/** Splits the input into lines. They are views of its bytes, so that a large input is not copied. */
 function splitLines(input: Buffer): readonly Line[] {
   const lines: Line[] = []
   for (let start = 0, number = 1; start < input.length; number++) {
@@ -156,13 +160,13 @@ function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)
 }
 
-/** The size of the brackets of the JSON array around the job. */
+/** The bytes of `[` and `]` around the job in a request. */
 const BRACKETS = 2
 
-/** The options are the default ones, as in the HTTP server. */
+/** Ajv has its default options here, as in the HTTP server. */
 const hasShape = new Ajv().compile<BatchElement>(batchElement)
 
-/** Validates jobs with the server's own rules and the limits of the caller's tier. */
+/** Validates jobs with the server's rules and the limits of the caller's tier. */
 class JobCheck {
   readonly #me: Me
 
@@ -170,7 +174,7 @@ class JobCheck {
     this.#me = me
   }
 
-  /** Returns the field and the rule that it violates; null if the server will accept the job. */
+  /** Returns a problem in the form `field: rule`; null if the server will accept the job. */
   async problemOf(job: unknown): Promise<string | null> {
     if (!hasShape(job)) return shapeProblem(hasShape)
     return ruleProblem(job) ?? (await this.#limitProblem(job))
@@ -208,7 +212,7 @@ function ruleProblem(job: BatchElement): string | null {
   return job.callback ? callbackProblem(job.callback) : null
 }
 
-/** Checks what needs no server. Only the server knows which networks and ports it allows. */
+/** Checks the URL and the headers as far as possible here. Only the server knows which networks and ports it allows. */
 function callbackProblem({ callback_url, callback_headers }: NonNullable<BatchElement['callback']>) {
   const url = URL.canParse(callback_url) ? new URL(callback_url) : null
   if (!/^https?:$/.test(url?.protocol ?? '')) {

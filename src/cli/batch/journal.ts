@@ -1,7 +1,8 @@
 /**
- * The journal of a `parley batch` run: an append-only file of JSON lines next to its output. Each batch is recorded durably
- * before it is sent. After a crash the journal therefore shows which batches the server may have, and sending them again with
- * the same Idempotency-Keys finds their jobs. A last line that a crash truncated is removed.
+ * The journal of a `parley batch` run: a file of JSON lines next to the results, to which lines are only appended. Before a
+ * batch is sent, it is recorded durably. So after a crash, the journal shows which batches the server may have. If such a batch
+ * is sent again with the same Idempotency-Key, the server returns the existing jobs. If a crash truncated the last line, it is
+ * removed.
  */
 import {
   closeSync,
@@ -17,12 +18,12 @@ import { syncFolderOf } from '../../store/sync-folder.ts'
 import { CommandError } from '../output.ts'
 import type { Row, RowStatus } from './row.ts'
 
-/** A run can only be resumed with the same values of all these fields. */
+/** What a run depends on. A run can only be resumed if all of these fields are the same. */
 export interface RunHeader {
   readonly url: string
   readonly account: string
   readonly input_sha256: string
-  /** The options that determine how lines are read. */
+  /** The options that determine how lines are read, as JSON text. */
   readonly reading: string
 }
 
@@ -31,10 +32,10 @@ interface FirstRecord extends RunHeader {
   readonly run: string
 }
 
-/** A batch that was sent, but whose response did not arrive: the server may have its jobs. */
+/** A batch that was sent without a response, so the server may have its jobs. */
 export interface UnknownOutcome {
   readonly jobs: readonly number[]
-  /** Unix time in seconds. */
+  /** When it was first sent, in Unix seconds. */
   readonly atS: number
 }
 
@@ -61,7 +62,7 @@ export class Journal {
   #closed = false
   #end = 0
   readonly #first: FirstRecord
-  /** The server's job IDs, by the index of their lines. */
+  /** Maps the index of a line to its job ID. */
   readonly jobIds = new Map<number, string>()
   readonly #rows = new Map<number, KeptRow>()
   readonly #counts = { completed: 0, failed: 0, invalid: 0, expired: 0 }
@@ -73,7 +74,7 @@ export class Journal {
     this.#first = first
   }
 
-  /** Creates a journal that is durable when this returns. */
+  /** Creates a journal. It is durable when this returns. */
   static create(path: string, run: string, header: RunHeader): Journal {
     const first = { parley_batch: 1, run, ...header } as const
     const journal = new Journal(path, openSync(path, 'w+', 0o600), first)
@@ -83,7 +84,7 @@ export class Journal {
     return journal
   }
 
-  /** Returns null if there is no journal, or one without a complete first line, because a crash interrupted its creation. */
+  /** Returns null if there is no journal, or if a crash interrupted its creation before the first line was complete. */
   static open(path: string): Journal | null {
     let fd: number
     try {
@@ -120,7 +121,7 @@ export class Journal {
     return [...this.#unknownOutcomes.values()]
   }
 
-  /** The number of lines with each status. */
+  /** How many lines have each status. */
   get counts(): Readonly<Record<RowStatus, number>> {
     return this.#counts
   }
@@ -133,7 +134,7 @@ export class Journal {
     return this.#rows.has(index)
   }
 
-  /** Whether the server may have received anything. */
+  /** Whether the server may already have received jobs. */
   get hasStarted(): boolean {
     return this.jobIds.size > 0 || this.#rows.size > 0 || this.#unknownOutcomes.size > 0
   }
@@ -142,7 +143,7 @@ export class Journal {
     return this.unknownOutcomes.some(({ jobs }) => jobs.includes(index))
   }
 
-  /** The result row as JSON text, and when its job was created. */
+  /** Returns the result of a line as JSON text, and when its job was created. */
   row(index: number): { readonly text: string; readonly createdAtS: number | null } | null {
     const kept = this.#rows.get(index)
     if (!kept) return null
@@ -151,7 +152,7 @@ export class Journal {
     return { text: bytes.toString('utf8'), createdAtS: kept.createdAtS }
   }
 
-  /** Records durably that a batch is about to be sent. It may be sent when this returns. */
+  /** Records durably that a batch is about to be sent. Send it only after this returns. */
   sending(jobs: readonly number[], atS: number): void {
     this.#add({ sending: jobs, at: atS })
     fdatasyncSync(this.#fd)
@@ -161,7 +162,7 @@ export class Journal {
     this.#add({ sent: jobs, job_ids: jobIds })
   }
 
-  /** Records that the server rejected the batch and created none of these jobs. */
+  /** Records that the server rejected the batch and created none of its jobs. */
   refused(jobs: readonly number[]): void {
     this.#add({ refused: jobs })
   }
@@ -170,7 +171,7 @@ export class Journal {
     this.#add({ ended: index, status: row.status, created_at: createdAtS }, JSON.stringify(row))
   }
 
-  /** Makes the journal durable, so that the run can be resumed. A second call does nothing. */
+  /** Closes the journal durably, so that the run can be resumed. A second call does nothing. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
@@ -205,7 +206,7 @@ export class Journal {
   #apply(record: JournalRecord, text: string, offset: number): void {
     if ('sending' in record) {
       const first = record.sending[0] ?? -1
-      // If the batch was sent before, the server may have had it since the first time.
+      // If the batch is sent again, the server may have its jobs since the first time.
       const atS = Math.min(record.at, this.#unknownOutcomes.get(first)?.atS ?? record.at)
       this.#unknownOutcomes.set(first, { jobs: record.sending, atS })
     } else if ('sent' in record) {
@@ -239,14 +240,14 @@ function firstOf(text: string, path: string): FirstRecord {
     const first = JSON.parse(text) as FirstRecord
     if (first.parley_batch === 1) return first
   } catch {
-    // A line that is not JSON is handled like JSON of another kind.
+    // This line gets the same error as JSON of an unknown kind.
   }
   throw new CommandError(
     `${path} is not a journal of this version of parley batch. Resume with the version that wrote it, or pass --restart to start over.`,
   )
 }
 
-/** Reads the complete lines of a file in chunks; returns each line with its offset. */
+/** Reads a file in chunks. Yields each complete line with its offset in bytes. */
 function* linesOf(fd: number): Generator<{ readonly offset: number; readonly text: string }> {
   const chunk = Buffer.alloc(CHUNK_BYTES)
   let partial: Buffer[] = []

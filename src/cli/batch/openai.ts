@@ -1,4 +1,4 @@
-/** Converts lines of OpenAI's batch files to jobs, and results to lines of OpenAI's output files. */
+/** Converts lines of OpenAI's batch files to jobs, and results of jobs to lines of OpenAI's output files. */
 import type { BatchJob, Message, Options, ResponseFormat } from '../../../client/src/index.ts'
 import { jobOptions } from '../../job/options.ts'
 import { isObject } from '../../json-object.ts'
@@ -16,7 +16,7 @@ const BODY_FIELDS = [
 ]
 const MESSAGE_FIELDS = ['role', 'content']
 
-/** Fields of a body that do not affect the answer, at least with these values. */
+/** Fields that are ignored if the function returns true, because they do not affect the answer with this value. */
 const IGNORED_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   n: (value) => value === 1,
   prompt_cache_key: () => true,
@@ -32,8 +32,8 @@ export function isOpenAiLine(line: Fields): boolean {
 }
 
 /**
- * Returns the field that cannot be converted to a job, and the reason; null if all can.
- * @param drop fields of the body to ignore
+ * Returns a problem in the form `field: rule`; null if the line can be converted to a job.
+ * @param drop the fields of the body to ignore
  */
 export function openAiProblem(line: Fields, drop: readonly string[]): string | null {
   if (typeof line.custom_id !== 'string') return 'custom_id: must be a string'
@@ -85,7 +85,7 @@ function formatProblem(format: unknown): string | null {
   return 'body.response_format.json_schema.schema: must be an object'
 }
 
-/** Converts a line that `openAiProblem` accepts. Its options are not checked: the job's validation rejects the wrong ones. */
+/** Converts a line for which `openAiProblem` returned null. Wrong options are left to the validation of the job. */
 export function openAiJob({ body }: Fields, drop: readonly string[]): BatchJob {
   const { model, messages, response_format, metadata } = body as Fields
   const options = optionsOf(body as Fields, drop)
@@ -113,7 +113,7 @@ function formatOf(format: Fields | null | undefined): ResponseFormat {
   return { format: 'json', schema: described ? { ...schema, description } : schema }
 }
 
-/** Builds a line of OpenAI's output file. It has no `usage`, because a job's result does not contain token counts. */
+/** Builds a line of OpenAI's output file. The line has no `usage`, because results of jobs have no token counts. */
 export function openAiRow({ custom_id, job_id, result, error }: Row, job: OpenAiContext): object {
   const id = `batch_req_${job_id ?? `line_${job.line}`}`
   if (result === null) {

@@ -1,24 +1,24 @@
-/** Reports the progress of a run on standard error: a bar on a terminal, otherwise a line every few seconds. */
+/** Shows the progress of `parley batch` on standard error: a bar on a terminal, otherwise a line every ten seconds. */
 import { SingleBar } from 'cli-progress'
 import { printError } from '../output.ts'
 
-/** The interval between lines if there is no terminal. */
+/** The interval between lines without a terminal, in milliseconds. */
 const LINE_EVERY_MS = 10_000
 const BAR_PER_SECOND = 5
 const FORMAT = '{bar} {percentage}%  {value} of {total}{failed}  {rate}  {left}'
 const FORMAT_NARROW = '{percentage}%  {value} of {total}{failed}  {rate}  {left}'
-/** The bar is only shown on terminals with this many columns. */
+/** A narrower terminal shows the progress without a bar. */
 const MIN_COLUMNS_FOR_BAR = 90
 
 export interface RunProgress {
   readonly ended: number
-  /** How many of the finished jobs did not complete. */
+  /** How many finished jobs have no result: they failed, were invalid or expired. */
   readonly failed: number
 }
 
 export interface Report {
   show(progress: RunProgress): void
-  /** Clears the line for the next output. */
+  /** Clears the line, so that other output can follow. */
   end(): void
 }
 
@@ -35,7 +35,7 @@ function bar(total: number, start: RunProgress): Report {
     fps: BAR_PER_SECOND,
     barsize: 24,
     clearOnComplete: true,
-    // If the command were killed, a hidden cursor would stay hidden.
+    // The cursor stays visible, because it would remain hidden if the command were killed.
     hideCursor: false,
     gracefulExit: false,
   })
@@ -88,7 +88,7 @@ class Pace {
   }
 }
 
-/** Formats seconds in the two largest units: `45 s`, `3 min 5 s`, `2 h 10 min`. */
+/** Formats a duration in its two largest units: `45 s`, `3 min 5 s`, `2 h 10 min`. */
 function duration(seconds: number): string {
   const whole = Math.ceil(seconds)
   if (whole < 60) return `${whole} s`

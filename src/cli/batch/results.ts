@@ -1,4 +1,4 @@
-/** Writes the results of a run atomically, in the order of its input. */
+/** Writes the results of `parley batch` in the order of the input. A file appears only when it is complete. */
 import { statSync } from 'node:fs'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../json-text/read-json.ts'
@@ -12,8 +12,9 @@ import { type Format, invalidRow, type Row } from './row.ts'
 const ROWS_PER_WRITE = 500
 
 /**
- * @param out a file, or `-` for standard output
- * @param again what to run if that fails
+ * Writes one line of JSON per row.
+ * @param out a file name, or `-` for standard output
+ * @param again the command to run if writing fails, for the error message
  */
 export async function writeResults(out: string, rows: Iterable<string>, again: string): Promise<void> {
   const howToRetry = `The results are not lost: run ${again}.`
@@ -41,7 +42,10 @@ export async function writeResults(out: string, rows: Iterable<string>, again: s
   }
 }
 
-/** A device such as /dev/null, or a pipe, is written itself: a rename would replace it. */
+/**
+ * Whether the output is a device such as /dev/null, or a pipe. It is written directly, because renaming a file would replace
+ * it.
+ */
 export function isDevice(out: string): boolean {
   const found = statSync(out, { throwIfNoEntry: false })
   return found !== undefined && !found.isFile() && !found.isDirectory()
@@ -63,7 +67,7 @@ async function writeInChunks(
 
 function writeOut(text: string, howToRetry: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    // Without a listener, an error would crash the process. The callback of the write handles it.
+    // Without this listener, an error would crash the process. The callback of `write` handles the error.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
     process.stdout.write(text, (error) => {
       if (error) reject(new CommandError(`Cannot write to standard output: ${error.message}. ${howToRetry}`))
@@ -72,7 +76,7 @@ function writeOut(text: string, howToRetry: string): Promise<void> {
   })
 }
 
-/** Yields a line of JSON for each line of the input. */
+/** Yields a line of JSON for each line of the input, in order. */
 export function* rowsOf(
   { lines, jobs, invalid }: Input,
   journal: Journal,

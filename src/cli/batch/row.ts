@@ -1,11 +1,11 @@
-/** The lines of the results, each with the outcome of an input line, and the formats of results. */
+/** The lines of results of `parley batch`: each has the outcome of one input line. */
 import type { EndedJob, JobError } from '../../../client/src/index.ts'
 
-/** `invalid`: the line was not sent, or the server rejected it; `expired`: the server no longer has the job. */
+/** `invalid`: the line was not sent, or the server rejected it. `expired`: the server has deleted the job. */
 export type RowStatus = 'completed' | 'failed' | 'invalid' | 'expired'
 
 export interface Row {
-  /** The line number, from 1. */
+  /** The line number in the input, from 1. */
   readonly line: number
   readonly custom_id?: string
   /** Null if no job was created. */
@@ -43,6 +43,6 @@ function identify({ number, customId }: InputLine): { readonly line: number; rea
   return { line: number, ...(customId !== undefined && { custom_id: customId }) }
 }
 
-/** The formats of results: Parley's own, and that of OpenAI's batch output files. */
+/** The formats of results: Parley's own, and that of OpenAI's output files. */
 export const FORMATS = ['parley', 'openai'] as const
 export type Format = (typeof FORMATS)[number]

@@ -1,6 +1,6 @@
 /**
- * Sends the jobs of a run in batches, in order, and waits until all have finished. A sender and a reader work concurrently,
- * and limit how many jobs are unfinished on the server.
+ * Sends the jobs of `parley batch` in batches, in order, and waits until all have finished. One loop sends while another reads
+ * results. Together they limit how many unfinished jobs the server has.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import {
@@ -15,12 +15,14 @@ import { CommandError } from '../output.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'
 
-/** With pauses of up to eight seconds, a request survives the same outage as a wait. */
+/**
+ * The pauses between retries reach eight seconds, so a request is retried for at least as long as a wait tolerates an outage.
+ */
 const RETRIES = 60
-/** The longest time that a server remembers an idempotency key. */
+/** How long a server remembers an idempotency key by default, in seconds. */
 const KEY_LIFETIME_S = 86_400
 
-/** Within this time, a server counts the open jobs of an account again. */
+/** How long the server may cache the number of open jobs of an account, in milliseconds. */
 const COUNTED_MS = 200
 
 /** A valid line of the input. */
@@ -36,11 +38,11 @@ export interface RunParts {
   readonly me: Me
   readonly journal: Journal
   readonly jobs: readonly InputJob[]
-  /** The maximum number of unfinished jobs on the server at the same time. */
+  /** The maximum number of the run's unfinished jobs on the server. */
   readonly concurrency: number
   /** Whether the run continues after the server rejected a job. */
   readonly skipInvalid: boolean
-  /** Whether to resend batches that the server may have received, but no longer remembers. */
+  /** Whether to send a batch again whose idempotency key the server may have forgotten. */
   readonly sendAgain: boolean
   readonly onChange: () => void
 }
@@ -50,14 +52,14 @@ export class BatchRun {
   readonly #byIndex: ReadonlyMap<number, InputJob>
   readonly #changes = new ChangeNotifier()
   #limits: Me['limits']
-  /** The maximum number of unfinished jobs of the run at the same time. */
+  /** The current maximum of unfinished jobs of the run: `concurrency`, or less because of the account's quota. */
   #most = 1
-  /** The IDs of jobs at the server, in the order in which they were sent. */
+  /** The IDs of sent jobs, in the order in which they were sent. */
   readonly #queue: string[] = []
   readonly #indexByJobId = new Map<string, number>()
-  /** How many jobs are at the server without a result. */
+  /** How many sent jobs have no result yet. */
   #open = 0
-  /** Jobs before this position are on the server, have finished, or are in the batch that is being sent. */
+  /** Jobs before this position have been sent, have finished, or are in the batch that is being sent. */
   #nextToSend = 0
   #allSent = false
 
@@ -67,7 +69,7 @@ export class BatchRun {
     this.#byIndex = new Map(parts.jobs.map((job) => [job.index, job]))
   }
 
-  /** Resolves when the journal has a result for every job. The first error ends the run, which can be resumed. */
+  /** Resolves when the journal has a result for every job. The first error ends the run, which can be resumed later. */
   async run(outer: AbortSignal): Promise<void> {
     const controller = new AbortController()
     const signal = AbortSignal.any([outer, controller.signal])
@@ -86,7 +88,9 @@ export class BatchRun {
     }
   }
 
-  /** Adopts the limits, and leaves room in the quota for the other jobs that the account has open, until the next batch is sent. */
+  /**
+   * Uses these limits from now on. Until the next batch is sent, leaves room in the quota for the account's other open jobs.
+   */
   #learn({ limits, open_jobs = 0 }: Me): void {
     this.#limits = limits
     this.#useQuota(Math.max(0, open_jobs - this.#open))
@@ -118,7 +122,7 @@ export class BatchRun {
     }
   }
 
-  /** Returns as many jobs as the tier allows in one batch and as fit into the size limit of a request. */
+  /** Takes the next jobs, as many as the tier allows in one batch and as fit into one request. */
   #nextBatch(): readonly InputJob[] {
     const { journal, jobs } = this.#parts
     const most = Math.min(this.#limits.max_batch_jobs, this.#most)
@@ -143,7 +147,8 @@ export class BatchRun {
       const jobIds = await parley.messages.createBatch(
         batch.map((one) => one.job()),
         {
-          // The key is the same after a crash, so the server recognizes a batch that it already has.
+          // The key depends only on the run and the first line. So after a crash, the server recognizes a batch that it already
+          // has.
           idempotencyKey: `${journal.run}.${indexes[0]}`,
           batchSize: batch.length,
           maxRetries: RETRIES,
@@ -153,7 +158,8 @@ export class BatchRun {
       journal.sent(indexes, jobIds)
     } catch (error) {
       if (!(error instanceof InvalidRequestError || error instanceof PermissionError)) throw error
-      // The server may reject a batch that it has, such as after a suspension: it looks up the key only later.
+      // If the server may have the batch from an earlier attempt, its jobs may exist although it is rejected now, for example
+      // because the account is suspended: the server checks the idempotency key last.
       if (!mayBeKnown) journal.refused(indexes)
       await this.#handleRejection(error, batch, signal)
       this.#nextToSend = 0
@@ -164,7 +170,7 @@ export class BatchRun {
     onChange()
   }
 
-  /** Returns if the rejected jobs can be sent in another way; otherwise throws. */
+  /** Returns if the rejected jobs can be sent in a different way; otherwise throws. */
   async #handleRejection(
     error: InvalidRequestError | PermissionError,
     batch: readonly InputJob[],
@@ -172,7 +178,7 @@ export class BatchRun {
   ): Promise<void> {
     const { parley, journal, skipInvalid, onChange } = this.#parts
     if (error instanceof PermissionError) {
-      // The tier may have changed since the limits were read, and the account may have opened other jobs.
+      // The tier may have changed since its limits were read, or the account may have created other jobs.
       const me = await parley.me({ signal })
       this.#learn(me)
       if (batch.length > Math.min(this.#limits.max_batch_jobs, this.#most)) return
@@ -204,7 +210,7 @@ export class BatchRun {
     this.#changes.notify()
   }
 
-  /** Yields the job IDs as they become known, until all jobs have been sent. */
+  /** Yields the job ID of each job once it was sent, until all have been sent. */
   async *#jobIds(signal: AbortSignal): AsyncGenerator<string, void, undefined> {
     for (let next = 0; ; next++) {
       while (next === this.#queue.length) {
@@ -253,7 +259,10 @@ export class BatchRun {
     })
   }
 
-  /** Throws if a batch with an unknown outcome cannot be sent again safely, because the server has dropped its idempotency key. */
+  /**
+   * Throws if a batch that the server may have cannot be sent again safely, because the server may have forgotten its
+   * idempotency key.
+   */
   #assertRemembered(jobs: readonly number[], atS: number): void {
     const { me, sendAgain } = this.#parts
     const rememberedS = Math.min(KEY_LIFETIME_S, me.retention_seconds)
@@ -265,7 +274,7 @@ export class BatchRun {
   }
 }
 
-/** Wakes everything that waits for a change. Each then checks its own condition. */
+/** Wakes all loops that wait for a change. Each of them then checks its own condition. */
 class ChangeNotifier {
   #next = Promise.withResolvers<void>()
 
@@ -275,7 +284,6 @@ class ChangeNotifier {
     resolve()
   }
 
-  /** Resolves at the next change. */
   next(): Promise<void> {
     return this.#next.promise
   }

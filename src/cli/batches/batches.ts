@@ -23,7 +23,7 @@ const ENDED = ['completed', 'failed', 'expired', 'cancelled']
 const POLL_MS = 1000
 const MAX_PRINTED = 20
 
-/** All of these resolve with the exit code. */
+/** Like the other commands below, resolves with the exit code. */
 export async function createBatch(file: string, options: CreateBatchOptions): Promise<number> {
   const { endpoint, metadata, wait, json } = options
   const created = await interruptible(
@@ -34,7 +34,7 @@ export async function createBatch(file: string, options: CreateBatchOptions): Pr
       try {
         return await calls.create({ ...wanted, ...(metadata && { metadata }) })
       } catch (error) {
-        // Without the batch, nothing refers to the file.
+        // Without the batch, nobody would use the uploaded file.
         await calls.deleteFile(id).catch(() => {})
         throw error
       }
@@ -70,7 +70,7 @@ export async function showBatch(id: string, options: ShowBatchOptions): Promise<
   return exitCodeOf(batch)
 }
 
-/** Waits until the batch has ended, also through an outage of the server. */
+/** Waits until the batch has ended, even during an outage of the server. */
 async function waitFor(calls: V1Calls, id: string, signal: AbortSignal): Promise<Batch> {
   let report: Report | null = null
   let isAway = false
@@ -180,14 +180,14 @@ export async function downloadBatch(id: string, options: DownloadOptions): Promi
   return exitCodeOf(batch)
 }
 
-/** Saves a file, which appears under its name only when it is complete. Returns the name. */
+/** Saves a file. It gets its name only when it is complete. Returns the name. */
 async function save(
   calls: V1Calls,
   fileId: string,
   wanted: string | undefined,
   { force }: DownloadOptions,
 ): Promise<string> {
-  // The server must not choose the folder.
+  // `basename` prevents the server from choosing the folder.
   const name = wanted ?? basename((await calls.findFile(fileId)).filename)
   if (name === '-') {
     await printBytes(calls.content(fileId))
@@ -197,7 +197,7 @@ async function save(
   if (found?.isFile() && !force) {
     throw new CommandError(`${name} already exists. Pass another name, or --force to replace it.`)
   }
-  // A device such as /dev/null, or a pipe, is written itself: a rename would replace it.
+  // A device such as /dev/null, or a pipe, is written directly, because renaming a file would replace it.
   const isReplaced = found === null || found.isFile()
   const part = isReplaced ? `${name}.part` : name
   try {

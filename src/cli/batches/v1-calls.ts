@@ -1,4 +1,4 @@
-/** Calls the routes of files and batches below `/v1`, which the published client lacks. */
+/** Calls the routes of files and batches below `/v1`. The published client does not have them. */
 import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
@@ -48,14 +48,14 @@ export class V1Calls {
   readonly #signal: AbortSignal
 
   constructor(options: ServerOptions, signal: AbortSignal) {
-    // The published client checks the URL and the key. An error of `fetch` would contain the key.
+    // `connect` checks the URL and the key. Without this check, the error of `fetch` would print the key.
     connect(options)
     this.#base = `${serverUrl(options.url).replace(/\/+$/, '')}/v1`
     this.#headers = { authorization: `Bearer ${apiKeyOf(options)}`, 'user-agent': `parley/${VERSION}` }
     this.#signal = signal
   }
 
-  /** Streams the file from the disk, so that it is never in memory as a whole. */
+  /** Streams the file from the disk, so that the whole file is never in memory. */
   async upload(file: string): Promise<UploadedFile> {
     const form = new FormData()
     form.append('purpose', 'batch')
@@ -93,7 +93,7 @@ export class V1Calls {
     return this.#post(`/batches/${encodeURIComponent(id)}/cancel`, {})
   }
 
-  /** Lists the newest batches first. */
+  /** Returns batches, newest first. */
   async list(limit: number): Promise<Batch[]> {
     const found: Batch[] = []
     for (let more = true; more && found.length < limit; ) {
@@ -114,7 +114,7 @@ export class V1Calls {
     return this.#object('batch', path, { method: 'POST', headers, body: JSON.stringify(body) })
   }
 
-  /** Reads a response, which names its kind in the field `object`. */
+  /** Reads a response whose field `object` must have this value. */
   async #object<T>(kind: 'file' | 'batch' | 'list', path: string, init?: RequestInit): Promise<T> {
     const response = await this.#send(path, init)
     let text: string
@@ -147,7 +147,7 @@ export class V1Calls {
     throw errorOf(response.status, text, this.#base)
   }
 
-  /** Returns the error of a connection that broke within a response. */
+  /** Returns the error for a connection that broke during a response. */
   #brokenBy(error: unknown): unknown {
     if (this.#signal.aborted) return error
     const why = printable(reasonOf(error))
@@ -155,7 +155,7 @@ export class V1Calls {
   }
 }
 
-/** `fetch` puts the actual reason in `cause`. */
+/** Returns the actual reason of an error of `fetch`, which is in `cause`. */
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error
   return cause instanceof Error && cause.message !== '' ? cause.message : message

@@ -1,16 +1,16 @@
-/** What all client commands share: their exit codes, and the options for the URL of the server and the API key. */
+/** What all commands that call a server share: exit codes, and the options for the server's URL and the API key. */
 import type { Command } from 'commander'
 
-/** These codes must not change, because scripts rely on them. */
+/** Scripts rely on these codes, so they must not change. */
 export const EXIT = {
   completed: 0,
-  /** Usage errors, and all errors without a code of their own. */
+  /** Usage errors, and all errors without their own code. */
   other: 1,
-  /** The job failed, or at least one job of the batch. */
+  /** The job failed, or at least one job of a batch did. */
   failed: 2,
-  /** There is no API key, the server rejects it, or its tier does not allow the request. */
+  /** There is no API key, the server rejected it, or its tier does not allow the request. */
   rejected: 3,
-  /** The server cannot be reached or is unavailable, or the response is not from a Parley server. */
+  /** The server is unreachable or unavailable, or the response is not from a Parley server. */
   unreachable: 4,
   /** The job has not finished yet. */
   open: 5,

@@ -1,4 +1,6 @@
-/** Creates the client that the commands use to call a server, converts its errors to exit codes, and lets signals interrupt it. */
+/**
+ * Creates the client with which commands call a server, converts its errors to exit codes, and handles interruption by signals.
+ */
 
 import {
   AuthenticationError,
@@ -20,7 +22,7 @@ import { CommandError, printError } from '../output.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
 import { EXIT, type ServerOptions } from './client-command.ts'
 
-/** `PARLEY_LOG` makes the client's log visible; standard output is for answers. */
+/** `PARLEY_LOG` turns on the client's log. It goes to standard error, because standard output is for answers. */
 const LOGGER: Logger = { error: printError, warn: printError, info: printError, debug: printError }
 
 export function apiKeyOf({ key }: ServerOptions): string {
@@ -36,7 +38,7 @@ export function connect(options: ServerOptions): Parley {
   const { url } = options
   const apiKey = apiKeyOf(options)
   try {
-    // Numbers keep every digit that the model wrote.
+    // `parseExactly` keeps every digit of numbers in answers.
     return new Parley({
       baseUrl: serverUrl(url),
       apiKey,
@@ -64,7 +66,7 @@ const UNREACHABLE = [
   UnexpectedResponseError,
 ]
 
-/** Returns a `CommandError` for errors of the client. Any other error is a bug and is returned unchanged. */
+/** Converts an error of the client to a `CommandError`. Returns any other error unchanged, because it is a bug. */
 export function clientError(error: unknown): unknown {
   if (!(error instanceof ParleyError)) return error
   if (error instanceof ConfigurationError) {
@@ -85,7 +87,10 @@ function sentence(text: string): string {
   return /[.!?…]$/.test(capitalized) ? capitalized : `${capitalized}.`
 }
 
-/** Converts errors of the client to `CommandError`. `interruptedMessage` is for the user. */
+/**
+ * Runs work that SIGINT or SIGTERM aborts. Converts errors of the client to `CommandError`.
+ * @param interruptedMessage the message for the user after a signal
+ */
 export async function interruptible<T>(
   work: (signal: AbortSignal) => Promise<T>,
   interruptedMessage: () => string,

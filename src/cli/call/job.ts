@@ -1,4 +1,4 @@
-/** `parley job` shows a job, waits for it, cancels or deletes it; `parley jobs list` lists the account's jobs. */
+/** `parley job` shows a job, waits for it, cancels it or deletes it. `parley jobs list` lists the jobs of the account. */
 
 import {
   ConflictError,
@@ -38,7 +38,7 @@ async function showJob(parley: Parley, jobId: string, { wait, timeout, json }: J
       try {
         return await parley.messages.wait(jobId, { signal, timeout })
       } catch (error) {
-        // Only the timeout of the wait carries the job's ID; that of a single request does not.
+        // The timeout of the whole wait has the job's ID. The timeout of a single request has none, and remains an error.
         if (!(error instanceof TimeoutError && error.jobId === jobId)) throw error
         throw new CommandError(
           `Job ${jobId} did not finish within ${timeout} s. It continues on the server.`,
@@ -71,7 +71,7 @@ async function deleteJob(parley: Parley, jobId: string, { dropCallback, json }: 
   return EXIT.completed
 }
 
-/** Reports a job in the wrong state for the command: neither the key nor the server is at fault. */
+/** If the job is in the wrong state for the command, exits with 1: the error is not about the key or the server. */
 async function withoutConflict<T>(call: () => Promise<T>): Promise<T> {
   try {
     return await call()
@@ -134,7 +134,7 @@ function timeOf(unixS: number): string {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is about control characters
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
 
-/** Prints the answer on standard output, everything else on standard error. Returns the exit code. */
+/** Prints the answer on standard output and everything else on standard error. Returns the exit code. */
 export function printJob(job: Job, json: boolean): number {
   if (json) printJson(job)
   if (job.status !== 'completed' && job.status !== 'failed') {
@@ -144,7 +144,7 @@ export function printJob(job: Job, json: boolean): number {
   return json ? exitCodeOf(job) : printEnded(job)
 }
 
-/** Prints JSON on one line, or indented on a terminal. */
+/** Prints JSON: indented on a terminal, otherwise on one line. */
 export function printJson(value: unknown): void {
   printLine(process.stdout.isTTY ? escapeControls(JSON.stringify(value, null, 2)) : JSON.stringify(value))
 }
@@ -160,7 +160,7 @@ function printEnded(job: EndedJob): number {
   return exitCodeOf(job)
 }
 
-/** Prints text unchanged with a line end after it, and anything else as JSON. */
+/** Prints text unchanged and ends it with a line end; prints anything else as JSON. */
 function printContent(content: unknown): void {
   if (typeof content !== 'string') {
     printJson(content)

@@ -50,7 +50,7 @@ test('with --calls it says how many it makes, and makes no more', async (t) => {
     if (!Array.isArray(request.body.messages)) return usual(request, 0)
     return request.body.response_format === undefined ? undefined : reply.json({ river: 'Amur' })
   }
-  // The clock stands still, so that a busy machine does not look like a server with one slot.
+  // With a stopped clock, a busy machine does not look like a server with one slot.
   const { code, wrong, paid, findings, of } = await checkCalls(t, script, { clock: new FakeClock() })
   assert.deepEqual([code, wrong], [0, ''])
   assert.ok(
@@ -122,7 +122,7 @@ test('wrong: Mistral, where the role is an invalid tag', async (t) => {
   assert.match(wrong, /rejects a developer message \(HTTP 422\): .*'developer'/)
 })
 
-/** Replies with completions without usage, as some servers do. */
+/** Returns a completion without `usage`, as some servers do. */
 function withoutUsage(): Reply {
   return (request, response) => {
     const { usage: _usage, ...completion } = chatCompletion(request.body, { content: '{"river":"Amur"}' })
@@ -203,7 +203,7 @@ test('a server with one slot: two calls take twice as long', async (t) => {
   const clock = new FakeClock()
   const waiting: (() => void)[] = []
   let busy = false
-  /** Each answer takes a second of a clock that otherwise stands still. */
+  /** Answers the next waiting call. Only this advances the clock, by a second. */
   const next = () => {
     const answer = waiting.shift()
     if (answer === undefined) return
@@ -242,7 +242,8 @@ test('wrong: a server that rejects the second of two calls', async (t) => {
   let busy = 0
   const script: Script = (request) => {
     if (!Array.isArray(request.body.messages)) return usual(request, 0)
-    // The first four calls come one at a time. Of the last two, the first is answered after the second was rejected.
+    // The first three calls come one at a time. The last two are concurrent: the second is rejected before the first is
+    // answered.
     if (++busy <= 3) return reply.text('{"river":"Amur"}')
     if (busy > 4) {
       return (received, response, server) => {

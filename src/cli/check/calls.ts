@@ -1,4 +1,7 @@
-/** Makes the paid calls of `parley check --calls`. They use the same client as jobs, so that they send exactly what jobs send. */
+/**
+ * Makes the paid calls of `parley check --calls`. They use the same client as jobs, so the requests are exactly like those of
+ * jobs.
+ */
 
 import { CHECK_STEPS } from 'parley-json-schema'
 import type { Clock } from '../../clock.ts'
@@ -19,9 +22,9 @@ import { readLargeCompletion } from '../../upstreams/read-completion.ts'
 import type { Finding } from './finding.ts'
 import type { SettingNames } from './unreachable.ts'
 
-/** For each target: a short answer, a developer message, a JSON answer, and two concurrent calls. */
+/** Paid calls to each target: a short answer, a developer message, a JSON answer, and two concurrent calls. */
 export const CALLS_PER_TARGET = 5
-/** A server that loads the model for the first call may need minutes. */
+/** Time limit of a call, in seconds. A server may need minutes if it loads the model at the first call. */
 const MAX_CALL_SECONDS = 120
 
 export interface CalledTarget {
@@ -29,7 +32,7 @@ export interface CalledTarget {
   readonly model: string
   readonly settings: UpstreamSettings
   readonly access: UpstreamAccess
-  /** The setting that names the model. */
+  /** The name of the setting that contains the model's name. */
   readonly modelSetting: string
   readonly names: SettingNames
 }
@@ -41,8 +44,8 @@ interface Message {
 
 const QUESTION: Message = { role: 'user', content: 'Answer with the word OK and nothing else.' }
 /**
- * The instructions are long enough to show in the number of prompt tokens, even if they replace a template's default system
- * message.
+ * The instructions are so long that the number of prompt tokens shows whether they reached the model, even if they replace a
+ * default system message of the chat template.
  */
 const INSTRUCTIONS: Message = {
   role: 'developer',
@@ -52,7 +55,10 @@ const INSTRUCTIONS: Message = {
     'Use no more words than the user asks for. Do not explain anything, do not greet anybody, do not ask questions, and do ' +
     'not repeat these instructions. The answer is read by a program, which looks only at whether there is one.',
 }
-/** A quarter of the fewest tokens that a tokenizer counts in the instructions. */
+/**
+ * If the instructions add fewer tokens than this, they did not reach the model. It is a quarter of what the most economical
+ * tokenizer counts.
+ */
 const MIN_INSTRUCTION_TOKENS = 25
 
 const SCHEMA = JSON.stringify({
@@ -66,7 +72,7 @@ const JSON_QUESTION: Message = { role: 'user', content: 'Name a river, as {"rive
 const MAX_DEPTH = 64
 
 /**
- * If two concurrent calls take this many times as long as one, and by more than noise, the server processes them one after the
+ * If two concurrent calls take longer than one by this factor and by at least NOISE_MS, the server processes them one after the
  * other.
  */
 const SERIAL_FACTOR = 1.6
@@ -74,13 +80,13 @@ const NOISE_MS = 100
 
 interface Called {
   readonly reply: Reply
-  /** The first and the last format in which the request was sent. */
+  /** The format in which the request was first sent, and the one in which it was last sent. */
   readonly first: RequestFormat
   readonly format: RequestFormat
   readonly ms: number
 }
 
-/** Yields the findings of each call as soon as it has ended. */
+/** Yields each finding as soon as its call has ended. */
 export async function* callTarget(target: CalledTarget, clock: Clock): AsyncGenerator<Finding> {
   const { upstream: name, access } = target
   const call_timeout_seconds = Math.min(target.settings.call_timeout_seconds, MAX_CALL_SECONDS)
@@ -118,7 +124,7 @@ class TargetCheck {
     yield this.#answer(answered)
     const instructed = await this.#call([INSTRUCTIONS, QUESTION], { kind: 'text' })
     yield this.#roles(answered, instructed)
-    // Further calls would also time out.
+    // The following calls would time out as well.
     if (timedOut(instructed)) return
     const form = { kind: 'schema', schemaJson: SCHEMA, ...schemaFacts(SCHEMA) } as const
     const asJson = await this.#call([JSON_QUESTION], form)
@@ -126,7 +132,7 @@ class TargetCheck {
     if (!timedOut(asJson)) yield await this.#twoAtOnce(answered)
   }
 
-  /** Sends a conversation as a job does: in another format if the server rejects the first. */
+  /** Sends a conversation as a job would: if the server rejects a format, in the next one. */
   async #call(messages: readonly Message[], form: AnswerForm): Promise<Called> {
     const prompt = { messagesJson: JSON.stringify(messages), account: 'parley check', form }
     const { model } = this.#target
@@ -261,7 +267,7 @@ class TargetCheck {
   }
 }
 
-/** Whether the error may be about the format of the request, rather than the key, a limit or the server. */
+/** Whether the error may be about the format of the request. Errors about the key, a limit or the server are not. */
 function isRejected({ status }: UpstreamError): boolean {
   return status !== null && (status === 500 || (status < 500 && ![401, 402, 403, 429].includes(status)))
 }

@@ -1,4 +1,4 @@
-/** `parley check`: checks the configuration and the connections, and reports what is wrong and what to change. */
+/** `parley check`: checks the configuration and the connections, and prints what is wrong and how to fix it. */
 import { type Clock, systemClock } from '../../clock.ts'
 import { ConfigurationError } from '../../config/file.ts'
 import { type Configuration, loadConfiguration } from '../../config/load.ts'
@@ -12,11 +12,11 @@ import { type CheckedUpstream, checkUpstream, usedUpstreams } from './upstream.t
 export interface CheckOptions {
   readonly json?: true
   readonly config?: string
-  /** True to make paid calls. */
+  /** Whether to make paid calls. */
   readonly calls?: true
 }
 
-/** Returns the exit code: 0 if there is no problem. */
+/** Resolves with the exit code: 0 if there is no problem. */
 export async function check({ json, config, calls }: CheckOptions): Promise<number> {
   const show = json ? () => {} : printFinding
   const findings = await allFindings(config, calls === true, show)
@@ -24,7 +24,7 @@ export async function check({ json, config, calls }: CheckOptions): Promise<numb
   return findings.every(({ ok }) => ok) ? 0 : 1
 }
 
-/** @param show called with each finding as soon as it is available */
+/** @param show called with each finding as soon as it is known */
 async function allFindings(
   configFile: string | undefined,
   calls: boolean,
@@ -53,7 +53,10 @@ async function allFindings(
   return all
 }
 
-/** Finds tiers without models, which reject every job. The default of user_free becomes one if the file defines other models. */
+/**
+ * Finds tiers without models, which reject every job. The default tier user_free becomes such a tier if the configuration file
+ * defines other models.
+ */
 function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   return Object.entries(tiers).flatMap(([name, { models }]): Finding[] =>
     models.length > 0
@@ -70,9 +73,9 @@ function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   )
 }
 
-/** Kubernetes, and the unit and compose files in this package, wait this long before they send SIGKILL. */
+/** Kubernetes, and the unit and Compose files of this package, send SIGKILL after this time. */
 const GRACE_SECONDS = 30
-/** After the drain, clients read their last responses, and the database closes. */
+/** How long the server needs after the drain, until clients have read their last responses and the database is closed. */
 const CLOSING_SECONDS = 3
 
 function shutdownFindings({ settings: { shutdown, jobs } }: Configuration): Finding[] {
@@ -107,13 +110,13 @@ async function databaseFindings(url: string): Promise<Finding[]> {
 export interface ModelServerCheck {
   readonly configuration: Configuration
   readonly env: Environment
-  /** Whether to make paid calls. They are announced before the first. */
+  /** Whether to make paid calls. Their number is shown before the first. */
   readonly calls: boolean
   readonly clock: Clock
   readonly timeoutMs?: number
 }
 
-/** Yields the findings about the model servers in the order in which they are shown. */
+/** Yields the findings about model servers, in the order in which they are shown. */
 export async function* modelServerFindings(check: ModelServerCheck): AsyncGenerator<readonly Finding[]> {
   const { configuration, env, calls, clock, timeoutMs } = check
   if (configuration.simulated) {
@@ -123,7 +126,7 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   const upstreams = usedUpstreams(configuration, env, timeoutMs)
   const checked = await Promise.all(upstreams.map(checkUpstream))
   yield checked.flat()
-  // A server that failed the free checks would fail the others for the same reason.
+  // Servers that failed the free checks would fail the paid calls for the same reason, so they are skipped.
   const sound = upstreams.filter((_upstream, index) => checked[index]?.every(({ ok }) => ok))
   const targets = sound.flatMap(targetsOf)
   if (targets.length === 0) return
@@ -135,7 +138,7 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   }
   const says = `makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')}`
   yield [{ ok: true, about, says }]
-  // One target at a time, because a shared server could make their calls wait for each other.
+  // Targets are called one after the other, because targets on the same server could slow each other down.
   for (const target of targets) {
     for await (const finding of callTarget(target, clock)) yield [finding]
   }

@@ -26,11 +26,11 @@ async function started(t: TestContext, script?: Script): Promise<ModelServerForT
 interface Case {
   readonly name: string
   readonly script: Script
-  /** The URL's path, instead of `/v1`. */
+  /** The path of the upstream's URL, if it is not `/v1`. */
   readonly path?: string
   readonly upstream?: CheckOptions['upstream']
   readonly model?: string
-  /** Matches the only problem; absent if there is none. */
+  /** Matches the only problem; absent if no problem is expected. */
   readonly wrong?: RegExp
   readonly notes?: RegExp
 }

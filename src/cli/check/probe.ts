@@ -1,7 +1,6 @@
 /**
- * Sends one request of `parley check` to a model server, interprets its response, and diagnoses a port that does not respond.
- * Nothing in a response is trusted.
- * Nothing here is billed: no completion request here can succeed.
+ * Sends one request of `parley check` to a model server and interprets its response. Nothing in a response is trusted. Nothing
+ * is billed, because all completion requests here are invalid.
  */
 
 import { isIP } from 'node:net'
@@ -14,25 +13,25 @@ import type { Mask } from '../../upstreams/mask.ts'
 import { readFailure } from '../../upstreams/read-completion.ts'
 import { requestHeaders, trustedCertificates } from '../../upstreams/request-head.ts'
 
-/** Time limit for a connection, for the start of a response, and for pauses within it. */
+/** Time limit for the connection, for the start of a response, and for pauses in it. */
 export const PROBE_TIMEOUT_MS = 5_000
-/** The longest known list of models, that of OpenRouter, is smaller than a megabyte. */
+/** Maximum bytes of a response. The longest known list of models, OpenRouter's, is smaller than a megabyte. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024
 
 export interface Response {
   readonly kind: 'response'
   readonly status: number
-  /** The unchanged body, and the parsed body; undefined if it is not JSON. */
+  /** `text` is the unchanged body, `json` the parsed one; undefined if it is not JSON. */
   readonly text: string
   readonly json: unknown
-  /** The target of a redirect. It is not followed, because the calls of jobs do not follow redirects either. */
+  /** Where a redirect leads. It is not followed, because jobs' calls do not follow redirects either. */
   readonly location: string | null
   readonly ms: number
 }
 
 export interface Failure {
   readonly kind: 'failed'
-  /** What failed: the name, TLS, the connection, or the response, which is missing or not HTTP. */
+  /** What failed: resolving the name, TLS, the connection, or the response (missing, or not HTTP). */
   readonly fault: 'dns' | 'tls' | 'connection' | 'timeout' | 'protocol'
   /** The error code of the socket, the resolver or OpenSSL. */
   readonly code: string
@@ -43,17 +42,17 @@ export type Probed = Response | Failure
 export interface ProbeOptions {
   readonly access: UpstreamAccess
   readonly timeoutMs: number
-  /** The `user-agent`, which distinguishes these requests from the calls of jobs in the log of a server. */
+  /** The `user-agent`, so that the server's log shows that the request is not a job's call. */
   readonly agent: 'parley-check' | 'parley-start'
-  /** The body of a POST, as JSON; without one it is a GET. */
+  /** The JSON value to POST. If absent, the request is a GET. */
   readonly body?: unknown
-  /** Ends the request early, as a failure. */
+  /** Aborts the request. The result is then a failure. */
   readonly signal?: AbortSignal
-  /** True to send neither key nor headers and to accept any certificate, to find out which protocol the port speaks. */
+  /** True to find out which protocol the port speaks: sends neither the key nor headers, and accepts any certificate. */
   readonly anonymous?: true
 }
 
-/** Never rejects. */
+/** Sends the request. Never rejects: a failed request is a result. */
 export async function probe(url: URL, options: ProbeOptions): Promise<Probed> {
   const { access, timeoutMs, agent, body, signal, anonymous } = options
   const dispatcher = new Agent({
@@ -95,7 +94,7 @@ export async function probe(url: URL, options: ProbeOptions): Promise<Probed> {
   }
 }
 
-/** Whether a TLS handshake succeeds at this port, with any certificate. */
+/** Whether a TLS handshake succeeds at this port. Any certificate is accepted. */
 export function speaksTls({ hostname, port, protocol }: URL, timeoutMs: number): Promise<boolean> {
   return new Promise((resolve) => {
     const host = hostname.replace(/^\[|\]$/g, '')
@@ -149,15 +148,13 @@ function failureOf(error: unknown): Failure {
   return { kind: 'failed', fault: connectionFault(code), code }
 }
 
-/**
- * Returns the body of a completion request that is invalid on purpose: its messages are not an array, so nothing can be billed.
- */
+/** Returns a completion request that cannot be billed, because its messages are not an array. */
 export function invalidRequest(model: string): object {
   return { model, messages: 'This request of `parley check` is invalid on purpose.', max_tokens: 0 }
 }
 
 export type Verdict =
-  /** The endpoint exists, and accepts the key. */
+  /** The endpoint exists and accepts the key. */
   | 'accepted'
   | 'key rejected'
   | 'no credit'
@@ -169,40 +166,39 @@ export type Verdict =
   /** The response is not from a completion endpoint. */
   | 'foreign'
 
-/** Interprets the response to an invalid completion request. */
+/** Interprets the response to a request from `invalidRequest`. */
 export function verdictOf({ status, text, json }: Response): Verdict {
   if (status === 401 || status === 403 || isKeyError(status, text)) return 'key rejected'
   if (status === 402 || status === 412 || (status === 429 && isOfOperator(status, text))) return 'no credit'
-  // LM Studio answers 200 to a path that it does not know.
+  // LM Studio responds with 200 to unknown paths.
   if (/unexpected endpoint/i.test(text)) return 'not found'
   if (status === 404)
     return isObject(json) && /model|deployment/i.test(wordsOf(json)) ? 'model unknown' : 'not found'
   if (status === 405 || status === 501) return 'not found'
   if (status === 502 || status === 503 || status === 504) return 'failing'
   if (!isObject(json) && !Array.isArray(json)) return status < 500 ? 'foreign' : 'failing'
-  // llama.cpp responds to an invalid request with 500 and the reason.
+  // llama.cpp responds with 500 and a reason to an invalid request.
   if (status >= 500 && wordsOf(json) === '') return 'failing'
   if (status < 400) return isObject(json) && ('choices' in json || 'error' in json) ? 'accepted' : 'foreign'
   return isModelError(status, wordsOf(json)) ? 'model unknown' : 'accepted'
 }
 
-/** Whether jobs would wait for the operator after this error. */
+/** Whether jobs would wait until the operator has acted, such as for a wrong key. */
 function isOfOperator(status: number, text: string): boolean {
   const reply = readFailure(status, text, null, (message) => message)
   return reply.kind === 'error' && failureKind(reply) === 'misconfigured'
 }
 
-/** Whether the response to the invalid request is about its messages. */
+/** Whether the response complains about the messages, which are wrong on purpose. */
 export function namesMistake({ json }: Response): boolean {
   return /\bmessages\b/i.test(wordsOf(json))
 }
 
-/** A list of models. */
 export interface ModelList {
   readonly ids: readonly string[]
-  /** False if there are more pages. */
+  /** False if the server has more pages of models. */
   readonly isComplete: boolean
-  /** Whether the server is llama.cpp, which serves one model regardless of the name in a request. */
+  /** Whether the server is llama.cpp, which serves its one model under any name. */
   readonly ignoresNames: boolean
 }
 
@@ -215,14 +211,17 @@ export function modelListOf({ status, json }: Response): ModelList | null {
   return { ids, isComplete: json.has_more !== true, ignoresNames: isLlamaCpp }
 }
 
-/** Ollama omits the tag `latest`, Google the folder, and OpenRouter has variants that are not in its list. */
+/**
+ * Whether the list contains the model, under any of its names: Ollama omits the tag `latest`, Google omits the folder
+ * `models/`, and OpenRouter has variants such as `:free` that it does not list.
+ */
 export function lists({ ids }: ModelList, model: string): boolean {
   const variant = /^(.+\/.+):(?:free|online|nitro|floor|exacto|extended|thinking|beta)$/.exec(model)?.[1]
   const names = [model, `${model}:latest`, `models/${model}`, ...(variant === undefined ? [] : [variant])]
   return names.some((name) => ids.includes(name))
 }
 
-/** Returns the server's own words for an error, masked; null if it sent none. */
+/** Returns the server's error message without secrets; null if there is none. */
 export function messageOf({ status, text }: Response, mask: Mask): string | null {
   const reply = readFailure(status, text, null, mask)
   if (reply.kind === 'answer' || /^The model server responded with \d+\.$/.test(reply.message)) return null
@@ -230,7 +229,8 @@ export function messageOf({ status, text }: Response, mask: Mask): string | null
 }
 
 /**
- * Google responds with 400 for a wrong key. Messages of LM Studio and others are matched by text, because they have no code.
+ * Whether the error is about the key. Google responds with 400 for a wrong key; LM Studio and others have no error code, so
+ * their messages are matched.
  */
 function isKeyError(status: number, text: string): boolean {
   if (status !== 400) return false
@@ -246,7 +246,7 @@ function isModelError(status: number, words: string): boolean {
   )
 }
 
-/** Returns the parts of an error that explain it, without the parts of the request that the server repeats. */
+/** Returns the parts of an error that explain it. Other parts may repeat the request. */
 function wordsOf(json: unknown): string {
   if (Array.isArray(json)) return wordsOf(json[0])
   if (!isObject(json)) return ''

@@ -1,5 +1,6 @@
 /**
- * Explains why a model server does not respond and what to change, from the error code and by probing its port in other ways.
+ * Explains why a model server does not respond and what to change: from the error code, and by probing whether its port speaks
+ * TLS.
  */
 import { type Failure, type ProbeOptions, probe, speaksTls } from './probe.ts'
 
@@ -8,14 +9,14 @@ export interface Diagnosis {
   readonly fix: string
 }
 
-/** Names of an upstream's settings, for messages to the operator. */
+/** The names of an upstream's settings, for messages to the operator. */
 export interface SettingNames {
   readonly baseUrl: string
   readonly caFile: string
   readonly concurrency: string
 }
 
-/** @param url of the request that failed */
+/** @param url the URL of the failed request */
 export async function diagnose(
   url: URL,
   failure: Failure,
@@ -23,7 +24,8 @@ export async function diagnose(
   names: SettingNames,
 ): Promise<Diagnosis> {
   const { code, fault } = failure
-  // An HTTP server may wait for the rest of a TLS handshake until the connection attempt times out.
+  // With https, the server may be reachable in spite of a timeout: one that speaks HTTP waits for more bytes than a TLS handshake
+  // has.
   const isFarAway = code === 'UND_ERR_CONNECT_TIMEOUT' && url.protocol === 'http:'
   if (fault !== 'dns' && code !== 'ECONNREFUSED' && !isFarAway) {
     const wrongScheme = await schemeDiagnosis(url, options, names)
@@ -32,7 +34,7 @@ export async function diagnose(
   return ofFailure(url, failure, names)
 }
 
-/** Returns null unless the port speaks http instead of https, or the reverse. */
+/** Returns null unless the port speaks HTTP although the URL has https, or TLS although the URL has http. */
 export async function schemeDiagnosis(
   url: URL,
   options: ProbeOptions,
@@ -49,7 +51,7 @@ export async function schemeDiagnosis(
   plain.protocol = 'http:'
   plain.port = url.port || '443'
   const [hasTls, answered] = await Promise.all([
-    // An untrusted certificate proves that the port speaks TLS.
+    // Even an untrusted certificate shows that the port speaks TLS.
     speaksTls(url, options.timeoutMs),
     probe(plain, { ...options, anonymous: true }),
   ])

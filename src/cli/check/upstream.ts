@@ -1,7 +1,7 @@
 /**
- * Checks one upstream without cost: whether it can be reached, serves this API at this path, accepts the key, and has the
- * models. It sends `GET /models`, a completion request that is invalid on purpose for each model, and requests for lists of
- * models at other paths if this path has none.
+ * Checks one upstream without cost: whether it responds, whether the path is right, whether it accepts the key, and whether it
+ * has the models. It sends `GET /models`, an invalid completion request for each model, and, if there is no list of models at
+ * this path, `GET /models` at other paths.
  */
 import type { Configuration } from '../../config/load.ts'
 import { OPENAI } from '../../config/merge.ts'
@@ -33,14 +33,14 @@ export interface CheckedUpstream {
   readonly name: string
   readonly settings: UpstreamSettings
   readonly access: UpstreamAccess
-  /** The models of the upstream's targets, each with the setting that names it. */
+  /** Maps each model of the upstream's targets to the name of its setting. */
   readonly models: ReadonlyMap<string, string>
   readonly names: SettingNames
-  /** Time limit for a connection, for the start of a response, and for pauses within it. */
+  /** Time limit for the connection, for the start of a response, and for pauses in it, in milliseconds. */
   readonly timeoutMs: number
 }
 
-/** Returns whether the server responds to `GET /models`, and if not, why. */
+/** Sends `GET /models`. If the server does not respond, also returns why. */
 export async function reach(
   { settings, access, names, timeoutMs }: CheckedUpstream,
   agent: ProbeOptions['agent'],
@@ -51,7 +51,7 @@ export async function reach(
   const listed = await probe(url, options)
   if (signal?.aborted) return { listed, trouble: null }
   if (listed.kind === 'failed') return { listed, trouble: await diagnose(url, listed, options, names) }
-  // A proxy responds with this to plain HTTP on its TLS port.
+  // A proxy sends 400 in response to plain HTTP on its TLS port.
   const isScheme = listed.status === 400 && url.protocol === 'http:'
   return { listed, trouble: isScheme ? await schemeDiagnosis(url, options, names) : null }
 }
@@ -89,7 +89,7 @@ class UpstreamCheck {
   constructor(upstream: CheckedUpstream, listed: Response) {
     this.#upstream = upstream
     this.#listed = listed
-    // Azure OpenAI lists the models of a region, but requests name deployments.
+    // Azure OpenAI lists the models of a region, but requests name deployments, so the list is not used.
     const isAzure = /\.azure\.com$/.test(new URL(upstream.settings.base_url).hostname)
     this.#list = isAzure ? null : modelListOf(listed)
     this.#mask = maskFor(upstream.access.secrets)
@@ -110,11 +110,12 @@ class UpstreamCheck {
     const verdict = verdictOf(completed)
     const stop = await this.#stopAt(verdict, completed)
     if (stop !== null) return [stop]
-    // Portkey's gateway has no list of models and responds with 500, like llama.cpp to messages that are not an array.
+    // If both requests got a 5xx, the server is failing. Exceptions are servers that respond with 500 to invalid messages, such
+    // as llama.cpp and Portkey's gateway.
     if (this.#listed.status >= 500 && completed.status >= 500 && !namesMistake(completed)) {
       return [this.#failing(this.#listed, 'GET /models')]
     }
-    // The message may explain what is missing, for example a gateway's header.
+    // The message may explain what is missing, such as a header of a gateway.
     if (this.#listed.status === 400) return [this.#listRejected()]
     return [
       this.#reachable(completed),
@@ -123,7 +124,7 @@ class UpstreamCheck {
     ]
   }
 
-  /** Returns the finding that ends the check of this upstream, because nothing else can be checked after it. */
+  /** Returns a finding after which nothing else of this upstream can be checked; null if the check continues. */
   async #stopAt(verdict: Verdict, completed: Response): Promise<Finding | null> {
     switch (verdict) {
       case 'key rejected':
@@ -239,7 +240,7 @@ class UpstreamCheck {
     return this.#wrong('reachable', says, fix)
   }
 
-  /** Returns a base URL on the same server, without a query, that has a list of models. */
+  /** Returns a base URL on the same server that has a list of models; null if none is found. */
   async #betterBase(): Promise<string | null> {
     const { settings, access, timeoutMs } = this.#upstream
     const { origin, pathname } = new URL(settings.base_url)
@@ -273,7 +274,7 @@ class UpstreamCheck {
     return completed.kind === 'failed' ? 'failing' : verdictOf(completed)
   }
 
-  /** A list may have pages or omit models, so this asks the server for the model itself. */
+  /** Requests the single model if the list does not contain it, because lists may have pages or omit models. */
   async #hasModel(list: ModelList, model: string): Promise<boolean> {
     if (lists(list, model)) return true
     const { settings, access, timeoutMs } = this.#upstream

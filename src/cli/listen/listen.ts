@@ -1,4 +1,4 @@
-/** `parley listen`: receives callbacks on the developer's machine, verifies them and prints them. */
+/** `parley listen`: receives callbacks on a developer's machine, verifies and prints them. */
 import { existsSync } from 'node:fs'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -11,10 +11,10 @@ import { onShutdownSignal } from '../shutdown-signals.ts'
 import { createReceiver, type Delivery, deliveryJson, deliveryText, shown, timeOf } from './receive.ts'
 import { type FoundSecrets, isSecret, type SecretSource, Verifier } from './verify.ts'
 
-/** Only this machine can connect, because callbacks contain a caller's data. */
+/** Only programs on this machine can connect, because callbacks contain data of callers. */
 const HOST = '127.0.0.1'
 const SECRET_VARIABLE = 'PARLEY_CALLBACK_SECRET'
-/** The status that --fail-first responds with if --status is not given. */
+/** The status of failures with --fail-first, unless --status is given. */
 const DEFAULT_FAILURE_STATUS = 500
 
 export interface ListenOptions {
@@ -61,13 +61,16 @@ function secretSource({ secret, account, config }: ListenOptions): SecretSource 
   return givenSecret(fromEnvironment, SECRET_VARIABLE)
 }
 
-/** @param origin where the user set it, for example `--secret` */
+/** @param origin where the user passed the secret, such as `--secret` */
 function givenSecret(secret: string, origin: string): SecretSource {
   const found = { secrets: [secret], says: `the secret of ${origin}` }
   return { look: async () => found }
 }
 
-/** Looks the secret up in the database. A lookup changes nothing: it neither creates a database nor migrates its schema. */
+/**
+ * Reads the secrets of the account from the database. This changes nothing: it neither creates a database nor updates its
+ * schema.
+ */
 function accountSecrets(databaseUrl: string, account: string): SecretSource {
   const database = databaseName(databaseUrl)
   const none = (why: string): FoundSecrets => ({
@@ -129,7 +132,7 @@ async function start(server: Server, port: number): Promise<string> {
   return `http://${HOST}:${(server.address() as AddressInfo).port}`
 }
 
-/** Resolves when the server is closed, after a shutdown signal or when standard output is closed. */
+/** Resolves when the server has closed, because of a shutdown signal or because standard output was closed. */
 function stopped(server: Server): Promise<void> {
   return new Promise((resolve) => {
     const stop = () => {

@@ -6,7 +6,7 @@ import { isSecret } from './verify.ts'
 
 const DEFAULT_PORT = 9000
 const MAX_PORT = 65_535
-/** The longest Retry-After that the server respects. */
+/** The longest Retry-After that Parley respects. */
 const MAX_RETRY_AFTER_S = 86_400
 const MAX_FAILURES = 1_000_000
 

@@ -1,4 +1,7 @@
-/** The HTTP server of `parley listen`: reads callbacks, rejects other requests, responds as configured by the options, and formats callbacks. */
+/**
+ * The HTTP server of `parley listen`: reads callbacks, rejects other requests, responds as the options require, and formats
+ * callbacks for printing.
+ */
 
 import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -7,20 +10,20 @@ import { parseExactly } from '../../json-text/read-json.ts'
 import { isDeeperThan } from '../../json-text/scan-json.ts'
 import type { Verdict, Verifier } from './verify.ts'
 
-/** A callback contains at most an answer of 16 MiB and a payload that fits in a batch request. */
+/** A callback contains an answer of at most 16 MiB, and a payload that fits into a batch request. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024
-/** No callback is nested more deeply, and printing very deep JSON would overflow the stack. */
+/** No callback is nested so deeply. Printing deeper JSON would overflow the stack. */
 const MAX_DEPTH = 1000
-/** This many webhook-ids are remembered to detect duplicates. */
+/** How many webhook-ids are remembered to detect duplicates. */
 const MAX_REMEMBERED_IDS = 100_000
 const REQUEST_MS = 60_000
 
 interface SimulatedFailures {
-  /** The response status instead of 200. */
+  /** The status of the simulated failures. */
   readonly status: number
-  /** How many callbacks fail, from the first; Infinity for all. */
+  /** How many callbacks fail at the beginning; Infinity for all. */
   readonly first: number
-  /** Sent as Retry-After with the failures. */
+  /** The Retry-After header of failures, in seconds. */
   readonly retryAfterS: number | null
 }
 
@@ -28,7 +31,7 @@ export interface ReceiverOptions {
   readonly verifier: Verifier
   readonly failures: SimulatedFailures
   readonly onDelivery: (delivery: Delivery) => void
-  /** Called for a request that is not a callback. */
+  /** Called for a request that is not a valid callback. */
   readonly onRejection: (rejection: Rejection & { readonly method: string; readonly path: string }) => void
 }
 
@@ -61,7 +64,7 @@ export function createReceiver(options: ReceiverOptions): Server {
     response.writeHead(responseStatus, { 'content-type': 'text/plain' }).end(`${text}\n`)
   }
   const server = createServer({ requestTimeout: REQUEST_MS }, (request, response) => {
-    // Without a listener, a client that disconnects in the middle of a response would crash the process.
+    // Without this listener, a client that disconnects during the response would crash the process.
     response.on('error', () => {})
     respond(request, response).catch((error: Error) => {
       options.onRejection({
@@ -83,13 +86,13 @@ function headProblem({ method, headers }: IncomingMessage): Rejection | null {
   return null
 }
 
-/** Returns the raw bytes of a JSON object: the signature is computed from the raw bytes. */
+/** Returns the raw bytes of the body, from which the signature is computed. The body must be a JSON object. */
 async function readJson(request: IncomingMessage): Promise<Buffer | Rejection> {
   const tooLong = { status: 413, why: `the body is longer than ${MAX_BODY_BYTES} bytes` }
   if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) return tooLong
   const chunks: Buffer[] = []
   let bytes = 0
-  // Leaving the loop must not destroy the request, because the response is sent on the same connection.
+  // If the loop ends early, the request must not be destroyed, because the response is sent on the same connection.
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     chunks.push(chunk as Buffer)
     bytes += (chunk as Buffer).length
@@ -112,17 +115,19 @@ function bodyProblem(body: Buffer): string | null {
   }
 }
 
-/** Closes the connection, because the rest of the body was not read. */
+/** Sends the error and closes the connection, because part of the body may be unread. */
 function reject(response: ServerResponse, { status, why }: Rejection): void {
   if (status === 405) response.setHeader('allow', 'POST')
   response.writeHead(status, { 'content-type': 'text/plain', connection: 'close' }).end(`${why}\n`)
 }
 
-/** Counts how often each webhook-id was received. The least recently seen are dropped first. */
+/**
+ * Counts how often each webhook-id was received. When there are too many, the one that was last seen longest ago is forgotten.
+ */
 class SeenIds {
   readonly #counts = new Map<string, number>()
 
-  /** Counts this delivery, and returns how often it was received before. */
+  /** Counts a delivery. Returns how many came before with the same webhook-id. */
   count(id: string): number {
     const before = this.#counts.get(id) ?? 0
     this.#counts.delete(id)
@@ -140,16 +145,16 @@ export interface Delivery {
   readonly webhookId: string | null
   readonly verdict: Verdict
   readonly body: Buffer
-  /** Earlier deliveries with the same webhook-id. */
+  /** How many earlier deliveries had the same webhook-id. */
   readonly earlier: number
   /** The status with which `parley listen` responded. */
   readonly responseStatus: number
 }
 
-/** Longer values are truncated in the text format. */
+/** Maximum characters of a value in the text format. */
 const MAX_CHARACTERS = 200
 
-/** The body is copied unparsed, so that no digit of a number is lost. */
+/** Returns a delivery as JSON. The body is inserted as text, so that its numbers keep every digit. */
 export function deliveryJson(delivery: Delivery): string {
   const { receivedAtMs, path, webhookId, verdict, body, earlier, responseStatus } = delivery
   const fields = {
@@ -162,7 +167,7 @@ export function deliveryJson(delivery: Delivery): string {
     path,
     answered: responseStatus,
   }
-  // In valid JSON, line ends occur only between tokens, so they can be replaced by spaces.
+  // In valid JSON, line ends can only be between tokens, so they may become spaces.
   const callback = body
     .toString('utf8')
     .trim()
@@ -195,14 +200,14 @@ export function deliveryText(delivery: Delivery): string {
 
 const NEITHER = 'not a Parley callback: job_id or status is missing'
 
-/** Returns null for something that is not an event. */
+/** Describes an event; null if the callback is not an event. */
 function eventText({ object, type, data }: Readonly<Record<string, unknown>>): string | null {
   const id = typeof data === 'object' && data !== null && 'id' in data ? data.id : null
   if (object !== 'event' || typeof type !== 'string' || typeof id !== 'string') return null
   return `${shown(type)}: ${shown(id)}`
 }
 
-/** Formats the local time of day. */
+/** Formats the time of day, in the local time zone. */
 export function timeOf(atMs: number): string {
   const at = new Date(atMs)
   return [at.getHours(), at.getMinutes(), at.getSeconds()]
@@ -219,7 +224,7 @@ function shownJson(value: unknown): string {
   return shown(JSON.stringify(value) ?? 'null')
 }
 
-/** Truncates long text, and escapes characters that would move a terminal's cursor or change the writing direction. */
+/** Truncates long text. Escapes characters that would move a terminal's cursor or change the writing direction. */
 export function shown(text: string): string {
   const characters = text.length > MAX_CHARACTERS ? [...text.slice(0, 2 * MAX_CHARACTERS)] : null
   const start = characters === null ? text : characters.slice(0, MAX_CHARACTERS).join('')

@@ -1,25 +1,28 @@
-/** Verifies the signature of a callback with the package `standardwebhooks`, and explains failures. */
+/** Verifies the signatures of callbacks with the package `standardwebhooks`, and explains why one is wrong. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { Webhook } from 'standardwebhooks'
 
-/** The tolerance of Standard Webhooks. It limits how long a recorded callback can be replayed. */
+/**
+ * How many seconds the timestamp may differ from the clock, as in Standard Webhooks. So a recorded callback can only be
+ * replayed for this long.
+ */
 const TOLERANCE_S = 300
 
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const
 
-/** If `secrets` is empty, nothing can be verified, and `says` explains why and what to do. */
+/** If `secrets` is empty, no callback can be verified, and `says` explains why. */
 export interface FoundSecrets {
   readonly secrets: readonly string[]
-  /** Describes where the secret comes from. */
+  /** Where the secret comes from. */
   readonly says: string
 }
 
-/** `look` never rejects. Later calls can return other secrets, for example after the secret was rotated. */
+/** `look` never rejects. A later call may return other secrets, for example after a rotation. */
 export interface SecretSource {
   look(): Promise<FoundSecrets>
 }
 
-/** `unchecked`: there was no secret to verify it with. `why` is a message for the user. */
+/** `unchecked` means that there was no secret. `why` is a message for the user. */
 export type Verdict =
   | { readonly kind: 'verified' }
   | { readonly kind: 'unverified'; readonly why: string }
@@ -39,7 +42,6 @@ export class Verifier {
     return new Verifier(source, await source.look())
   }
 
-  /** The current secrets, or the reason why there are none. */
   get secrets(): FoundSecrets {
     return this.#found
   }
@@ -47,7 +49,7 @@ export class Verifier {
   async verdict(headers: IncomingHttpHeaders, body: string): Promise<Verdict> {
     const problem = headerProblem(headers, Math.floor(Date.now() / 1000))
     if (problem !== null) return { kind: 'unverified', why: problem }
-    // If no secret matches, it may have been rotated since the last lookup.
+    // If no secret matches, the secret may have been rotated since it was read, so it is read again.
     const matches = this.#matches(headers, body) || (await this.#matchesAfterReload(headers, body))
     if (matches) {
       this.#hasVerified = true
@@ -66,7 +68,10 @@ export class Verifier {
     return this.#found.secrets.some((secret) => verifies(secret, headers, body))
   }
 
-  /** A changed body and a wrong secret look the same. A changed body is more likely if the secret has verified others before. */
+  /**
+   * Returns the likely reason. A changed body and a wrong secret cannot be distinguished; a changed body is more likely if the
+   * secret has already verified other callbacks.
+   */
   #mismatch(): string {
     const { says } = this.#found
     return this.#hasVerified

@@ -1,9 +1,12 @@
-/** Adds the commands that perform admin actions, from the declarations of the actions. */
+/** Creates the command of each admin action from the declaration of the action. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import type { AnyAction, Described } from '../../admin/action.ts'
 import { config, type DefaultOptions, examples, numberFrom } from './shared-options.ts'
 
-/** @param parent the command named by the first word of the action's command; the program if it has one word */
+/**
+ * @param parent the command under which the action's command is added, such as `parley keys`; the program itself for a command
+ * of one word
+ */
 export function addActionCommand(parent: Command, action: AnyAction): void {
   if (!action.command) return
   const { name, description, arguments: args = {}, options = {}, required, help } = action.command
@@ -30,7 +33,7 @@ export function addActionCommand(parent: Command, action: AnyAction): void {
   })
 }
 
-/** The keywords of a field's schema that decide how its text is read. */
+/** The keywords of a field's schema that determine how its text is parsed. */
 interface FieldSchema {
   readonly type?: string
   readonly enum?: readonly string[]
@@ -39,7 +42,7 @@ interface FieldSchema {
   readonly maximum?: number
 }
 
-/** Returns undefined for a field of another action that the command can perform, and for one of the command itself. */
+/** Returns undefined if the field belongs to the command itself, or to another action that the command can perform. */
 function schemaOf({ fields }: AnyAction, field: string): FieldSchema | undefined {
   return (fields.properties as Readonly<Record<string, FieldSchema>>)[field]
 }
@@ -67,7 +70,7 @@ function optionOf([flags, help, usual]: Described, schema: FieldSchema | undefin
   return option
 }
 
-/** Reads a cap: a number, `none` or `tier`. */
+/** Parses a cap: a number, `none` or `tier`. */
 function readCap(text: string): number | 'none' | 'tier' {
   if (text === 'none' || text === 'tier') return text
   const cap = Number(text)
@@ -77,7 +80,7 @@ function readCap(text: string): number | 'none' | 'tier' {
   return cap
 }
 
-/** Reads a cap as an amount of money, `none` or `tier`. */
+/** Parses a cap in money: an amount, `none` or `tier`. */
 function readAmountCap(text: string): number | 'none' | 'tier' {
   if (text === 'none' || text === 'tier') return text
   if (!/^\d+(\.\d{1,6})?$/.test(text))

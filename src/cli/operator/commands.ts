@@ -1,4 +1,4 @@
-/** Defines the server commands. Each is implemented in a file that is loaded when the command runs. */
+/** Declares the commands for operators. Each is implemented in a file that is loaded only when the command runs. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { accountActions } from '../../admin/actions/accounts.ts'
 import { callbackActions } from '../../admin/actions/callbacks.ts'

@@ -2,7 +2,7 @@
 import { InvalidArgumentError, Option } from 'commander'
 import { isMonth } from '../../job/month.ts'
 
-/** The maximum number of rows that one command lists. */
+/** How many rows one command lists at most. */
 export const MAX_ROWS = 10_000
 
 export interface DefaultOptions {
@@ -24,10 +24,10 @@ export function monthOption(text: string): string {
   return text
 }
 
-/** The keys by which `parley usage` can sum. */
+/** The keys by which `parley usage --by` can sum. */
 export const USAGE_KEYS = ['month', 'account', 'model'] as const
 
-/** Reads a list of keys. Each is one of `USAGE_KEYS`, or `metadata.` and a key of the metadata of jobs. */
+/** Parses a list of keys separated by commas. Each is one of `USAGE_KEYS`, or `metadata.KEY`. */
 export function usageKeysOption(text: string): string[] {
   return text.split(',').map((part) => {
     const key = part.trim()
@@ -36,7 +36,7 @@ export function usageKeysOption(text: string): string[] {
   })
 }
 
-/** Parses options whose value is a whole number in a range. */
+/** Returns a parser for a whole number in a range. */
 export function numberFrom(least: number, most: number): (text: string) => number {
   return (text) => {
     const number = Number(text)
