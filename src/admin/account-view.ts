@@ -1,4 +1,7 @@
-/** Schemas of accounts, their keys and their usage, for the admin API, the dashboard and `--json`. Times are Unix seconds. */
+/**
+ * Schemas of accounts, their keys and their usage, with functions that create such objects: for the admin API, the dashboard
+ * and `--json`. Times are Unix seconds.
+ */
 import { amountOf, microsOf } from '../job/amount.ts'
 import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
@@ -64,7 +67,7 @@ export function accountView(record: AccountRecord): Account {
   }
 }
 
-/** A cap as JSON and command options have it: a number, no cap, or the cap of the tier. */
+/** Returns an account's own caps in the form of JSON and command options: a number, `none` or `tier`. */
 export function capsView({
   monthlyJobs,
   monthlyTokens,
@@ -84,7 +87,7 @@ export function capsView({
   }
 }
 
-/** Caps that are absent remain absent. */
+/** The reverse of `capsView`. Absent caps remain absent. */
 export function ownCapsOf(given: Partial<Caps>): Partial<OwnCaps> {
   const { max_monthly_cost: cost } = given
   const caps: Readonly<Record<keyof OwnCaps, Cap | undefined>> = {
@@ -100,12 +103,12 @@ export function ownCapsOf(given: Partial<Caps>): Partial<OwnCaps> {
   return Object.fromEntries(own)
 }
 
-/** Number of accounts in one query. */
+/** How many accounts one query reads. */
 const PAGE_SIZE = 50
 
 /**
- * Looks up an account by its name; null if it does not exist. The search starts after the name without its last character: in
- * every collation a name sorts after its own prefix.
+ * Finds an account by its name; null if it does not exist. The search starts after the name without its last character, because
+ * in every collation a name comes after its own prefixes.
  */
 export async function findAccount(
   store: Pick<AccountStore, 'listAccounts'>,
@@ -168,7 +171,7 @@ export function keyView(record: KeyRecord): Key {
 
 const sum = (description: string) => Type.Integer({ minimum: 0, description })
 
-/** Usage, as every response reports it. */
+/** Usage, in every response that contains it. */
 export const usageSums = {
   jobs: sum('Finished jobs, including failed ones.'),
   failed_jobs: sum('Jobs that failed.'),
@@ -177,7 +180,7 @@ export const usageSums = {
   input_tokens: sum('As counted by the model servers.'),
   output_tokens: sum('As counted by the model servers.'),
 }
-/** What models with a price cost. */
+/** The cost of the calls, if models have prices. */
 export const costSum = Type.Optional(
   sum('What the calls cost, in millionths of the currency. Absent if the models have no price.'),
 )
@@ -221,7 +224,7 @@ export function usageRowView(record: UsageRecord): UsageRow {
   return { account, month, model, ...usageView(record) }
 }
 
-/** All fields of usage except the cost. */
+/** The names of the fields of usage, without the cost. */
 export const USAGE_FIELDS = Object.keys(usageSums) as (keyof typeof usageSums)[]
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {

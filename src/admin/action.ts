@@ -1,6 +1,6 @@
 /**
- * Defines admin actions. One declaration in `actions/` gives an action its route in the admin API, its description in the
- * OpenAPI document, its entry in the audit log and its command.
+ * The type of admin actions. Each action is declared once, in `actions/`. From the declaration, it gets its route in the admin
+ * API, its documentation, its entry in the audit log and its command.
  */
 
 import type { Clock } from '../clock.ts'
@@ -12,24 +12,24 @@ import type { DeletionProgress } from './delete-account.ts'
 import { ACCOUNT_NAME } from './fields.ts'
 import { type Refusal, refusals } from './refusals.ts'
 
-/** What the functions of an action use, in a server or in a command that works on the database directly. */
+/** What actions work with, in a server or in a command that opens the database itself. */
 export interface ActionTools {
   readonly store: OperatorStore
   readonly clock: Clock
   readonly expiry: () => Expiry | Promise<Expiry>
   readonly tiers: () => readonly string[] | Promise<readonly string[]>
-  /** Creates the reruns that were requested. Absent in a command, because running servers look for requests every two seconds. */
+  /** Creates the requested reruns at once. Absent in a command: running servers look for requests every two seconds. */
   readonly makeReruns?: () => Promise<void>
-  /** Actions that take long call this repeatedly. */
+  /** Called repeatedly by actions that take long. */
   readonly onProgress: (progress: DeletionProgress) => void
 }
 
-/** The pattern accepts more than `makeKeyId` generates, so that IDs of other versions are valid. */
+/** Accepts more than `makeKeyId` generates, because other versions may generate different IDs. */
 export const KEY_ID = /^\w{1,64}$/
 
 /**
- * What an action can be about. It is part of the path, an argument of the command, and recorded in the logs. Text that cannot
- * name anything is refused without an entry in the audit log; `read` returns null for it.
+ * What an action can be about. The subject is in the route's path, in the command's arguments and in the logs. `read` returns
+ * null for a text that cannot be the name or ID of any subject; the action is then refused without an entry in the audit log.
  */
 export const SUBJECTS = {
   token: {
@@ -54,7 +54,7 @@ export const SUBJECTS = {
 
 export type SubjectKind = keyof typeof SUBJECTS
 
-/** The subject and the fields of an action, as its functions get them. */
+/** What the functions of an action get: the subject and the fields. */
 export type Input<Kind extends SubjectKind | null, Fields> = (Kind extends SubjectKind
   ? Readonly<Record<(typeof SUBJECTS)[Kind]['field'], string>>
   : unknown) &
@@ -63,34 +63,33 @@ export type Input<Kind extends SubjectKind | null, Fields> = (Kind extends Subje
 export type AnyInput = Readonly<Record<string, unknown>>
 
 export interface AdminAction<Kind extends SubjectKind | null, Fields, Result> {
-  /** The kind of subject. Null if the action has none; its fields may still name an account. */
+  /** The kind of subject; null if the action has none. Even then, a field may contain the name of an account. */
   readonly about: Kind
-  /** The fields of the request body (or of the query of a DELETE) and of the command's options. */
+  /** The schema of the request body (of the query, for DELETE) and of the command's options. */
   readonly fields: Fields
-  /** The action's name in the audit log and in the server's log. */
+  /** The name of the action in the audit log and in the server's log. */
   readonly what: string
-  /** Replaces `what` if the name depends on the input. */
+  /** Replaces `what` if the name of the action depends on its input. */
   whatOf?(input: Input<Kind, Fields>): string
-  /** Details for the audit log: never contents or secrets. */
+  /** Details for the audit log. They never contain secrets or contents of jobs. */
   details?(input: Input<Kind, Fields>): object
-  /** Refuses input that the schema cannot, without an entry in the audit log. */
+  /** Refuses input for a reason that a schema cannot express. A refusal is not recorded in the audit log. */
   check?(input: Input<Kind, Fields>): Refusal | null
   run(input: Input<Kind, Fields>, tools: ActionTools): Promise<Result | Refusal>
-  /** The outcome in a few words, for the audit log. */
+  /** Describes the outcome in a few words, for the audit log. */
   outcome(result: Result): string
-  /** Fields for the server's log, in addition to the subject. */
+  /** Returns fields for the server's log, in addition to the subject. */
   log?(input: Input<Kind, Fields>, result: Result): object
-  /** Why the action was only carried out in part; null if it was carried out in full. */
+  /** Returns why the action was only partly carried out; null if it was fully carried out. */
   shortfall?(input: Input<Kind, Fields>, result: Result): Refusal | null
-  /** True if the action cancels jobs: the server then stops its own runs of them before it responds. */
+  /** True if the action cancels jobs. The server then aborts their executions on this node before it responds. */
   readonly cancels?: true
   readonly route?: ActionRoute<Input<Kind, Fields>, Result>
   readonly command?: ActionCommand
-  /** Returns what the command prints. */
   print?(result: Result, input: Input<Kind, Fields>): Printed
 }
 
-/** Any action, for code that works with all of them. */
+/** An action of any type, for code that handles all of them. */
 export type AnyAction = AdminAction<SubjectKind | null, Schema, unknown>
 
 export interface ActionRoute<In, Result> {
@@ -100,17 +99,17 @@ export interface ActionRoute<In, Result> {
   readonly operationId: string
   readonly summary: string
   readonly description: string
-  /** The status of success; 200 if absent. */
+  /** The HTTP status of success; 200 if absent. */
   readonly status?: number
-  /** Describes the response. */
+  /** The description of the response in the documentation. */
   readonly success: string
-  /** The schema of the data; absent if the response is a download. */
+  /** The schema of the response's data; absent if the response is a download. */
   readonly data?: Schema
-  /** True if the route documents 409. */
+  /** True if the route can respond with 409. */
   readonly conflicts?: true
   /** False if only the command has the fields. */
   readonly takesFields?: false
-  /** Returns what is wrong with the body, if the schema's message would be unclear. */
+  /** Returns what is wrong with the body, where the schema's own message would be unclear. */
   checkBody?(body: unknown): string | null
   answer(result: Result, input: In): RouteAnswer
 }
@@ -122,33 +121,39 @@ export interface Download {
 }
 
 export interface RouteAnswer {
-  /** Sent instead of the envelope with its data. */
+  /** If present, sent instead of the usual JSON. */
   readonly download?: Download
   /** The message of the response; `success` if absent. */
   readonly message?: string
-  /** A value, or its JSON text. */
+  /** A value, or JSON text. */
   readonly data: object | string
 }
 
-/** The flags of an option or the form of an argument, its help, and values that shells complete. */
+/** The flags of an option or the form of an argument, its help text, and values for completion in shells. */
 export type Described = readonly [form: string, help: string, usual?: readonly string[]]
 
 export interface ActionCommand {
-  /** The command's name, such as `accounts tier`. */
+  /** The full name of the command, such as `accounts tier`. */
   readonly name: string
   readonly description: string
-  /** The arguments by field. */
+  /** The arguments, by field. */
   readonly arguments?: Readonly<Record<string, Described>>
-  /** The options by field. A schema reads the value; without one the value is text, or true for a flag. */
+  /**
+   * The options, by field. The field's schema determines how the value is parsed. Without a schema, the value is text, or true
+   * for a flag.
+   */
   readonly options?: Readonly<Record<string, Described>>
-  /** The options that must be passed. */
+  /** The options that are required. */
   readonly required?: readonly string[]
-  /** Text between the options and the examples. */
+  /** Help text between the options and the examples. */
   readonly help?: string
   readonly examples: readonly string[]
-  /** True if the operator must confirm by typing the name of the account, or pass --yes. */
+  /** True if the operator must type the name of the account to confirm, or pass --yes. */
   readonly confirms?: true
-  /** For a command with two actions: returns the other one, null for this one, or what is wrong with the options. */
+  /**
+   * For a command that can perform a second action: returns that action, null for the first one, or what is wrong with the
+   * options.
+   */
   choose?(input: AnyInput): AnyAction | string | null
 }
 
@@ -157,7 +162,7 @@ export interface Printed {
   readonly text: string
 }
 
-/** Lets the compiler infer the types of an action's input and result from the schema and from `run`. */
+/** Returns the action unchanged. The compiler infers the types of its input and its result. */
 export function adminAction<Kind extends SubjectKind | null, Fields extends Schema, Result>(
   action: AdminAction<Kind, Fields, Result>,
 ): AdminAction<Kind, Fields, Result> {

@@ -1,7 +1,7 @@
 /**
- * Admin tokens: who may use the admin API, and how tokens are shown. Callers have the server's own token, or one that operators
- * created. The latter are read together, every two seconds at most, so that a revoked one soon stops working and guesses cost
- * few queries.
+ * Admin tokens: which tokens grant access to the admin API, and how tokens are listed. A valid token is the server's own one,
+ * or one that an operator created. The latter are read all at once, at most every two seconds. So a revoked token soon stops
+ * working, and wrong guesses cost few queries.
  */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import {
@@ -22,7 +22,7 @@ import { type Static, Type } from '../typed-schema.ts'
 import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
 
 export interface AdminCaller {
-  /** The token's name; null for the server's own token, which operators may share. */
+  /** The name of the token; null for the server's own token, which several operators may share. */
   readonly name: string | null
   readonly readOnly: boolean
 }
@@ -33,13 +33,13 @@ const SHAPE = /^padm_[A-Za-z0-9_-]{43}$/
 
 export class AdminTokens {
   /**
-   * The digest of the server's own token; null if it has none. Digests have the same length, so every comparison takes the same
-   * time.
+   * The digest of the server's own token; null if there is none. All digests have the same length, which `timingSafeEqual`
+   * requires.
    */
   readonly #own: Buffer | null
   readonly #clock: Clock
   readonly #store: Pick<AdminTokenStore, 'listAdminTokens'>
-  /** All tokens that operators created, by hash. */
+  /** All tokens that operators created, by their hash. */
   readonly #known: LookupCache<ReadonlyMap<string, AdminTokenRecord>>
 
   constructor(own: string | null, store: Pick<AdminTokenStore, 'listAdminTokens'>, clock: Clock) {
@@ -55,8 +55,9 @@ export class AdminTokens {
   }
 
   /**
-   * Returns null for a wrong token. Rejects with `StoreUnavailable` if it is not the server's own and the others cannot be read.
-   * @param mayRead whether to look up an unknown token at once, because it may have just been created
+   * Returns who has the token; null if the token is wrong. Rejects with `StoreUnavailable` if it is not the server's own token
+   * and the others cannot be read.
+   * @param mayRead whether to read the tokens again if this one is unknown, because it may have just been created
    */
   async callerOf(given: string, mayRead: boolean): Promise<AdminCaller | null> {
     if (this.#own && timingSafeEqual(digestOf(given), this.#own)) return OWN
@@ -80,7 +81,7 @@ export function makeAdminToken(): string {
   return `padm_${randomBytes(32).toString('base64url')}`
 }
 
-/** The hash that the database stores. The token is random and long, so a plain fast hash keeps it secret. */
+/** Returns the hash that the database stores. A fast hash without a salt is safe here, because the token is long and random. */
 export function hashAdminToken(token: string): string {
   return hash('sha256', token, 'base64url')
 }
@@ -98,7 +99,7 @@ const shownToken = {
   expires_at: unixTimeOrNull('When it expires'),
 }
 
-/** Schemas of the admin tokens that operators create, for the admin API, the dashboard and commands. */
+/** The schema of the list of admin tokens, for the admin API, the dashboard and commands. */
 export const tokenList = Type.Object({
   tokens: Type.Array(
     Type.Object({
@@ -127,29 +128,32 @@ export function tokenView(record: AdminTokenRecord): ListedToken {
   }
 }
 
-/** The path with Postgres: next to the default SQLite database. */
+/**
+ * The file with the server's own token, if the database is Postgres. It has the same path as with the default SQLite database.
+ */
 const DEFAULT_PATH = './data/parley.admin-token'
 const GROUP_AND_OTHERS = 0o077
 
 /*
- * The server's own token: PARLEY_ADMIN_TOKEN, or a token generated at the first start and stored in a file that only its owner
- * can read. With SQLite that file is next to the database file. With Postgres it is in the working directory, so set the
- * variable to give several nodes the same token.
+ * The server's own token is PARLEY_ADMIN_TOKEN. If this is not set, the first start generates a token and stores it in a file
+ * that only its owner can read: next to the SQLite file or, with Postgres, in the working directory. Nodes that should have the
+ * same token need the variable.
  */
 
 interface AdminToken {
   /** Null if the admin API is disabled, because no token was given and none could be stored. */
   readonly token: string | null
-  /** The file that stores the token; null if there is none. */
+  /** The file with the token; null if there is none. */
   readonly file: string | null
-  /** A warning for the operator; null if there is none. */
+  /** A warning for the operator; null if there is nothing to warn of. */
   readonly note: string | null
 }
 
 /**
- * Reads the token, or generates it. Never throws: a server without its admin API is better than no server.
+ * Returns the given token, or reads or generates one. Never throws, because a server without the admin API is better than no
+ * server.
  * @param given PARLEY_ADMIN_TOKEN; null if it is not set
- * @param databaseFile the SQLite database file, which exists by now; null for Postgres
+ * @param databaseFile the SQLite database file, which must exist; null for Postgres
  */
 export function adminToken(given: string | null, databaseFile: string | null): AdminToken {
   if (given !== null) return { token: given, file: null, note: null }
@@ -175,14 +179,14 @@ function read(file: string): AdminToken {
   return { token, file, note: restrictAccess(file) }
 }
 
-/** Copying the folder, or a chmod, may have made the file readable by other users. */
+/** Removes the access of other users. They may have it because the folder was copied, or because of a chmod. */
 function restrictAccess(file: string): string | null {
   if (process.platform === 'win32' || (statSync(file).mode & GROUP_AND_OTHERS) === 0) return null
   chmodSync(file, 0o600)
   return `other users could read the admin token in ${file}; its permissions are now 0600; to generate a new token, remove the file and restart`
 }
 
-/** Creates the file atomically, and never replaces one that another server created in the meantime. */
+/** Creates the file atomically. If another server has created it in the meantime, that file stays. */
 function generate(file: string): void {
   const folder = dirname(file)
   if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })

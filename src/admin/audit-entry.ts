@@ -19,7 +19,7 @@ const auditEntry = Type.Object({
 })
 export type AuditEntry = Static<typeof auditEntry>
 
-/** The field `acts` is a released name: it contains the entries. */
+/** The field `acts` contains the entries. Its name stays, because it was released. */
 export const auditList = Type.Object({
   acts: Type.Array(auditEntry, { description: 'Audit log entries, newest first.' }),
   more,

@@ -1,4 +1,7 @@
-/** Runs admin actions and records them: an entry is written before an action starts, and its outcome after it ends. */
+/**
+ * Runs admin actions and records them in the audit log: writes an entry before an action starts, and adds the outcome when it
+ * ends.
+ */
 import type { Clock } from '../clock.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import type { AuditStore } from '../store/audit-store.ts'
@@ -19,7 +22,7 @@ export class AuditLog {
     this.#makeId = makeId
   }
 
-  /** Runs the action. If its entry cannot be written, the action does not run and this rejects. */
+  /** Runs the action. Rejects without running it if its entry cannot be written. */
   async perform(who: string, action: AnyAction, input: AnyInput, tools: ActionTools): Promise<unknown> {
     const id = this.#makeId()
     const { account, jobId, keyId, tokenId, batchId } = input as Readonly<Record<string, string | undefined>>
@@ -43,7 +46,7 @@ export class AuditLog {
     return result
   }
 
-  /** The action has run and cannot be undone. If its outcome cannot be written, the entry stays without one. */
+  /** Adds the outcome to the entry. If this fails, the entry stays without an outcome, because the action cannot be undone. */
   async #recordOutcome(id: string, outcome: string): Promise<void> {
     await this.#store.endAuditEntry(id, outcome.slice(0, MAX_OUTCOME_LENGTH)).catch(() => {})
   }

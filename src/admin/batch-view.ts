@@ -1,4 +1,4 @@
-/** Schemas of batches, for the admin API and the dashboard. Times are Unix seconds. */
+/** Schemas of batches of OpenAI's API, for the admin API and the dashboard. Times are Unix seconds. */
 import { aboutOf, progressOf } from '../batches/progress.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { type BatchLine, ENDED_STATUSES, OPEN_STATUSES, type StoredBatch } from '../store/batch-store.ts'

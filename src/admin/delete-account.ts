@@ -1,25 +1,25 @@
-/** Cancels all jobs of an account, and deletes it with all its data, in many short transactions. */
+/** Cancels all jobs of an account, or deletes the account with all its data, in many short transactions. */
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/pagination.ts'
 import { tryScrub } from './scrub.ts'
 
-/** Jobs cancelled in one transaction. It is small so that other writes do not wait for long. */
+/** How many jobs one transaction cancels. It is few, so that other writes do not wait for long. */
 const JOBS_PER_STEP = 250
 /**
- * After this time, every node knows that an account is suspended or its jobs are cancelled, and has stored what it had accepted
- * before.
+ * How long every node needs to notice that an account was suspended or its jobs were cancelled, and to store what it had
+ * accepted before, in milliseconds.
  */
 const PROPAGATION_MS = 3000
 
 export interface JobsToCancel {
   readonly account: string
-  /** Whether to cancel running jobs in addition to queued ones. */
+  /** Whether to cancel running jobs, too, not only queued ones. */
   readonly running: boolean
 }
 
-/** Cancels the current jobs of the account; returns how many. */
+/** Cancels the current jobs of the account. Returns how many. */
 export async function cancelJobsOf(
   store: Pick<OperatorStore, 'cancelJobs'>,
   clock: Pick<Clock, 'nowMs'>,
@@ -40,7 +40,7 @@ export async function cancelJobsOf(
 }
 
 /**
- * Suspends the account, and cancels its jobs, including those that nodes accepted before they saw the suspension. Returns how
+ * Suspends the account and cancels its jobs, including those that nodes accept until they notice the suspension. Returns how
  * many jobs were cancelled; null if the account does not exist.
  */
 export async function suspendAndCancel(
@@ -54,7 +54,7 @@ export async function suspendAndCancel(
   return cancelled + (await cancelJobsOf(store, clock, { account, running: true }))
 }
 
-/** Resolves when every node has seen the changes made before the call. */
+/** Resolves when every node has noticed the changes made before the call. */
 function waitForAllNodes(clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     clock.after(PROPAGATION_MS, resolve)
@@ -62,14 +62,14 @@ function waitForAllNodes(clock: Clock): Promise<void> {
 }
 
 /**
- * The second pass finds every job that was being accepted when the deletion started. If more passes are needed, new jobs keep
- * arriving.
+ * How often the deletion looks for further jobs. The second pass finds all jobs that were being accepted when the deletion
+ * started, so more passes mean that new jobs keep arriving.
  */
 const MAX_PASSES = 5
 
 export interface AccountDeletion {
   readonly account: string
-  /** Whether to scrub the database afterwards. */
+  /** Whether to scrub the database after the deletion. */
   readonly scrub: boolean
   readonly onProgress: (progress: DeletionProgress) => void
 }
@@ -85,18 +85,18 @@ export type AccountDeletionResult =
       readonly kind: 'deleted'
       readonly cancelled: number
       readonly jobs: number
-      /** The name under which the usage stays, for invoices; null if the account had none. */
+      /** The name under which the usage is kept, for invoices; null if there was no usage. */
       readonly usageAs: string | null
-      /** Why the database was not scrubbed; null if it was, or if no scrub was requested. */
+      /** Why the database was not scrubbed; null if it was, or if that was not requested. */
       readonly notScrubbed: string | null
     }
   | { readonly kind: 'unknown' }
-  /** New jobs of the account kept arriving. Jobs deleted so far stay deleted; a second call can succeed. */
+  /** New jobs of the account kept arriving. The jobs deleted so far stay deleted; another call may succeed. */
   | { readonly kind: 'still used'; readonly cancelled: number; readonly jobs: number }
 
 /**
- * Deletes an account permanently while servers run: suspends it, cancels its queued and running jobs, deletes all of its jobs
- * with their results, then deletes the account with its keys and secrets. Its sums of usage stay under another name.
+ * Deletes an account permanently, even while servers run: suspends it, cancels its jobs, deletes its jobs and files, and then
+ * the account with its keys and secrets. The sums of its usage are kept under another name.
  */
 export async function deleteAccount(
   store: OperatorStore,
@@ -117,7 +117,8 @@ export async function deleteAccount(
     report('cancelling')
     const cancelled = await cancelJobsOf(store, clock, { account, running: true })
     done.cancelled += cancelled
-    // Pending requests must get their responses and runs must end first: a node that finds its job deleted would create it again.
+    // Executions must end, and pending requests get their responses, before jobs are deleted: a pending request whose job was
+    // deleted would create it again.
     if (cancelled > 0) await wait()
     report('deleting')
     const { deleted, open } = await deleteJobs(store, account, (jobs) => {
@@ -130,7 +131,7 @@ export async function deleteAccount(
       await wait()
       continue
     }
-    // This also deletes jobs that were stored after the last pass and have ended. No more are stored now.
+    // Deletes the jobs that were stored after the last pass and have finished. No more jobs can be stored now.
     await deleteJobs(store, account, (jobs) => {
       done.jobs += jobs
       report('deleting')
@@ -143,7 +144,10 @@ export async function deleteAccount(
   return { kind: 'still used', ...done }
 }
 
-/** Deletes what exists now. The suspended account can start no upload, and one in progress fails at its next piece. */
+/**
+ * Deletes the current files. No new upload can start, because the account is suspended, and an upload in progress fails at its
+ * next piece.
+ */
 async function deleteFiles(
   store: Pick<OperatorStore, 'deleteBatchesOf' | 'deleteFilesOf' | 'purgeFiles'>,
   clock: Clock,

@@ -8,7 +8,7 @@ export const strict = { additionalProperties: false } as const
 
 export const orNull = <S extends Schema>(schema: S): Schema<Static<S> | null> =>
   Type.Union([schema, Type.Null()])
-/** An object with any fields. */
+/** The schema of an object with any fields. */
 export const anyObject = (description: string): Schema<Readonly<Record<string, unknown>>> =>
   Type.Object({}, { additionalProperties: true, description })
 export const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
@@ -18,7 +18,7 @@ export const unixTimeOrNull = (description: string) =>
 
 export const count = Type.Integer({ minimum: 0 })
 export const DEFAULT_TIERS = ['user_free', 'user_go', 'user_pro', 'user_max']
-/** The configuration decides which tiers exist (`ActionTools.tiers`). */
+/** Only the configuration determines which tiers exist (`ActionTools.tiers`), so the schema allows any text. */
 export const tierName = Type.String({
   description: `A configured tier: ${DEFAULT_TIERS.join(', ')}, or one of your own.`,
   examples: ['user_pro'],
@@ -28,11 +28,14 @@ export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'
   description: 'The state of the job.',
 })
 
-/** The rules for the name of an account. */
+/** The rule for names of accounts, as a pattern and as text. */
 export const ACCOUNT_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/
 export const ACCOUNT_RULE = 'letters, digits and . _ @ - only, 64 at most, a letter or digit first'
 
-/** Other names cannot exist, and some databases reject characters such as NUL, so the schema rejects them. */
+/**
+ * A filter or field with the name of an account. No account can have a name that the pattern rejects, and some databases fail
+ * on characters such as NUL.
+ */
 export const accountName = Type.String({
   pattern: ACCOUNT_NAME.source,
   description: 'The name of an account.',
@@ -44,7 +47,7 @@ export const modelName = Type.String({
   examples: ['gpt-5-mini'],
 })
 
-/** Limits the rows in one response. */
+/** How many rows one response contains at most. */
 export const LIMIT = { most: 200, default: 50 } as const
 export const limit = Type.Optional(
   Type.Integer({
@@ -60,7 +63,7 @@ export const more = Type.Boolean({ description: 'Whether there are more results.
 export const next = (parameter: string) =>
   textOrNull(`Pass this value as \`${parameter}\` to get the next page.`)
 
-/** Fields of searches that examine a limited number of rows. */
+/** Fields of responses to searches, which examine a limited number of rows. */
 export const paging = {
   more,
   complete: Type.Boolean({
@@ -69,7 +72,7 @@ export const paging = {
   next: next('before'),
 }
 
-/** Times of keys, accounts and callbacks are whole seconds; times of jobs have fractions. */
+/** Converts times of keys, accounts and callbacks, which are whole seconds. Times of jobs have fractions. */
 export function wholeSeconds(ms: number | null): number | null {
   return ms === null ? null : Math.floor(ms / 1000)
 }
@@ -80,7 +83,7 @@ export function seconds(ms: number | null): number | null {
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
 
-/** Returns the fields that are not undefined. */
+/** Returns the object without its undefined fields. */
 export function defined<T extends object>(fields: T): Defined<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>
 }

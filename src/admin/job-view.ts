@@ -1,6 +1,6 @@
 /**
- * Schemas of jobs and their callbacks, for the admin API, the dashboard and `--json`. Times are Unix seconds; those of jobs have
- * fractions.
+ * Schemas of jobs and their callbacks, with functions that create such objects: for the admin API, the dashboard and `--json`.
+ * Times are Unix seconds; those of jobs have fractions.
  */
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
@@ -160,7 +160,7 @@ export function callbackView(summary: StoredCallbackSummary): CallbackSummary {
   }
 }
 
-/** The payload stays JSON text, because parsing it could change large numbers. */
+/** The payload remains JSON text, because parsing could change large numbers in it. */
 export function callbackDetailsView(details: StoredCallback): CallbackDetails {
   return {
     ...callbackView(details),
@@ -173,7 +173,7 @@ export function callbackDetailsView(details: StoredCallback): CallbackDetails {
   }
 }
 
-/** Removes what a read-only admin token may not see of a callback. */
+/** Removes the parts of a callback that a read-only admin token must not show: the payload and the responses of receivers. */
 export function withoutTexts<View extends CallbackSummary | CallbackDetails>(view: View): View {
   const without = (attempt: CallbackAttempt): CallbackAttempt => ({ ...attempt, answer: null })
   return {
@@ -187,9 +187,9 @@ function attemptView({ attempt, atMs, ms, status, error, answer }: StoredAttempt
   return { attempt, at: atMs / 1000, ms, status, error, answer }
 }
 
-/** Why the jobs of a route wait, according to this node. */
+/** Why the jobs of a route wait, as far as this node knows. */
 export interface WaitingRoute {
-  /** In Unix milliseconds. */
+  /** Unix time in milliseconds; null if a target is available. */
   readonly unavailableSinceMs: number | null
   readonly trouble: {
     readonly kind: UpstreamTrouble['reason']
@@ -220,7 +220,7 @@ export function jobSummaryView(job: StoredSummary): JobSummary {
   }
 }
 
-/** @param routeOf returns why jobs of a route wait; undefined if this node knows no reason */
+/** @param routeOf returns why the jobs of a route wait; undefined if this node knows no reason */
 export function jobDetailsView(
   job: StoredDetails,
   callback: StoredCallback | null,
@@ -254,7 +254,10 @@ function waitingView(
   return { targets: route.split(' '), since: sinceMs / 1000, reason, status, message }
 }
 
-/** Returns JSON text. Parts that are stored as JSON text are copied unparsed, because parsing could change large numbers. */
+/**
+ * Returns the contents of a job as JSON text. Stored JSON text is copied without being parsed, because parsing could change
+ * large numbers.
+ */
 export function jobContentJson(content: StoredContent): string {
   const { messagesJson, responseFormatJson, optionsJson, metadataJson, contentJson, errorJson, receiptJson } =
     content
@@ -264,7 +267,10 @@ export function jobContentJson(content: StoredContent): string {
   return `{"messages":${messagesJson},"response_format":${responseFormatJson}${options}${metadata},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
 }
 
-/** The part of a stored receipt that the timeline shows. Receipts of earlier versions may lack the time of a call. */
+/**
+ * A call in a stored receipt, with the fields that the timeline shows. Receipts of earlier versions may lack the time of a
+ * call.
+ */
 interface StoredCall {
   readonly target: string
   readonly kind: string

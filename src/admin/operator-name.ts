@@ -1,4 +1,7 @@
-/** The rule for the names of operators in the audit log. The dashboard applies it too, so this file imports nothing. */
+/**
+ * The rule for names of operators in the audit log. The dashboard's page uses it as well, so this file must not import
+ * anything.
+ */
 
 export const MAX_CHARACTERS = 64
 /** Characters that would move a terminal's cursor, change the writing direction or end a line. */

@@ -1,6 +1,6 @@
 /**
- * Schemas of the state of a node and its database, and of metric samples, for the admin API and the dashboard. Times are Unix
- * seconds.
+ * Schemas of the current state of a node and its database, of metric samples and of the settings, for the admin API and the
+ * dashboard. Times are Unix seconds.
  */
 import { type Static, Type } from '../typed-schema.ts'
 import { anyObject, count, orNull, unixTime, unixTimeOrNull } from './fields.ts'
@@ -20,7 +20,7 @@ export const upstreamTrouble = {
 const troubleSchema = Type.Object(upstreamTrouble)
 export type UpstreamTrouble = Static<typeof troubleSchema>
 
-/** Percentiles are accurate to 10%; null if nothing was measured. */
+/** Percentiles, accurate to 10%; null if nothing was measured. */
 const percentiles = Type.Object({
   p50: orNull(Type.Number()),
   p95: orNull(Type.Number()),
@@ -44,7 +44,7 @@ const metricSample = Type.Object({
   callbacks: Type.Object({ delivered: count, failed_attempts: count, failed: count }),
   callbacks_owed: orNull(count),
 })
-/** What happened on a node during a few seconds. The dashboard charts it. */
+/** What happened on a node during a few seconds, for the charts of the dashboard. */
 export type MetricSample = Static<typeof metricSample>
 
 export const overview = Type.Object({
@@ -132,9 +132,8 @@ export const overview = Type.Object({
     description: 'Metric samples of the last 15 minutes, one every 2 seconds, oldest first.',
   }),
 })
-/** Includes the metric samples of the last minutes, oldest first. */
+/** The current state and the metric samples of the last minutes, oldest first. */
 export type Overview = Static<typeof overview>
-/** The overview without the metric samples. */
 export type CurrentState = Omit<Overview, 'points'>
 export type HeldBack = Overview['held_back'][number]
 export type Upstream = Overview['upstreams'][number]
@@ -146,19 +145,19 @@ export const effectiveSettings = Type.Object({
 })
 export type EffectiveSettings = Static<typeof effectiveSettings>
 
-/** The stream of metric samples that dashboards subscribe to. */
+/** The stream of metric samples to which dashboards subscribe. */
 export interface MetricFeed {
   /** The samples of the last minutes, oldest first, each as JSON text. */
   readonly kept: readonly string[]
-  /** How many listeners there are. */
+  /** The number of current listeners. */
   readonly listeners: number
-  /** Returns a function that unsubscribes; null if the server is stopping. */
+  /** Returns a function that unsubscribes; null if the server is shutting down. */
   listen(listener: MetricListener): (() => void) | null
 }
 
 export interface MetricListener {
-  /** Receives each sample as a server-sent event. All listeners share the same bytes. */
+  /** Gets each sample as a server-sent event. All listeners share the same buffer. */
   send(event: Uint8Array): void
-  /** Called when the server is stopping. */
+  /** Called when the server shuts down. */
   end(): void
 }

@@ -1,6 +1,6 @@
 /**
- * The reasons why an admin action was not carried out, in words for the audit log and for commands. `http/` has an error for
- * each kind.
+ * Why an admin action was refused or only partly carried out, as texts for the audit log and for commands.
+ * `http/admin/action-routes.ts` maps each kind to an error.
  */
 
 export type RefusalReason =
@@ -23,9 +23,9 @@ export type RefusalReason =
 
 export class Refusal {
   readonly reason: RefusalReason
-  /** The text in the audit log. */
+  /** The outcome in the audit log. */
   readonly outcome: string
-  /** The text that a command prints. */
+  /** The error message of a command. */
   readonly message: string
 
   constructor(reason: RefusalReason, outcome: string, message: string) {
@@ -142,7 +142,7 @@ export const refusals = {
   notRerun: (jobId: string, why: string) =>
     new Refusal({ kind: 'not rerun', why }, `refused: ${why}`, `Job ${jobId} was not rerun. ${why}`),
   noFilter: () => new Refusal({ kind: 'no filter' }, 'refused: no filter', NO_FILTER),
-  /** @param what such as `Job X` */
+  /** @param what the subject, such as `Job X` */
   notScrubbed: (what: string, why: string) =>
     new Refusal(
       { kind: 'not scrubbed', why },

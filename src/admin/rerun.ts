@@ -1,18 +1,18 @@
-/** Requests reruns of jobs, in small steps, and reports the result for each job. */
+/** Requests reruns of jobs in small steps, and reports the result for each job. */
 import type { JobSearch, JobSummary } from '../store/job-search-store.ts'
 import type { EndedRerun, RequestedRerun } from '../store/rerun-store.ts'
 import type { ActionTools } from './action.ts'
 
-/** At most this many reruns are requested together, so that other writes do not wait for long. */
+/** How many reruns are requested together. It is few, so that other writes do not wait for long. */
 const JOBS_PER_STEP = 100
-/** How often to check whether a server has created the reruns, and how long to wait without any progress. */
+/** How often to check whether a server has created the reruns, and how long to wait without progress, in milliseconds. */
 const LOOK_MS = 200
 const PATIENCE_MS = 10_000
 
 export interface RerunOptions {
   readonly withCallback: boolean
   readonly again: boolean
-  /** Whether jobs that are reruns themselves may be rerun. */
+  /** Whether to rerun jobs that are reruns themselves. */
   readonly ofReruns: boolean
 }
 
@@ -20,19 +20,22 @@ export interface RerunSearch extends Omit<JobSearch, 'limit' | 'expiry'> {
   readonly errorCode?: string
 }
 
-/** The results for the jobs that a search found. */
+/** The results of reruns of jobs that a search found. */
 export interface FoundReruns {
   readonly made: readonly EndedRerun[]
   readonly refused: readonly EndedRerun[]
-  /** Reruns that were requested, but that no server has created yet. */
+  /** How many reruns were requested but not created yet. */
   readonly waiting: number
-  /** Jobs that already have a rerun or a request for one. Unless `again` is set, reruns are skipped, too. */
+  /**
+   * How many jobs were skipped because they already have a rerun or a request for one or, unless `again` is set, because they
+   * are reruns themselves.
+   */
   readonly skipped: number
-  /** The `beforeJobId` to continue with; null at the end. */
+  /** The `beforeJobId` from which to continue; null after the last job. */
   readonly next: string | null
 }
 
-/** Requests a rerun of up to `limit` of these jobs. Returns those that were requested, and those of them that have ended. */
+/** Requests reruns of up to `limit` of these jobs. Returns the requested reruns, and the results of those that are done. */
 export async function rerunJobs(
   jobIds: readonly string[],
   limit: number,
@@ -56,9 +59,9 @@ export async function rerunJobs(
 }
 
 /**
- * Reruns the finished jobs that a search finds, newest first. It ends when `limit` reruns were requested, when no server creates
- * them, or after the last job. Unless `again` is set, it skips reruns that have failed: they are the newest jobs, so a second
- * call would repeat them instead of continuing.
+ * Reruns the finished jobs that a search finds, newest first. It stops when `limit` reruns were requested, when no server
+ * creates them, or after the last job. Unless `again` is set, it skips jobs that are reruns: they are the newest jobs, so a
+ * second call would otherwise rerun the reruns that failed instead of continuing with older jobs.
  */
 export async function rerunFound(
   { errorCode, ...search }: RerunSearch,

@@ -1,8 +1,11 @@
-/** Scrubs the database after a deletion. A failure is reported, not thrown, because the deletion has succeeded. */
+/**
+ * Scrubs the database after a deletion. If scrubbing fails, the reason is returned instead of thrown, because the deletion has
+ * succeeded.
+ */
 import type { OperatorStore } from '../store/operator-store.ts'
 import { Type } from '../typed-schema.ts'
 
-/** Returns null, or the reason why the database could not be scrubbed now. */
+/** Returns null if the database was scrubbed, otherwise why it was not. */
 export async function tryScrub(store: Pick<OperatorStore, 'scrub'>): Promise<string | null> {
   try {
     await store.scrub()
@@ -12,12 +15,12 @@ export async function tryScrub(store: Pick<OperatorStore, 'scrub'>): Promise<str
   }
 }
 
-/** The message of whatever was thrown. */
+/** Returns the message of anything that was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** A field of the actions that delete something. */
+/** A field of all actions that delete data. */
 export const scrubField = Type.Boolean({
   description:
     'Whether to scrub deleted data from the disk; `true` if absent. On SQLite this rewrites the whole file and blocks other writes meanwhile.',
@@ -34,11 +37,11 @@ as much free disk space as the file takes, both next to the file and for tempora
 /var/tmp). Other writes wait until it has finished; after 5 s, a running server responds to new jobs with 503. On Postgres
 it vacuums the tables. Backups and log files are not changed. The audit log still shows what was deleted and by whom.`
 
-/** Describes both databases, because a command does not know which one is used. */
+/** Describes both kinds of database, because a command does not know which one is used. */
 export const SCRUBBED =
   'The database is scrubbed: a SQLite file no longer contains deleted data; Postgres overwrites deleted rows over time.'
 
-/** What happened to the deleted data on the disk. */
+/** Describes what happened to the deleted data on the disk. */
 export function afterDeletion(scrub: boolean): string {
   return scrub
     ? SCRUBBED

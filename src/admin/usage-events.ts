@@ -1,6 +1,6 @@
 /**
- * Usage events report once what each finished job used, for billing. They are read from the jobs, in the order of creation. A
- * cursor therefore names the last job that was read, and the earlier jobs that had not finished by then.
+ * Usage events report what each finished job used, once, for billing. They are read from the jobs in the order of their
+ * creation. The cursor contains the last job that was read, and the jobs before it that had not finished by then.
  */
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import { usageView } from '../job/job-record.ts'
@@ -12,9 +12,15 @@ import { type Static, Type } from '../typed-schema.ts'
 import { sumOf, type UsageSums } from './account-view.ts'
 import { count, seconds, textOrNull, unixTime } from './fields.ts'
 
-/** A cursor is part of a URL, so its length is limited. While this many earlier jobs are unfinished, later jobs are not read. */
+/**
+ * How many unfinished jobs a cursor may contain. While there are so many, later jobs are not read. The limit exists because the
+ * cursor is part of a URL.
+ */
 const MAX_UNFINISHED = 256
-/** Clocks of nodes differ, and accepting a job takes a moment, so jobs may be stored in another order than that of their IDs. */
+/**
+ * Only jobs that are older than this are read. Younger ones may not be stored in the order of their IDs yet: the clocks of
+ * nodes differ, and accepting a job takes a moment.
+ */
 const SETTLED_IDS_MS = 60_000
 
 const usageEvent = Type.Object({
@@ -50,7 +56,7 @@ export const usageEventList = Type.Object({
 
 export interface UsageCursor {
   readonly lastJobId: string
-  /** The unfinished jobs up to the last one. */
+  /** The unfinished jobs before the last one. */
   readonly unfinished: readonly string[]
 }
 
@@ -71,7 +77,7 @@ export async function readUsageEvents(
   const earlier = unfinished.length === 0 ? [] : await store.jobUsesOf(unfinished)
   const late = earlier.filter(hasEnded).slice(0, limit)
   const isLate = new Set(late.map(({ id }) => id))
-  // A job that does not exist any more was deleted.
+  // A job that no longer exists was deleted.
   const left = earlier.flatMap(({ id }) => (isLate.has(id) ? [] : [id]))
   const wanted = limit - late.length
   const found =
@@ -135,13 +141,13 @@ export function usageEventOf({
   }
 }
 
-/** A cursor has 16 bytes for each job. */
+/** Returns the cursor as base64url text of 16 bytes per job. */
 export function usageCursorText({ lastJobId, unfinished }: UsageCursor): string {
   const digits = [lastJobId, ...unfinished].map((id) => id.replaceAll('-', '')).join('')
   return Buffer.from(digits, 'hex').toString('base64url')
 }
 
-/** Returns null for text that `usageCursorText` did not write. */
+/** Returns null for a text that `usageCursorText` cannot have written. */
 export function readUsageCursor(text: string): UsageCursor | null {
   const digits = /^[\w-]+$/.test(text) ? Buffer.from(text, 'base64url').toString('hex') : ''
   if (digits === '' || digits.length % 32 !== 0 || digits.length > 32 * (MAX_UNFINISHED + 1)) return null
@@ -153,8 +159,8 @@ export function readUsageCursor(text: string): UsageCursor | null {
 }
 
 /*
- * Usage is also summed by the metadata of jobs. Callers choose those values, so no sums are stored: they are computed from the
- * events of the jobs that still exist.
+ * Usage can also be summed by the metadata of jobs. Callers choose the values of metadata, so no sums are stored; they are
+ * computed from the events of the jobs that still exist.
  */
 
 const METADATA = 'metadata.'
@@ -163,15 +169,15 @@ const PAGE_SIZE = 1000
 export const isMetadataKey = (key: string): boolean => key.startsWith(METADATA) && key !== METADATA
 
 interface UsageByMetadata {
-  /** What to sum by: `month`, `account`, `model`, or `metadata.` and a key. */
+  /** What to sum by: `month`, `account`, `model`, or `metadata.KEY`. */
   readonly keys: readonly string[]
   readonly account?: string
   readonly month?: string
 }
 
 /**
- * Returns the values of the keys, empty for a job without such metadata, with their sums, in the order in which they first
- * occur.
+ * Returns a row for each combination of values of the keys, with its sums, in the order in which the combinations first occur.
+ * A value is empty if a job has no such metadata.
  */
 export async function usageByMetadata(
   store: Pick<JobSearchStore, 'jobUses'>,

@@ -1,4 +1,4 @@
-/** Admin actions on accounts. The audit log records that a secret was shown or rotated, never the secret. */
+/** Admin actions on accounts. The audit log records that a secret was shown or rotated, but not the secret. */
 import { rotateSecret } from '../../accounts/key.ts'
 import { amountText, microsOf } from '../../job/amount.ts'
 import { checkCallbackUrl, readNetworks } from '../../net/ssrf-guard.ts'
@@ -104,7 +104,7 @@ const getSecret = adminAction({
     options: { rotate: ['--rotate', 'create a new secret; the old one remains valid for 24 hours'] },
     examples: ['parley accounts secret acme', 'parley accounts secret acme --rotate'],
   },
-  // The secret is the only output, so that scripts can use it.
+  // Only the secret is printed, so that scripts can use the output.
   print: ({ secret }, { account }) => ({ json: { account, secret }, text: secret }),
 })
 
@@ -115,7 +115,7 @@ const setWebhook = adminAction({
     { url: textOrNull('Where events of its jobs are sent; null for nowhere.') },
     { ...strict, examples: [{ url: 'https://example.com/parley-events' }, { url: null }] },
   ),
-  // Paths and queries of such addresses often contain secrets.
+  // Only the origin is recorded, because paths and queries of webhooks often contain secrets.
   details: ({ url }) => ({ origin: url ? new URL(url).origin : null }),
   check: ({ url }) => {
     const checked = webhookUrl(url)
@@ -167,7 +167,8 @@ type CheckedUrl =
   | { readonly ok: false; readonly rule: string }
 
 /**
- * Rejects URLs that no setting can allow. The server's settings decide when an event is sent; a command may not know them.
+ * Rejects URLs that no settings would allow. A command may not know the server's settings, which are applied when an event is
+ * sent.
  * @param given undefined for the option --clear
  */
 function webhookUrl(given: string | null | undefined): CheckedUrl {
@@ -191,7 +192,7 @@ const suspend = adminAction({
     const cancelled = cancel ? await suspendAndCancel(store, clock, account) : null
     const exists = cancel ? cancelled !== null : await store.suspend(account, clock.nowMs())
     if (!exists) return noSuchAccount(account)
-    // An account that was already suspended keeps its earlier time.
+    // If the account was already suspended, the time of the first suspension remains.
     const found = await findAccount(store, account, clock.nowMs())
     return { suspendedAt: wholeSeconds(found?.suspendedAtMs ?? null), cancelled }
   },
@@ -258,7 +259,7 @@ const resume = adminAction({
   }),
 })
 
-/** The command is `parley jobs cancel --account`. */
+/** Its command is `parley jobs cancel --account`. */
 export const cancelAccountJobs = adminAction({
   what: 'cancel the jobs of an account',
   about: 'account',
@@ -342,7 +343,7 @@ const setCaps = adminAction({
       'Caps limit what the account uses in a calendar month (UTC). Quotas limit what it has open or stored at any time.',
     success: 'The caps were set.',
     data: Type.Object({ name: Type.String(), ...caps }),
-    // The schema's message would name only the first of the allowed forms.
+    // The schema's message would mention only one of the allowed forms.
     checkBody: (body) => {
       const wrong = Object.entries(Object(body)).find(
         ([name, cap]) => Object.hasOwn(caps, name) && !isCap(cap, name),
@@ -384,13 +385,13 @@ Quotas: ${capText(own.max_open_jobs, 'open jobs')}, ${capText(own.max_stored_byt
   }),
 })
 
-/** Leaves out the cost cap if there is none, because many operators do not use costs. */
+/** Omits a missing cost cap, because many operators do not configure prices. */
 function costCapText({ max_monthly_cost: cap }: Caps): string {
   if (cap === undefined) return ''
   return typeof cap === 'number' ? `, a cost of ${amountText(microsOf(cap))}` : `, ${capText(cap, 'cost')}`
 }
 
-/** @param unit in the plural */
+/** @param unit in the plural, such as `open jobs` */
 function capText(cap: Cap, unit: string): string {
   if (cap === 'tier') return `tier default for ${unit}`
   if (cap === 'none') return `unlimited ${unit}`

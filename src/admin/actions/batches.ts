@@ -1,4 +1,4 @@
-/** Admin actions on batches of lines. */
+/** Admin actions on batches of OpenAI's API. */
 import type { StoredFile } from '../../store/file-store.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'
 import { Type } from '../../typed-schema.ts'
@@ -31,7 +31,7 @@ const cancelBatch = adminAction({
   },
 })
 
-/** @param file which file of results */
+/** @param file which result file to read */
 const readFile = (file: 'output' | 'error') =>
   adminAction({
     what: `look at the ${file} file`,

@@ -4,11 +4,12 @@ import { adminAction } from '../action.ts'
 import { accountName, count, defined, strict } from '../fields.ts'
 import { refusals } from '../refusals.ts'
 
-/** Callbacks replayed in one transaction. It is small so that other writes do not wait for long. */
+/** How many callbacks one transaction replays. It is few, so that other writes do not wait for long. */
 const CALLBACKS_PER_STEP = 500
 
 /**
- * Replays the callbacks that had failed before the action started, so that one that fails again during it is not replayed twice.
+ * Replays the callbacks that had failed before the action started. A callback that fails again during the action is not
+ * replayed twice.
  */
 const replayFailed = adminAction({
   what: 'replay failed callbacks',

@@ -8,7 +8,7 @@ import { type FoundReruns, type RerunSearch, rerunFound, rerunJobs } from '../re
 
 const MOST = 10_000
 const DEFAULT_LIMIT = 1000
-/** The last second of the year 2286. A time in milliseconds is later, so it is an error. */
+/** The last second with ten digits, in the year 2286. A time in milliseconds has more digits and is rejected. */
 const LAST_TIME = 9_999_999_999
 
 const howFields = {

@@ -1,4 +1,4 @@
-/** Admin actions on admin tokens. The audit log records a token's ID and name, never the token. */
+/** Admin actions on admin tokens. The audit log records the token's ID and name, but not the token. */
 import { randomBytes } from 'node:crypto'
 import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
@@ -74,7 +74,7 @@ const createToken = adminAction({
     choose: ({ name }) =>
       NAME.test(String(name)) ? null : 'The name must be 1 to 64 characters in one line.',
   },
-  // The token is the only output, so that scripts can use it.
+  // Only the token is printed, so that scripts can use the output.
   print: (created) => ({ json: created, text: created.token }),
 })
 
