@@ -24,7 +24,7 @@ test('a changed, shortened or lengthened key is detected without a lookup', () =
 test('bytes that would favour some digits are discarded', () => {
   const bytes = [255, 248, 247, ...Array.from({ length: 61 }, () => 0)]
   const key = makeKey((count) => Uint8Array.from(bytes.splice(0, count)))
-  // 247 is the largest byte that is kept: 247 mod 62 is 61, the last digit.
+  // 247 is the largest byte that is used: 247 mod 62 is 61, the last digit.
   assert.equal(key.slice(4, 36), `z${'0'.repeat(31)}`)
 })
 

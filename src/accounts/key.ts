@@ -1,7 +1,7 @@
 /**
- * API keys: their format, and issuing them. A key consists of `prl_`, 32 random base62 characters, and a checksum of 6. The
- * checksum detects a mistyped or invented key without a database lookup. Only a hash of the key is stored. The first key of an
- * account creates it, with its signing secret.
+ * API keys: their format, and how they are issued. A key consists of `prl_`, 32 random base62 characters, and a checksum of 6
+ * characters. The checksum reveals a mistyped or invented key without a database lookup. Only a hash of the key is stored. The
+ * first key of an account also creates the account, with its signing secret.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -13,7 +13,9 @@ const PREFIX = 'prl_'
 const RANDOM_LENGTH = 32
 const CHECKSUM_LENGTH = 6
 const SHAPE = /^prl_[0-9A-Za-z]{38}$/
-/** The largest multiple of 62 in a byte. Larger bytes are discarded, so that each digit is equally likely. */
+/**
+ * The largest multiple of 62 up to 256. Bytes from here on are discarded, because otherwise some digits would be more likely.
+ */
 const FAIR_BYTES = 248
 
 export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): string {
@@ -26,17 +28,17 @@ export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): st
   return PREFIX + text + checksum(PREFIX + text)
 }
 
-/** Whether the text could be a key, by its shape and checksum alone. */
+/** Whether the text has the shape and the checksum of a key. */
 export function isWellFormedKey(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, PREFIX.length + RANDOM_LENGTH)))
 }
 
-/** Returns the hash that the database stores. The key is random and long, so a plain fast hash keeps it secret. */
+/** Returns the hash that the database stores. A fast hash without a salt is safe here, because the key is long and random. */
 export function hashKey(key: string): string {
   return hash('sha256', key, 'base64url')
 }
 
-/** The name of a key in lists and commands. It grants no access. */
+/** Returns an ID for a key, for lists and commands. It grants no access. */
 export function makeKeyId(): string {
   return `key_${randomBytes(8).toString('hex')}`
 }
@@ -52,14 +54,14 @@ function checksum(text: string): string {
 }
 
 const DAY_MS = 86_400_000
-/** The maximum lifetime of a key, a hundred years. */
+/** The maximum lifetime of a key in days: a hundred years. */
 export const MOST_DAYS = 36_500
 
 interface IssueRequest {
   readonly account: string
   readonly tier: string
   readonly label?: string | null
-  /** Days until the key expires; null for never. */
+  /** Days until the key expires; null if it never does. */
   readonly expiresDays: number | null
   readonly nowMs: number
 }
@@ -68,7 +70,7 @@ type Issued =
   | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
   | { readonly kind: 'other tier'; readonly tier: string }
 
-/** Returns the key, which is not stored, so it can never be shown again. */
+/** Issues a key. The key itself is not stored, so it can only be shown now. */
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
@@ -86,7 +88,7 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
 }
 
-/** Issues a key that replaces another, which still works for the grace time. The new key can never be shown again. */
+/** Issues a key that replaces another one, which still works during the grace period. The new key can only be shown now. */
 export async function rotateKey(
   store: Pick<AccountStore, 'rotateKey'>,
   keyId: string,
@@ -98,7 +100,7 @@ export async function rotateKey(
   return { ...rotated, key }
 }
 
-/** Returns when a key that is issued now expires; null for never. */
+/** Returns when a key that is issued now will expire; null if it never does. */
 export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
   return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
 }

@@ -1,4 +1,4 @@
-/** Creates the runner of batches. */
+/** Creates the runner of batches from the settings. */
 import { randomBytes } from 'node:crypto'
 import { BatchRunner } from '../batches/batch-runner.ts'
 import { LineStarts } from '../batches/line-starts.ts'
@@ -62,7 +62,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
     onAdvanced: (advance) => metrics.batchAdvanced(advance),
     ...(prices && { inputPrices: () => prices()?.ofInput }),
     onCancelled: (jobId) => cancellation.cancelled(jobId),
-    // An idle node looks for batches of crashed nodes three times in the period after which a lease expires.
+    // A node without batches looks for batches of crashed nodes three times per lease duration.
     idleClaimMs: wholeMs(settings.jobs.lease_seconds) / 3,
     onError: (error) => log.warn(errorFields(error), 'a step of a batch failed; retrying'),
   })

@@ -1,4 +1,4 @@
-/** Creates the callback dispatcher. */
+/** Creates the callback dispatcher and its HTTP client from the settings. */
 import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/conversions.ts'
@@ -45,7 +45,7 @@ export function createCallbackPoster(
   }
 }
 
-/** Adds the header, and removes one of the same name that the caller may have given the callback. */
+/** Adds the header that marks answers of the simulator. Replaces one that the caller configured. */
 function markedSimulated(headers: Readonly<Record<string, string>>): Record<string, string> {
   const others = Object.entries(headers).filter(([name]) => name.toLowerCase() !== SIMULATED_HEADER)
   return { ...Object.fromEntries(others), [SIMULATED_HEADER]: 'true' }

@@ -1,6 +1,6 @@
 /**
- * Opens the database and creates the server on it. While the database opens, the modules of the server are loaded, because each
- * of the two takes a large share of the time of a start.
+ * Opens the database, and creates the server. The modules of the server are loaded while the database opens, because each of
+ * the two takes a large part of the start time.
  */
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'
 import type { Service, ServiceOptions } from './service.ts'
 
-/** Rejects with the problem that the operator must fix; nothing is left open. */
+/** Rejects with the problem that the operator must fix; the database is then closed again. */
 export async function createService(options: ServiceOptions): Promise<Service> {
   const { configuration, clock = systemClock, log, onFatal } = options
   const { settings } = configuration
@@ -49,7 +49,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   }
 }
 
-/** The full path of the folder that the database file needs; null if it exists, or is the default one. */
+/** Returns the folder that the database file needs, as a full path; null if the folder exists or is the default one. */
 function missingFolder(file: string): string | null {
   const folder = dirname(resolve(file))
   const isDefault = folder === dirname(resolve(sqlitePath(DEFAULT_DATABASE)))

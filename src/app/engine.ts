@@ -1,7 +1,7 @@
 /**
- * Connects the parts that accept and run jobs on a node: everything between the HTTP routes and the outside world. The caller
- * passes that world (time, randomness, the store, model servers, receivers, threads). `service.ts` passes the real one, and the
- * simulation (`test/simulation/`) passes one that a seed determines.
+ * Connects the parts of a node that accept and run jobs: everything between the HTTP routes and the outside world. Time,
+ * randomness, the store, model servers, receivers and threads are passed in. `service.ts` passes the real ones; the simulation
+ * (`test/simulation/`) passes ones that a seed determines.
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Role } from '../config/allowed-values.ts'
@@ -40,7 +40,7 @@ import { jobSlots, memoryBytes } from './slots.ts'
 
 export interface EngineParts {
   readonly settings: Settings
-  /** Whether the simulator answers instead of model servers; defaults to false. */
+  /** Whether the simulator answers instead of model servers; false if absent. */
   readonly simulated?: boolean
   readonly role: Role
   readonly node: string
@@ -57,7 +57,7 @@ export interface EngineParts {
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
   readonly poster: Poster
-  /** Takes the lease and keeps renewing it. */
+  /** Takes the lease, and keeps renewing it. */
   readonly startHeartbeat: StartHeartbeat
 }
 
@@ -126,7 +126,7 @@ export function createEngine(parts: EngineParts) {
     onQuotaReached: metrics.quotaReached,
     clock,
     ...(isTracing() && { traceparent: activeTraceparent }),
-    // If jobs expire earlier, their keys expire with them.
+    // An idempotency key is not remembered longer than its jobs are stored.
     idempotencyMs: Math.min(wholeMs(settings.limits.idempotency_seconds), retentionMs),
   })
   const retention = retentionLoop({
@@ -135,7 +135,7 @@ export function createEngine(parts: EngineParts) {
     retentionMs,
     onError: (error) => log.warn(errorFields(error), 'could not delete expired jobs; retrying'),
   })
-  /** Rejects if the lease cannot be taken, or the jobs of an earlier process cannot be rescued. */
+  /** Rejects if the lease cannot be taken, or if the jobs of an earlier process cannot be rescued. */
   async function start(): Promise<void> {
     if (executes) await lease.start()
     store.subscribe({
@@ -167,7 +167,7 @@ function createByteBudget(settings: Settings): ByteBudget {
   return new ByteBudget(memoryBytes(settings), callbackBytes(settings.callbacks.in_flight_bytes))
 }
 
-/** Connects the detection of context shifts to the threads, the metrics and the log. */
+/** What the detection of context shifts needs. */
 interface ContextShiftParts {
   readonly pool: Pick<CpuPool, 'run'>
   readonly clock: Clock
@@ -192,14 +192,14 @@ function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): Con
   })
 }
 
-/** After the last job of a stopping server, clients have this long to finish their request and read the response. */
+/** After the last job of a stopping server has ended, clients have this long to read the response, in milliseconds. */
 const LAST_ANSWERS_MS = 2000
 
-/** The connections of clients, which shutdown closes. */
+/** The connections of clients. */
 interface Clients {
   /** Resolves when every request in progress has its response. */
   close(): Promise<void>
-  /** Closes connections that do not close by themselves. */
+  /** Closes the connections that do not close by themselves. */
   cutOff(): void
 }
 
@@ -209,7 +209,7 @@ interface Stoppable {
 
 interface RunningParts {
   readonly clock: Clock
-  /** Running jobs have this long to end before they are released (`jobs.drain_seconds`). */
+  /** How long running jobs may continue before they are released (`jobs.drain_seconds`). */
   readonly drainMs: number
   readonly polls: readonly Stoppable[]
   readonly pendingResponses: { stop(): void }
@@ -220,7 +220,7 @@ interface RunningParts {
 }
 
 /**
- * Shuts down in an order that loses no job: pending requests get their 202, executions end or their jobs are released, and the
+ * Shuts down in an order that loses no job: pending requests get their 202; executions end, or their jobs are released; the
  * lease ends last.
  */
 async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
@@ -228,14 +228,14 @@ async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
   parts.pendingResponses.stop()
   const closed = clients.close()
   const drained = parts.worker.drain(parts.drainMs)
-  // After the drain has begun, so that this node does not claim them again.
+  // Jobs that wait for a rate are released. The drain has begun before, so that this node does not claim them again.
   parts.router.leaveRates()
   await drained
-  // Closing also ends the timeouts of requests, so a client that never ends its own would keep the server running forever.
+  // Node stops its timeouts when the server closes, so a client that never finishes its request would keep the server running.
   const cancel = parts.clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
   await Promise.all([closed, parts.dispatcher.stop(), ...polls])
   cancel()
-  // The lease ends last, because other nodes rescue the jobs of a node without a lease.
+  // Other nodes rescue the jobs of a node without a lease, so the lease ends last.
   await parts.lease.stop()
   await parts.router.close()
 }

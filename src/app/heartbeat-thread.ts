@@ -1,6 +1,6 @@
 /**
- * Renews this node's lease on a separate thread and database connection, so that an event loop that is busy for longer than a
- * lease does not lose the node's jobs. Watches that loop, and exits the process if it hangs.
+ * Renews this node's lease on a separate thread with its own database connection, so that a blocked event loop does not cost
+ * the node its jobs. It also watches the event loop, and kills the process if the loop hangs for too long.
  */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
@@ -9,7 +9,7 @@ import { openLeases } from '../store/open.ts'
 import { LogWriter, logLine } from '../telemetry/log-writer.ts'
 import { LeaseRenewal, LoopWatch, RENEWAL_TRIES, REPORT_EVERY_MS } from './lease-renewal.ts'
 
-/** Even with a short lease, a busy database has this long for a renewal. */
+/** A renewal may take at least this many milliseconds, because the database may be busy although the lease is short. */
 const LEAST_STATEMENT_MS = 1000
 
 export interface HeartbeatData {
@@ -19,12 +19,12 @@ export interface HeartbeatData {
   readonly node: string
   readonly leaseMs: number
   readonly hangMs: number
-  /** Shared memory that counts the reports of the event loop. */
+  /** Shared memory. The event loop increments it each time it reports. */
   readonly reports: Int32Array<SharedArrayBuffer>
 }
 
 /**
- * `started`: the thread has taken the lease. `expired`: before the renewal, the lease had expired and another node had rescued
+ * `started`: the thread has taken the lease. `expired`: before a renewal, the lease had expired and another node had rescued
  * the jobs.
  */
 export type HeartbeatReport =
@@ -34,7 +34,8 @@ export type HeartbeatReport =
 async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> {
   const { database, prepare, node, leaseMs } = data
   const report = (message: HeartbeatReport) => port.postMessage(message)
-  // A renewal on a dead connection times out early enough for the next one, on a new connection, to be in time.
+  // The timeout of a renewal is so short that, after one on a dead connection, the next one on a new connection is still in
+  // time.
   const statementMs = Math.min(data.statementMs, Math.max(LEAST_STATEMENT_MS, leaseMs / RENEWAL_TRIES))
   const leases = await openLeases(database, { prepare, statementMs })
   const renewal = new LeaseRenewal({
@@ -70,7 +71,10 @@ function watchLoop({ reports, hangMs, node }: HeartbeatData): void {
   setInterval(look, REPORT_EVERY_MS).unref()
 }
 
-/** Kills the process: the blocked main thread cannot run signal handlers, and a thread cannot exit the process in another way. */
+/**
+ * Kills the process with SIGKILL, because the main thread is blocked and cannot run signal handlers, and a thread has no other
+ * way to end the process.
+ */
 function endProcess(hangMs: number, node: string): void {
   const message = `the event loop has not reported for ${hangMs / 1000} s (jobs.hang_seconds); exiting, so that its jobs run on other nodes`
   const writer = new LogWriter(2, () => '')

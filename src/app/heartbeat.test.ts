@@ -1,4 +1,4 @@
-/** Tests the thread that renews a lease, on a real Postgres. */
+/** Tests the heartbeat thread on a real Postgres. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
@@ -26,7 +26,7 @@ function options(database: string, over: { onExpired?: () => void; onError?: (er
   }
 }
 
-/** Creates a database with its tables, and opens a connection that sees and changes leases. */
+/** Creates a database with its tables, and opens a connection to read and change leases. */
 async function start(t: TestContext) {
   const url = await freshDatabase(t)
   const { store } = await openNode(url)

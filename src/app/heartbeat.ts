@@ -1,4 +1,4 @@
-/** Starts and stops the thread that renews this node's lease, and reports to it that this event loop is running. */
+/** Starts and stops the thread that renews this node's lease, and reports to it that the event loop is running. */
 import { Worker } from 'node:worker_threads'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
@@ -8,9 +8,9 @@ import { StoreUnavailable } from '../store/store.ts'
 import type { HeartbeatData, HeartbeatReport } from './heartbeat-thread.ts'
 import { REPORT_EVERY_MS } from './lease-renewal.ts'
 
-/** The heap limit of the thread is low, because it only renews one row. */
+/** The thread needs little heap, because it only renews one row. */
 const HEAP = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }
-/** A renewal in progress may delay shutdown this long. */
+/** How long a shutdown waits for a renewal in progress, in milliseconds. */
 const STOP_MS = 2000
 
 export interface HeartbeatOptions {
@@ -18,9 +18,9 @@ export interface HeartbeatOptions {
   readonly node: string
   readonly clock: Pick<Clock, 'after'>
   readonly onExpired: () => void
-  /** Called when a renewal failed; it is retried. */
+  /** Called when a renewal failed. It is retried. */
   readonly onError: (error: Error) => void
-  /** Called when the thread exited unexpectedly: the lease would expire while this process keeps working. */
+  /** Called when the thread exited unexpectedly. The process must exit, because its lease will expire. */
   readonly onFatal: (error: Error) => void
 }
 
@@ -37,7 +37,7 @@ export async function startHeartbeat(options: HeartbeatOptions): Promise<Heartbe
     hangMs: wholeMs(settings.jobs.hang_seconds),
     reports,
   }
-  // This timer uses the real clock, because a test's clock must not decide whether this loop counts as running.
+  // The timer uses the real clock even if a test passes another one, because the thread measures real time.
   const reporting = setInterval(() => Atomics.add(reports, 0, 1), REPORT_EVERY_MS).unref()
   const thread = new Worker(moduleURL('./heartbeat-thread.ts', import.meta.url), {
     workerData: data,

@@ -1,4 +1,4 @@
-/** Creates the HTTP server with all its routes, and what the admin routes depend on. */
+/** Creates the HTTP server with all its routes from the parts of a node, and what the routes for operators depend on. */
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
@@ -87,12 +87,12 @@ export interface HttpParts {
   /** Rejects if the server cannot accept a job now. */
   readonly ready: () => Promise<void>
   readonly queuedRoutes: Gauges['routes']
-  /** Aborted when the listener closes, before `stopping`. */
+  /** Aborted when the listener closes, which is before `stopping` is aborted. */
   readonly closing: AbortSignal
   readonly stopping: AbortSignal
 }
 
-/** Resolves when the server is ready to listen; it does not listen yet. */
+/** Resolves with the server, which does not listen yet. */
 export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const { settings, store, tiers, clock, bytes, log, metrics, stopping } = parts
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
@@ -273,7 +273,7 @@ export function createConnectionLimits(
   })
 }
 
-/** Combines the two guards that act before a request is read. */
+/** Combines the two guards of connections: their maximum number, and the time limit for clients that do not read. */
 function connectionGuard({ settings, clock, log, metrics, connections }: HttpParts) {
   const limitMs = wholeMs(settings.limits.stalled_write_seconds)
   const stalled = new StalledWrites({

@@ -5,7 +5,7 @@ import { LoopWatch, REPORT_EVERY_MS } from './lease-renewal.ts'
 
 const HANG_MS = 10_000
 
-/** Checks every second until the watch finds a hang; returns how many milliseconds that took. */
+/** Checks every second until the watch finds a hang. Returns after how many milliseconds it did. */
 function hangFoundAfterMs(watch: LoopWatch, reports: number, fromMs: number): number {
   for (let passedMs = REPORT_EVERY_MS; passedMs < 100 * HANG_MS; passedMs += REPORT_EVERY_MS) {
     if (watch.hangs(reports, fromMs + passedMs)) return passedMs
@@ -29,7 +29,7 @@ test('a loop that reports again in time starts over', () => {
 test('time in which the whole process was stopped does not count', () => {
   const watch = new LoopWatch(HANG_MS, 0)
   assert.equal(watch.hangs(1, 1000), false)
-  // The process continued after an hour: the watch checks before the loop could report.
+  // The process was stopped for an hour. The watch checks before the loop has reported again.
   assert.equal(watch.hangs(1, 3_601_000), false)
   assert.equal(hangFoundAfterMs(watch, 1, 3_601_000), HANG_MS - 2 * REPORT_EVERY_MS)
 })

@@ -1,14 +1,14 @@
 /**
- * The work of the heartbeat thread, separate from the thread itself: it takes and renews the lease of a node, and detects when
- * the main thread's event loop hangs.
+ * The work of the heartbeat thread, in a file of its own for tests: takes and renews the lease of a node, and detects when the
+ * event loop of the main thread hangs.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Leases } from '../store/node-store.ts'
 
-/** Renewals per lease duration. */
+/** How often the lease is renewed in the time after which it expires. */
 const RENEWALS = 3
-/** Attempts to renew per lease duration. There are more than renewals, because a failed one is repeated soon. */
+/** How often a due renewal is tried in that time, if it fails. */
 export const RENEWAL_TRIES = 9
 
 export interface LeaseRenewalOptions {
@@ -16,9 +16,9 @@ export interface LeaseRenewalOptions {
   readonly leases: Pick<Leases, 'renew'>
   readonly node: string
   readonly leaseMs: number
-  /** Called when, before the renewal, the lease had expired and another node had rescued the jobs. */
+  /** Called when, before a renewal, the lease had expired and another node had rescued the jobs. */
   readonly onExpired: () => void
-  /** Called when a renewal failed; it is retried. */
+  /** Called when a renewal failed. It is retried. */
   readonly onError: (error: unknown) => void
 }
 
@@ -31,7 +31,8 @@ export class LeaseRenewal {
     const { clock, leaseMs, onError } = options
     this.#options = options
     this.#loop = new PollingLoop({
-      // `about` is left out, because it would shift renewals: the age of a lease when an outage begins depends on their times.
+      // Renewals happen at exact times, without the random shift of `about`, because the age of a lease at the beginning of an
+      // outage depends on them.
       clock: { after: (ms, callback) => clock.after(ms, callback) },
       pauseMs: leaseMs / RENEWAL_TRIES,
       task: () => this.#renewIfDue(),
@@ -39,7 +40,7 @@ export class LeaseRenewal {
     })
   }
 
-  /** Takes the lease. Rejects if it cannot. */
+  /** Takes the lease. Rejects if that is impossible. */
   async start(): Promise<void> {
     const { clock, leases, node, leaseMs } = this.#options
     this.#renewedMs = clock.steadyMs()
@@ -47,7 +48,7 @@ export class LeaseRenewal {
     this.#loop.start()
   }
 
-  /** Resolves when no renewal is in progress. The lease stays until it expires. */
+  /** Resolves when no renewal is in progress. The lease then expires by itself. */
   stop(): Promise<void> {
     return this.#loop.stop()
   }
@@ -62,12 +63,12 @@ export class LeaseRenewal {
   }
 }
 
-/** The loop reports, and the watch checks, at this interval. */
+/** How often the loop reports and the watch checks, in milliseconds. */
 export const REPORT_EVERY_MS = 1000
 
 /**
- * Detects, on another thread, that an event loop has stopped reporting. Only time during which that thread ran counts, because a
- * stopped process or a sleeping machine stops both.
+ * Detects, on another thread, that an event loop has stopped reporting. Only time in which that thread ran counts, because both
+ * stand still while the process is stopped or the machine sleeps.
  */
 export class LoopWatch {
   readonly #hangMs: number
@@ -80,7 +81,10 @@ export class LoopWatch {
     this.#lookedMs = steadyMs
   }
 
-  /** Returns whether the loop hangs. @param reports how often it has reported so far */
+  /**
+   * Returns whether the loop hangs.
+   * @param reports how often the loop has reported so far
+   */
   hangs(reports: number, steadyMs: number): boolean {
     const passedMs = Math.min(steadyMs - this.#lookedMs, 2 * REPORT_EVERY_MS)
     this.#lookedMs = steadyMs

@@ -1,4 +1,4 @@
-/** Creates the parts that connect this node to the other nodes on its database: lease, remote results and cancellation. */
+/** Creates the parts that connect this node to other nodes on the same database: lease, remote results and cancellation. */
 import { type Clock, wholeMs } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
 import { Cancellation } from '../queue/cancellation.ts'
@@ -24,14 +24,14 @@ export interface NodeParts {
 export type StartHeartbeat = (onExpired: () => void) => Promise<Heartbeat>
 
 export interface HeartbeatParts extends Pick<NodeParts, 'settings' | 'node' | 'clock' | 'log'> {
-  /** Called when the thread that renews the lease has ended: the process must exit. */
+  /** Called when the heartbeat thread has exited. The process must then exit, too. */
   readonly onFatal: (error: Error) => void
 }
 
-/** Renews the lease on a separate thread. */
+/** Returns the function that starts the heartbeat thread. */
 export function heartbeatStarter({ settings, node, clock, log, onFatal }: HeartbeatParts): StartHeartbeat {
   return async (onExpired) => {
-    // The module is loaded only with Postgres: a SQLite file has no leases.
+    // Loaded only with Postgres, because SQLite has no leases.
     const { startHeartbeat } = await import('./heartbeat.ts')
     const onError = (error: Error) => log.warn(errorFields(error), 'could not renew the lease; retrying')
     return startHeartbeat({ settings, node, clock, onExpired, onError, onFatal })

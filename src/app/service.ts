@@ -1,4 +1,4 @@
-/** Creates all parts from the configuration, connects them, and starts and stops them in order. */
+/** Creates all parts of a server from the configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'
@@ -42,20 +42,20 @@ export interface ServiceOptions {
   readonly clock?: Clock
   /** Present if telemetry is exported. */
   readonly otlp?: Pick<Otlp, 'watch'>
-  /** Called when the storage thread or the heartbeat thread has exited: the process must exit and be restarted. */
+  /** Called when the storage thread or the heartbeat thread has exited. The process must exit and be restarted. */
   readonly onFatal: (error: Error) => void
 }
 
 export interface Service {
   readonly store: Store
-  /** The file that stores the admin token; null if the token was configured, or could not be stored. */
+  /** The file with the admin token; null if the token was configured, or could not be stored. */
   readonly adminTokenFile: string | null
-  /** Starts listening; resolves with the URL, such as `http://127.0.0.1:8080`. */
+  /** Starts to listen. Resolves with the URL, such as `http://127.0.0.1:8080`. */
   listen(): Promise<string>
   /**
-   * Shuts down in order: `/readyz` responds with 503, the listener closes `shutdown.listen_seconds` later, pending requests get
-   * their 202, executions end or their jobs are released, connections close, and the store closes last. A second call waits for
-   * the same shutdown.
+   * Shuts down in order: `/readyz` responds with 503; `shutdown.listen_seconds` later, the listener closes; pending requests
+   * get their 202; executions end, or their jobs are released; connections close; the store closes last. A second call waits
+   * for the same shutdown.
    */
   stop(): Promise<void>
 }
@@ -65,7 +65,7 @@ export interface OpenedParts extends ServiceOptions {
   readonly metrics: Metrics
   readonly node: string
   readonly store: Store
-  /** Of the database; null if it is not a file. */
+  /** The database file; null with Postgres. */
   readonly file: string | null
 }
 
@@ -74,7 +74,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store, file, onFatal } = parts
   const { settings, simulated } = configuration
   const pool = createCpuPool(settings, clock, metrics)
-  // The weights of accounts decide how they share the threads. At most two answers of an upstream are read at once.
+  // The weight is 1 for all accounts, because at most two answers of an upstream are read at once.
   const readLarge: ReadLarge = (completion, account, signal) =>
     pool.run('read completion', completion, { account, weight: 1 }, signal)
   const { random } = Math
@@ -86,7 +86,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     configuration,
     clock,
     random,
-    // An SDK that the operator loads may add the header to requests itself.
+    // An SDK of the operator may itself add the header to requests, so Parley adds it only with its own telemetry.
     serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
     prices,
@@ -130,7 +130,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     memory: () => bytes,
     connections: () => connections.open,
     busy: busyMeter(performance),
-    // A node that executes no jobs calls no model server, so it does not know which are unavailable.
+    // A node that executes no jobs does not know which model servers are unavailable.
     upstreams: () => (role === 'api' ? [] : upstreams.state()),
     cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
@@ -246,8 +246,8 @@ export async function connect(parts: OpenedParts): Promise<Service> {
 }
 
 /**
- * After the listener has closed, requests on open connections get ordinary responses for this long: a proxy may have sent them
- * before it could know.
+ * How long requests on open connections get ordinary responses after the listener has closed, in milliseconds. A proxy may have
+ * sent them before it noticed.
  */
 const LAST_REQUESTS_MS = 500
 
@@ -256,7 +256,8 @@ function passed(clock: Clock, ms: number): Promise<void> {
 }
 
 /**
- * Warns of a setting that only keeps files of 0.3 valid. With `auto` or 1 the server behaves as requested, so there is no warning.
+ * Warns of the setting `threads`, which has no effect and only keeps configuration files of version 0.3 valid. With `auto` or
+ * 1, the server behaves as configured, so there is no warning.
  */
 function warnOfThreads({ threads }: Settings, log: Log): void {
   if (threads === 'auto' || threads === 1) return
@@ -266,14 +267,20 @@ function warnOfThreads({ threads }: Settings, log: Log): void {
   )
 }
 
-/** Two even on one core, so that one long task never keeps all others waiting. */
+/** The minimum number of threads, even on one core, because a single long task must not block all others. */
 const FEWEST_THREADS = 2
-/** More threads would rarely be used, and each may take `cpu.thread_heap_mb`. */
+/** The default maximum of threads. More would rarely be used, and each may take `cpu.thread_heap_mb`. */
 const MOST_THREADS = 8
 
-/** This is many times the duration of the most expensive task, so only a task that never ends reaches it. */
+/**
+ * The limit of CPU time of a task, in milliseconds. The most expensive task takes a small part of it, so only a task that hangs
+ * reaches it.
+ */
 const TASK_CPU_MS = 30_000
-/** A replacement for an idle thread that exits must load the tokenizer, which takes up to a second. */
+/**
+ * How long an idle thread lives, in milliseconds. It lives long, because its replacement must load the tokenizer, which takes
+ * up to a second.
+ */
 const IDLE_MS = 300_000
 
 function threadsOf({ cpu }: Settings): number {

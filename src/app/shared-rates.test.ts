@@ -1,4 +1,7 @@
-/** Tests rates with an injected clock: ten minutes at providers that enforce them, with one node and with three. */
+/**
+ * Tests rates with one node and with three, for ten minutes of an injected clock, against simulated providers that enforce the
+ * rates.
+ */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -48,13 +51,13 @@ function sharedBooks(clock: FakeClock, database = () => setImmediate()) {
 interface Run {
   readonly kind: Enforced
   readonly nodes: number
-  /** The tokens of a request, and the estimate that it reserves. */
+  /** Returns how many tokens a request takes, and the estimate that it reserves. */
   readonly sizeOf: (random: number) => { readonly tokens: number; readonly estimate: number }
   readonly limits: { readonly requests: number; readonly tokens: number }
   readonly callMs: number
 }
 
-/** Each account always has some requests waiting on each node. */
+/** On each node, each account always has some waiting requests. */
 async function run({ kind, nodes, sizeOf, limits, callMs }: Run) {
   const clock = new FakeClock()
   const random = numbers(nodes * 7 + kind.length)

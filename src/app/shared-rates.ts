@@ -1,6 +1,6 @@
 /**
- * Decides where the rates of model servers are counted: in the memory of a single node, or in a row that all nodes on one
- * database share. Each write is a new version of the row.
+ * Decides where the rates of model servers are counted: in memory if there is a single node, or in a row of the database that
+ * all nodes share. A node writes the row only if no other node has changed it since it was read.
  */
 import type { Clock } from '../clock.ts'
 import type { NodeStore } from '../store/node-store.ts'
@@ -10,22 +10,22 @@ import { exchange, type Granted, newRateState, type RateState } from '../upstrea
 export interface SharedRatesOptions {
   readonly store: Pick<NodeStore, 'shared' | 'isKnownToAll' | 'readRate' | 'writeRate'>
   readonly node: string
-  /** The wall clocks of nodes must nearly agree: a difference of one second is two percent of the rate. */
+  /** The wall clocks of the nodes must nearly agree: a difference of one second changes the rate by two percent. */
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   readonly warn: (message: string) => void
 }
 
-/** After this many attempts, the node asks again later. */
+/** How often a node tries to write the row before it gives up for the moment. */
 const MAX_TRIES = 20
 
-/** Returns the function that gives each upstream or target with this name the book of its rate. */
+/** Returns a function that returns the book of a rate, by the name of its upstream or target. */
 export function sharedRates(options: SharedRatesOptions): (name: string) => RateBook {
   const { store, clock, warn } = options
   if (!store.shared) return () => ownBook(clock)
   let hasWarned = false
-  /** Rates whose last write failed, so that each failure is reported once. */
+  /** The names of rates whose last write failed, so that each outage is reported once. */
   const failed = new Set<string>()
-  // Nodes of earlier versions ignore the rates.
+  // The rates are only shared if all nodes know them, because nodes of earlier versions ignore them.
   const isOn = (): boolean => {
     const isKnown = store.isKnownToAll('rates')
     if (!isKnown && !hasWarned) warn(WARNING)
@@ -59,7 +59,7 @@ async function exchangeShared(
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const stored = await store.readRate(name)
     const nowMs = clock.nowMs()
-    // A correction counts at the time of what it corrects, although it waited for the database in between.
+    // A correction refers to an earlier call. The wait for the database must not make that call look more recent.
     const waitedMs = clock.steadyMs() - startMs
     const used = ask.used.map(({ agoMs, ...amounts }) => ({ agoMs: agoMs + waitedMs, ...amounts }))
     const state: RateState = stored === null ? newRateState(nowMs) : JSON.parse(stored.stateJson)

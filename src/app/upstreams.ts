@@ -1,4 +1,4 @@
-/** Creates the router and its model servers: a client for each upstream, or the simulator for all of them. */
+/** Creates the router and its model servers: a client for each upstream, or the simulator instead of all. */
 import type { Clock } from '../clock.ts'
 import { tiersOf } from '../config/conversions.ts'
 import type { Configuration } from '../config/load.ts'
@@ -30,8 +30,8 @@ export interface RouterParts {
 }
 
 /**
- * Creates the clients of the configured upstreams, or the simulator instead of each.
- * @param traceparent of each call; absent without telemetry
+ * Returns a function that creates the client of an upstream, or the simulator instead.
+ * @param traceparent returns the `traceparent` header of a call; absent without telemetry
  */
 export function modelServers(
   { settings, access, simulated }: Configuration,
@@ -56,7 +56,7 @@ export function modelServers(
   }
 }
 
-/** Whether the upstream or one of its targets has a rate. */
+/** Whether the upstream, or one of its targets, has a rate. */
 function isRated(name: string, { upstreams, models }: Settings): boolean {
   const targets = Object.values(models).flatMap(({ targets: entries = [] }) => entries)
   const limited = [upstreams[name], ...targets.filter(({ upstream }) => upstream === name)]

@@ -1,6 +1,6 @@
 /**
- * Wakes model servers that scale to zero: while jobs wait for a target that does not respond, the `wake_url` of its upstream gets a
- * POST, at once and then every PAUSE_MS, from each node.
+ * Wakes model servers that scale to zero. While jobs wait for a target that does not respond, each node sends a POST to the
+ * upstream's `wake_url`: at once, and then every PAUSE_MS.
  */
 import { request } from 'undici'
 import type { Clock } from '../clock.ts'
@@ -21,7 +21,7 @@ export interface WakeCallOptions {
   /** The queues with jobs that this node knows of. */
   readonly queues: () => Iterable<RouteQueue>
   readonly clock: Clock
-  /** Aborts calls in progress: a stop does not wait for them. */
+  /** Aborts calls in progress, because a shutdown does not wait for them. */
   readonly signal: AbortSignal
   readonly log: Log
 }

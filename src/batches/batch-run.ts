@@ -1,8 +1,8 @@
 /**
- * Runs a batch that this node owns, step by step. While a step is stored, the next one gathers, so the steps grow until the
- * database keeps up. Each step is stored as a whole; if that fails, or someone else has changed the batch, the run is thrown
- * away and another one continues from what is stored. All that a step does before it is stored can be repeated: lines get their
- * jobs by keys, and results are read again.
+ * Runs a batch that this node owns, step by step. While one step is being stored, the next one gathers lines and results. So
+ * steps become larger until the database keeps up. A step is stored as a whole. If storing fails, or if someone else has
+ * changed the batch, this run is discarded, and a new run continues from the stored state. So everything that a step does
+ * before it is stored can be repeated: a line keeps its job, because its idempotency key finds it, and results are read again.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'
@@ -49,28 +49,36 @@ export interface BatchRunOptions {
   readonly makeId: () => string
   readonly maxLineBytes: number
   readonly maxLinesOf: (tier: string) => number
-  /** How long files and batches are stored. */
+  /** How many milliseconds files and batches are stored. */
   readonly retentionMs: number
-  /** What the input of calls costs that a cancelled batch ends; absent if no model has a price. */
+  /** Returns the prices of input, for calls that end because their batch is cancelled; absent if no model has a price. */
   readonly inputPrices?: () => InputPrices | undefined
   readonly onCancelled: (jobId: string) => Promise<void>
   /** Called after each step. */
   readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
-/** A step validates or starts lines for this long, because all other batches of the node wait meanwhile. */
+/** How many milliseconds a step validates or starts lines. All other batches of the node wait meanwhile. */
 const STEP_MS = 200
-/** With so many lines that started or ended, a step is stored. */
+/** A step is stored when this many of its lines have started or ended. */
 const FULL = 500
-/** Lines that are read or started at once, and whose requests are: creates of other accounts wait for no more of them. */
+/**
+ * How many lines are read or started at once, and how many requests are read at once. Jobs of other accounts wait for no more
+ * than these.
+ */
 const AT_ONCE = 100
-/** Lines and results that are read in a turn of the event loop: a few milliseconds. */
+/** How many lines or results are read in one turn of the event loop, which takes a few milliseconds. */
 const IN_TURN = 25
-/** After a crash, so many lines after those that were stored may have jobs: of a step that was being stored, and of the next one. */
+/**
+ * After a crash, this many lines after the last stored one may already have jobs: those of the step that was being stored, and
+ * of the next one.
+ */
 const UNSURE = 2 * (FULL + AT_ONCE)
-/** Bytes of results after which a step is stored. */
+/** A step is stored when its results have this many bytes. */
 const RESULT_BYTES = 4 * 1024 * 1024
-/** The pause between two attempts to start a line that must wait, and between two searches for deleted jobs. */
+/**
+ * The pause between two attempts to start a line that must wait, and between two searches for deleted jobs, in milliseconds.
+ */
 const WAIT_MS = 1000
 
 const CANCELLED: Problem = {
@@ -85,18 +93,18 @@ type StepResult = 'full' | 'busy' | 'later' | 'ended' | 'lost'
 export class BatchRun {
   readonly #options: BatchRunOptions
   #batch: StoredBatch
-  /** Of the last step that was stored, or is being stored. */
+  /** The progress after the last step that was stored or is being stored. */
   #progress: Progress
   readonly #open: Map<string, BatchLine>
   readonly #reader: LineReader
   #validation: Validation | null = null
-  /** How many lines after those that were read may have jobs: a crash may have prevented that they were noted. */
+  /** How many of the next lines may already have jobs that a crash prevented from being recorded. */
   #unsure = UNSURE
   #inputEnded = false
   #retryAtMs = 0
   #searchAtMs = 0
   readonly #cancelled = new Set<string>()
-  /** The step that is being stored, or was stored last: whether that was possible. */
+  /** Resolves with whether the last step could be stored; false if someone else has changed the batch. */
   #stored: Promise<boolean> = Promise.resolve(true)
 
   static async of(batch: StoredBatch, options: BatchRunOptions): Promise<BatchRun> {
@@ -123,7 +131,7 @@ export class BatchRun {
     return this.#batch.account
   }
 
-  /** Lines whose jobs have not ended, as far as this run knows. */
+  /** The number of lines whose jobs have not finished, as far as this run knows. */
   get openLines(): number {
     return this.#open.size
   }
@@ -133,8 +141,8 @@ export class BatchRun {
   }
 
   /**
-   * Takes a step, and begins to store it. `later`: there is nothing to do for now; `lost`: the batch was changed by someone else.
-   * Neither those two nor a rejection are always of this step: that may be how storing the step before ended.
+   * Runs a step, and starts to store it. `later`: there is nothing to do now. `lost`: someone else has changed the batch.
+   * `lost` and a rejection can also be the outcome of storing the previous step.
    */
   async step(maxOpen: number): Promise<StepResult> {
     const step = new Step(this.#progress)
@@ -149,7 +157,7 @@ export class BatchRun {
     }
   }
 
-  /** Resolves when no step is being stored. Whether that failed, the next step tells. */
+  /** Resolves when no step is being stored. The next step reports whether storing failed. */
   async settled(): Promise<void> {
     await this.#stored.catch(() => {})
   }
@@ -194,7 +202,7 @@ export class BatchRun {
     return (await this.#stored) ? 'later' : 'lost'
   }
 
-  /** Starts or ends further lines, some at once, until the step is full or has taken long enough. */
+  /** Starts or ends the next lines, several at a time, until the step is full or has taken long enough. */
   async #readOn(step: Step, maxOpen: number): Promise<void> {
     const { starts, clock } = this.#options
     const isOver = clock.nowMs() >= this.#batch.deadlineMs
@@ -214,7 +222,7 @@ export class BatchRun {
     }
   }
 
-  /** Cancels some of the open lines, so that other batches do not wait until all are cancelled. */
+  /** Cancels some of the open lines. The rest follows in later steps, so that other batches need not wait. */
   async #cancelOpen(): Promise<void> {
     const { store, clock, inputPrices, onCancelled } = this.#options
     const { account } = this.#batch
@@ -229,7 +237,7 @@ export class BatchRun {
     await Promise.all(jobIds.slice(0, IN_TURN).map(cancel))
   }
 
-  /** The results of the jobs that have ended, and of those that were deleted. */
+  /** Adds the results of finished jobs, and those of lines whose jobs were deleted. */
   async #collect(step: Step): Promise<void> {
     const { store, clock, format } = this.#options
     const jobIds = [...this.#open.keys()]
@@ -237,7 +245,8 @@ export class BatchRun {
     const jobs = await store.readEnded(jobIds, RESULT_BYTES)
     let byId: ReadonlyMap<string, JobRequest> = new Map()
     for (const [at, job] of jobs.entries()) {
-      // Results of responses contain their instructions and schema. The next step takes what is left.
+      // The results of /v1/responses repeat instructions and schema, so they can be larger than answers. The next step takes
+      // the rest.
       if (step.characters >= RESULT_BYTES) break
       if (at % AT_ONCE === 0) {
         const requests = await store.requestsOf(jobs.slice(at, at + AT_ONCE).map(({ id }) => id))
@@ -269,7 +278,7 @@ export class BatchRun {
     }
   }
 
-  /** The line of a job that has ended; null if it is not open. */
+  /** Returns the line of a finished job; null if it is not open. */
   #end(step: Step, jobId: string): BatchLine | null {
     const line = this.#open.get(jobId)
     if (line === undefined) return null
@@ -283,7 +292,7 @@ export class BatchRun {
     step.begin(line)
   }
 
-  /** Why a job ended without an answer although nothing failed; null for all others. */
+  /** Returns why a job was ended without an answer although it did not fail; null otherwise. */
   #fateOf({ errorJson }: EndedJob): Problem | null {
     const code = errorJson === null ? null : JSON.parse(errorJson).code
     if (code === 'deadline_exceeded') return EXPIRED
@@ -291,7 +300,7 @@ export class BatchRun {
     return this.#batch.status === 'cancelling' ? CANCELLED : JOB_CANCELLED
   }
 
-  /** Reads lines on, and starts them up to the first one that must wait. */
+  /** Reads the next lines, and starts them up to the first one that must wait. */
   async #startLines(step: Step, owner: JobOwner, maxOpen: number): Promise<void> {
     const { clock, starts, format } = this.#options
     const most = Math.min(AT_ONCE, Math.min(maxOpen, maxOpenLines(owner)) - this.#open.size)
@@ -323,7 +332,7 @@ export class BatchRun {
     }
   }
 
-  /** Ends lines that have not started. Those that started before a crash end with their jobs. */
+  /** Ends lines without starting them. A line that was started before a crash gets the result of its job instead. */
   async #endLines(step: Step, problem: Problem): Promise<void> {
     const { starts, clock, format } = this.#options
     for (const { line, end: offset, customId, problem: wrong } of await this.#readLines(step, AT_ONCE)) {
@@ -335,7 +344,7 @@ export class BatchRun {
     }
   }
 
-  /** The next lines, as they were validated. */
+  /** Reads the next lines. They were valid when the batch was validated. */
   async #readLines(step: Step, limit: number) {
     const { format } = this.#options
     const lines: {
@@ -361,7 +370,7 @@ export class BatchRun {
       const wanted = read.bytes === null ? null : format.read(read.bytes, this.#batch.endpoint)
       if (wanted !== null && 'element' in wanted) lines.push({ line, end: offset, ...wanted, problem: null })
       else {
-        // The line was valid until a limit changed.
+        // The line was valid, but a limit has changed since.
         const problem = { code: 'invalid_line', message: wanted?.message ?? 'The line is too long.' }
         const json = format.unfinished('', this.#idOf(line), problem)
         lines.push({ line, end: offset, customId: '', element: null, problem: json })
@@ -374,7 +383,7 @@ export class BatchRun {
     return `${this.#batch.id}-${line}`
   }
 
-  /** Begins to store the step as soon as the one before is stored. Of the last step, it also awaits the end. */
+  /** Starts to store the step once the previous one is stored. Waits for the end of the last step. */
   async #store(step: Step, status: BatchStatus): Promise<StepResult> {
     const { store, node, clock, makeId, onAdvanced } = this.#options
     if (!(await this.#stored)) return 'lost'
@@ -401,7 +410,7 @@ export class BatchRun {
       return isStored
     })
     if (isEnd) return (await this.#stored) ? 'ended' : 'lost'
-    // The next step tells.
+    // The next step handles the rejection.
     this.#stored.catch(() => {})
     return step.size < FULL ? 'busy' : 'full'
   }

@@ -1,4 +1,4 @@
-/** Runs the batches that this node owns, one step of each in turn. It claims batches that are new or whose node has crashed. */
+/** Runs the batches that this node owns, one step of each in turn. Claims new batches, and those of nodes that have crashed. */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import { BatchRun, type BatchRunOptions } from './batch-run.ts'
@@ -7,23 +7,23 @@ import type { OwnedBatches } from './progress.ts'
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
   /**
-   * The pause between two searches of an idle node. It can be long: new batches wake the runner, so a search finds only those of
-   * crashed nodes.
+   * How often a node without batches looks for some, in milliseconds. New batches wake the runner, so this search only finds
+   * those of crashed nodes.
    */
   readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
 
-/** All batches of a node have at most this many lines with open jobs. A batch alone may reach it. */
+/** How many lines with unfinished jobs all batches of a node have together. A single batch may use all of them. */
 export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
-/** In addition, the oldest batch of each account runs. */
+/** How many batches a node runs, in addition to the oldest one of each account. */
 const MAX_BATCHES = 100
-/** The pause between two searches for batches, which also discover changes by others. */
+/** How often a node with batches looks for others, and for changes of its own batches by others, in milliseconds. */
 const CLAIM_MS = 1000
-/** In a round, further batches of an account wait once its batches have taken this long. */
+/** After its batches have taken this many milliseconds in a round, an account's other batches wait for the next round. */
 const ACCOUNT_MS = 200
-/** After rounds in which a batch had as much to do as one step may, something, and nothing. */
+/** The pauses after rounds in which a batch filled a step, had something to do, or had nothing to do, in milliseconds. */
 const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
@@ -68,7 +68,6 @@ export class BatchRunner {
     await this.#settled()
   }
 
-  /** Resolves when no step is being stored. */
   async #settled(): Promise<void> {
     await Promise.all([...this.#runs.values()].map((run) => run.settled()))
   }
@@ -77,7 +76,7 @@ export class BatchRunner {
     const { clock, idleClaimMs } = this.#options
     this.#pauseOfRoundMs = PAUSE_MS
     if (clock.steadyMs() >= this.#claimAtMs) {
-      // The time is set before the search, because a batch created during the search must cause another one.
+      // The time is set before the search, so that a batch created during the search causes another one.
       this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
       await this.#claim()
     }
@@ -85,7 +84,7 @@ export class BatchRunner {
     await this.#stepEach(maxOpen)
   }
 
-  /** Lets each batch take a step, unless batches of its account have already taken long in this round. */
+  /** Runs a step of each batch, unless the batches of its account have already taken too long in this round. */
   async #stepEach(maxOpen: number): Promise<void> {
     const { clock } = this.#options
     const usedMs = new Map<string, number>()
@@ -97,7 +96,7 @@ export class BatchRunner {
         continue
       }
       const startedMs = clock.steadyMs()
-      // The batches that are left over come first in the next round.
+      // Moves the batch to the end, so that batches that had no turn come first in the next round.
       this.#runs.delete(id)
       this.#runs.set(id, run)
       await this.#step(id, run, maxOpen)
@@ -127,7 +126,7 @@ export class BatchRunner {
     this.#claimAtMs = Math.min(this.#claimAtMs, this.#options.clock.steadyMs() + CLAIM_MS)
   }
 
-  /** A run that failed is dropped; the next claim continues from what is stored. */
+  /** A failed run is dropped. The next claim continues from the stored state. */
   async #step(id: string, run: BatchRun, maxOpen: number): Promise<void> {
     try {
       const result = await run.step(maxOpen)

@@ -1,4 +1,4 @@
-/** The format of a batch's lines and results, which an API implements: this folder knows no API. */
+/** The format of a batch's lines and results. `v1/` implements it, because this folder knows no API. */
 import type { CreateElement } from '../job/create-body.ts'
 import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
@@ -16,26 +16,29 @@ export interface WrongLine extends Problem {
 }
 
 export interface LineResult {
-  /** Whether the result belongs into the error file. */
+  /** Whether the result belongs in the error file. */
   readonly failed: boolean
   readonly json: string
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** Absent if the model has no price. */
+  /** In millionths of the currency; absent if the model has no price. */
   readonly cost?: number
 }
 
 export interface LineFormat {
   read(bytes: Uint8Array, endpoint: string): WantedLine | WrongLine
-  /** Returns the result of a job that has ended. */
+  /** Returns the result of a finished job. */
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
-  /** Returns the result of a line without an answer. @param id of its job, or made of the batch and the line */
+  /**
+   * Returns the result of a line that ended without an answer.
+   * @param id the ID of the line's job, or one made of the batch and the line
+   */
   unfinished(customId: string, id: string, problem: Problem): string
-  /** Returns the result of a line that may not run. */
+  /** Returns the result of a line that is not allowed to run. */
   refused(endpoint: string, customId: string, id: string, error: AdmissionError): string
-  /** Returns why a line may not run, as a problem of the line. */
+  /** Returns why a line is not allowed to run, as a problem in the batch. */
   problemOf(endpoint: string, error: AdmissionError): WrongLine
-  /** Returns the event that reports how a batch ended. */
+  /** Returns the event that reports the end of a batch. */
   eventTo(url: string, status: BatchStatus): Callback
 }

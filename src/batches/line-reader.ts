@@ -1,14 +1,14 @@
-/** Reads a file line by line from any offset, with at most a few pieces of it in memory. */
+/** Reads a file line by line from any offset, with at most a few pieces of the file in memory. */
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
   /** Empty if the line is blank; null if it is too long. */
   readonly bytes: Uint8Array | null
-  /** Where the next line begins. */
+  /** The offset of the next line. */
   readonly end: number
 }
 
-/** The file was deleted before all of it was read. */
+/** Thrown if the file was deleted before all of it was read. */
 export class InputGone extends Error {
   override readonly name = 'InputGone'
 }
@@ -20,9 +20,9 @@ export interface LineReaderOptions {
 }
 
 const NEWLINE = 10
-/** Space, tab and carriage return: a file from Windows may have lines of nothing else. */
+/** Space, tab and carriage return. A line with only these is blank; files from Windows may have such lines. */
 const BLANKS = [0x20, 0x09, 0x0d]
-/** Windows programs often write it at the beginning of a file. */
+/** A byte order mark, with which many Windows programs begin a file. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
 const EMPTY = new Uint8Array()
 

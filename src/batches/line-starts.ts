@@ -1,4 +1,7 @@
-/** Creates the jobs of lines within the limits of the account. A line gets one job, however often it is started. */
+/**
+ * Creates the jobs of a batch's lines, within the limits of the account. A line gets only one job, even if it is started
+ * several times.
+ */
 import type { CreateElement } from '../job/create-body.ts'
 import type { Job } from '../job/job.ts'
 import { withBatch } from '../job/response-format.ts'
@@ -18,21 +21,21 @@ export interface LineStartsOptions {
 export type Admitted =
   | { readonly kind: 'admitted'; readonly job: Job }
   | { readonly kind: 'refused'; readonly error: AdmissionError }
-  /** A limit has been reached, and the line may start later. */
+  /** A limit is reached, so the line can start later. */
   | { readonly kind: 'later'; readonly error: AdmissionError }
 
 export type Started =
   | { readonly kind: 'started'; readonly jobId: string }
   | Exclude<Admitted, { kind: 'admitted' }>
 
-/** A line, before it has a job. */
+/** A line that has no job yet. */
 export type LineOfBatch = Omit<BatchLine, 'jobId'>
 
-/** No caller can send such a key, because it contains spaces. */
+/** Returns the idempotency key of a line. It contains spaces, so no caller can use the same one. */
 export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${line}`
 
 const FINGERPRINT = 'batch'
-/** Keys are stored for this long after the time limit of the batch, when nothing needs them. */
+/** How long the keys are stored after the batch's deadline, in milliseconds. They are not needed by then. */
 const REMEMBER_MS = 86_400_000
 const LASTING = ['invalid', 'model not allowed', 'too many tokens', 'too many output tokens']
 
@@ -50,7 +53,7 @@ export class LineStarts {
     return found && backgroundOwner(account, tiers.of(found.tier), found)
   }
 
-  /** Checks the job without storing anything. */
+  /** Checks the job, without storing anything. */
   async admit(element: CreateElement, owner: JobOwner): Promise<Admitted> {
     const { creator, countTokens } = this.#options
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)
@@ -63,7 +66,7 @@ export class LineStarts {
     return { kind: 'admitted', job }
   }
 
-  /** Resolves when the job is durable. A line that was started before keeps its first job. */
+  /** Starts a line. Resolves when its job is durable. If the line was already started, it keeps its job. */
   async start(
     batch: StoredBatch,
     { line, customId }: LineOfBatch,
@@ -95,7 +98,10 @@ export class LineStarts {
   }
 }
 
-/** How many lines of a batch may be open: half of the jobs that the account may have open, so that it can create others. */
+/**
+ * Returns how many lines of a batch may be open: half of the jobs that the account may have open, so that it can create other
+ * jobs.
+ */
 export function maxOpenLines({ quotas }: JobOwner): number {
   return Math.max(1, Math.floor((quotas?.openJobs?.limit ?? Number.POSITIVE_INFINITY) / 2))
 }

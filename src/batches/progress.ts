@@ -1,26 +1,26 @@
-/** The progress of a batch, which is stored with each of its steps. */
+/** The progress of a batch, which is stored with each step. */
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
-  /** The line and the byte of the input up to which it was read. */
+  /** Up to which line and byte the input has been read. */
   readonly line: number
   readonly offset: number
-  /** How many lines have requests; null until all were validated. */
+  /** How many lines have requests; null until all are validated. */
   readonly total: number | null
   readonly completed: number
   readonly failed: number
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** The cost in millionths of the currency; absent if no line had a model with a price. */
+  /** In millionths of the currency; absent if no line had a model with a price. */
   readonly cost?: number
   readonly inProgressAtMs: number | null
   readonly endedAtMs: number | null
-  /** Whether some lines did not run or finish within the time of the batch. */
+  /** Whether the deadline ended lines that had not started or finished. */
   readonly expired: boolean
-  /** What is wrong with the batch, by line. */
+  /** What is wrong with the batch or its lines. */
   readonly problems: readonly LineProblem[]
-  /** Why no further lines start for now; null if they do. */
+  /** Why no further lines start for now; null if lines start. */
   readonly waiting: Problem | null
 }
 
@@ -34,26 +34,26 @@ export interface LineProblem extends Problem {
   readonly param: string | null
 }
 
-/** What the account specified for a batch, and what is known of its input. */
+/** What the account specified for the batch, and what is known of its input. */
 export interface AboutBatch {
   readonly metadata: Readonly<Record<string, string>> | null
   readonly window: string
-  /** How long the batch's files are stored, in seconds; null for the setting. */
+  /** How many seconds the result files are stored; null for the setting. */
   readonly filesExpireS: number | null
   readonly inputBytes: number
-  /** The URL that gets the event when the batch ends; null for none. */
+  /** The URL that gets the event at the end of the batch; null for none. */
   readonly webhookUrl: string | null
 }
 
-/** The progress that one step made. */
+/** The progress of one step. */
 export interface BatchAdvance {
   readonly completed: number
   readonly failed: number
-  /** How the batch ended; null if it is still open. */
+  /** The final status of the batch; null if it is still open. */
   readonly ended: BatchStatus | null
 }
 
-/** The batches that a node runs: the status of each, and how many lines have open jobs. */
+/** The statuses of the batches that a node runs, and how many lines with unfinished jobs they have. */
 export interface OwnedBatches {
   readonly statuses: readonly BatchStatus[]
   readonly lines: number

@@ -1,4 +1,4 @@
-/** What a step of a batch gathers until it is stored. */
+/** A step of a batch: gathers lines and results until they are stored together. */
 import { sumOfCosts } from '../job/amount.ts'
 import type { BatchEnd, BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
 import type { LineResult } from './line-format.ts'
@@ -14,19 +14,19 @@ export interface StoredAs {
   readonly node: string
   readonly status: BatchStatus
   readonly nowMs: number
-  /** Of the files, when they have their first content. */
+  /** Makes the ID of a result file when it gets its first content. */
   readonly makeId: () => string
   readonly end: BatchEnd | null
 }
 
 export class Step {
-  /** How far the batch is with it. */
+  /** The progress of the batch, including this step. */
   progress: Progress
-  /** How often a line has got a job or a result. */
+  /** How many lines have started, plus how many have results. */
   size = 0
-  /** The length of all results. */
+  /** The number of characters in all results. */
   characters = 0
-  /** By job. A line that also ended in this step is not among them. */
+  /** The lines that started in this step, by job ID, without those that also ended in it. */
   readonly #started = new Map<string, BatchLine>()
   readonly #ended: BatchLine[] = []
   readonly #output: string[] = []
@@ -36,19 +36,19 @@ export class Step {
     this.progress = progress
   }
 
-  /** The line got a job. */
+  /** Records that the line got a job. */
   begin(line: BatchLine): void {
     this.#started.set(line.jobId, line)
     this.size += 1
   }
 
-  /** The job of the line has ended; its result follows. */
+  /** Records that the job of the line has finished. Its result follows. */
   end(line: BatchLine): void {
     this.#started.delete(line.jobId)
     this.#ended.push(line)
   }
 
-  /** @param fate why the job ended without an answer although nothing failed */
+  /** @param fate why the job was ended without an answer although it did not fail; null otherwise */
   addResult(result: LineResult, fate: Problem | null = null): void {
     const { progress } = this
     ;(result.failed ? this.#errors : this.#output).push(result.json)

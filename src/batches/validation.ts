@@ -1,4 +1,4 @@
-/** Checks all lines of a batch before the first one runs, and names each wrong one. */
+/** Checks all lines of a batch before the first one runs, and lists those that are wrong. */
 import { hash } from 'node:crypto'
 import type { JobOwner } from '../queue/job-creator.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
@@ -7,10 +7,16 @@ import type { LineReader } from './line-reader.ts'
 import type { LineStarts } from './line-starts.ts'
 import type { LineProblem } from './progress.ts'
 
-/** Further wrong lines are counted, but not named. Paths in schemas can be long, and lists of batches contain all problems. */
+/**
+ * How many wrong lines are listed, and how many characters their problems have; others are only counted. Paths in schemas can
+ * be long, and responses that list batches contain all problems.
+ */
 const MAX_NAMED = 1000
 const MAX_NAMED_CHARACTERS = 256 * 1024
-/** Digits of the hash that finds repeated `custom_id`s. The texts themselves can be many megabytes, too many to hold in memory. */
+/**
+ * Base64url digits of the hashes with which repeated `custom_id`s are detected. The texts themselves can be too large for
+ * memory.
+ */
 const HASH_DIGITS = 16
 
 export interface ValidationOptions {
@@ -34,7 +40,7 @@ export class Validation {
     this.#options = options
   }
 
-  /** Checks the next line. Returns true if there is none, or if no further lines need to be checked. */
+  /** Checks the next line. Returns true at the end, or if no further lines need to be checked. */
   async checkNext(owner: JobOwner): Promise<boolean> {
     const { reader, maxLines } = this.#options
     const line = await reader.next(this.#line === 0 ? 0 : undefined)
@@ -42,7 +48,7 @@ export class Validation {
     this.#line += 1
     const isBlank = line.bytes?.length === 0
     if (!isBlank) this.total += 1
-    // Blank lines run nothing, but each takes time to read, and a file may have millions.
+    // A blank line runs nothing but takes time to read, and a file may have millions of them.
     if (this.total > maxLines || this.#line - this.total > maxLines) {
       const kind = isBlank ? 'blank lines' : 'lines'
       const message = `The file has more than ${maxLines} ${kind}, the limit of the tier (max_batch_lines).`
@@ -75,7 +81,7 @@ export class Validation {
       return this.#add({ code: 'duplicate_custom_id', message, param: 'custom_id' })
     }
     this.#seen.add(digits)
-    // The check ignores a suspension, which can end; a wrong line stays wrong.
+    // A suspension does not make the line wrong, because the account may be resumed before the line runs.
     const admitted = await starts.admit(read.element, { ...owner, suspended: false })
     if (admitted.kind === 'refused') this.#add(format.problemOf(batch.endpoint, admitted.error))
   }

@@ -1,4 +1,4 @@
-/** An upload that fails does not wait until everything that was deleted is purged. */
+/** Tests that a failed upload does not wait until all deleted files are purged. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

@@ -1,4 +1,4 @@
-/** Creates, reads and deletes files of accounts, with at most a few pieces of each in memory. */
+/** Creates, reads and deletes files of accounts, with at most a few pieces of a file in memory. */
 import type { Clock } from '../clock.ts'
 import type { Tier } from '../job/tier.ts'
 import type { QuotaLimits, QuotaReached, Quotas } from '../queue/quotas.ts'
@@ -12,7 +12,7 @@ import {
   type StoredFile,
 } from '../store/file-store.ts'
 
-/** The owner of a file, and the limits that apply. */
+/** The account that owns a file, and its limits. */
 export interface FileOwner {
   readonly account: string
   readonly tier: Pick<Tier, 'maxFiles'>
@@ -26,7 +26,7 @@ export interface FilesOptions {
   readonly makeId: () => string
 }
 
-/** One step of a purge deletes at least this much of a file. */
+/** How many bytes of a file one step of a purge deletes at least. */
 const PURGED_BYTES = 16 * LEAST_PIECE_BYTES
 
 export class Files {
@@ -36,7 +36,7 @@ export class Files {
     this.#options = options
   }
 
-  /** Returns null if the account has as many files as its tier allows. */
+  /** Returns null if the account already has as many files as its tier allows. */
   async begin(owner: FileOwner): Promise<FileWriter | null> {
     const { store, clock, makeId } = this.#options
     const file = { id: makeId(), account: owner.account, createdAtMs: clock.nowMs() }
@@ -52,7 +52,7 @@ export class Files {
     return this.#options.store.findFile(account, fileId, this.#options.clock.nowMs())
   }
 
-  /** Rejects if the file is deleted during the read. */
+  /** Yields the content in pieces. Rejects if the file is deleted meanwhile. */
   async *read({ id, bytes }: StoredFile): AsyncGenerator<Uint8Array> {
     for (let at = 0, left = bytes; left > 0; at++) {
       const piece = await this.#options.store.readPiece(id, at)
@@ -63,8 +63,8 @@ export class Files {
   }
 
   /**
-   * Returns whether the account had the file. The content is deleted before this resolves, unless a purge has much else to
-   * delete.
+   * Returns whether the account had such a file. Usually the content is deleted before this resolves; if many files are being
+   * purged, it is deleted later.
    */
   async delete(account: string, fileId: string): Promise<boolean> {
     const { store, clock } = this.#options
@@ -75,7 +75,7 @@ export class Files {
   }
 }
 
-/** Deletes as much as a deleted file of this size has, of that file or of others that were deleted before. */
+/** Purges as many bytes as a deleted file of this size has. These may be bytes of files that were deleted earlier. */
 async function purge(
   store: Pick<FileStore, 'purgeFiles'>,
   clock: Pick<Clock, 'nowMs'>,
@@ -114,7 +114,7 @@ export class FileWriter {
     return this.#file.createdAtMs
   }
 
-  /** Writes the next piece; await it before the next call. After a piece that was not written, no other can be. */
+  /** Writes the next bytes. Await it before the next call. If bytes were not written, stop writing. */
   async write(bytes: Uint8Array): Promise<Written> {
     for (let at = 0; at < bytes.length; ) {
       const part = bytes.subarray(at, at + PIECE_BYTES - this.#filled)
@@ -135,7 +135,7 @@ export class FileWriter {
     return (await this.#options.store.completeFile(this.#file.id, about)) ?? 'gone'
   }
 
-  /** Deletes what was written. If that fails, or if much else is being purged, retention deletes it. */
+  /** Deletes what was written. If that fails, or if many files are being purged, retention deletes the rest. */
   async abort(): Promise<void> {
     const { store, clock } = this.#options
     await store.deleteFile(this.#file.account, this.#file.id)
