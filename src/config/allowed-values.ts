@@ -1,11 +1,14 @@
-/** Values of settings that other folders also name, and rules for them. They are apart from the settings, which take long to load. */
+/**
+ * Values of settings that other folders use as well, and rules for them. They are in a file of their own, because the table of
+ * all settings takes long to load.
+ */
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
 export const MAX_THREADS = 64
 
-/** The roles of a node: it serves the API, runs jobs and delivers callbacks, or does both. */
+/** What a node does: `api` serves the API, `worker` runs jobs and delivers callbacks, `all` does both. */
 export const ROLES = ['all', 'api', 'worker'] as const
 export type Role = (typeof ROLES)[number]
 
@@ -15,6 +18,6 @@ export function databaseProblems(url: string): string[] {
   if (url === 'sqlite::memory:') return ['database: must be in a file, because jobs outlive the server']
   if (/^sqlite:.+/.test(url)) return []
   if (/^postgres(ql)?:\/\//.test(url) && URL.canParse(url)) return []
-  // The URL may contain a password, so it is not repeated.
+  // The problem does not repeat the URL, which may contain a password.
   return ['database: must be sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE']
 }

@@ -1,4 +1,4 @@
-/** What the settings mean to the rest of the program. */
+/** Tests what other folders get from the settings: tiers, thresholds of models, and rules for addresses. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { exactCountThresholds, tiersOf } from './conversions.ts'

@@ -1,4 +1,4 @@
-/** Converts settings for the rest of the program: tiers, thresholds of models, and where callbacks may be sent. */
+/** Converts settings to what other folders need: tiers, thresholds of models, and where callbacks may be sent. */
 
 import { microsOf } from '../job/amount.ts'
 import type { Tier } from '../job/tier.ts'
@@ -31,8 +31,8 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
 }
 
 /**
- * For each public model, the number of input tokens above which the exact count decides which model is used; infinite if it never
- * does. Admission counts tokens exactly only above it.
+ * Returns, for each public model, how many input tokens a job may have before their exact number decides which model answers;
+ * infinite if the number never matters. Admission counts the tokens of larger jobs exactly.
  */
 export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, number> {
   return new Map(
@@ -43,7 +43,9 @@ export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, 
   )
 }
 
-/** The list of networks was checked with the configuration, so it is valid. */
+/**
+ * Returns the rules for addresses of callbacks. The networks were checked when the configuration was loaded, so they are valid.
+ */
 export function addressRulesOf({ callbacks }: Settings): AddressRules {
   const read = readNetworks(callbacks.allow_networks)
   return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }

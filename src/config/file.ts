@@ -1,6 +1,6 @@
 /**
- * Reads the configuration file for commands that only need the database. Separate from load.ts, because loading the library that
- * checks all settings takes longer than the rest of such a command.
+ * Reads the configuration file, for commands that only need the database. It is separate from load.ts, because loading the
+ * table of all settings takes longer than the rest of such a command.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -10,7 +10,7 @@ import { withSecretFiles } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 import { environmentNameProblems } from './unknown-names.ts'
 
-/** The problems that the operator must fix, one sentence per line. */
+/** The configuration is invalid. The message has the problems that the operator must fix, one sentence per line. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError'
   constructor(problems: readonly string[]) {
@@ -19,10 +19,10 @@ export class ConfigurationError extends Error {
 }
 
 const DEFAULT_FILE = 'parley.config.json'
-/** Some editors on Windows write it at the beginning of a file. */
+/** A byte order mark, with which some editors on Windows begin a file. */
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** Reads only the database setting, for commands that do not need any other setting to be valid. */
+/** Returns the database URL. The command works even if other settings are invalid. */
 export function loadDatabaseUrl(env: Environment, file?: string): string {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -34,7 +34,7 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
   return String(url)
 }
 
-/** The path of the configuration file, if there is one. */
+/** Returns the full path of the configuration file; null if there is none. */
 export function configFile(env: Environment, option: string | undefined): string | null {
   const named = option ?? env.PARLEY_CONFIG
   if (named) {
@@ -44,7 +44,7 @@ export function configFile(env: Environment, option: string | undefined): string
   return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
 }
 
-/** @throws ConfigurationError if it cannot be read, or is not a JSON object */
+/** @throws ConfigurationError if the file cannot be read, or does not contain a JSON object */
 export function readFile(path: string): JsonObject {
   let value: unknown
   try {
@@ -56,24 +56,27 @@ export function readFile(path: string): JsonObject {
   return value
 }
 
-/** A value in the file. */
+/** A value in the file, with its position. */
 interface Place {
   readonly line: number
-  /** The values inside it, by key or by index. */
+  /** The values in this one, by key or index. */
   readonly inner: Map<string, Place>
 }
 
-/** A string, a line break, a structural character, or a number, true, false or null. */
+/** Matches a string, a line break, a structural character, or a number, true, false or null. */
 const TOKEN = /"(?:[^"\\]|\\.)*"|\n|[{}[\],]|[^\s{}[\],:"]+/g
 
-/** @returns a function that finds the line of a setting, or of what contains it, by path; null if the file does not mention it */
+/**
+ * Returns a function that finds the line of a setting by its path. If the file does not contain the setting, that is the line
+ * of the nearest setting around it; null if the file has nothing of it.
+ */
 export function settingLines(file: string): (path: string) => number | null {
   const root = placesIn(readFileSync(file, 'utf8'))
   return (path) => {
     let place = root
     let rest = path
     for (;;) {
-      // A name may contain dots, so the longest name that fits is meant.
+      // A name may contain dots, so the longest matching name is used.
       const fitting = [...place.inner.keys()].filter((name) => `${rest}.`.startsWith(`${name}.`))
       const name = fitting.sort((a, b) => b.length - a.length)[0]
       const inner = name === undefined ? undefined : place.inner.get(name)

@@ -17,7 +17,7 @@ function fileOf(content: unknown): string {
   return path
 }
 
-/** The settings that a file and an environment give. */
+/** Returns the settings that result from a file and an environment. */
 function settingsOf(content: unknown, env: Environment = {}): Settings {
   return loadConfiguration(env, fileOf(content)).settings
 }

@@ -1,5 +1,5 @@
 /**
- * Reads the settings: environment variables override the file, which overrides the defaults. The environment is an argument. Also
+ * Loads and checks the configuration. Environment variables override the file, and the file overrides the defaults. Also
  * decides whether the built-in simulator answers, which must never happen by accident.
  */
 
@@ -17,32 +17,32 @@ import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
 
 export interface Configuration {
   readonly settings: Settings
-  /** What is sent with requests to each upstream, including secrets. */
+  /** What is sent to each upstream in addition to the conversation, including secrets. */
   readonly access: ReadonlyMap<string, UpstreamAccess>
-  /** How many concurrent calls each upstream is known to serve. */
+  /** What is known of the number of concurrent calls that each upstream can process. */
   readonly concurrency: ReturnType<typeof knownConcurrency>
   /** Whether the built-in simulator answers instead of model servers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
-  /** PARLEY_ADMIN_TOKEN, or the content of PARLEY_ADMIN_TOKEN_FILE; null if neither is set. */
+  /** PARLEY_ADMIN_TOKEN, or the content of the file PARLEY_ADMIN_TOKEN_FILE; null if neither is set. */
   readonly adminToken: string | null
-  /** The file that was read, if any. */
+  /** The configuration file that was read; null if there is none. */
   readonly file: string | null
 }
 
-/** Characters that a header may contain. */
+/** Only characters that a header can contain. */
 const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
 /**
- * @param file the `--config` option; overrides PARLEY_CONFIG
- * @throws ConfigurationError that names each invalid setting, with the reason
+ * @param file the option `--config`, which overrides PARLEY_CONFIG
+ * @throws ConfigurationError with a sentence for each invalid setting
  */
 export function loadConfiguration(environment: Environment, file?: string): Configuration {
   const path = configFile(environment, file)
   const given = path === null ? {} : readFile(path)
   const unread: string[] = []
   const env = withSecretFiles(environment, unread)
-  // Most other problems would only follow from these, such as a missing key.
+  // Most other problems, such as a missing key, would only be consequences of these.
   if (unread.length > 0)
     throw new ConfigurationError([...environmentNameProblems(environment, given), ...unread])
   const fromEnvironment: string[] = []
@@ -78,17 +78,17 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
-/** How long finished jobs can be read, for a command that takes its databases as arguments. */
+/** Returns how many milliseconds finished jobs can be read, for commands whose databases are arguments. */
 export function loadRetentionMs(env: Environment, file?: string): number {
   return wholeMs(loadFile(env, file).jobs.retention_seconds)
 }
 
-/** The names of the configured tiers, for a command. */
+/** Returns the names of the configured tiers, for commands. */
 export function loadTierNames(env: Environment, file?: string): readonly string[] {
   return Object.keys(loadFile(env, file).tiers)
 }
 
-/** The settings of the file, without environment variables. */
+/** Returns the settings in the file, without those in the environment. */
 function loadFile(env: Environment, file?: string): Settings {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -98,7 +98,10 @@ function loadFile(env: Environment, file?: string): Settings {
   return settings
 }
 
-/** If OPENAI_BASE_URL is set without a key, the server is usually the operator's own and does not require one. */
+/**
+ * Returns the upstreams that need no key. If OPENAI_BASE_URL is set without OPENAI_API_KEY, the server is usually the
+ * operator's own and needs none.
+ */
 function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<string> {
   const upstream = isObject(given.upstreams) ? given.upstreams[OPENAI] : undefined
   const namesKey = isObject(upstream) && upstream.api_key_env !== undefined
@@ -106,7 +109,7 @@ function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<stri
   return new Set(none ? [OPENAI] : [])
 }
 
-/** The variable that overrides each of these settings, whose lines in the file then do not matter. */
+/** The environment variables that override settings. If one is set, the line in the file is not the cause of a problem. */
 const OVERRIDDEN_BY: Readonly<Record<string, string>> = {
   host: 'HOST',
   port: 'PORT',
@@ -116,7 +119,7 @@ const OVERRIDDEN_BY: Readonly<Record<string, string>> = {
   [`upstreams.${OPENAI}.max_concurrency`]: 'OPENAI_MAX_CONCURRENCY',
 }
 
-/** Adds file and line to each problem of a setting that the file contains. */
+/** Adds the file and the line to each problem of a setting that the file contains. */
 function withLines(problems: readonly string[], file: string | null, env: Environment): string[] {
   if (file === null) return [...problems]
   const lineOf = settingLines(file)
@@ -127,7 +130,7 @@ function withLines(problems: readonly string[], file: string | null, env: Enviro
   })
 }
 
-/** @param problems receives a sentence for each variable with an invalid value, which is ignored */
+/** @param problems gets a sentence for each variable whose value is invalid and therefore ignored */
 function withEnvironment(settings: Settings, env: Environment, problems: string[]): Settings {
   const result: Settings = { ...settings }
   if (env.HOST) result.host = env.HOST
@@ -162,10 +165,13 @@ const SIMULATOR_VALUES: ReadonlyMap<string, Settings['simulator']> = new Map<str
   ['auto', 'auto'],
 ])
 
-/** This server can serve any number of calls, or responds with 429 at once. */
+/** OpenAI's own server accepts any number of concurrent calls, or responds with 429 at once. */
 const UNLIMITED_HOST = 'api.openai.com'
 
-/** `explicit` if the file or OPENAI_MAX_CONCURRENCY sets `max_concurrency`, `fixed` for OpenAI's own, else `unknown`. */
+/**
+ * Returns `explicit` for an upstream whose `max_concurrency` is set in the file or by OPENAI_MAX_CONCURRENCY, `fixed` for
+ * OpenAI's own server, and `unknown` for others.
+ */
 function knownConcurrency(
   settings: Settings,
   given: JsonObject,
@@ -183,7 +189,7 @@ function knownConcurrency(
   return new Map(entries)
 }
 
-/** Returns one sentence for each problem, starting with the path of the setting. */
+/** Returns one sentence per problem, beginning with the path of the setting. */
 function settingsProblems(settings: Settings): string[] {
   return [
     ...databaseProblems(settings.database),
@@ -218,7 +224,7 @@ function modelProblems({ models, upstreams }: Settings): string[] {
   })
 }
 
-/** Prices are useless without a currency. */
+/** A price requires a currency. */
 function priceProblems({ models, currency }: Settings): string[] {
   if (currency !== undefined && !/^[A-Z]{3}$/.test(currency))
     return [`currency: must be three capital letters, such as EUR, not ${currency}`]
@@ -278,7 +284,7 @@ function decideSimulator(settings: Settings, configured: boolean): SimulatorDeci
   return { simulated: false, problem: noModel(why) }
 }
 
-/** Signs that the server is more than a trial. */
+/** Returns why this server is probably more than a trial, so that it needs a real model. */
 function reasonsForAModel({ database, host, trust_proxy }: Settings): string[] {
   return [
     ...(/^postgres(ql)?:/.test(database) ? ['the database is Postgres'] : []),
@@ -291,7 +297,7 @@ function noModel(why: string): string {
   return `simulator: no model is configured, and ${why}. Set OPENAI_API_KEY, or OPENAI_BASE_URL for another model server; or add upstreams and models to the configuration file (docs/model-servers.md); or set PARLEY_SIMULATOR=true to get simulated answers`
 }
 
-/** Whether the file or an environment variable names a model server. */
+/** Whether the file or the environment configures a model server. */
 function configuresModelServer({ upstreams }: JsonObject, env: Environment): boolean {
   return (isObject(upstreams) && Object.keys(upstreams).length > 0) || namesOpenai(env)
 }

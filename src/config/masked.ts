@@ -1,12 +1,12 @@
 /**
- * The settings without secrets, to be shown. Keys of upstreams and other values of environment variables are not settings, so
- * they never appear.
+ * Returns the settings without secrets, for showing them. Keys of upstreams are not part of the settings, because they come
+ * from environment variables.
  */
 import type { Settings, UpstreamSettings } from './settings.ts'
 
 const MASK = '***'
 
-/** Names that usually belong to secrets. */
+/** Matches names that usually belong to secrets. */
 export const SECRET_NAME = /key|token|secret|pass|pwd|sig|auth|credential|cert/i
 
 export function maskedSettings(settings: Settings): Settings {
@@ -21,7 +21,7 @@ export function maskedSettings(settings: Settings): Settings {
   }
 }
 
-/** Any header may be secret; parameters and body fields are judged by their names. */
+/** Masks all headers, but only those parameters and body fields whose names look like those of secrets. */
 function maskedUpstream(upstream: UpstreamSettings): UpstreamSettings {
   return {
     ...upstream,
@@ -46,7 +46,7 @@ function maskedValues(
   return Object.fromEntries(entries)
 }
 
-/** Masks texts under a secret name, but not numbers, such as `max_tokens`. */
+/** Masks texts with a secret name, but not numbers: `max_tokens` contains `token`. */
 function maskedField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? MASK : value
   if (Array.isArray(value)) return value.map((item) => maskedField(name, item))
@@ -64,7 +64,7 @@ export function maskedDatabase(database: string): string {
   return database.startsWith('sqlite:') ? database : maskedUrl(database, true)
 }
 
-/** @param keepsUser whether to show the user name; in the URL of a model server it may be a key */
+/** @param keepsUser whether to show the user name; in a model server's URL, the user name may be a key */
 function maskedUrl(text: string, keepsUser = false): string {
   const url = URL.parse(text)
   if (!url) return MASK

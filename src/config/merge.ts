@@ -1,7 +1,7 @@
 /**
- * Merges the configuration file over the defaults. Null removes a default entry of `models` or `upstreams`, and the default
- * entries that depend on it; entries of the file itself stay, and are errors if they are invalid. Also applies OPENAI_MODEL: the
- * model behind the public names, and its own public name.
+ * Merges the configuration file into the defaults. In `models` and `upstreams`, null removes a default entry, together with the
+ * default entries that depend on it. Entries of the file stay even if they depend on it; they are then errors. Also applies
+ * OPENAI_MODEL, which replaces the model behind the default names and adds its own name.
  */
 import { MODEL_NAME } from '../job/request.ts'
 import { isObject, type JsonObject } from '../json-object.ts'
@@ -13,12 +13,12 @@ import {
   UPSTREAM_DEFAULTS,
 } from './settings.ts'
 
-/** The upstream that the defaults and the `OPENAI_` variables configure. */
+/** The upstream that the defaults contain and that the `OPENAI_` variables configure. */
 export const OPENAI = 'openai'
 
 /**
- * Objects merge key by key, arrays replace. A named upstream takes missing keys from the upstream defaults. An entry of
- * `models` replaces the default of its name.
+ * Merges objects key by key, but replaces arrays. The entries of `upstreams` get missing keys from `UPSTREAM_DEFAULTS`. An
+ * entry of `models` replaces the default entry with the same name.
  */
 export function merge(defaults: Settings, given: JsonObject): JsonObject {
   const merged: Record<string, unknown> = mergeObjects(defaults, given)
@@ -39,7 +39,7 @@ export function merge(defaults: Settings, given: JsonObject): JsonObject {
   return merged
 }
 
-/** A custom tier takes missing values from the tier that it is based on. */
+/** A custom tier gets missing values from the tier in `based_on`. */
 function withBases(tiers: JsonObject, defaults: Settings['tiers']): JsonObject {
   const complete = Object.entries(tiers).map(([name, tier]) => {
     if (Object.hasOwn(defaults, name) || !isObject(tier)) return [name, tier]
@@ -59,7 +59,7 @@ function mergeObjects(defaults: object, given: JsonObject): Record<string, unkno
   return merged
 }
 
-/** Null for any other name stays and is rejected as invalid, because it would remove nothing. */
+/** Removes entries that are null. A null that would remove nothing stays, and is rejected as invalid. */
 function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
   const kept = Object.entries(entries).filter(
     ([name, value]) => value !== null || !Object.hasOwn(defaults, name),
@@ -68,8 +68,8 @@ function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
 }
 
 /**
- * Removes the defaults that depend on something missing: models with targets on a removed upstream, candidates of `auto`, and
- * models of tiers.
+ * Removes default entries that depend on a removed one: models with targets on that upstream, candidates of `auto`, and models
+ * of tiers.
  * @param openai whether the upstream `openai` counts as configured if the file does not mention it
  */
 export function withoutUnusableDefaults(settings: Settings, given: JsonObject, openai: boolean): Settings {
@@ -122,8 +122,8 @@ function targetsOpenai({ models }: JsonObject): boolean {
 const PUBLIC_NAME = new RegExp(MODEL_NAME)
 
 /**
- * Makes every target on the upstream `openai` OPENAI_MODEL, and lets callers also use its own name. Targets on other upstreams
- * stay, and so does a model of that name that the file defines or removes.
+ * Replaces the model of all targets on the upstream `openai` by OPENAI_MODEL, and adds a public model with its name. If the
+ * file defines or removes a model with that name, the file decides.
  * @param keyless upstreams that need no key
  */
 export function withOpenAiModel(
@@ -144,9 +144,9 @@ export function withOpenAiModel(
     (models[name]?.targets ?? []).some((target) => target.upstream === OPENAI)
   const { api_key_env } = upstream
   const hasAccess = api_key_env === null || env[api_key_env] || keyless.has(OPENAI)
-  // Without a key, a model that nothing else uses would prevent the start.
+  // Without a key, the added model would prevent the start although nothing else uses it.
   if (!hasAccess && !Object.keys(models).some(usesOpenai)) return mapped
-  // A tier that may use this model under another name may also use its own name.
+  // A tier that may use OPENAI_MODEL under another name may also use its own name.
   const mayUse = (name: string) =>
     usesOpenai(name) || (models[name]?.auto ?? []).some((candidate) => usesOpenai(candidate.model))
   return {

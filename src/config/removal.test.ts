@@ -1,4 +1,7 @@
-/** What a file removes or leaves unconfigured takes the defaults that depend on it along, and nothing that the file names. */
+/**
+ * Tests that defaults are removed if they depend on something that the file removes or does not configure, and that entries of
+ * the file stay.
+ */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -28,7 +31,7 @@ function problemsOf(content: object, env: Environment = {}): string[] {
   return []
 }
 
-/** The names of upstreams and models, and the models of each tier. */
+/** Returns the names of upstreams and models, and the models of each tier. */
 function namesOf(content: object, env: Environment = {}) {
   const { upstreams, models, tiers } = load(content, env).settings
   return {

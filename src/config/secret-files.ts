@@ -1,4 +1,7 @@
-/** Reads variables from files, as Kubernetes and Docker mount secrets: `NAME_FILE` holds the path. */
+/**
+ * Reads secrets from files, as Kubernetes and Docker provide them: the variable `NAME_FILE` contains the path of the file with
+ * the value of `NAME`.
+ */
 import { readFileSync } from 'node:fs'
 import type { Environment } from './settings.ts'
 
@@ -8,8 +11,8 @@ type SecretName = (typeof IN_FILES)[number]
 export const SECRET_FILE_VARIABLES: readonly string[] = IN_FILES.map((name) => `${name}_FILE`)
 
 /**
- * Returns the environment with the values of these variables from their files. Empty variables count as not set.
- * @param problems receives a sentence for each value that cannot be read
+ * Returns the environment, in which these variables have the values from their files. An empty variable counts as not set.
+ * @param problems gets a sentence for each value that cannot be read
  */
 export function withSecretFiles(
   env: Environment,

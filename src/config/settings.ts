@@ -1,6 +1,6 @@
 /**
- * All settings with their names, types, limits, defaults and meanings, in one table. The validation of the configuration
- * file, its JSON Schema for editors, and docs/settings.md are generated from it.
+ * The table of all settings: names, types, limits, defaults and meanings. It validates the configuration file; the JSON Schema
+ * for editors and docs/settings.md are generated from it.
  */
 
 import { PRIORITIES } from '../job/priority.ts'
@@ -17,7 +17,7 @@ const host = Type.String({
 
 const slots = (description: string) => Type.Integer({ minimum: 1, description })
 
-/** A header name: a token of RFC 9110. */
+/** The characters of a header name (a token in RFC 9110). */
 const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
 const amount = (description: string) => Type.Number({ minimum: 0, maximum: 1_000_000, description })
@@ -98,7 +98,7 @@ const model = Type.Object(
   { ...strict, description: 'A public model name: either `targets` or `auto`.' },
 )
 
-/** A value that may be a secret, which should then come from the environment. */
+/** A value that may be secret: a text, or the name of an environment variable that contains the value. */
 const secretValue = (description: string) =>
   Type.Union(
     [
@@ -242,7 +242,7 @@ const tier = Type.Object(
   },
 )
 
-/** Names of custom tiers. */
+/** The names that custom tiers may have. */
 const TIER_NAME = '^(?!user_(?:free|go|pro|max)$)[a-z][a-z0-9_-]{0,31}$'
 
 const ownTier = Type.Object(
@@ -514,10 +514,10 @@ export type UpstreamSettings = Static<typeof upstream>
 export type ModelSettings = Static<typeof model>
 export type TierSettings = Static<typeof tier>
 
-/** The environment of the process. It is an argument, so that only one place reads it. */
+/** The environment of the process. It is passed as an argument, so that only one place reads it. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The values of keys that an entry of `upstreams` omits. */
+/** The values of keys that an entry of `upstreams` does not set. */
 export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   base_url: 'https://api.openai.com/v1',
   api_key_env: 'OPENAI_API_KEY',

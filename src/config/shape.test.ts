@@ -9,7 +9,7 @@ const UNDERSTOOD = new Set([
   ...['type', 'const', 'anyOf', 'minimum', 'maximum', 'exclusiveMinimum', 'minLength', 'minItems', 'items'],
   ...['required', 'properties', 'patternProperties', 'additionalProperties', 'description'],
 ])
-/** Settings with an entry of every kind, each valid. */
+/** Valid settings that contain an entry of every kind. */
 const FULL = {
   ...DEFAULTS,
   $schema: 'x',

@@ -1,6 +1,6 @@
 /**
- * Checks the names, types and ranges of settings against their table. It understands the keywords that the table uses, and
- * reports every problem. Compiling the table with Ajv would take a fifth of a second.
+ * Checks names, types and ranges of settings against the table, and reports every problem. It knows only the keywords that the
+ * table uses, because compiling the table with Ajv would take a fifth of a second.
  */
 import { isObject, type JsonObject } from '../json-object.ts'
 import type { Schema } from '../typed-schema.ts'
@@ -8,15 +8,15 @@ import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './se
 import { didYouMean } from './unknown-names.ts'
 
 export interface ShapeFindings {
-  /** One sentence for each problem, starting with the path of the setting. */
+  /** One sentence per problem, beginning with the path of the setting. */
   readonly problems: readonly string[]
-  /** The settings with valid values in place of wrong ones, so that the others can be checked further. */
+  /** The settings, in which each wrong value is replaced by a valid one, so that the rest can be checked further. */
   readonly usable: Settings
-  /** Whether another problem may only be a consequence of one of these. */
+  /** Whether a problem may be only a consequence of one of these. */
   readonly follows: (problem: string) => boolean
 }
 
-/** The settings whose entries the operator names and which refer to each other. */
+/** The settings whose entries have names that the operator chooses and other settings refer to. */
 const NAMED: ReadonlySet<string> = new Set(['upstreams', 'models', 'tiers'])
 
 export function checkShape(settings: Settings): ShapeFindings {
@@ -40,7 +40,7 @@ export function checkShape(settings: Settings): ShapeFindings {
   }
 }
 
-/** The name may be a misspelled default tier. */
+/** Whether a custom tier lacks `based_on`. Its name may then be a misspelled default tier. */
 function isTierWithoutBase({ names: [section, , field], problem }: ShapeProblem): boolean {
   return section === 'tiers' && field === 'based_on' && problem === MISSING
 }
@@ -66,7 +66,7 @@ function replaceWrong(settings: Record<string, unknown>, [section = '', entry]: 
 
 function placeholder(section: string, entry: string, defaults: unknown): unknown {
   if (section === 'upstreams') return { ...UPSTREAM_DEFAULTS, api_key_env: null }
-  // Has targets, because other settings may refer to the model.
+  // The model has targets, because other settings may refer to it.
   if (section === 'models') return { targets: [] }
   return isObject(defaults) ? defaults[entry] : undefined
 }
@@ -77,7 +77,7 @@ interface SchemaNode {
   readonly items?: SchemaNode
 }
 
-/** The settings at the same level as an unknown one. */
+/** Returns the names of the settings at the same level as an unknown setting. */
 function siblingsOf(names: readonly string[]): readonly string[] {
   let node: SchemaNode | undefined = settingsSchema as SchemaNode
   for (const name of names.slice(0, -1)) {
@@ -103,16 +103,16 @@ interface Rules {
 }
 
 interface ShapeProblem {
-  /** The names of the setting and of what contains it, outermost first. A name may contain dots. */
+  /** The path to the setting as a list of names, because names may contain dots. */
   readonly names: readonly string[]
-  /** For example `must be integer`. */
+  /** Such as `must be integer`. */
   readonly problem: string
 }
 
 const UNKNOWN = 'unknown setting'
 const MISSING = 'is required'
 
-/** Empty if the value satisfies the schema. */
+/** Returns an empty list if the value satisfies the schema. */
 export function shapeProblems(schema: Schema, value: unknown): readonly ShapeProblem[] {
   return problemsAt([], schema as Rules, value)
 }
@@ -148,7 +148,7 @@ function hasType(type: string, value: unknown): boolean {
   return typeof value === type && (type !== 'number' || Number.isFinite(value))
 }
 
-/** What each alternative requires of the value; empty if it satisfies one. */
+/** Returns what each alternative requires; an empty list if the value satisfies one of them. */
 function noneOf(names: readonly string[], anyOf: readonly Rules[], value: unknown): readonly ShapeProblem[] {
   const problems: ShapeProblem[] = []
   for (const one of anyOf) {

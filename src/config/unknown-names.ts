@@ -1,12 +1,12 @@
 /**
- * Suggests the known name that an unknown one probably stands for, and reports environment variables with almost the names that
- * Parley reads, because a misspelled one would silently have no effect.
+ * Suggests the known name that was probably meant by an unknown one. Also reports environment variables with nearly the name of
+ * one that Parley reads, because a misspelled variable would silently have no effect.
  */
 import { isObject, type JsonObject } from '../json-object.ts'
 import { SECRET_FILE_VARIABLES } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 
-/** Variables that the server, the commands and the examples read. */
+/** The variables that the server, the commands and the examples read. */
 const READ_BY_PARLEY: readonly string[] = [
   ...SECRET_FILE_VARIABLES,
   ...['PARLEY_CONFIG', 'PARLEY_ADMIN_TOKEN', 'PARLEY_SIMULATOR', 'PARLEY_OPERATOR'],
@@ -15,24 +15,24 @@ const READ_BY_PARLEY: readonly string[] = [
   ...['OPENAI_API_KEY', 'OPENAI_BASE_URL', 'OPENAI_MODEL', 'OPENAI_MAX_CONCURRENCY'],
 ]
 
-/** Variables that OpenAI's clients read, but not Parley. */
+/** The variables that OpenAI's clients read, but Parley does not. */
 const READ_BY_OPENAI_CLIENTS: readonly string[] = [
   ...['OPENAI_ADMIN_KEY', 'OPENAI_API_BASE', 'OPENAI_API_HOST', 'OPENAI_API_KEY_PATH', 'OPENAI_API_TYPE'],
   ...['OPENAI_API_VERSION', 'OPENAI_ENDPOINT', 'OPENAI_LOG', 'OPENAI_MODEL_NAME', 'OPENAI_ORGANIZATION'],
   ...['OPENAI_ORG_ID', 'OPENAI_PROJECT', 'OPENAI_PROJECT_ID', 'OPENAI_PROXY', 'OPENAI_WEBHOOK_SECRET'],
 ]
 
-/** Variables that Kubernetes and Docker add for a service whose name starts with `parley` or `openai`. */
+/** The variables that Kubernetes and Docker add for a service whose name starts with `parley` or `openai`. */
 const ADDED_FOR_SERVICES =
   /^(PARLEY|OPENAI)_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$/
 
 const PREFIX = /^(?:PARLEY|OPENAI)_/
-/** Names this short resemble too many others. */
+/** A name with at most this many characters resembles too many others. */
 const SHORT = 3
 
 /**
- * Returns one sentence for each variable. Empty variables count as not set.
- * @param given the configuration file, which may name further variables
+ * Returns one sentence for each misspelled variable. An empty variable counts as not set.
+ * @param given the configuration file, which may contain names of further variables
  */
 export function environmentNameProblems(env: Environment, given: JsonObject): string[] {
   const used = new Set([...READ_BY_PARLEY, ...READ_BY_OPENAI_CLIENTS, ...namedIn(given)])
@@ -50,7 +50,7 @@ function isNear(name: string, nearest: string): boolean {
   return !isShort || nearestName(name, [nearest], 1) !== null
 }
 
-/** The variables that upstreams name in `api_key_env`, and in `{ "env": … }`. */
+/** Returns the variables that the file names in `api_key_env` and in `{ "env": … }`. */
 function namedIn(value: unknown): string[] {
   if (!isObject(value)) return Array.isArray(value) ? value.flatMap(namedIn) : []
   return Object.entries(value).flatMap(([key, inner]) =>
@@ -73,13 +73,16 @@ function nearestName(name: string, known: Iterable<string>, mostEdits: number): 
   return nearest
 }
 
-/** For names in the configuration: a third of the letters may differ. Empty if no name is similar enough. */
+/**
+ * Returns a suggestion for a name in the configuration, in which up to a third of the letters may differ; an empty text if no
+ * name is similar enough.
+ */
 export function didYouMean(name: string, known: Iterable<string>): string {
   const nearest = nearestName(name, known, Math.max(1, Math.floor(name.length / 3)))
   return nearest === null ? '' : `; did you mean ${nearest}?`
 }
 
-/** The Damerau–Levenshtein distance, in which no letter is changed twice. */
+/** Returns the Damerau–Levenshtein distance. No letter is changed twice. */
 function editsBetween(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, column) => column)

@@ -1,4 +1,7 @@
-/** What requests to an upstream carry: headers, query, fields of the body and certificates, and which of it is secret. */
+/**
+ * Tests what requests to an upstream contain (headers, query, fields of the body, certificates), and which parts of it are
+ * secret.
+ */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -20,7 +23,7 @@ function fileOf(text: string): string {
   return path
 }
 
-/** The configuration with one upstream, which has these settings and a model of this name. */
+/** Loads a configuration with a single upstream, which has these settings and one model. */
 function load(upstream: object, env: Environment = {}, model = 'm', settings: object = {}) {
   const own = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null, ...upstream }
   const models = { small: { targets: [{ upstream: 'own', model }] } }

@@ -1,19 +1,19 @@
 /**
- * Cuts the source text of some members out of JSON text, with the meaning of `JSON.parse`: a name may be escaped, and the last
- * of several members with the same name counts.
+ * Cuts the source text of some members out of JSON text. It finds the same members as `JSON.parse`: names may be escaped, and
+ * of several members with the same name, the last one counts.
  */
 import { skipSpace, stringEnd, valueEnd } from './scan-json.ts'
 
-/** The members to cut: each name has its number in the result, or the members to cut inside it. */
+/** The members to cut, by name. Each has its number in the result, or the members to cut inside it. */
 export type WantedMembers = ReadonlyMap<string, number | WantedMembers>
 
-/** A member's text by its number; null if the object does not have the member. */
+/** The text of each member, by its number; null if the object does not have the member. */
 export type CutTexts = (string | null)[]
 
 const BRACE = 0x7b
 const BRACKET = 0x5b
 
-/** @param text a JSON text; only an object has members */
+/** @param text JSON text; if it is not an object, no member is found */
 export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   const cut: CutTexts = []
   clear(wanted, cut)
@@ -22,7 +22,7 @@ export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   return cut
 }
 
-/** Does the same for each element of an array; empty if the text is something else. */
+/** Like `cutMembers`, for each element of an array. Returns an empty list if the text is not an array. */
 export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[] {
   const each: CutTexts[] = []
   let at = skipSpace(text, 0)
@@ -38,7 +38,7 @@ export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[
   return each
 }
 
-/** Returns the index after the object that starts at `from`. */
+/** Cuts members out of the object at `from`. Returns the index after the object. */
 function cutObject(text: string, from: number, wanted: WantedMembers, cut: CutTexts): number {
   let at = skipSpace(text, from + 1)
   while (at < text.length && text[at] !== '}') {
@@ -58,7 +58,7 @@ function cutValue(text: string, at: number, member: number | WantedMembers, cut:
     cut[member] = text.slice(at, end)
     return end
   }
-  // This member replaces an earlier one of the same name, with everything in it.
+  // This member replaces an earlier one with the same name, including everything in that one.
   clear(member, cut)
   return text.charCodeAt(at) === BRACE ? cutObject(text, at, member, cut) : valueEnd(text, at)
 }
@@ -70,10 +70,10 @@ function clear(wanted: WantedMembers, cut: CutTexts): void {
   }
 }
 
-/** The longest spelling of a name: every character may be written as `\u0061`. */
+/** The longest text of a wanted name, in which each character may be escaped, such as `\u0061`. */
 const LONGEST_NAME = 6 * 32
 
-/** Returns the unescaped name between the quotes. A name longer than all requested ones is not read. */
+/** Returns the name between two quotes, unescaped. A name longer than any wanted one is not read. */
 function nameOf(text: string, quote: number, end: number): string {
   if (end - quote > LONGEST_NAME) return ''
   const name = text.slice(quote + 1, end)

@@ -1,14 +1,15 @@
-/** Parses JSON text from outside, with bounded nesting. */
+/** Parses JSON text from outside, with limited nesting. */
 import { isDeeperThan } from './scan-json.ts'
 
 export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
-  /** If `tooDeep`, `error` completes "the text is"; otherwise it is the parser's own error, which quotes the text. */
+  /** If `tooDeep`, `error` continues "The body is". Otherwise it is the parser's error message, which quotes the text. */
   | { readonly ok: false; readonly tooDeep: boolean; readonly error: string }
 
 /**
- * Never throws. It checks nesting before it parses: parsing millions of brackets would block the thread for seconds, and so
- * would every traversal of the result.
+ * Parses JSON. Never throws. Nesting is checked before parsing, because parsing millions of brackets would block the thread for
+ * seconds, and so would each traversal of the result.
+ * @param maxDepth how deep arrays and objects may be nested
  */
 export function readJson(text: string, maxDepth: number): ReadJson {
   if (isDeeperThan(text, maxDepth)) {
@@ -21,7 +22,10 @@ export function readJson(text: string, maxDepth: number): ReadJson {
   }
 }
 
-/** The parser's error without its quotation, because responses and logs must not repeat text that may be part of a prompt. */
+/**
+ * Removes the quotation from the parser's error message. Responses and logs must not repeat the text, which may be part of a
+ * prompt.
+ */
 export function withoutExcerpt(message: string): string {
   return message.replace(/, (\.\.\.)?".*$/s, '')
 }
@@ -31,15 +35,15 @@ interface SourceContext {
 }
 type SourceReviver = (this: unknown, key: string, value: unknown, context: SourceContext) => unknown
 
-/** The library's types do not have `JSON.rawJSON` and the reviver's source text yet. */
+/** TypeScript's types do not include `JSON.rawJSON` and the source text of revivers yet. */
 const exactJson = JSON as unknown as {
   parse(text: string, reviver: SourceReviver): unknown
   rawJSON(text: string): unknown
 }
 
 /**
- * Parses JSON and keeps every number as written: 64-bit integers, `1e400`, `-0`. Use it only for short texts, because the time
- * grows faster than the text, and pass the result only to `JSON.stringify`.
+ * Parses JSON, and keeps each number as it is written: 64-bit integers, `1e400`, `-0`. Pass the result only to
+ * `JSON.stringify`. Use it only for short texts, because its time grows faster than the length of the text.
  */
 export function parseExactly(text: string): unknown {
   return exactJson.parse(text, (_key, value, { source }) =>
@@ -49,7 +53,7 @@ export function parseExactly(text: string): unknown {
   )
 }
 
-/** Whether parsing could change an integer of the text: from 16 digits on, not every one has a double of its own. */
+/** Whether parsing could change an integer in the text. From 16 digits on, several integers share a double. */
 export function mayLoseDigits(text: string): boolean {
   return /\d{16}/.test(text)
 }

@@ -1,6 +1,6 @@
 /**
- * Finds positions in JSON text without parsing it, in linear time and without recursion. The functions take text that a JSON
- * parser accepts, unless documented otherwise.
+ * Finds positions in JSON text without parsing it, in linear time and without recursion. The functions need text that a JSON
+ * parser accepts, except where they say otherwise.
  */
 
 const QUOTE = 0x22
@@ -12,13 +12,15 @@ const BRACE = 0x7b
 const BRACE_END = 0x7d
 const SPACE = 0x20
 
-/** A loop reads strings of up to this many characters; native code searches longer ones, but takes longer to start. */
+/**
+ * Strings of up to this many characters are read by a loop. For longer ones, a native search is faster although it takes longer
+ * to start.
+ */
 const SHORT = 24
 
 /**
- * The index of the quote that ends a string.
- * @param from just after the opening quote
- * @returns the length of the text if there is no closing quote, which no parser accepts
+ * Returns the index of the quote that ends a string. Without such a quote, returns the length of the text.
+ * @param from the index after the opening quote
  */
 export function stringEnd(text: string, from: number): number {
   const soon = Math.min(from + SHORT, text.length)
@@ -27,7 +29,7 @@ export function stringEnd(text: string, from: number): number {
     if (code === QUOTE) return at
     if (code === BACKSLASH) at++
   }
-  // The search starts at the first character, so that it never separates a backslash from the character that it escapes.
+  // The search counts backslashes from the beginning of the string, so it knows which quotes are escaped.
   for (let at = from; ; at++) {
     at = text.indexOf('"', at)
     if (at === -1) return text.length
@@ -37,20 +39,20 @@ export function stringEnd(text: string, from: number): number {
   }
 }
 
-/** The index of the first character from `at` on that is not white space. */
+/** Returns the index of the first character at or after `at` that is not white space. */
 export function skipSpace(text: string, at: number): number {
   let end = at
   while (text.charCodeAt(end) <= SPACE) end++
   return end
 }
 
-/** The index after the value that starts at `at`. */
+/** Returns the index after the value that starts at `at`. */
 export function valueEnd(text: string, at: number): number {
   const first = text.charCodeAt(at)
   if (first === QUOTE) return stringEnd(text, at + 1) + 1
   if (first === BRACE || first === BRACKET) return nestedEnd(text, at)
   let end = at
-  // A number or a word ends before white space, a comma or a bracket.
+  // A number, true, false or null ends before white space, a comma or a bracket.
   for (; end < text.length; end++) {
     const code = text.charCodeAt(end)
     if (code <= SPACE || code === COMMA || code === BRACE_END || code === BRACKET_END) break
@@ -69,7 +71,7 @@ function nestedEnd(text: string, from: number): number {
   return text.length
 }
 
-/** Whether arrays and objects nest deeper than the limit. Takes any text. */
+/** Whether arrays and objects are nested deeper than the limit. Accepts any text. */
 export function isDeeperThan(text: string, limit: number): boolean {
   let depth = 0
   for (let at = 0; at < text.length; at++) {
@@ -83,8 +85,8 @@ export function isDeeperThan(text: string, limit: number): boolean {
 }
 
 /**
- * Whether nearly all of the text is in strings: it has at most `maxQuotes` quotes, escaped ones included, and at most `maxOther`
- * bytes outside strings. A parser can copy most of such a text, and creates few values. Takes any bytes.
+ * Whether nearly all of the text is in strings: it has at most `maxQuotes` quotes, including escaped ones, and at most
+ * `maxOther` bytes outside strings. A parser only copies such a text, and creates few values. Accepts any bytes.
  */
 export function isMostlyStrings(utf8: Buffer, maxQuotes: number, maxOther: number): boolean {
   let quotes = 0
