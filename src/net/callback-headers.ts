@@ -1,16 +1,16 @@
 /**
- * Checks the headers that a caller adds to a callback. It rejects headers that would change where the request goes, how it is
- * framed or who it claims to be from, and values that HTTP cannot carry unaltered.
+ * Checks the headers that a caller adds to a callback. Rejects headers that would change where the request goes, where its body
+ * ends or who seems to have sent it, and values that might not arrive unchanged.
  */
 
-/** Common servers accept no more headers (16 KiB in total, including ours). */
+/** The maximum number of headers. Common servers accept no more than these and ours together (16 KiB). */
 export const MAX_HEADERS = 50
 export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192
 
 /**
- * Framing, routing, what metadata servers require, and headers from which servers behind a proxy take the caller's address, the
- * path or the method. All names here and below are in lower case.
+ * Headers for framing and routing, headers that metadata servers require, and headers from which a server behind a proxy takes
+ * the client's address, the path or the method. All names here and below are in lower case.
  */
 const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'cf-connecting-ip',
@@ -38,25 +38,25 @@ const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'x-rewrite-url',
 ])
 
-/** `webhook-` headers are ours: the identifier, time and signature of the callback. */
+/** The `webhook-` headers are Parley's own: ID, time and signature of the callback. */
 const REJECTED_PREFIXES = ['proxy-', 'webhook-', 'x-forwarded-', 'x-aws-ec2-metadata-']
 
-/** A header name, by RFC 9110 §5.6.2. */
+/** The characters of a header name (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
 /**
- * HTTP guarantees to carry visible ASCII, spaces and tabs (RFC 9110 §5.5). Some receivers read other bytes as Latin-1 and
- * some as UTF-8, so they are rejected here instead of garbled there.
+ * HTTP only guarantees that visible ASCII, spaces and tabs arrive unchanged (RFC 9110 §5.5). Other bytes are rejected, because
+ * some receivers would read them as Latin-1 and some as UTF-8.
  */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
-/** `header` is the name as the caller spelled it; `rule` continues it to a message. */
+/** `header` is the name in the caller's spelling. `rule` continues the name to a message. */
 export interface HeaderProblem {
   readonly header: string
   readonly rule: string
 }
 
-/** Checks all `callback_headers` of one callback; null if every one can be sent. */
+/** Checks the `callback_headers` of one callback. Returns null if all can be sent. */
 export function checkCallbackHeaders(headers: { readonly [name: string]: string }): HeaderProblem | null {
   const seen = new Set<string>()
   let bytes = 0
@@ -98,7 +98,7 @@ function valueRule(lower: string, value: string): string | null {
   return null
 }
 
-/** Whether this is `application/json`, with parameters that do not contradict UTF-8. */
+/** Whether the value is `application/json`, with no parameters that contradict UTF-8. */
 function isJsonType(value: string): boolean {
   const [type = '', ...parameters] = value.toLowerCase().split(';')
   return (

@@ -1,30 +1,35 @@
 /**
- * Pools idle connections for the next callback to the same origin. Each connection's address was checked when it was opened, and
- * cannot change. Their number and age are bounded, so that many origins cost no more than a few.
+ * Keeps idle connections for the next callback to the same origin. The address of a connection was checked when it was opened,
+ * and cannot change afterwards. The number and the age of idle connections are limited, however many origins there are.
  *
- * Each connection is an undici `Client`. Undici's `Pool` and `Agent` do not bound idle connections, nor open a new connection
- * for a retry (docs/internals/decisions.md).
+ * Each connection is an undici `Client`. Undici's `Pool` and `Agent` are not used: they neither limit idle connections nor open
+ * a new one for a retry (docs/internals/decisions.md).
  */
 import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
-/** The maximum numbers of idle connections. Beyond `total`, the least recently used origin loses one. */
+/**
+ * The maximum numbers of idle connections. If there are more than `total`, the origin that was not used for the longest time
+ * loses one.
+ */
 export interface IdleLimits {
   readonly total: number
   readonly perOrigin: number
 }
 
-/** A connection may be idle this long; less if the receiver announces less. */
+/** How long a connection may be idle, in milliseconds; less if the receiver announces a shorter time. */
 const IDLE_TIMEOUT_MS = 4000
 
-/** A connection in constant use is closed after this, so that a receiver can move to another address in DNS. */
+/**
+ * A connection is closed at this age even if it is always in use, because the receiver may move to a different address in DNS.
+ */
 export const MAX_CONNECTION_AGE_MS = 60_000
 
-/** The maximum size of a receiver's response headers, as in Node's own server. */
+/** Maximum bytes of a receiver's response headers, as in Node's own server. */
 const MAX_HEADERS_BYTES = 16_384
 
-/** One HTTP/1.1 connection. One callback uses it at a time, and it is never reopened after it has closed. */
+/** An HTTP/1.1 connection. One callback at a time uses it. It is never opened again after it was closed. */
 export interface Connection {
   readonly origin: string
   readonly client: Client
@@ -32,30 +37,30 @@ export interface Connection {
   readonly openedAtMs: number
 }
 
-/** The error code of a request on a connection that had closed before the request was sent. */
+/** The error code of a request whose connection had closed before the request was sent. */
 export const CONNECTION_CLOSED = 'PARLEY_CONNECTION_CLOSED'
 
-/** Closes a connection at once, even in the middle of a request. */
+/** Closes a connection at once, even during a request. */
 export async function closeConnection(connection: Connection, reason: Error | null = null): Promise<void> {
   const closed = connection.client.destroy(reason)
-  // A client takes over its socket with its first request, so it does not close the socket if no request was sent.
+  // A client only gets control of its socket with the first request. Before that, it does not close the socket.
   connection.socket.destroy()
   await closed
 }
 
 export interface ConnectionPool {
-  /** Makes a connected socket an HTTP/1.1 connection that the caller uses at once. */
+  /** Makes an HTTP/1.1 connection of a connected socket, for immediate use. */
   open(origin: string, socket: Socket): Connection
-  /** Takes an idle connection to this origin out of the pool; null if there is none. */
+  /** Returns an idle connection to this origin, which is no longer in the pool; null if there is none. */
   acquire(origin: string): Connection | null
-  /** Returns a connection to the pool, which keeps it idle or closes it. */
+  /** Gives a connection to the pool, which keeps it or closes it. */
   release(connection: Connection): void
-  /** Closes all idle connections, and from now on every connection that is released. */
+  /** Closes all idle connections. From now on, released connections are closed as well. */
   close(): Promise<void>
 }
 
 export function createConnectionPool(clock: Clock, limits: IdleLimits): ConnectionPool {
-  /** Idle connections by origin, the least recently used origin first. */
+  /** Idle connections by origin. The origin that was not used for the longest time comes first. */
   const byOrigin = new Map<string, Connection[]>()
   let count = 0
   let closed = false
@@ -90,7 +95,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
 
     acquire(origin) {
       for (;;) {
-        // The receiver is least likely to close the most recently used connection just now.
+        // The most recently used connection is the one that the receiver is least likely to close now.
         const connection = byOrigin.get(origin)?.at(-1)
         if (connection === undefined) return null
         remove(connection)
@@ -123,11 +128,11 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
   }
 }
 
-/** The caller handles timeouts: undici's own are off. */
+/** Creates a client without timeouts, because the users of the pool have their own. */
 function createClient(origin: string, socket: Socket): Client {
   let connected = false
   return new Client(origin, {
-    // The callback runs in a microtask: a client whose connector calls back synchronously never sends its request.
+    // A client whose connector calls back synchronously never sends its request, so the callback runs in a microtask.
     connect: (_options, callback) =>
       queueMicrotask(() => {
         if (connected || socket.destroyed) {

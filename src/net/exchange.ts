@@ -1,42 +1,48 @@
 /**
- * Sends one request over one connection and reads as much of its response as is kept or needed to reuse the connection.
+ * Sends one request over one connection, and reads as much of its response as is stored or needed to use the connection again.
  *
- * It implements undici's dispatch interface instead of using `request`, which creates a stream for every body: that alone takes
- * a fifth of the CPU time of a callback.
+ * It implements undici's dispatch interface, because `request` creates a stream for every body, which alone takes a fifth of
+ * the CPU time of a callback.
  */
 import { type Dispatcher, errors } from 'undici'
 import type { Clock } from '../clock.ts'
 import { CONNECTION_CLOSED, type Connection, closeConnection } from './connection-pool.ts'
 import { asError, codeOf } from './deadline.ts'
 
-/** The request without its URL. */
+/** A POST without its URL. */
 export interface OutgoingPost {
-  /** All headers except the standard ones. The defaults of `content-type` and `user-agent` are application/json and ours. */
+  /**
+   * The headers in addition to those that undici adds. `content-type` is `application/json` and `user-agent` is `Parley` unless
+   * they are given.
+   */
   readonly headers: { readonly [name: string]: string }
   readonly body: string
 }
 
 export interface Answer {
   readonly status: number
-  /** The delay that the receiver asks for, at most MAX_RETRY_AFTER_MS; null if it asks for none. */
+  /** The delay in Retry-After, at most MAX_RETRY_AFTER_MS; null without the header. */
   readonly retryAfterMs: number | null
-  /** The first KEPT_BODY_BYTES of the response body as text; never decompressed. */
+  /** The first KEPT_BODY_BYTES of the body as text. The body is never decompressed. */
   readonly bodyStart: string
 }
 
 export type ExchangeResult =
-  /** A status arrived. If `complete`, the body arrived within the limit, too, and the connection can be reused. */
+  /**
+   * A status arrived. If `complete`, the whole body arrived as well and is within the limit, so the connection can be used
+   * again.
+   */
   | { readonly kind: 'answered'; readonly complete: boolean; readonly answer: Answer }
   /** The connection was closed before any of the response arrived. */
   | { readonly kind: 'connection closed' }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** Nothing of a response is read beyond this size. */
+/** No more bytes of a response's body are read. */
 export const MAX_ANSWER_BYTES = 65_536
 export const KEPT_BODY_BYTES = 1024
 export const MAX_RETRY_AFTER_MS = 86_400_000
 
-/** The error codes of a closed connection. */
+/** Error codes that mean that the connection was closed. */
 const CLOSED_CODES: ReadonlySet<string> = new Set([
   CONNECTION_CLOSED,
   'UND_ERR_SOCKET',
@@ -44,7 +50,7 @@ const CLOSED_CODES: ReadonlySet<string> = new Set([
   'EPIPE',
 ])
 
-/** Never rejects. Closes the connection as soon as `signal` aborts, and if the response is incomplete. */
+/** Sends the request. Never rejects. Closes the connection when `signal` aborts, or if the response is incomplete. */
 export async function exchange(
   connection: Connection,
   url: URL,
@@ -84,9 +90,9 @@ interface ResponseEnd extends ResponseHead {
   readonly complete: boolean
 }
 
-/** Reads a response as it arrives. If an error follows the status, the status still counts. */
+/** Reads a response as it arrives. Once the status has arrived, an error only makes the response incomplete. */
 class ResponseReader implements Dispatcher.DispatchHandler {
-  /** Rejects if no status arrived. */
+  /** Rejects if no status arrives. */
   readonly ended: Promise<ResponseEnd>
   readonly #resolve: (end: ResponseEnd) => void
   readonly #reject: (error: Error) => void
@@ -109,7 +115,7 @@ class ResponseReader implements Dispatcher.DispatchHandler {
     status: number,
     headers: ResponseHead['headers'],
   ): void {
-    // 1xx responses precede the final one.
+    // Statuses below 200 come before the final one.
     if (status >= 200) this.#head = { status, headers }
   }
 
@@ -127,9 +133,9 @@ class ResponseReader implements Dispatcher.DispatchHandler {
     this.#end(false, error)
   }
 
-  /** The first KEPT_BODY_BYTES as text. */
+  /** Returns the first KEPT_BODY_BYTES of the body as text. */
   bodyStart(): string {
-    // The decoder streams, so that a character split by the limit is left out. Not every database can store NUL.
+    // With `stream`, a character that the limit cuts is left out. NUL is replaced, because not every database can store it.
     const text = new TextDecoder().decode(Buffer.concat(this.#start), { stream: true })
     return text.replaceAll('\0', '\ufffd')
   }
@@ -149,8 +155,8 @@ function describe(error: unknown): string {
 }
 
 /**
- * Returns names and values in turn, so that no name can be mistaken for an inherited property. Of several spellings of a name, the
- * last counts, because a receiver may reject a header that is sent twice.
+ * Returns a list in which each name is followed by its value, because an object could have inherited properties. If a name is
+ * given in several spellings, only the last one counts, because a receiver may reject repeated headers.
  */
 function headersOf(request: OutgoingPost): string[] {
   const given = Object.entries(request.headers)
@@ -160,7 +166,7 @@ function headersOf(request: OutgoingPost): string[] {
   return [...byName.values()].flat()
 }
 
-/** RFC 9110 §10.2.3: the value is in seconds, or a date. Anything else is ignored. */
+/** RFC 9110 §10.2.3: the value is a number of seconds, or a date. Any other value is ignored. */
 function readRetryAfter(value: string | string[] | undefined, nowMs: number): number | null {
   const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? ''
   const ms = /^\d+$/.test(text)

@@ -1,7 +1,7 @@
 /**
- * Tests that no callback can forge a request: every blocked range at its edges, in every spelling and every way to return an
- * address, against a canary that must see no connection. The ranges are repeated here, so that an error in the guard's list is
- * found.
+ * Tests that no callback can forge a request. Each blocked range is tested at its edges, in every spelling and in every way in
+ * which an address can be returned, with a canary that must get no connection. The ranges are repeated here, so that an error
+ * in the guard's list is detected.
  */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -16,7 +16,7 @@ const IPV4 =
   '192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 ' +
   '198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4'
 
-/** The first and last address of each blocked range, including the gaps around 2000::/3. */
+/** The first and last address of each blocked range, including the ranges around 2000::/3. */
 const IPV6: readonly (readonly [string, string])[] = [
   ['::', '::1'],
   ['::2', '0:0:0:0:0:0:ffff:ffff'],
@@ -114,7 +114,7 @@ function dotted(address: number): string {
   return octetsOf(address).join('.')
 }
 
-/** Every spelling of an IPv4 address in the URL standard. */
+/** Returns every spelling of an IPv4 address that the URL standard allows. */
 function spellings(address: number): string[] {
   const octets = octetsOf(address)
   const [a = 0, b = 0, c = 0] = octets
@@ -139,7 +139,7 @@ function spellings(address: number): string[] {
   ]
 }
 
-/** Every form of IPv6 address that carries an IPv4 address. */
+/** Returns every form of IPv6 address that contains this IPv4 address. */
 function carriers(address: number): string[] {
   const high = Math.floor(address / 65_536)
   const low = address % 65_536
@@ -173,7 +173,7 @@ function spellingsIpv6(address: string): string[] {
 }
 
 let canary: Receiver
-/** Addresses to which connections were opened. All of these connections go to the canary. */
+/** The addresses to which connections were opened. All of these connections actually go to the canary. */
 const opened: string[] = []
 let answers: readonly string[] = []
 let lookups = 0
@@ -256,7 +256,8 @@ test('a name is looked up once per connection, and the connection goes to the ad
   lookups = 0
   answers = [PUBLIC]
   const before = canary.connections()
-  // The canary stands in for the public address. Its real address is then rejected, so nothing is sent.
+  // The connection to the public address goes to the canary. The address of the connected socket is not public, so nothing is
+  // sent.
   const result = await post('rebinding.example.com')
   assert.equal(result.kind, 'refused')
   assert.deepEqual(opened, [PUBLIC])

@@ -1,6 +1,6 @@
 /**
- * Connects to the host of a URL if callbacks may go to every one of its addresses. It uses an address that was checked, without
- * a second lookup, which could return a different address.
+ * Connects to the host of a callback URL, if callbacks may go to all of its addresses. It connects to an address that was
+ * checked: a second lookup could return a different one.
  */
 import { isIP, connect as netConnect, type Socket } from 'node:net'
 import { connect as tlsConnect } from 'node:tls'
@@ -9,7 +9,7 @@ import { abortable, asError, codeOf, startDeadline } from './deadline.ts'
 import type { ResolveName } from './resolve-name.ts'
 import { type AddressRules, hostOf, isBlockedAddress, localhostAddresses } from './ssrf-guard.ts'
 
-/** Starts a TCP connection. Tests replace it to observe the addresses. */
+/** Starts a TCP connection. Tests replace it, to observe the addresses. */
 export type OpenSocket = (address: string, port: number) => Socket
 
 export interface ConnectOptions {
@@ -17,22 +17,22 @@ export interface ConnectOptions {
   readonly clock: Clock
   readonly resolve: ResolveName
   readonly open: OpenSocket
-  /** The timeout for lookup, TCP and TLS together. */
+  /** The timeout of lookup, TCP and TLS together, in milliseconds. */
   readonly timeoutMs: number
 }
 
 export type ConnectResult =
   | { readonly kind: 'connected'; readonly socket: Socket }
-  /** The rules forbid the address. A retry succeeds only if the name or the settings have changed. */
+  /** The rules forbid the address. A retry only succeeds if DNS or the settings have changed. */
   | { readonly kind: 'refused'; readonly message: string }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** All addresses of a host are checked, but only the first ones are tried. */
+/** All addresses of a host are checked, but only this many are tried. */
 export const MAX_ADDRESSES_TRIED = 4
 
 export const openSocket: OpenSocket = (address, port) => netConnect({ host: address, port, noDelay: true })
 
-/** Never rejects. After `signal` aborts, no socket stays open. */
+/** Connects. Never rejects. After `signal` aborts, no socket stays open. */
 export async function guardedConnect(
   url: URL,
   options: ConnectOptions,
@@ -71,7 +71,10 @@ async function addressesOf(
   return addresses
 }
 
-/** Tries the addresses in turn. Each gets an equal share of the time left, so that a dead one leaves time for the next. */
+/**
+ * Tries one address after the other. Each gets an equal part of the remaining time, so that an unreachable one leaves time for
+ * the next.
+ */
 async function connectToAny(
   addresses: readonly string[],
   port: number,
@@ -103,9 +106,9 @@ async function connectToAny(
   return { kind: 'failed', message: `no connection to ${messages.join('; ')}` }
 }
 
-/** Starts TLS over the checked connection. The certificate must be valid for the host of the URL. */
+/** Starts TLS on a connection whose address was checked. The certificate must be valid for the host of the URL. */
 async function startTls(socket: Socket, host: string, signal: AbortSignal): Promise<ConnectResult> {
-  // An address is not a valid server name in TLS; the certificate is then checked against `host`.
+  // In TLS, an address cannot be a server name. The certificate is then checked against `host`.
   const servername = isIP(host) === 0 ? host : ''
   const secured = tlsConnect({ socket, host, servername, ALPNProtocols: ['http/1.1'] })
   try {
@@ -122,7 +125,7 @@ async function startTls(socket: Socket, host: string, signal: AbortSignal): Prom
   }
 }
 
-/** Resolves at the event. Otherwise destroys the socket and rejects with its error or the signal's reason. */
+/** Resolves at the event. In any other case, destroys the socket, and rejects with its error or the signal's reason. */
 async function opened(
   socket: Socket,
   event: 'connect' | 'secureConnect',
@@ -130,7 +133,7 @@ async function opened(
 ): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   socket.once(event, resolve)
-  // This listener stays, because an error before the first use of the socket must not end the process.
+  // This listener is never removed, because an error before the socket is used must not end the process.
   socket.on('error', reject)
   const closed = () => reject(new Error('the connection was closed'))
   socket.once('close', closed)

@@ -8,7 +8,7 @@ import { startPoster } from '../../test/support/callback-poster.ts'
 import { MAX_ADDRESSES_TRIED, openSocket } from './guarded-connect.ts'
 import { CONNECT_MS } from './post.ts'
 
-/** Resolves when the head of a response has reached this process. */
+/** Resolves when the headers of a response have arrived in this process. */
 function answerBegun(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const seen = () => {
@@ -63,7 +63,7 @@ test('a POST to a receiver that does not read a large body fails at the deadline
   const { post } = await startPoster(t, { clock })
   const posted = post({ url: `http://127.0.0.1:${address.port}/`, body: 'x'.repeat(20_000_000) })
   const [socket]: Socket[] = await once(receiver, 'connection')
-  // The socket emits the end of the connection only when someone reads it.
+  // The end of the connection is only emitted if the socket is being read.
   socket?.on('error', () => {})
   await new Promise(setImmediate)
   clock.advance(15_000)
@@ -128,7 +128,7 @@ test('a closed port, an unknown name and an empty DNS answer are failures that n
     },
   })
   const messages = []
-  // Nothing listens on port 1.
+  // No process listens on port 1.
   for (const url of ['http://127.0.0.1:1/', 'http://none.example.com/', 'http://empty.example.com/']) {
     const result = await post({ url })
     assert.ok(result.kind === 'failed')

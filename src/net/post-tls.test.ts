@@ -1,4 +1,6 @@
-/** Tests callbacks over TLS: the certificate must be valid for the host of the URL, although the connection goes to an address. */
+/**
+ * Tests callbacks over TLS: the certificate must be valid for the host of the URL, although the connection goes to an address.
+ */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:net'
 import { after, before, test } from 'node:test'
@@ -9,7 +11,7 @@ import { selfSigned } from '../../test/support/self-signed.ts'
 import { CONNECT_MS } from './post.ts'
 
 const known = selfSigned(['hooks.example.com'], ['127.0.0.1'])
-/** This certificate is trusted like the first, but not valid for the hosts of these tests. */
+/** This certificate is trusted as well, but is not valid for the hosts in these tests. */
 const otherHost = selfSigned(['elsewhere.example.com'], ['127.0.0.9'])
 const RESOLVED = { resolve: async () => ['127.0.0.1'] }
 const defaults = getCACertificates('default')

@@ -1,7 +1,6 @@
 /**
- * Sends one callback: a POST to a caller's URL, with a guard against request forgery, timeouts and a limit on what is read. It
- * follows no redirects, decompresses nothing and does not retry; the callback dispatcher decides whether a response is a
- * success.
+ * Sends one callback: a POST to a caller's URL. It guards against request forgery, has timeouts and limits what it reads. It
+ * does not follow redirects, decompress or retry. The callback dispatcher decides which responses count as success.
  */
 import { type Clock, systemClock } from '../clock.ts'
 import { type Connection, createConnectionPool, type IdleLimits } from './connection-pool.ts'
@@ -13,9 +12,9 @@ import { type AddressRules, checkCallbackUrl } from './ssrf-guard.ts'
 
 export interface PosterOptions {
   readonly rules: AddressRules
-  /** The deadline of one POST, from the lookup to the last byte read: `callbacks.timeout_seconds`. */
+  /** The deadline of a POST in milliseconds, from the lookup to the last byte read: `callbacks.timeout_seconds`. */
   readonly timeoutMs: number
-  /** Allow as many idle connections as are in use at once, or connections are opened again and again. */
+  /** There should be as many idle connections as are in use at once; otherwise, connections are opened again and again. */
   readonly idle: IdleLimits
   readonly clock?: Clock
   readonly resolve?: ResolveName
@@ -29,21 +28,21 @@ export interface PostRequest extends OutgoingPost {
 
 /** `ms` is the duration. `message` describes the failure for people. */
 export type PostResult =
-  /** A status arrived. The body may be incomplete: truncated by the limit, by the receiver or by the deadline. */
+  /** A status arrived. The body may be truncated by the limit, by the receiver or by the deadline. */
   | ({ readonly kind: 'answered'; readonly ms: number } & Answer)
   /** The rules forbid the address. Nothing was sent. */
   | { readonly kind: 'refused'; readonly message: string; readonly ms: number }
-  /** No response arrived. The receiver may still have received the callback. */
+  /** No response arrived, but the receiver may have received the callback. */
   | { readonly kind: 'failed'; readonly message: string; readonly ms: number }
 
 export interface Poster {
-  /** Never rejects. When it resolves, nothing remains of the POST except perhaps an idle connection. */
+  /** Never rejects. When it resolves, the POST has left nothing except perhaps an idle connection. */
   post(request: PostRequest): Promise<PostResult>
-  /** Aborts the POSTs in progress and closes every connection. Later POSTs fail. */
+  /** Aborts POSTs in progress, and closes all connections. Later POSTs fail. */
   close(): Promise<void>
 }
 
-/** Lookup, TCP and TLS may take this part of the deadline together. */
+/** The part of the deadline that lookup, TCP and TLS may take together, in milliseconds. */
 export const CONNECT_MS = 5000
 
 type Untimed<T> = T extends unknown ? Omit<T, 'ms'> : never
@@ -63,15 +62,15 @@ export function createPoster(options: PosterOptions): Poster {
   let closed = false
 
   async function attempt(request: PostRequest, signal: AbortSignal): Promise<UntimedResult> {
-    // The URL is checked again, because the settings may have changed since the job was created.
+    // The URL was checked when the job was created, but the settings may have changed since.
     const checked = checkCallbackUrl(request.url, options.rules)
     if (!checked.ok) return { kind: 'refused', message: `the callback URL ${checked.rule}` }
     const url = new URL(checked.url)
     const idle = pool.acquire(url.origin)
     if (idle !== null) {
       const result = await send(idle, url, request, signal)
-      // A receiver may close an idle connection at any time, so this proves nothing about it: retry once over a new connection.
-      // The receiver may have received the callback, and must tolerate duplicates (SPEC §6, 4).
+      // A receiver may close an idle connection at any time, so this is not a failure of the receiver: the POST is repeated
+      // once on a new connection. It may then arrive twice, which receivers must tolerate (SPEC §6, 4).
       if (result.kind !== 'connection closed') return result
     }
     const connected = await guardedConnect(url, connectOptions, signal)

@@ -7,11 +7,11 @@ import { createResolver } from './resolve-name.ts'
 const NEVER = new AbortController().signal
 
 interface Zone {
-  /** The records by name. Other names do not exist; a name that lacks records of one type does. */
+  /** Records by name. Names that are not listed do not exist. A listed name may have no records of one type. */
   readonly [name: string]: { readonly a?: readonly string[]; readonly aaaa?: readonly string[] }
 }
 
-/** Starts a name server on loopback. It never responds for the name `silent.example`, nor about AAAA for `half.example`. */
+/** Starts a name server on loopback. It never answers queries for `silent.example`, nor AAAA queries for `half.example`. */
 async function startNameServer(t: TestContext, zone: Zone) {
   const socket = createSocket('udp4')
   const queries: string[] = []
@@ -48,7 +48,7 @@ function readQuery(message: Buffer): { name: string; type: number; end: number }
   return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 }
 }
 
-/** Builds a record for the name in the query, with a TTL of a minute. */
+/** Returns a record for the name in the query, with a TTL of one minute. */
 function record(type: number, address: string): Buffer {
   const data =
     type === 28

@@ -1,34 +1,37 @@
-/** Looks up every address of a name. A slow name server does not block other lookups. */
+/** Looks up all addresses of a name, so that a slow name server does not block other lookups. */
 import { lookup, Resolver } from 'node:dns/promises'
 import { abortable } from './deadline.ts'
 
-/** Returns every A and AAAA record of a name, at least one. Rejects if there is none, and soon after the signal aborts. */
+/** Returns all addresses of a name, at least one. Rejects if there is none, and soon after the signal aborts. */
 export type ResolveName = (name: string, signal: AbortSignal) => Promise<readonly string[]>
 
 export interface ResolverOptions {
   /**
-   * Whether names without DNS records are looked up as the system does: in the hosts file and under its search domains. Those
-   * lead into private networks, so this is useful only if the settings allow some of them.
+   * Whether names without DNS records are looked up by the system: in the hosts file and under its search domains. These lead
+   * to private networks, so this is only useful if the settings allow some of them.
    */
   readonly systemNames: boolean
-  /** Name servers as `address:port`, instead of the system's. */
+  /** Name servers as `address:port`. If absent, those of the system. */
   readonly servers?: readonly string[]
 }
 
-/** The timeout of the first DNS query; that of the second is up to twice as long. */
+/** The timeout of the first DNS query, in milliseconds. The second query may take up to twice as long. */
 const QUERY_TIMEOUT_MS = 2000
 const QUERY_TRIES = 2
-/** Once there are addresses of one kind, those of the other have this long, because some name servers never answer AAAA. */
+/**
+ * When the addresses of one kind (A or AAAA) have arrived, those of the other kind have this many milliseconds, because some
+ * name servers never answer AAAA queries.
+ */
 const OTHER_KIND_MS = 1000
 
 /**
- * Queries DNS directly. The system's resolver runs in the few threads that file operations and all other lookups share, and a
- * caller's slow name server would block them for tens of seconds.
+ * Creates the function that looks up names. It queries DNS directly, because the system's resolver uses a few threads that are
+ * shared with file operations. A caller's slow name server would block them for tens of seconds.
  */
 export function createResolver(options: ResolverOptions): ResolveName {
   let previous: Promise<unknown> = Promise.resolve()
 
-  /** Runs one lookup at a time, so that at most one of those threads is in use. */
+  /** Uses the system's resolver for one lookup at a time, so that it blocks at most one of those threads. */
   function lookUpInSystem(name: string, signal: AbortSignal): Promise<readonly string[]> {
     const result = previous.then(async () => {
       signal.throwIfAborted()
@@ -50,7 +53,7 @@ export function createResolver(options: ResolverOptions): ResolveName {
 
 interface DnsAnswer {
   readonly addresses: readonly string[]
-  /** The reason if there are no addresses. */
+  /** Why there are no addresses; otherwise not used. */
   readonly error: unknown
 }
 
@@ -59,7 +62,7 @@ async function queryDns(
   signal: AbortSignal,
   servers: readonly string[] | undefined,
 ): Promise<DnsAnswer> {
-  // Cancelling ends every query of a resolver, so each lookup has its own; it costs microseconds.
+  // `cancel` ends all queries of a resolver, so each lookup has its own resolver, which takes microseconds to create.
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, tries: QUERY_TRIES })
   if (servers !== undefined) resolver.setServers(servers)
   const cancel = () => resolver.cancel()

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { Webhook } from 'standardwebhooks'
 import { makeSecret, sign } from './signing-secrets.ts'
 
-/** Verifies the three headers with the package, as a receiver does. The timestamp must be recent. */
+/** Verifies the three headers with the package `standardwebhooks`, as a receiver does. The timestamp must be recent. */
 function verifies(secret: string, id: string, timestampS: number, body: string, signature: string): boolean {
   const headers = {
     'webhook-id': id,

@@ -1,23 +1,23 @@
 /**
- * The secrets of accounts, with which Parley signs callbacks. Callbacks are signed according to Standard Webhooks, so
- * that receivers can verify them with an existing library. `node:crypto` is faster than the package `standardwebhooks`, with which
- * the tests compare it.
+ * The secrets of accounts, with which Parley signs callbacks. Signatures comply with Standard Webhooks, so that receivers can
+ * verify them with existing libraries. Signing uses `node:crypto`, because the package `standardwebhooks` is slower; the tests
+ * compare the two.
  */
 import { createHmac, randomBytes } from 'node:crypto'
 
 const PREFIX = 'whsec_'
 
-/** Standard Webhooks requires 24 to 64 bytes; this is the size of the hash. */
+/** Standard Webhooks requires 24 to 64 bytes. 32 is the size of the hash. */
 const SECRET_BYTES = 32
-/** For how long after a rotation callbacks are also signed with the previous secret. */
+/** For how many milliseconds after a rotation callbacks are also signed with the previous secret. */
 const ROTATION_MS = 86_400_000
 
-/** Creates a signing secret: `whsec_` followed by base64. */
+/** Creates a signing secret: `whsec_` and base64. */
 export function makeSecret(random: (bytes: number) => Uint8Array = randomBytes): string {
   return PREFIX + Buffer.from(random(SECRET_BYTES)).toString('base64')
 }
 
-/** The secrets that sign now, the current one first. */
+/** Returns the secrets with which callbacks are signed now, the current one first. */
 export function secretsInForce(
   secrets: {
     readonly current: string
@@ -30,9 +30,11 @@ export function secretsInForce(
 }
 
 /**
- * Returns the value of the header `webhook-signature`: one `v1,…` for each secret, separated by spaces. There are two while a
- * rotated secret is still valid, because the receiver may have either. `id` and `timestampS` are the values of `webhook-id` and
- * `webhook-timestamp`; `body` is exactly what is sent.
+ * Returns the value of the header `webhook-signature`: one `v1,…` for each secret, separated by spaces. For some time after a
+ * rotation there are two secrets, because the receiver may still have the previous one.
+ * @param id the value of `webhook-id`
+ * @param timestampS the value of `webhook-timestamp`
+ * @param body exactly the text that is sent
  */
 export function sign(secrets: readonly string[], id: string, timestampS: number, body: string): string {
   if (secrets.length === 0) throw new Error('a callback needs a secret to sign with')

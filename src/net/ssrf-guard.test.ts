@@ -24,7 +24,7 @@ const ruleOf = (url: string, allow: readonly Network[] = []): string => {
   return checked.ok ? 'accepted' : checked.rule
 }
 
-/** A second implementation: Node's own block list, which shares no code or data with the guard. */
+/** A second implementation, for comparison: Node's own block list, which shares neither code nor data with the guard. */
 function listedIpv4(): BlockList {
   const list = new BlockList()
   const ranges =

@@ -1,37 +1,37 @@
 /**
- * Decides which addresses callbacks may go to. It checks a URL when a job is created, and every address before and after a
- * connection to it (guarded-connect.ts) when a callback is sent.
+ * Decides to which addresses callbacks may be sent. It checks the URL when a job is created. When the callback is sent, it
+ * checks all addresses before a connection, and the address of the connected socket afterwards (guarded-connect.ts).
  */
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 
-/** An address range: an address and the number of its leading bits that count. */
+/** A range of addresses: an address, and how many of its leading bits count. */
 export type Network = readonly [address: Address, prefix: number]
 
-/** The operator's settings `callbacks.allow_networks` and `callbacks.https_only`. */
+/** The settings `callbacks.allow_networks` and `callbacks.https_only`. */
 export interface AddressRules {
-  /** These ranges are allowed even if they are in the list of blocked ranges. */
+  /** These ranges are allowed even if the list of blocked ranges contains them. */
   readonly allow: readonly Network[]
   readonly httpsOnly: boolean
 }
 
 /**
- * The maximum length of a URL in its normalized form, because many servers reject longer request lines. The URL as written is
- * limited in job/request.ts, but normalization may turn one character into nine.
+ * Maximum characters of a normalized URL, because many servers reject longer request lines. job/request.ts limits the URL as it
+ * was written, but normalization can turn one character into nine.
  */
 export const MAX_URL_LENGTH = 8192
 
-/** The limits of DNS. */
+/** The limits of DNS for names and their parts, in characters. */
 const MAX_NAME_LENGTH = 253
 const MAX_LABEL_LENGTH = 63
 
 const SETTING = '`callbacks.allow_networks`'
 
 /**
- * Reads the setting `callbacks.allow_networks`: ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses. Bits
- * beyond the prefix are ignored, as in most software. `entry` is the first invalid entry.
+ * Reads the setting `callbacks.allow_networks`: ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses. Bits after the
+ * prefix are ignored, as in most software. `entry` is the first invalid entry.
  */
 export function readNetworks(
   list: readonly string[],
@@ -48,8 +48,8 @@ export function readNetworks(
 }
 
 /**
- * Whether callbacks may not connect to this address, given as text without brackets. Any other text is blocked. IPv6 forms that
- * carry an IPv4 address are outside the public range, so an IPv4 range in `allow` does not allow them.
+ * Whether callbacks must not connect to this address, a text without brackets. Any text that is not an address is blocked. If
+ * `allow` contains an IPv4 range, IPv6 forms of its addresses are still blocked, because they are outside the public range.
  */
 export function isBlockedAddress(address: string, allow: readonly Network[]): boolean {
   const parsed = parseAddress(address)
@@ -60,23 +60,23 @@ export function isBlockedAddress(address: string, allow: readonly Network[]): bo
 }
 
 /**
- * Returns the loopback addresses of a name of this host, as far as `allow` allows them; null for every other name. Such names
- * are never looked up in DNS (RFC 6761 §6.3), so allowing 127.0.0.0/8 is enough to use them.
+ * Returns the loopback addresses of `localhost` and names below it, as far as `allow` contains them; null for any other name.
+ * Such a name is never looked up in DNS (RFC 6761 §6.3), so `allow` with 127.0.0.0/8 is enough to use it.
  */
 export function localhostAddresses(name: string, allow: readonly Network[]): readonly string[] | null {
   if (name !== LOCALHOST && !name.endsWith(`.${LOCALHOST}`)) return null
   return ['127.0.0.1', '::1'].filter((address) => !isBlockedAddress(address, allow))
 }
 
-/** The host of a URL, without the brackets of IPv6. */
+/** Returns the host of a URL, without the brackets of an IPv6 address. */
 export function hostOf(url: URL): string {
   return url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
 }
 
 /**
- * Checks a callback's URL without a DNS lookup. Use the returned `url`: it is normalized as in the WHATWG standard, so that all
- * spellings of an address become one, and the host name has no trailing dot. `rule` explains the problem, and continues the name
- * of the field.
+ * Checks the URL of a callback without a DNS lookup. Use the returned `url`, which is normalized according to the WHATWG
+ * standard, so that each address has only one spelling and the host has no trailing dot. `rule` describes the problem, and
+ * continues the name of the field to a message.
  */
 export function checkCallbackUrl(
   text: string,
@@ -101,7 +101,10 @@ export function checkCallbackUrl(
   return rule === null ? { ok: true, url: url.href } : reject(rule)
 }
 
-/** Returns what is wrong with a host, or null. The text names the setting that decides, or states that none does. */
+/**
+ * Returns what is wrong with a host; null if nothing is. The text names the setting that could allow the host, or states that
+ * none can.
+ */
 function hostRule(host: string, allow: readonly Network[]): string | null {
   const address = parseAddress(host)
   if (address !== null) {
@@ -127,7 +130,10 @@ function isLabel(label: string): boolean {
   return label.length > 0 && label.length <= MAX_LABEL_LENGTH
 }
 
-/** Accepts only the plain forms that resolvers and sockets return, and not `127.1`, which `ipaddr.js` would accept. */
+/**
+ * Returns null unless the text is an address in the form that resolvers and sockets return. `ipaddr.js` would also accept forms
+ * such as `127.1`.
+ */
 function parseAddress(text: string): Address | null {
   return isIP(text) === 0 ? null : ipaddr.parse(text)
 }
@@ -156,9 +162,9 @@ function isAlwaysBlocked(address: Address): boolean {
 }
 
 /**
- * Returns the IPv4 addresses that packets to an IPv6 address may reach: in the last 32 bits outside the public range (mapped,
- * compatible, translated, NAT64, ISATAP), after the prefix of 6to4, and inverted at the end of Teredo. Without this check,
- * allowing such a range would also allow the addresses that are always blocked.
+ * Returns the IPv4 addresses that packets to this IPv6 address may reach. They are in the last 32 bits outside the public range
+ * (mapped, compatible, translated, NAT64, ISATAP), after the prefix of 6to4, and inverted at the end of Teredo. Without this
+ * check, allowing such a range would also allow the addresses that are always blocked.
  */
 function carriedIpv4(address: Address): readonly Address[] {
   const bytes = address.toByteArray()
@@ -167,7 +173,7 @@ function carriedIpv4(address: Address): readonly Address[] {
   return liesIn(address, publicIpv6) ? [] : [new ipaddr.IPv4(bytes.slice(12))]
 }
 
-/** Reads an entry of our own lists, in which an error is a bug. */
+/** Reads an entry of our own lists. An invalid entry is a bug. */
 function parseNetwork(entry: string): Network {
   const network = readNetwork(entry)
   if (network === null) throw new Error(`${entry} is not a CIDR range`)
@@ -175,8 +181,8 @@ function parseNetwork(entry: string): Network {
 }
 
 /**
- * All of IPv4 is allowed except these ranges. They come from IANA's special-purpose address registries (private, local, reserved,
- * for documentation or tests), with the addresses at which clouds serve credentials to their machines.
+ * All of IPv4 is allowed except these ranges. They are from IANA's special-purpose address registries (private, local,
+ * reserved, for documentation or tests), and from clouds that provide credentials to their machines at some addresses.
  */
 const BLOCKED_IPV4: readonly string[] = [
   '0.0.0.0/8', // this host on this network
@@ -200,10 +206,10 @@ const BLOCKED_IPV4: readonly string[] = [
   '240.0.0.0/4', // reserved, and broadcast
 ]
 
-/** All of IPv6 is blocked except this range, the only one assigned to public hosts. */
+/** All of IPv6 is blocked except this range, the only one that is assigned to public hosts. */
 const PUBLIC_IPV6 = '2000::/3'
 
-/** These parts of that range are blocked. */
+/** The parts of that range that are blocked. */
 const BLOCKED_IPV6: readonly string[] = [
   '2001::/23', // protocol assignments, Teredo among them
   '2001:db8::/32', // documentation
@@ -212,7 +218,7 @@ const BLOCKED_IPV6: readonly string[] = [
   '3fff::/20', // documentation
 ]
 
-/** Blocked regardless of `allow_networks`: metadata servers return the credentials of the machine. */
+/** Blocked even if `allow_networks` contains them, because metadata servers return the credentials of the machine. */
 const ALWAYS_BLOCKED: readonly string[] = [
   '169.254.169.254', // AWS, Azure, Google and most others
   'fd00:ec2::254', // AWS
@@ -221,13 +227,13 @@ const ALWAYS_BLOCKED: readonly string[] = [
   '192.0.0.192', // Oracle
 ]
 
-/** The name of this host. It is allowed if `allow_networks` allows loopback. */
+/** The name of this machine. It is allowed if `allow_networks` contains loopback. */
 const LOCALHOST = 'localhost'
 
-/** Names that are blocked regardless of what they resolve to, and regardless of `allow_networks`. */
+/** Names that are blocked whatever addresses they have, and whatever `allow_networks` contains. */
 const BLOCKED_NAMES: readonly string[] = ['metadata.google.internal']
 
-/** Names under these domains are blocked as well: they exist only inside a private network. */
+/** Domains whose names are also blocked, because they exist only in private networks. */
 const BLOCKED_SUFFIXES: readonly string[] = ['.local', '.internal']
 
 const blockedIpv4 = BLOCKED_IPV4.map(parseNetwork)

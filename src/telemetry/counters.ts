@@ -1,7 +1,8 @@
 /**
- * Counters, histograms and percentiles for what happens with every job. An observation is one lookup per label and one addition:
- * those of the library hash and copy their labels each time, which took a twentieth of the CPU of a job. The library still
- * names, collects and writes these. Their increases become the deltas of metric samples.
+ * Counters, histograms and percentiles for events that happen with every job. They replace those of prom-client, which hash and
+ * copy their labels at each observation: this took a twentieth of a job's CPU time. Here, an observation costs one lookup per
+ * label and one addition. prom-client still collects and formats the values. Metric samples contain the increases of these
+ * counters.
  */
 
 import { createHistogram } from 'node:perf_hooks'
@@ -16,7 +17,7 @@ interface Value {
   readonly metricName?: string
 }
 
-/** A node in the tree of label values: a branch for each value of the next label, or the entry that is counted. */
+/** A node in the tree of label values: it has a branch for each value of the next label or, after the last label, the entry. */
 interface Branch<Entry> {
   readonly next: Map<string, Branch<Entry>>
   entry: Entry | null
@@ -26,12 +27,12 @@ function newBranch<Entry>(): Branch<Entry> {
   return { next: new Map(), entry: null }
 }
 
-/** A metric with an entry for each combination of label values. */
+/** A metric that has an entry for each combination of label values. */
 abstract class LabelledMetric<Entry> {
   readonly name: string
   readonly help: string
   readonly #labelNames: readonly string[]
-  /** A tree needs no key made of all values, which would be a new string to hash at each observation. */
+  /** The entries as a tree. A flat map would need a key made of all values: a new string at each observation. */
   #root = newBranch<Entry>()
   #entries: { readonly labels: Labels; readonly entry: Entry }[] = []
   protected abstract readonly type: 'counter' | 'histogram'
@@ -40,11 +41,11 @@ abstract class LabelledMetric<Entry> {
     this.name = name
     this.help = help
     this.#labelNames = labelNames
-    // The registry uses only the name and `get` of a metric.
+    // The registry only uses the name and `get` of a metric.
     registry.registerMetric(this as unknown as Metric)
   }
 
-  /** Called by the registry at a scrape. */
+  /** Called by the registry at each scrape. */
   async get(): Promise<MetricObject> {
     const values = this.#entries.flatMap(({ labels, entry }) => this.valuesOf(labels, entry))
     const { name, help, type } = this
@@ -64,7 +65,7 @@ abstract class LabelledMetric<Entry> {
   protected abstract make(): Entry
   protected abstract valuesOf(labels: Labels, entry: Entry): Value[]
 
-  /** @param values the labels' values, in the order of their names */
+  /** @param values the values of the labels, in the order of their names */
   protected entryOf(values: readonly string[]): Entry {
     let branch = this.#root
     for (const value of values) {
@@ -89,7 +90,7 @@ abstract class LabelledMetric<Entry> {
 
 interface Total {
   total: number
-  /** The part of the value that `takeIncreases` has already returned. */
+  /** The part of the total that `takeIncreases` has already returned. */
   taken: number
 }
 
@@ -100,7 +101,7 @@ export class MetricCounter extends LabelledMetric<Total> {
     this.entryOf(labels).total += amount
   }
 
-  /** The increase since the last call, by labels. There must be only one caller. */
+  /** Returns the increases since the last call, with their labels. Only one caller may use it. */
   takeIncreases(): { readonly labels: Labels; readonly amount: number }[] {
     return this.entries.flatMap(({ labels, entry }) => {
       const amount = entry.total - entry.taken
@@ -119,7 +120,7 @@ export class MetricCounter extends LabelledMetric<Total> {
 }
 
 interface Distribution {
-  /** One count for each bound, and one for values above all of them. */
+  /** One count per bound, and one for values above all bounds. */
   readonly counts: number[]
   sum: number
 }
@@ -151,7 +152,7 @@ export class MetricHistogram extends LabelledMetric<Distribution> {
     return { counts: Array.from({ length: this.#bounds.length + 1 }, () => 0), sum: 0 }
   }
 
-  /** Buckets are cumulative, as Prometheus requires. */
+  /** Prometheus requires that each bucket also counts the smaller values. */
   protected valuesOf(labels: Labels, { counts, sum }: Distribution): Value[] {
     let total = 0
     const buckets = counts.map((count, index) => {
@@ -167,12 +168,12 @@ export class MetricHistogram extends LabelledMetric<Distribution> {
   }
 }
 
-/** The histogram counts whole numbers, so durations are recorded in tenths of a millisecond. */
+/** Node's histogram only accepts whole numbers, so durations are recorded in tenths of a millisecond. */
 const UNITS_PER_MS = 10
-/** About 28 hours, the longest duration that the histogram records. */
+/** The longest duration that is recorded: about 28 hours. */
 const LONGEST_UNITS = 1_000_000_000
 
-/** Percentiles of durations, accurate to 1%, computed by Node's native histogram. */
+/** Percentiles of durations, accurate to 1%. Node's native histogram computes them. */
 export class Percentiles {
   readonly #histogram = createHistogram({ lowest: 1, highest: LONGEST_UNITS, figures: 2 })
 
@@ -180,7 +181,7 @@ export class Percentiles {
     this.#histogram.record(Math.min(Math.max(1, Math.round(ms * UNITS_PER_MS)), LONGEST_UNITS))
   }
 
-  /** Returns the percentiles of the durations added since the last call. */
+  /** Returns the percentiles of the durations that were added since the last call. */
   take(): PercentilesView {
     if (this.#histogram.count === 0) return NOTHING
     const view = { p50: this.#percentile(50), p95: this.#percentile(95), p99: this.#percentile(99) }
@@ -188,7 +189,7 @@ export class Percentiles {
     return view
   }
 
-  /** Rounds to three digits, the precision of the histogram. */
+  /** Rounds to three digits, because the histogram is not more precise. */
   #percentile(percentile: number): number {
     return Number((this.#histogram.percentile(percentile) / UNITS_PER_MS).toPrecision(3))
   }
@@ -214,7 +215,7 @@ interface Deltas {
   readonly runs: PercentilesView
 }
 
-/** Converts the increases of the counters to the deltas of a metric sample. */
+/** Converts the increases of counters to the fields of a metric sample. */
 export function sampleDeltas({
   jobs,
   tokens,
@@ -231,7 +232,7 @@ export function sampleDeltas({
     run_ms: runs,
     tokens: pairs(tokens, 'model', ['input', 'output'], ({ direction }) => direction),
     cache_hits: total(cacheHits),
-    // An aborted call gives no information about the upstream.
+    // An aborted call does not show whether the upstream works.
     calls: pairs(calls, 'upstream', ['ok', 'trouble'], ({ result }) =>
       result === 'aborted' ? undefined : result?.startsWith('trouble') ? 'trouble' : 'ok',
     ),
@@ -256,7 +257,7 @@ function sums(increases: Increases, nameOf: (labels: Labels) => string | undefin
   return found
 }
 
-/** Two sums for each value of one label. */
+/** Returns two sums for each value of one label. */
 function pairs<First extends string, Second extends string>(
   increases: Increases,
   label: string,

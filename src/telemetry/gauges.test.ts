@@ -1,4 +1,7 @@
-/** Tests queries that may fail or hang: no caller waits for long, and a query that hangs is not repeated. And the disk of a file. */
+/**
+ * Tests gauges whose queries fail or hang: no scrape waits for long, and a hanging query is not repeated. Also tests the gauges
+ * of a file's disk.
+ */
 import assert from 'node:assert/strict'
 import { symlink } from 'node:fs/promises'
 import { join } from 'node:path'

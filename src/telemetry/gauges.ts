@@ -1,6 +1,6 @@
 /**
- * Gauges that are read from the running parts at each scrape. If the database does not respond, only its gauges are missing, and
- * `parley_ready` is 0. No scrape waits for long.
+ * Gauges that are read from the running parts at each scrape. If the database does not respond, only the gauges that need it
+ * are missing, and `parley_ready` is 0. No scrape waits for long.
  */
 
 import { realpath, statfs } from 'node:fs/promises'
@@ -26,23 +26,22 @@ export interface Gauges {
   depth(): Promise<Depth>
   callbackDepth(): Promise<CallbackDepth>
   callbacksInProgress(): Readonly<Record<DeliveryQueueName, number>>
-  /** Returns the routes with waiting jobs. */
+  /** Resolves with the routes that have waiting jobs. */
   routes(): Promise<readonly RouteSignal[]>
   running(): number
   heldBack(): readonly HeldBack[]
-  /** Jobs whose node crashed: how many are queued, and how many run here. */
+  /** The number of suspects: how many are queued, and how many run on this node. */
   suspects(): { readonly queued: number; readonly running: number }
   pendingResponses(): number
-  /** Returns the batches of this node. */
   batches(): OwnedBatches
   memory(): ByteBudget
-  /** Open connections. */
+  /** The number of open connections. */
   connections(): number
-  /** The busy fraction of the event loop's time since the last measurement, from 0 to 1. */
+  /** In which part of the time since the last measurement the event loop was busy, from 0 to 1. */
   busy(): number
   upstreams(): readonly UpstreamState[]
   cpu(): CpuPoolState
-  /** The disk of the database file; null if the database is not a file. */
+  /** Resolves with the disk of the database file; null with Postgres. */
   disk(): Promise<Disk | null>
   readonly slots: {
     readonly jobs: number
@@ -54,7 +53,7 @@ export interface Gauges {
   readonly clock: Clock
 }
 
-/** 0.3 labelled its threads; this is the only one that serves HTTP. */
+/** Version 0.3 had several threads and labelled them. Now only one thread serves HTTP, and its label stays. */
 const MAIN_THREAD = { thread: '0' }
 
 export function registerGauges(registry: Registry, gauges: Gauges): void {
@@ -258,10 +257,10 @@ function setTasks({ running, waiting }: CpuPoolState, threads: number, set: SetV
   set(threads, { state: 'places' })
 }
 
-/** Sets a value; null is omitted from the scrape. */
+/** Sets a value. Null omits it from the scrape. */
 type SetValue = (value: number | null, labels?: Readonly<Record<string, string>>) => void
 
-/** Adds a gauge with the values that `collect` sets at each scrape; values of earlier scrapes are removed. */
+/** Adds a gauge whose values `collect` sets at each scrape. Values of earlier scrapes are removed. */
 function gaugeAdder(registry: Registry) {
   return (
     name: string,
@@ -277,7 +276,7 @@ function gaugeAdder(registry: Registry) {
       async collect() {
         const found: Parameters<SetValue>[] = []
         await collect((...value) => found.push(value))
-        // Values of earlier label combinations must not stay.
+        // Values of label combinations that no longer exist must disappear.
         if (labelNames.length > 0) gauge.reset()
         for (const [value, labels = {}] of found) {
           if (value === null) gauge.remove(labels)
@@ -292,29 +291,29 @@ function readIf<Found>(found: Found | null, read: (found: Found) => number): num
   return found === null ? null : read(found)
 }
 
-/** How long something has been waiting, in seconds; zero if nothing is waiting. */
+/** Returns for how many seconds something has been waiting; 0 if nothing is waiting. */
 export function ageSeconds(sinceMs: number | null, nowMs: number): number {
   return sinceMs === null ? 0 : Math.max(0, nowMs - sinceMs) / 1000
 }
 
 interface Disk {
-  /** The space that an unprivileged process can use. */
+  /** The bytes that an unprivileged process can still use. */
   readonly freeBytes: number
   readonly sizeBytes: number
 }
 
-/** The disk that a file is on, also if the path is a link to it. */
+/** Returns the disk that contains a file. If the path is a link, that is the disk of the link's target. */
 export async function diskOf(file: string): Promise<Disk> {
   const { bsize, bavail, blocks } = await statfs(dirname(await realpath(file)))
   return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize }
 }
 
-/** Less than the 10 s after which Prometheus abandons a scrape. */
+/** The timeout of a query. Prometheus abandons a scrape after 10 s. */
 export const TIMEOUT_MS = 5000
 
 /**
- * Resolves with null when `ask` fails or takes longer than TIMEOUT_MS. Concurrent calls share one result, so that a query that
- * hangs is not repeated.
+ * Returns a function that resolves with null if `ask` fails or takes longer than TIMEOUT_MS. Concurrent calls share one result,
+ * so that a hanging query is not repeated.
  */
 export function withTimeout<Found>(clock: Clock, ask: () => Promise<Found>): () => Promise<Found | null> {
   const answerOf = singleFlight(() => ask().catch(() => null))

@@ -1,29 +1,35 @@
 /**
- * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, as on a full disk, are kept and retried;
- * above a limit lines are lost, and a line reports how many. The log must never stop the server. Also formats lines where the
- * logging library is not loaded.
+ * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, for example because the disk is full,
+ * are kept and retried. If there are too many, lines are lost, and a line reports how many. The log must never stop the server.
+ * Also formats log lines in threads that do not load the logging library.
  */
 import { write, writeSync } from 'node:fs'
 
-/** The characters that are written together: a system call for each line would cost more than the line. */
+/** How many characters are written together, because a system call for each line would cost more than the line itself. */
 const BATCH_LENGTH = 65_536
 const WRITE_EVERY_MS = 200
-/** Up to this many characters are kept while the log cannot be written. */
+/** How many characters are kept while the log cannot be written. */
 export const MAX_KEPT = 4_194_304
-/** Before the process ends, the reader of a full pipe has this many pauses, one second in total, to read from it. */
+/**
+ * When the process ends and the pipe is full, the writer pauses up to this many times, for one second in total, so that the
+ * reader can catch up.
+ */
 const FLUSH_PAUSES = 100
 const FLUSH_PAUSE_MS = 10
 
 export class LogWriter {
   readonly #fd: number
-  /** The line that reports how many lines were lost. */
+  /** Returns the line that reports how many lines were lost. */
   readonly #lostLine: (lines: number) => string
   #unsent = ''
   #lost = 0
-  /** The part of the last batch that is not written yet. */
+  /** The unwritten part of the last batch. */
   #batch: Buffer = Buffer.alloc(0)
   #writing = false
-  /** Whether a timer will write what is kept. Without lines there is no timer, because it would wake an idle process. */
+  /**
+   * Whether a timer is set to write the lines in memory. Without such lines there is no timer, because it would wake an idle
+   * process.
+   */
   #scheduled = false
 
   constructor(fd: number, lostLine: (lines: number) => string) {
@@ -44,7 +50,7 @@ export class LogWriter {
 
   /** Writes the lines in memory before the process exits. Lines that cannot be written now are lost. */
   flush(): void {
-    // The system completes the write in progress.
+    // If a write is in progress, the system completes it.
     let rest = Buffer.concat(this.#writing ? [this.#takeUnsent()] : [this.#batch, this.#takeUnsent()])
     for (let pauses = 0; rest.length > 0 && pauses < FLUSH_PAUSES; ) {
       try {
@@ -72,7 +78,7 @@ export class LogWriter {
     }, WRITE_EVERY_MS).unref()
   }
 
-  /** A write that fails is retried after a while. */
+  /** Writes the next batch. If that fails, it is retried later. */
   #writeBatch(): void {
     if (this.#writing) return
     if (this.#batch.length === 0) this.#batch = this.#takeUnsent()
@@ -88,10 +94,10 @@ export class LogWriter {
   }
 }
 
-/** The library's numbers for its levels. */
+/** The numbers that the logging library uses for its levels. */
 const LEVELS = { warn: 40, error: 50 } as const
 
-/** Formats a line like the logging library. */
+/** Formats a line as the logging library does. */
 export function logLine(level: keyof typeof LEVELS, fields: object, message: string): string {
   return `${JSON.stringify({ level: LEVELS[level], time: new Date().toISOString(), ...fields, msg: message })}\n`
 }

@@ -1,6 +1,6 @@
 /**
- * The log: JSON lines on standard error, so that standard output is free for text for people. It never contains a prompt,
- * an answer, a key or a header.
+ * The server's log: JSON lines on standard error, because standard output is for people. It never contains a prompt, an answer,
+ * a key or a header.
  */
 import { pino } from 'pino'
 import type { LogLevel } from '../config/allowed-values.ts'
@@ -27,7 +27,7 @@ function lostLine(lines: number): string {
   return logLine('warn', { lines }, 'the log could not be written for a while; lines are missing')
 }
 
-/** Returns an error's name and message, and its stack if it may be a bug in Parley. */
+/** Returns the name and the message of an error, and its stack if it may be a bug of Parley. */
 export function errorFields(error: unknown): Fields {
   if (!(error instanceof Error)) return { error: String(error) }
   const known = error instanceof StoreUnavailable

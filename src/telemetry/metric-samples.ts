@@ -1,7 +1,6 @@
 /**
- * Takes a metric sample every two seconds from the existing metrics, keeps the samples of the last minutes, and sends each to
- * all listeners, serialized once. Also builds the overview of the admin API, from the gauges of the node and the counts of its
- * database.
+ * Takes a metric sample every two seconds, keeps the samples of the last minutes, and sends each one to all listeners. Also
+ * builds the overview of the admin API from the gauges of the node and the counts in its database.
  */
 
 import type { CurrentState, MetricFeed, MetricListener, MetricSample, Upstream } from '../admin/overview.ts'
@@ -15,11 +14,11 @@ import { ageSeconds, type Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 
 export const SAMPLE_MS = 2000
-/** A quarter of an hour. */
+/** The samples of a quarter of an hour. */
 export const MAX_SAMPLES = 450
-/** Without listeners, the database is queried only for every fifth sample. */
+/** Without listeners, only every fifth sample queries the database. */
 const IDLE_EVERY = 5
-/** Depths older than this are not repeated. */
+/** Counts from the database that are older than this are left out of samples. */
 const STALE_MS = 30_000
 
 export interface MetricSamplesOptions {
@@ -29,7 +28,7 @@ export interface MetricSamplesOptions {
   readonly onError: (error: unknown) => void
 }
 
-/** The last counts from the database. */
+/** The latest counts from the database. */
 interface Depths {
   readonly depth: Depth
   readonly callbacks: CallbackDepth
@@ -73,7 +72,7 @@ export class MetricSamples implements MetricFeed {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Ends the stream of every listener. */
+  /** Ends the stream of each listener. */
   stop(): void {
     this.#stopped = true
     void this.#loop.stop()
@@ -111,14 +110,14 @@ export class MetricSamples implements MetricFeed {
     }
   }
 
-  /** Never rejects. No sample waits for it, because a slow database must not delay them. */
+  /** Queries the counts. Never rejects. Samples do not wait for it, because the database may be slow. */
   async #askDatabase(): Promise<void> {
     const { gauges, clock } = this.#parts
     try {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
       this.#last = { depth, callbacks, steadyMs: clock.steadyMs() }
     } catch {
-      // The last depths stay until they are stale.
+      // The latest counts remain until they are too old.
     }
   }
 }

@@ -1,4 +1,4 @@
-/** Parley's metrics in the Prometheus text format. Their names are stable: dashboards and alerts rely on them. */
+/** Parley's metrics in the Prometheus text format. Their names must not change, because dashboards and alerts use them. */
 import { Registry } from 'prom-client'
 import type { BatchAdvance } from '../batches/progress.ts'
 import type { TaskName } from '../cpu-pool/tasks.ts'
@@ -16,7 +16,10 @@ const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
-/** The outcomes of jobs that a node settles; the store ends cancelled ones. */
+/**
+ * The outcomes with which a node settles jobs. `cancelled` is not among them, because a cancellation ends a job without a
+ * settlement.
+ */
 const OUTCOMES: Readonly<Record<Exclude<FailureCode, 'cancelled'> | 'completed', true>> = {
   completed: true,
   timeout: true,
@@ -28,7 +31,7 @@ const OUTCOMES: Readonly<Record<Exclude<FailureCode, 'cancelled'> | 'completed',
   internal_error: true,
 }
 
-/** A metric with all its values; those of a histogram are named as in the Prometheus format. */
+/** A metric with all its values. Values of a histogram have names as in the Prometheus format. */
 export interface MetricValues {
   readonly name: string
   readonly help: string
@@ -148,7 +151,8 @@ export class Metrics {
   /** @param models the public names of the configured models */
   constructor(models: readonly string[] = []) {
     addRuntimeMetrics(this.#registry)
-    // These exist from the start: to Prometheus, a counter that appears with the value 1 has not increased.
+    // These counters start at 0, because Prometheus does not notice an increase of a counter that first appears with the value
+    // 1.
     for (const share of ['uploads', 'requests', 'answers']) {
       for (const reason of ['over part', 'full']) this.#memoryRejections.add(0, share, reason)
     }
@@ -177,18 +181,18 @@ export class Metrics {
   }
 
   /**
-   * Returns the metrics as values. @param isStopped whether the parts that gauges read have stopped, so that only counters are
-   * left
+   * Returns the values of all metrics.
+   * @param isStopped whether the parts that gauges read have stopped; then only counters and histograms are returned
    */
   async values(isStopped: boolean): Promise<readonly MetricValues[]> {
     const isLeft = (metric: unknown) => metric instanceof MetricCounter || metric instanceof MetricHistogram
-    // The declared type is wrong: it describes what `get` returns.
+    // prom-client's declared type is wrong: it describes what `get` returns.
     const metrics = this.#registry.getMetricsAsArray() as unknown as { get(): Promise<MetricValues> }[]
     const left = isStopped ? metrics.filter(isLeft) : metrics
     return Promise.all(left.map((metric) => metric.get()))
   }
 
-  /** Returns what counters and percentiles have gained since the last call. There must be only one caller. */
+  /** Returns the changes since the last call. Only one caller may use it. */
   takeDeltas(): SampleDeltas {
     return sampleDeltas({
       jobs: this.#jobs.takeIncreases(),
@@ -208,7 +212,7 @@ export class Metrics {
   }
 
   started(job: ClaimedJob, nowMs: number): void {
-    // A rerun has waited since its first run, also for a model server, so its time is not that of the queue.
+    // If the job has run before, its time since creation is not only time in the queue, so it does not count.
     if (job.earlierJson !== undefined) return
     const ms = Math.max(0, nowMs - job.createdAtMs)
     this.#wait.observe(ms / 1000)
@@ -238,7 +242,7 @@ export class Metrics {
     if (isTruncated) this.#truncated.add(1, upstream, model)
   }
 
-  /** @param target `upstream/model`; an upstream's name has no slash */
+  /** @param target `upstream/model`; names of upstreams contain no slash */
   contextShifted(target: string): void {
     const slash = target.indexOf('/')
     this.#contextShifts.add(1, target.slice(0, slash), target.slice(slash + 1))
@@ -303,13 +307,13 @@ export class Metrics {
     this.#cpuRejections.add(1)
   }
 
-  /** The labels are bound in advance, because this is called for every commit. */
+  /** A function with bound labels, because it is called at each commit. */
   readonly committed = (size: number, ms: number): void => {
     this.#commits.observe(ms / 1000)
     this.#groups.observe(size)
   }
 
-  /** A counter without labels exists from the start. */
+  /** Adds a counter. Without labels, it starts at 0. */
   #counter(name: string, help: string, labelNames: readonly string[] = []): MetricCounter {
     const counter = new MetricCounter(this.#registry, `parley_${name}`, help, labelNames)
     if (labelNames.length === 0) counter.add(0)

@@ -1,9 +1,9 @@
 /**
- * Exports traces and metrics by OTLP over HTTP. Loaded only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The exporters read
- * endpoint, headers, timeout, compression and certificates from the standard variables.
+ * Exports traces and metrics by OTLP over HTTP. It is loaded only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The exporters read
+ * the endpoint, headers, timeout, compression and certificates from OpenTelemetry's standard variables.
  *
- * A collector that is slow or down delays nothing: a bounded number of spans waits, further ones are dropped, and the log gets
- * at most one warning a minute.
+ * A slow or unavailable collector delays nothing: the number of waiting spans is limited, further spans are dropped, and the
+ * log gets at most one warning per minute.
  */
 import {
   type Attributes,
@@ -50,20 +50,21 @@ import type { Metrics, MetricValues } from './metrics.ts'
 type Environment = Readonly<Record<string, string | undefined>>
 
 export interface Otlp {
-  /** Exports these metrics, too. */
+  /** Exports these metrics as well. */
   watch(metrics: Pick<Metrics, 'values'>): void
   /** Exports what is left. Resolves with false if that takes longer than a second. Never rejects. */
   stop(): Promise<boolean>
 }
 
 /**
- * A shutdown may exceed `jobs.drain_seconds` by three seconds. Answering the last requests takes two of them, this is the third.
+ * How long the shutdown waits for the last export. A shutdown may exceed `jobs.drain_seconds` by three seconds, two of which
+ * are for the last responses.
  */
 const FLUSH_MS = 1000
 const WARN_EVERY_MS = 60_000
 const PROTOCOLS: ReadonlySet<string> = new Set(['http/protobuf', 'http/json'])
 
-/** Registers the SDK for the process. Throws with a message for the operator if a variable has an unknown value. */
+/** Registers the OpenTelemetry SDK for this process. Throws an error for the operator if a variable has an unknown value. */
 export async function startOtlp(env: Environment, log: Pick<Log, 'warn'>): Promise<Otlp> {
   const warn = warner(log)
   const problem = (message: unknown) => warn(message instanceof Error ? message.message : String(message))
@@ -106,7 +107,7 @@ export async function startOtlp(env: Environment, log: Pick<Log, 'warn'>): Promi
       exportTimeoutMillis: 'OTEL_METRIC_EXPORT_TIMEOUT',
     })
     const { exportIntervalMillis: everyMs, exportTimeoutMillis: timeoutMs } = times
-    // The library shortens only a timeout that was not given, and throws for another one.
+    // The library throws if a configured timeout is longer than the interval; it only shortens its own default.
     const isTooLong = everyMs !== undefined && timeoutMs !== undefined && timeoutMs > everyMs
     const reader = new PeriodicExportingMetricReader({
       exporter: await metricExporter(env),
@@ -165,7 +166,7 @@ const ROOTS: Readonly<Record<string, (ratio: number) => Sampler>> = {
 function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment): Sampler {
   const name = OTEL_TRACES_SAMPLER || 'parentbased_always_on'
   const ratio = Number(OTEL_TRACES_SAMPLER_ARG || 1)
-  // The library would trace nothing.
+  // With such a value, the library would silently trace nothing.
   if (Number.isNaN(ratio)) {
     throw new Error(`OTEL_TRACES_SAMPLER_ARG is ${OTEL_TRACES_SAMPLER_ARG}. Set it to a number from 0 to 1.`)
   }
@@ -178,10 +179,10 @@ function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment
   return name.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root
 }
 
-/** A timer with a longer time would fire at once. */
+/** A timer with a longer delay would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** Returns the variables that are set to a positive number. */
+/** Returns the variables that contain a positive number. */
 function numbers<Name extends string>(env: Environment, names: Readonly<Record<Name, string>>) {
   const given = Object.entries<string>(names).map(
     ([name, variable]) => [name, Math.min(Number(env[variable]), MAX_TIMER_MS)] as const,
@@ -189,7 +190,7 @@ function numbers<Name extends string>(env: Environment, names: Readonly<Record<N
   return Object.fromEntries(given.filter(([, value]) => value > 0)) as Partial<Record<Name, number>>
 }
 
-/** Limits warnings, because each export fails while a collector is down. */
+/** Limits the number of warnings, because every export fails while the collector is unavailable. */
 function warner(log: Pick<Log, 'warn'>): (message: string) => void {
   let nextMs = Number.NEGATIVE_INFINITY
   let suppressed = 0
@@ -208,12 +209,12 @@ function warner(log: Pick<Log, 'warn'>): (message: string) => void {
   }
 }
 
-/** Converts Parley's own metrics (`/metrics`) to the form that the OpenTelemetry SDK exports, so that both agree. */
+/** Passes the metrics of `/metrics` to the OpenTelemetry SDK, in the SDK's own form. */
 class OtlpMetrics implements MetricProducer {
   readonly #startTime = millisToHrTime(Date.now())
   #values: () => Promise<readonly MetricValues[]> = async () => []
 
-  /** Collects these metrics from then on. */
+  /** From now on, collects these metrics. */
   watch(values: () => Promise<readonly MetricValues[]>): void {
     this.#values = values
   }
@@ -244,7 +245,7 @@ function dataOf({ name, help, type, values }: MetricValues, times: Times): Metri
   return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints: histograms(values, times) }
 }
 
-/** In the Prometheus format, each cumulative bucket is a value with a label `le`. */
+/** Converts histograms. In the Prometheus format, each bucket is a value with the label `le`. */
 function histograms(values: MetricValues['values'], times: Times): DataPoint<Histogram>[] {
   const points = new Map<
     string,

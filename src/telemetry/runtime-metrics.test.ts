@@ -1,4 +1,4 @@
-/** Tests that the metrics of the runtime have the usual names for Node programs. */
+/** Tests that the metrics of the runtime have the names that are usual for Node programs. */
 import assert from 'node:assert/strict'
 import type { EventLoopUtilization } from 'node:perf_hooks'
 import { test } from 'node:test'
@@ -22,7 +22,7 @@ test('the lag of the event loop is how late its timers are, and 0 before the fir
   const registry = new Registry()
   addRuntimeMetrics(registry)
   assert.equal(await maxLagSeconds(registry), 0)
-  // The lag is measured between two timers, so the first cannot show it; a later one does.
+  // The lag is the time between two timers, so a single long turn may not show it; then the next one does.
   while ((await maxLagSeconds(registry)) < (HELD_MS - 200) / 1000) {
     holdLoop()
     await nextTurn()
@@ -42,7 +42,7 @@ test('all the names of prom-client are there, once', async () => {
 
 test('the first figure is the part since the event loop started', () => {
   const since = { idle: 30, active: 10, utilization: 0.25 }
-  // As in Node, a single argument is compared with the present.
+  // As in Node, a single argument is compared with the current time.
   const meter = {
     eventLoopUtilization: (now?: EventLoopUtilization, last?: EventLoopUtilization) =>
       now !== undefined && last === undefined ? { idle: -1, active: 0.5, utilization: -1 } : since,

@@ -1,19 +1,19 @@
 /**
- * Metrics of the runtime, under the usual names for Node programs, and how busy an event loop is. The event loop's lag is
- * measured here, ten times a second. prom-client would set a hundred timers a second, which cost an idle server more CPU time
- * than everything else; fewer measurements have the same distribution.
+ * Metrics of the Node runtime, with the names that are usual for Node programs, and how busy the event loop is. The lag of the
+ * event loop is measured here, ten times per second. prom-client measures it a hundred times per second, which would cost an
+ * idle server more CPU time than everything else; fewer measurements have the same distribution.
  */
 import { type EventLoopUtilization, monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client'
 
 const EVERY_MS = 100
-/** Effectively never: the timer of prom-client fires after 25 days. */
+/** The interval of prom-client's own timer, which should not run: 25 days is the longest possible. */
 const NEVER_MS = 2 ** 31 - 1
 const LAG = 'nodejs_eventloop_lag'
 /**
- * promtool rejects these gauges, because they have the suffix of counters. Each is the sum of the gauge whose name lacks the
- * suffix.
+ * promtool rejects these gauges, because their names end like those of counters. Each is the sum of the gauge with the same
+ * name without `_total`.
  */
 const MISNAMED = [
   'nodejs_active_handles_total',
@@ -30,7 +30,7 @@ export function addRuntimeMetrics(registry: Registry): void {
     return new Gauge({ name, help, registers: [registry], ...(collect && { collect }) })
   }
   const delays = new TimerDelays()
-  // This gauge is collected before the others, and sets them.
+  // This gauge is collected before the others, and sets their values.
   const lag = gauge(`${LAG}_seconds`, 'Time until the event loop came round at this scrape.', async () => {
     const found = delays.take()
     if (found !== null) for (const name of STATISTICS) gauges[name].set(found[name])
@@ -51,16 +51,16 @@ export function addRuntimeMetrics(registry: Registry): void {
   }
 }
 
-/** Measures how late a repeated timer fires. */
+/** Measures how late a repeating timer fires. */
 class TimerDelays {
-  /** Histogram of the times between two timers: the interval plus the delay of the second one. */
+  /** A histogram of the times between two timers: the interval plus the delay of the second timer. */
   readonly #between = monitorEventLoopDelay({ resolution: EVERY_MS })
 
   constructor() {
     this.#between.enable()
   }
 
-  /** Returns the delays since the last call, in seconds; null if no timer has fired since. */
+  /** Returns the delays since the last call, in seconds; null if no timer has fired since then. */
   take(): Readonly<Record<(typeof STATISTICS)[number], number>> | null {
     const between = this.#between
     if (between.count === 0) return null
@@ -79,7 +79,10 @@ class TimerDelays {
   }
 }
 
-/** A figure is repeated this long. Otherwise, the second of two readers would get one for the moment between them. */
+/**
+ * A figure is returned again for this many milliseconds. Otherwise, if two readers follow each other closely, the second would
+ * get a figure for the short time in between.
+ */
 const LEAST_MS = 1000
 
 interface LoopMeter {
@@ -87,8 +90,8 @@ interface LoopMeter {
 }
 
 /**
- * Returns a function that measures the part of the time, from 0 to 1, in which the event loop was busy since the last
- * measurement, at least a second ago.
+ * Returns a function that returns in which part of the time since its last measurement the event loop was busy, from 0 to 1. It
+ * measures at most once per second.
  */
 export function busyMeter(meter: LoopMeter): () => number {
   let last: EventLoopUtilization | undefined
@@ -98,7 +101,7 @@ export function busyMeter(meter: LoopMeter): () => number {
     const nowMs = performance.now()
     if (nowMs - lastMs < LEAST_MS) return busy
     const now = meter.eventLoopUtilization()
-    // Without an earlier measurement, Node would compare `now` with a later moment, which can give a negative figure.
+    // Without an earlier measurement, Node would compare `now` with a later time, which can result in a negative figure.
     busy = last === undefined ? now.utilization : meter.eventLoopUtilization(now, last).utilization
     last = now
     lastMs = nowMs

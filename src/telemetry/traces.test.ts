@@ -18,7 +18,7 @@ interface Recorded {
   ended: boolean
 }
 
-/** The smallest part of an SDK that records spans. */
+/** Registers a minimal SDK that records spans. */
 function record(): Recorded[] {
   const spans: Recorded[] = []
   const startSpan = (name: string): Span => {

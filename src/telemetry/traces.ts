@@ -1,7 +1,7 @@
 /**
- * Records OpenTelemetry spans for the life of a job, with the GenAI names for calls to models. Spans need an SDK that is
- * registered before the service is created (`otlp.ts`, or one that the operator loads); without one nothing is wrapped, and
- * tracing costs nothing. No span contains text of a conversation, an answer or the address of a caller.
+ * Records OpenTelemetry spans for the life of a job, with the GenAI conventions for calls to models. The SDK must be registered
+ * before the service is created, by `otlp.ts` or by the operator. Without an SDK, nothing is wrapped, so tracing costs nothing.
+ * No span contains text of a conversation or an answer, or the address of a caller.
  */
 import {
   type Attributes,
@@ -24,7 +24,7 @@ import type { ExecuteJob } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 import type { ModelRequest, RoutedReply, Router } from '../upstreams/model-server.ts'
 
-/** Whether an SDK records spans. */
+/** Whether an SDK that records spans is registered. */
 export function isTracing(): boolean {
   const provider = trace.getTracerProvider()
   if (!(provider instanceof ProxyTracerProvider)) return true
@@ -52,10 +52,10 @@ async function withSpan<T>(
   })
 }
 
-/** The context of each finished execution, by its usage, which the settlement contains. */
+/** Maps the usage of each finished execution to its context. The usage is the object that the settlement contains. */
 const contexts = new WeakMap<Usage, Context>()
 
-/** Records spans `parley.accept` and `parley.settle`. A job that a cached response completes at once has only the first. */
+/** Records the spans `parley.accept` and `parley.settle`. A job that a cached response completes at once only has the first. */
 export function tracedStore(store: Store): Store {
   const accept = (acceptance: Acceptance) =>
     withSpan('parley.accept', SpanKind.INTERNAL, async (span) => {
@@ -92,8 +92,8 @@ export function tracedStore(store: Store): Store {
 }
 
 /**
- * Records a span `parley.queue` from the creation of a job to the start of an execution, and `parley.run` for the execution,
- * with its outcome. Both continue the trace that the job stores, on any node.
+ * Records the span `parley.queue` from the creation of a job to the start of its execution, and the span `parley.run` for the
+ * execution, with its outcome. On any node, both belong to the trace that is stored with the job.
  */
 export function tracedExecution(execute: ExecuteJob): ExecuteJob {
   return (job, signal, cacheKey, events) => {
@@ -139,7 +139,7 @@ export function tracedRouter(router: Router): Router {
         const finish = finishReason(routed)
         if (finish !== null) span.setAttribute('gen_ai.response.finish_reasons', [finish])
         if (routed.reply.kind !== 'answer') {
-          // `trouble` is the released name, as in the receipts.
+          // `trouble` is the released name for an error, also in receipts.
           span.setAttribute('error.type', routed.reply.kind === 'error' ? 'trouble' : routed.reply.kind)
           span.setStatus({ code: SpanStatusCode.ERROR })
         }
@@ -151,7 +151,7 @@ export function tracedRouter(router: Router): Router {
 }
 
 /**
- * Records a span `parley.callback` for each attempt to deliver the callback of a job that stores a trace. The receiver gets its
+ * Records a span `parley.callback` for each delivery attempt of a job that has a trace. The receiver gets the span's
  * `traceparent`.
  */
 export function tracedPoster(poster: Poster): Poster {
@@ -183,7 +183,7 @@ export function tracedPoster(poster: Poster): Poster {
   }
 }
 
-/** @param target `upstream/model`; an upstream's name has no slash */
+/** @param target `upstream/model`; names of upstreams contain no slash */
 function modelAttributes({ model }: Pick<ModelRequest, 'model'>, target: string | null): Attributes {
   const about = { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': model }
   if (target === null) return about
@@ -201,11 +201,11 @@ function finishReason({ reply }: RoutedReply): string | null {
   return reply.kind === 'answer' ? 'stop' : null
 }
 
-/** Bounds recommended by the GenAI conventions. */
+/** The bounds that the GenAI conventions recommend. */
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
 const SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 
-/** Creates the metrics of calls. The returned function records the duration and the tokens of each call of a request. */
+/** Creates the metrics of calls. Returns a function that records the duration and tokens of each call of a request. */
 function genAiMetrics(): (request: ModelRequest, routed: RoutedReply) => void {
   const meter = metrics.getMeter('parley')
   const duration = meter.createHistogram('gen_ai.client.operation.duration', {
@@ -237,12 +237,12 @@ const CREATES: ReadonlySet<string | undefined> = new Set([
   '/v1/responses',
 ])
 
-/** The status of a request whose client closed the connection before the response, as in the log. */
+/** The status in the log as well, if the client closed the connection before the response. */
 const CLIENT_GONE = 499
 
 /**
- * Records a server span for each request that creates jobs. It continues the trace of the W3C `traceparent` header, which jobs
- * store and requests carry. Must be called before the routes are added, because hooks apply only to later ones.
+ * Records a server span for each request that creates jobs. It continues the trace in the W3C header `traceparent`, which is
+ * stored with the jobs. Call it before the routes are declared, because hooks apply only to later routes.
  */
 export function traceCreates(app: FastifyInstance): void {
   const open = new WeakMap<FastifyRequest, { readonly span: Span; readonly inside: Context }>()
@@ -250,7 +250,7 @@ export function traceCreates(app: FastifyInstance): void {
     const { url } = request.routeOptions
     if (request.method === 'POST' && CREATES.has(url)) {
       const { traceparent } = request.headers
-      // An SDK that the operator loads may already have begun a span for the request.
+      // An SDK of the operator may already have started a span for the request.
       const isBegun = trace.getActiveSpan() !== undefined
       const given = isBegun || typeof traceparent !== 'string' ? null : contextOf(traceparent)
       const parent = given ?? context.active()
@@ -260,7 +260,7 @@ export function traceCreates(app: FastifyInstance): void {
     }
     done()
   })
-  // An earlier hook would lose the context, because the body is read after it.
+  // Reading the body loses the context, so the context is set in a hook that runs after it.
   app.addHook('preHandler', (request, _reply, done) => {
     const traced = open.get(request)
     if (traced === undefined) done()
@@ -273,7 +273,7 @@ export function traceCreates(app: FastifyInstance): void {
     span?.end()
   }
   app.addHook('onSend', (request, _reply, payload, done) => {
-    // The client is gone, so `onResponse` is not called.
+    // `onResponse` is not called if the client has disconnected.
     if (request.raw.socket.destroyed) end(request, CLIENT_GONE)
     done(null, payload)
   })
@@ -283,7 +283,7 @@ export function traceCreates(app: FastifyInstance): void {
   })
 }
 
-/** A later version of the format may have more parts, which are ignored. */
+/** Matches the header `traceparent`. Later versions of its format may have further parts, which are ignored. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
 const SAMPLED = 1
 
@@ -294,7 +294,7 @@ export function activeTraceparent(): string | null {
   return `00-${context.traceId}-${context.spanId}-0${context.traceFlags & SAMPLED}`
 }
 
-/** Returns the context of a span that continues this one; null if the text is not a valid `traceparent`. */
+/** Returns the context for spans that continue this one; null if the text is not a valid `traceparent`. */
 function contextOf(traceparent: string): Context | null {
   const [, traceId = '', spanId = '', flags = ''] = TRACEPARENT.exec(traceparent) ?? []
   const traceFlags = Number.parseInt(flags, 16) & SAMPLED
