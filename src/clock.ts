@@ -1,37 +1,38 @@
-/** Time is injected wherever it matters, so that tests move it by hand instead of sleeping. */
+/** Time, which is passed to all code that depends on it, so that tests can advance it instead of sleeping. */
 export interface Clock {
-  /** Wall-clock milliseconds since 1970: for what is stored and shown. It may jump. */
+  /** Wall-clock time in milliseconds since 1970, for times that are stored or shown. It can jump. */
   nowMs(): number
-  /** Milliseconds that never go back: for durations, leases and deadlines. */
+  /** Milliseconds that never go back, for durations, leases and deadlines. */
   steadyMs(): number
-  /** Calls `callback` once after `ms`; the returned function cancels the timer. It does not keep the process alive. */
+  /** Calls `callback` once after `ms`. Returns a function that cancels the timer. The timer does not keep the process alive. */
   after(ms: number, callback: () => void): () => void
   /**
-   * Like `after`, but at a moment that other timers share, up to half a second earlier or later, and by less than half of `ms`.
-   * For polls: waking an idle process once for several of them costs little more than for one. Absent where this makes no
-   * difference.
+   * Like `after`, but at a moment that it shares with other timers: up to half a second earlier or later, and by less than half
+   * of `ms`. It is for polling, because waking an idle process once for several polls costs little more than for one. Absent in
+   * clocks for which this makes no difference.
    */
   readonly about?: (ms: number, callback: () => void) => () => void
 }
 
-/** The periods whose multiples polls share; the second is for shorter pauses. */
+/** Polls happen at multiples of these periods; the second one is for shorter pauses. */
 const SHARED_MS = [1000, 500]
 
-/** A hundred thousand days: added to any time, this is still a whole number of milliseconds and fits into every database. */
+/** A hundred thousand days. Added to any time, it results in a whole number of milliseconds that fits into every database. */
 const LONGEST_MS = 8_640_000_000_000
-/** The longest delay of `setTimeout`; a longer timer would fire at once. */
+/** The longest delay of `setTimeout`, which would call back at once after a longer one. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** Converts seconds from callers and settings to the whole milliseconds that timers and databases need. */
+/** Converts seconds in requests and settings to whole milliseconds, which timers and databases need. */
 export function wholeMs(seconds: number): number {
   return Math.min(Math.round(seconds * 1000), LONGEST_MS)
 }
 
-/** The wall clock can jump, so it is checked again after at most this time. */
+/** How often a timer for a wall-clock time checks the time, because the wall clock can jump. */
 const LONGEST_LOOK_MS = 60_000
 
 /**
- * Calls `callback` once, when the wall clock has reached this time, at once if it already has. The returned function cancels it.
+ * Calls `callback` once when the wall clock has reached this time, at once if it already has. Returns a function that cancels
+ * the call.
  */
 export function atTime(
   clock: Pick<Clock, 'nowMs' | 'after'>,
@@ -66,7 +67,7 @@ const realClock = {
 
 export const systemClock: Clock = { ...realClock, about: sharedMoments(realClock) }
 
-/** Creates the `about` of a clock, with one timer for all callbacks that are due at the same moment. */
+/** Creates the function `about` of a clock. All callbacks that are due at the same moment share one timer. */
 export function sharedMoments(clock: Pick<Clock, 'steadyMs' | 'after'>): NonNullable<Clock['about']> {
   const dueAt = new Map<number, Set<{ readonly callback: () => void }>>()
   const addMoment = (atMs: number, nowMs: number) => {

@@ -1,13 +1,19 @@
-/** Caches lookups for a limited time and a limited number of keys, with one lookup at a time per key. */
+/**
+ * Caches lookups, such as those of API keys, for a limited time and with a limited number of keys. Each key has at most one
+ * lookup at a time.
+ */
 import type { Clock } from './clock.ts'
 
 export interface LookupCacheOptions<Value> {
   readonly clock: Pick<Clock, 'steadyMs'>
-  /** Counts from the start of the lookup, so that changes made during the lookup are seen in time. */
+  /**
+   * How many milliseconds a value is used, counted from the start of its lookup. Changes made during the lookup are thus
+   * noticed in time.
+   */
   readonly freshMs: number
-  /** With more entries, the oldest is dropped. */
+  /** If there are more entries, the oldest is dropped. */
   readonly maxEntries: number
-  /** A value that is returned without a promise was cheap to get, so it is not cached. */
+  /** Looks a value up. If it returns the value without a promise, the value is not cached, because it was cheap to get. */
   readonly lookUp: (key: string) => Promise<Value> | Value
 }
 
@@ -26,7 +32,7 @@ export class LookupCache<Value> {
     this.#options = options
   }
 
-  /** Returns the value itself if it is fresh. Rejects if the lookup does; a rejection is not cached. */
+  /** Returns a fresh value without a promise. Otherwise rejects if the lookup rejects, which is not cached. */
   get(key: string): Value | Promise<Value> {
     const { clock, lookUp } = this.#options
     const entry = this.#entries.get(key)
@@ -38,13 +44,13 @@ export class LookupCache<Value> {
     return found instanceof Promise ? this.#remember(key, found, nowMs + this.#options.freshMs) : found
   }
 
-  /** The result of the last lookup, if it is fresh. */
+  /** Returns the cached value if it is fresh. */
   fresh(key: string): Value | undefined {
     const entry = this.#entries.get(key)
     return entry && entry.freshUntilMs > this.#options.clock.steadyMs() ? entry.value : undefined
   }
 
-  /** The result of the last lookup, fresh or not. */
+  /** Returns the cached value, even if it is not fresh. */
   peek(key: string): Value | undefined {
     return this.#entries.get(key)?.value
   }
@@ -70,7 +76,7 @@ export class LookupCache<Value> {
   }
 }
 
-/** Joins calls made while one is in progress: they share its result, and the next call looks up again. */
+/** Returns a function that starts `lookUp` unless a call is in progress, whose result is then shared. */
 export function singleFlight<Value>(lookUp: () => Promise<Value>): () => Promise<Value> {
   let inProgress: Promise<Value> | null = null
   return () => {

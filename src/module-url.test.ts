@@ -1,4 +1,4 @@
-/** Checks that threads find their modules next to the sources and next to the compiled program. */
+/** Tests that threads find their modules both in the sources and in the compiled program. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { moduleURL } from './module-url.ts'

@@ -2,8 +2,9 @@
 import { extname } from 'node:path'
 
 /**
- * The program runs from its sources, or compiled to JavaScript in a package, so the module gets the extension of the importer.
- * @param source the module's source, relative to the importer, such as `./thread.ts`
+ * Returns the URL of a module with the same extension as the importer, because the program may run from its sources or compiled
+ * to JavaScript.
+ * @param source the path of the module's source relative to the importer, such as `./thread.ts`
  * @param here the importer's `import.meta.url`
  */
 export function moduleURL(source: string, here: string): URL {

@@ -1,4 +1,4 @@
-/** Checks that the program and package.json require the same versions of Node. */
+/** Tests that the program and package.json require the same versions of Node. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'

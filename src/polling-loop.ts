@@ -1,12 +1,12 @@
-/** Runs a task repeatedly with a pause in between, never twice at once, until it is stopped. */
+/** Runs a task repeatedly, with a pause between runs, until it is stopped. Runs never overlap. */
 import type { Clock } from './clock.ts'
 
 export interface PollingLoopOptions {
   readonly clock: Pick<Clock, 'after' | 'about'>
-  /** The approximate pause before the first run and between runs. A function is called for each pause. */
+  /** The approximate pause before the first run and between runs, in milliseconds. A function is called for each pause. */
   readonly pauseMs: number | (() => number)
   readonly task: () => Promise<void>
-  /** Called with the rejection of the task. The loop continues. */
+  /** Called if the task rejects. The loop continues. */
   readonly onError: (error: unknown) => void
 }
 
@@ -22,14 +22,14 @@ export class PollingLoop {
     this.#options = options
   }
 
-  /** Starts the loop. A second call does nothing, nor does a call after `stop`. */
+  /** Starts the loop. Does nothing if the loop was already started or stopped. */
   start(): void {
     if (this.#state !== 'idle') return
     this.#state = 'started'
     this.#pause()
   }
 
-  /** Ends the pause. During a run, it makes another one follow at once. */
+  /** Ends the pause. If the task is running, it runs again right afterwards. */
   wake(): void {
     if (this.#state !== 'started') return
     if (this.#isRunning) {
@@ -40,7 +40,7 @@ export class PollingLoop {
     this.#running = this.#run()
   }
 
-  /** Stops the loop: no run starts after this call. Resolves when a run in progress has ended. */
+  /** Stops the loop: no run starts after this call. Resolves when the run in progress has ended. */
   async stop(): Promise<void> {
     this.#state = 'stopped'
     this.#cancelTimer()

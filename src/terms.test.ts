@@ -1,5 +1,5 @@
 /**
- * Checks that one word stands for one idea: no file, document or message uses a term that the glossary (docs/glossary.md)
+ * Tests that each idea has only one word: no file, document or message may use a term that the glossary (docs/glossary.md) has
  * replaced.
  */
 import assert from 'node:assert/strict'
@@ -11,7 +11,7 @@ import { identifiersIn, type SourceText, splitSource } from '../test/support/sou
 import { SOURCE_FOLDERS } from '../test/support/test-files.ts'
 
 /**
- * No identifier and no file name may contain these words or sequences of words. The glossary (docs/glossary.md) and the standard
+ * Words and sequences of words that no identifier and no file name may contain. The glossary (docs/glossary.md) and the usual
  * terms of job queues replace them.
  */
 const RETIRED_NAMES = [
@@ -57,7 +57,7 @@ const RETIRED_NAMES = [
   'waiters',
 ]
 
-/** Released names, and where the program maps them to its own. */
+/** Released names that cannot change, and where the program may use them. */
 const RELEASED_NAMES: readonly {
   readonly names: readonly string[]
   readonly in: RegExp
@@ -114,7 +114,7 @@ test('no identifier and no file name is a retired one', () => {
   assert.deepEqual(wrong, [])
 })
 
-/** Phrases that the documents, messages and comments do not use, because plain technical English has a better one. */
+/** Phrases that documents, messages and comments must not contain, each with a better one in plain technical English. */
 const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/\banew\b/, 'again'],
   [/\b(?:tell|tells|telling|told) of\b/, 'report, show'],
@@ -142,7 +142,7 @@ const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = 
   [/\bhas ended without a word\b/, 'exited unexpectedly'],
 ]
 
-/** Released names in SQL and in other strings, where they look like prose. */
+/** Released names in SQL and other strings, which would count as prose. */
 const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; readonly because: string }[] = [
   { words: /\bdeaths\b/g, in: /^src\/store\//, because: 'columns' },
   { words: /\bwaiters\b/g, in: /^src\/telemetry\//, because: 'a part of metric names' },
@@ -180,8 +180,8 @@ test('no document, message or comment uses a retired phrase', () => {
 })
 
 /**
- * Phrases that a native speaker would mark as translated or quaint. The list for documents is longer than that for code, whose
- * comments are short. A space also matches a line break.
+ * Phrases that sound translated or quaint to a native speaker. This list is for documents; the list for code is shorter. A
+ * space also matches a line break.
  */
 const QUAINT_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/says?|said/, 'reports, prints, returns, means'],
@@ -252,7 +252,10 @@ test('no document uses a phrase that sounds translated', () => {
   assert.deepEqual(wrong, [])
 })
 
-/** Phrases to avoid in comments, docstrings and messages. There are fewer, because some of the phrases above are terms in code. */
+/**
+ * Phrases that comments, docstrings and messages must not contain. Some of the phrases above are missing, because they are
+ * terms in code.
+ */
 const QUAINT_IN_CODE: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/beside/, 'next to, in addition to, while'],
   [/looks?-ups?/, 'lookup'],
@@ -291,7 +294,7 @@ test('no comment and no message in the code uses a phrase that sounds translated
   ].filter(({ path }) => !/migrations|standard-schema/.test(path))
   const wrong = files.flatMap(({ path, text }) =>
     proseIn(text).flatMap((prose) => {
-      // A phrase may continue on the next line of its comment.
+      // A phrase may continue on the next line of a comment.
       const joined = withoutCode(prose.text).replaceAll(/\n\s*(?:\*(?!\/) ?|\/\/ ?)?/g, ' ')
       return QUAINT_IN_CODE.flatMap(([{ source }, better]) => {
         const [found] = new RegExp(`\\b(?:${source})(?!\\w)`, 'i').exec(joined) ?? []
@@ -302,7 +305,7 @@ test('no comment and no message in the code uses a phrase that sounds translated
   assert.deepEqual(wrong, [])
 })
 
-/** Returns the comments and strings of a source. They are cached, because two tests read them. */
+/** Returns the comments and strings of a source. They are cached, because two tests need them. */
 function proseIn(source: string): SourceText['prose'] {
   const known = proseBySource.get(source)
   if (known !== undefined) return known
@@ -312,7 +315,7 @@ function proseIn(source: string): SourceText['prose'] {
 }
 const proseBySource = new Map<string, SourceText['prose']>()
 
-/** Every Markdown file that we wrote. */
+/** Returns the paths of all Markdown files that are not from elsewhere. */
 function markdownFiles(): readonly string[] {
   return [
     '.',
@@ -331,7 +334,7 @@ function markdownFiles(): readonly string[] {
     .filter((path) => path.endsWith('.md'))
 }
 
-/** The lines of a document outside of code blocks and queries, which contain released names. */
+/** Returns the lines of a document without code blocks and queries, which contain released names. */
 function proseOf(document: string): readonly { readonly line: number; readonly text: string }[] {
   let inCode = false
   return document.split('\n').flatMap((text, index) => {

@@ -1,4 +1,4 @@
-/** Checks the style rules that a test can check: which folder imports which, and what may stand in one place only. */
+/** Tests the rules of style that a test can check: which folder may import which, and what may be in only one place. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -16,10 +16,10 @@ import {
   sources,
 } from '../test/support/project-sources.ts'
 
-/** Returns the folder of a path; for a file directly in `src/`, its name. */
+/** Returns the folder of a path. For a file directly in `src/`, returns its name. */
 const folderOf = (path: string) => path.split('/')[0] ?? path
 
-/** Every folder may import these. */
+/** The files that every folder may import. */
 const FOR_ALL = [
   'clock.ts',
   'counted.ts',
@@ -32,7 +32,7 @@ const FOR_ALL = [
   'version.ts',
 ]
 
-/** What else each folder may import. */
+/** Which other folders and files each folder may import. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'json-text': [],
   job: ['json-text', 'parley-json-schema'],
@@ -40,7 +40,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sharing: ['job'],
   tokens: ['job', 'json-text'],
   'cpu-pool': ['job', 'sharing', 'tokens', 'upstreams/read-completion.ts', 'v1/read-body.ts'],
-  // The dashboard shows the result of the server's own schema check. It imports only types from `admin`, and a rule
+  // The dashboard shows the result of the server's own schema check. From `admin`, it imports only types and one rule
   // (test/browser/serving.test.ts).
   dashboard: ['job', 'parley-json-schema', 'admin'],
   config: ['job', 'net'],

@@ -1,18 +1,18 @@
 /**
- * A map whose entries live briefly, such as the jobs in progress.
+ * A map whose entries do not live long, such as the jobs in progress.
  *
- * V8 replaces the table of a Map each time deleted entries have used it up, here every few dozen jobs, and the old table refers
- * to the new one. Once one of them is in the old generation, it keeps all later ones alive until the next full collection, each
- * with the keys and values that it had when it was replaced. In effect every job, with its texts and its answer, is copied twice
- * and promoted. So this class replaces the map itself, and no map refers to the next.
+ * A `Map` replaces its internal table whenever deleted entries have used it up; here that is after every few dozen jobs. Each
+ * old table refers to the new one. Once V8 has moved one table to its old generation, that table keeps all later ones alive,
+ * with their keys and values, until the next full collection. In effect, every job with its texts would be copied twice and
+ * then kept. So this class replaces the `Map` itself, and no map refers to the next one.
  */
 
-/** A small map is replaced after this many deletions. */
+/** The `Map` is replaced after this many deletions, and one more for each remaining entry. */
 const LEAST_DELETED = 32
 
 export class TransientMap<Key, Value> {
   #map = new Map<Key, Value>()
-  /** Deletions since the map was replaced. */
+  /** The number of deletions since the `Map` was replaced. */
   #deleted = 0
 
   get size(): number {
@@ -23,7 +23,6 @@ export class TransientMap<Key, Value> {
     return this.#map.get(key)
   }
 
-  /** Sets the value of a key, new or not. */
   set(key: Key, value: Value): void {
     this.#map.set(key, value)
   }
@@ -36,12 +35,12 @@ export class TransientMap<Key, Value> {
     this.#deleted = 0
   }
 
-  /** Returns a snapshot in the order of addition; later changes do not affect it. */
+  /** Returns a copy of the keys in the order of their addition. Later changes do not affect it. */
   keys(): Key[] {
     return [...this.#map.keys()]
   }
 
-  /** Returns a snapshot of the values. */
+  /** Returns a copy of the values. */
   values(): Value[] {
     return [...this.#map.values()]
   }

@@ -14,7 +14,7 @@ const point = Type.Object(
   { title: 'Point' },
 )
 
-/** The compiler checks both directions: what the schema allows, and what it does not. */
+/** The compiler checks both what the schema allows and what it does not allow. */
 const values: Static<typeof point>[] = [
   { x: 1, kind: 'a', more: undefined, on: true },
   { x: 1, kind: null, more: {}, on: false, tags: ['t'], sizes: { s: 1 } },

@@ -1,28 +1,28 @@
 /**
- * Writes the JSON Schemas of what Parley accepts and returns, with the types of their values for the compiler. Loading a library
- * for this would take a fifth of the server's start time.
+ * Writes JSON Schemas of what Parley accepts and returns, so that the compiler knows the types of their values. A library for
+ * this would take a fifth of the server's start time to load.
  *
  *     const point = Type.Object({ x: Type.Number(), label: Type.Optional(Type.String({ maxLength: 80 })) })
  *     type Point = Static<typeof point>   // { x: number; label?: string }
  */
 
-/** This symbol exists only for the compiler. */
+/** Exists only for the compiler. */
 declare const VALUE: unique symbol
 
-/** A schema of values of type T; as JSON, a JSON Schema. */
+/** A schema of values of type T. Converted to JSON, it is a JSON Schema. */
 export interface Schema<T = unknown> {
   readonly [VALUE]?: () => T
   readonly [keyword: string]: unknown
 }
 
-/** The type of the values of a schema. */
+/** The type of a schema's values. */
 export type Static<S> = S extends { readonly [VALUE]?: () => infer T } ? T : never
 
-/** Further keywords, such as `minimum` or `description`. */
+/** Further keywords of a schema, such as `minimum` or `description`. */
 type Keywords = Readonly<Record<string, unknown>>
 type Properties = Readonly<Record<string, Schema>>
 
-/** Marks the schema of a property that may be absent. It does not appear in the JSON. */
+/** Marks the schema of a property that may be absent. It does not appear in JSON. */
 const OPTIONAL = Symbol('optional')
 
 interface Optional {
@@ -76,7 +76,7 @@ export const Type = {
     const required = Object.keys(properties).filter((name) => !(OPTIONAL in (properties[name] ?? {})))
     return { type: 'object', ...(required.length > 0 && { required }), properties, ...keywords }
   },
-  /** Objects with arbitrary property names, or only names that match the pattern. */
+  /** An object with any property names, or with those that match the pattern. */
   Record: <T>(
     value: Schema<T>,
     { pattern = '^.*$', ...keywords }: Keywords & { readonly pattern?: string } = {},

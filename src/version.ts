@@ -1,4 +1,4 @@
-/** Reads the program's version from its package.json. */
+/** Reads the version of the program from its package.json. */
 import { readFileSync } from 'node:fs'
 
 export const VERSION: string = (

@@ -179,7 +179,7 @@ export const fileContent = {
   description: 'The content.',
   content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
 }
-/** Written by hand, because TypeBox schemas describe JSON, and this body is multipart. */
+/** Written in the form of OpenAPI documents, because schemas alone describe JSON, and this body is multipart. */
 export const uploadBody = {
   content: {
     'multipart/form-data': {

@@ -8,7 +8,10 @@ import { isObject, type JsonObject } from '../../json-object.ts'
  * Keywords whose value is a schema or a list of schemas. `#inline` treats `properties` separately, which has schemas by name.
  */
 const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
-/** TypeBox writes an object with arbitrary names with this pattern, but many generators only support `additionalProperties`. */
+/**
+ * `Type.Record` writes an object with arbitrary names with this pattern, but many generators only support
+ * `additionalProperties`.
+ */
 const ANY_NAME = '^.*$'
 
 export class Components {
