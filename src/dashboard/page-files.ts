@@ -1,6 +1,6 @@
 /**
- * Prepares the dashboard's files for serving: strips the types of its modules, and adds the libraries that they import. There
- * is no build step: this runs once per process, when the dashboard is first requested.
+ * Prepares the dashboard's files for serving: removes the types from its modules, and adds the libraries that they import.
+ * There is no build step; this happens once per process, when the dashboard is first requested.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { gzipSync } from 'node:zlib'
 import { moduleURL } from '../module-url.ts'
 
 export interface PageFile {
-  /** The path below the base URL of the files, for example `src/dashboard/page/main.js`. */
+  /** The path below the base URL of the files, such as `src/dashboard/page/main.js`. */
   readonly path: string
   readonly type: string
   readonly body: Uint8Array
@@ -19,18 +19,18 @@ export interface PageFile {
 }
 
 export interface Page {
-  /** A hash of all files. It is part of their URLs, so browsers may cache them forever. */
+  /** A hash of all files. Their URLs contain it, so browsers may cache them forever. */
   readonly hash: string
   readonly html: string
   readonly files: readonly PageFile[]
 }
 
-/** The folder that contains `src/` and `json-schema/`: the project, or the build. */
+/** The folder that contains `src/` and `json-schema/`: that of the project or, in a package, that of the build. */
 const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const SCRIPT = 'text/javascript; charset=utf-8'
 const STYLE = 'text/css; charset=utf-8'
 
-/** Packages that the modules import, and the file that is served for each. */
+/** The packages that the modules import, and the file of each that is served. */
 const LIBRARIES: Readonly<Record<string, string>> = {
   preact: 'preact',
   'preact/hooks': 'preact/hooks',
@@ -39,10 +39,10 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   uplot: 'uplot/dist/uPlot.esm.js',
 }
 
-/** A workspace in a clone, which modules import by its name. */
+/** A workspace of the project, which modules import by its name. */
 const SCHEMAS = 'parley-json-schema'
 
-/** The parts of `style.css`, in order: of rules with equal specificity the later one applies. */
+/** The parts of `style.css`, in order. If two rules have equal specificity, the later one applies. */
 const STYLES = [
   'colours',
   'frame',
@@ -62,7 +62,7 @@ const STYLES = [
 const IMPORT =
   /((?:^|[;\n}])\s*(?:import\s*(?:[\w$*\s{},]+?\s*from\s*)?|export\s*(?:\*(?:\s*as\s+\w+)?|\{[^}]*\})\s*from\s*))(['"])([^'"\n]+)\2/g
 
-/** @param base the URL path of the files, for example `/dashboard/files`; the hash and the file's path follow */
+/** @param base the URL path of the files, such as `/dashboard/files`; the hash and the path of a file follow it */
 export function makePage(base: string): Page {
   const scripts = modulesFrom(fileURLToPath(moduleURL('./page/main.ts', import.meta.url)))
   const styles: readonly SourceFile[] = [
@@ -88,7 +88,7 @@ interface SourceFile {
   readonly text: string
 }
 
-/** Returns the module and everything that it imports, in depth-first order. */
+/** Returns the module and all modules that it imports, directly or not, in depth-first order. */
 function modulesFrom(entry: string): SourceFile[] {
   const modules = new Map<string, SourceFile>()
   const visit = (file: string, path: string) => {
@@ -122,7 +122,9 @@ function installed(name: string): string {
   return fileURLToPath(import.meta.resolve(name))
 }
 
-/** URLs mirror the paths of the project, so that stack traces in browsers name the source file. */
+/**
+ * Returns the path of a module in URLs. It is the path in the project, so that stack traces in browsers show the source file.
+ */
 function pathOf(file: string): string {
   return relative(ROOT, file).replaceAll(sep, '/').replace(/\.ts$/, '.js')
 }
@@ -141,7 +143,10 @@ function hashOf(sources: readonly SourceFile[]): string {
 const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 20 20'%3E%3Cpath fill='%235e6ad2' d='M3 4.500A1.500 1.500 0 0 1 4.500 3h7A1.500 1.500 0 0 1 13 4.500v5a1.500 1.500 0 0 1-1.500 1.500H7l-4 3Z'/%3E%3Cpath fill='%239aa2ea' d='M15 7.500h.5A1.500 1.500 0 0 1 17 9v8l-3.500-2.500H9Z'/%3E%3C/svg%3E"
 
-/** The page lists all modules, so that browsers fetch them in parallel instead of discovering them one by one. */
+/**
+ * Returns the HTML document. It lists all modules, so that browsers load them in parallel instead of finding one after the
+ * other.
+ */
 function documentOf(address: string, scripts: readonly SourceFile[], styles: readonly SourceFile[]): string {
   const links = [
     ...styles.map(({ path }) => `<link rel="stylesheet" href="${address}/${path}">`),

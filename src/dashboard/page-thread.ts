@@ -1,4 +1,4 @@
-/** Prepares the dashboard's files in a separate thread, so that no request waits for it; see `madeInThread`. */
+/** Prepares the dashboard's files on a separate thread, because this would delay requests; see `madeInThread`. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { makePage } from './page-files.ts'
 

@@ -1,8 +1,8 @@
-/** Sends requests to the server: to the admin API and, for the playground, to the public interface. */
+/** Sends requests to the server: to the admin API and, for the playground, to the API for callers. */
 import { parseExactly } from './format.ts'
 import { adminToken, operatorName, signOut } from './session.ts'
 
-/** A response that is not a success, or no response (`status` 0). The message is for the operator. */
+/** A response with an error, or no response (`status` 0). The message is for the operator. */
 export class ApiError extends Error {
   readonly status: number
   readonly details: string | null
@@ -13,14 +13,14 @@ export class ApiError extends Error {
     this.details = details
   }
 
-  /** The message followed by the details. */
+  /** The message and the details. */
   get words(): string {
     return this.details === null ? this.message : `${this.message} ${this.details}`
   }
 }
 
 export interface RequestOptions {
-  /** Defaults to POST with a body, and GET without one. */
+  /** If absent, POST with a body, and GET without one. */
   readonly method?: 'POST' | 'DELETE'
   readonly body?: unknown
   readonly signal?: AbortSignal
@@ -32,7 +32,7 @@ export interface Envelope<T> {
   readonly data: T
 }
 
-/** Returns the `data` of an admin route, for example `/overview`. A 401 response signs out. */
+/** Returns the `data` of a route below `/admin/api`, such as `/overview`. A 401 response signs the operator out. */
 export async function admin<T>(path: string, options: RequestOptions = {}): Promise<T> {
   try {
     const { data } = await call<T>(`/admin/api${path}`, options, credentials())
@@ -45,17 +45,17 @@ export async function admin<T>(path: string, options: RequestOptions = {}): Prom
   }
 }
 
-/** Returns the content of an admin route that sends a file. */
+/** Returns the content of a route below `/admin/api` that sends a file. */
 export async function download(path: string): Promise<Blob> {
   const response = await send(`/admin/api${path}`, { headers: credentials() })
   if (!response.ok) throw await errorOf(response)
   return response.blob()
 }
 
-/** The browser cannot send others in a header. */
+/** The only characters that the browser can send in a header. */
 const VISIBLE_ASCII = /^[\x21-\x7e]+$/
 
-/** Returns whether the server accepts the token; rejects if the server does not respond. */
+/** Returns whether the server accepts the token. Rejects if the server does not respond. */
 export async function isTokenAccepted(token: string): Promise<boolean> {
   if (!VISIBLE_ASCII.test(token)) return false
   try {
@@ -67,14 +67,14 @@ export async function isTokenAccepted(token: string): Promise<boolean> {
   }
 }
 
-/** Opens the stream of metric samples; the caller must read or cancel it. */
+/** Opens the stream of metric samples. The caller must read or cancel it. */
 export async function openEvents(signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
   const response = await send('/admin/api/events', { headers: credentials(), signal })
   if (!response.ok || !response.body) throw await errorOf(response)
   return response.body
 }
 
-/** Calls the public interface with an API key. */
+/** Calls the API for callers with an API key. */
 export async function callWithKey<T>(
   path: string,
   key: string,
@@ -121,7 +121,7 @@ async function errorOf(response: Response): Promise<ApiError> {
   }
 }
 
-/** The admin token, and the operator's name for the audit log. */
+/** The headers with the admin token, and with the operator's name for the audit log. */
 function credentials(): Record<string, string> {
   const token = adminToken()
   const name = operatorName()
@@ -131,7 +131,7 @@ function credentials(): Record<string, string> {
   }
 }
 
-/** Encodes text for a header, whose characters are bytes: UTF-8 supports names in any script. */
+/** Encodes text as UTF-8 for a header, in which each character stands for a byte. So names can be in any script. */
 function bytesOf(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text))
 }

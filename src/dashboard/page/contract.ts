@@ -1,6 +1,6 @@
 /**
- * The types of the admin API's responses: the `data` of each route below `/admin/api`. Times are Unix seconds. Imports from the
- * server are type-only, so they are stripped before a browser loads this module.
+ * The types of the admin API's responses: the `data` of each route below `/admin/api`. Times are Unix seconds. All imports from
+ * the server are type-only, so they are removed before a browser loads this module.
  */
 
 import type { CallbackSummary } from '../../admin/job-view.ts'
@@ -33,13 +33,13 @@ export interface JobError {
   readonly raw_text?: string
 }
 
-/** The calls of a job: what was sent to models, and what they returned. */
+/** The receipt of a job: what was sent to models, and what they returned. */
 export interface Receipt {
   readonly form: 'text' | 'json' | 'schema'
   readonly strict?: boolean
   readonly ignored?: readonly string[]
   readonly calls: readonly ReceiptCall[]
-  /** Present if a node crashed during the job, so that calls may be missing. */
+  /** Present if a node crashed while it ran the job, so that calls may be missing. */
   readonly calls_lost?: true
   readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
 }
@@ -49,14 +49,14 @@ export interface ReceiptCall {
   readonly kind: 'answer' | 'refused' | 'trouble'
   readonly status: number | null
   readonly ms: number
-  /** Receipts of earlier versions lack `roles` and `json_mode`. */
+  /** `roles` and `json_mode` are absent in receipts of earlier versions. */
   readonly roles?: 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
-  /** Also absent if the job requested text. */
+  /** `json_mode` is also absent if the job requested text. */
   readonly json_mode?: JsonMode
   readonly instruction?: string
-  /** Present if the answer was cut off at a length limit. */
+  /** Present if the answer was truncated at a length limit. */
   readonly finish_reason?: 'length'
-  /** What differs from the previous call, whose format the server rejected. */
+  /** What changed since the previous call, whose format the server had rejected. */
   readonly other_format?: 'roles' | 'json_mode' | 'both'
   /** Present if the connection broke during the call. */
   readonly broke?: { readonly in_progress: number; readonly counts: boolean; readonly schema?: string }

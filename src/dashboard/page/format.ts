@@ -1,4 +1,4 @@
-/** Formats numbers, durations and times. */
+/** Formats numbers, durations, times and JSON for the dashboard. */
 
 const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 })
 const short = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFractionDigits: 1 })
@@ -14,10 +14,10 @@ const dayAndMonth = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 's
 
 const money = new Intl.NumberFormat('en-GB', { minimumFractionDigits: 2, maximumFractionDigits: 6 })
 
-/** An amount in millionths of the currency. */
+/** Formats an amount in millionths of the currency. */
 export const amount = (micros: number): string => money.format(micros / 1_000_000)
 
-/** Shown if there is no value. */
+/** Shown instead of a missing value. */
 export const NONE = '–'
 
 export function count(value: number | null): string {
@@ -25,14 +25,17 @@ export function count(value: number | null): string {
   return Math.abs(value) < 100_000 ? whole.format(value) : short.format(value)
 }
 
-/** Shows every digit. */
+/** Formats a number with all its digits. */
 export const exact = (value: number): string => whole.format(value)
 
-/** `1 job`, `1,250 jobs`. @param noun in the singular; its plural ends in `s` */
+/**
+ * Formats a number with its noun: `1 job`, `1,250 jobs`.
+ * @param noun in the singular; its plural must end with `s`
+ */
 export const counted = (value: number, noun: string): string =>
   `${exact(value)} ${noun}${value === 1 ? '' : 's'}`
 
-/** `1.2 MB`. */
+/** Formats a size, such as `1.2 MB`. */
 export function bytes(value: number): string {
   const units = ['B', 'kB', 'MB', 'GB']
   let at = 0
@@ -41,7 +44,7 @@ export function bytes(value: number): string {
   return `${figure(left)} ${units[at]}`
 }
 
-/** Formats a rate or a mean with about three significant digits. */
+/** Formats a rate or a mean with about three digits. */
 export function figure(value: number): string {
   if (value >= 100) return count(value)
   if (value >= 10) return value.toFixed(1).replace(/\.0$/, '')
@@ -65,7 +68,7 @@ function joined(more: number, unit: string, less: number, lessUnit: string): str
   return less === 0 ? `${more} ${unit}` : `${more} ${unit} ${less} ${lessUnit}`
 }
 
-/** `3 min ago`, `in 2 h`, `just now`. */
+/** Formats the time between two times: `3 min ago`, `in 2 h`, `just now`. */
 export function relative(seconds: number, nowSeconds: number): string {
   const ms = (nowSeconds - seconds) * 1000
   if (Math.abs(ms) < 2000) return 'just now'
@@ -79,10 +82,10 @@ export const timeOfDay = (seconds: number): string => clock.format(seconds * 100
 export const timeOfDayMs = (seconds: number): string => clockMs.format(seconds * 1000)
 export const day = (seconds: number): string => dayAndMonth.format(seconds * 1000)
 
-/** The parts of a job ID that differ between jobs created at about the same time. */
+/** The parts of a job ID that differ between jobs that were created at nearly the same time. */
 export const shortId = (id: string): string => `${id.slice(0, 8)}…${id.slice(-6)}`
 
-/** Indents JSON text; returns other text unchanged. */
+/** Indents JSON text. Returns any other text unchanged. */
 export function pretty(text: string): string {
   try {
     return JSON.stringify(parseExactly(text), null, 2)
@@ -91,7 +94,7 @@ export function pretty(text: string): string {
   }
 }
 
-/** Parses JSON so that `JSON.stringify` writes numbers with their original digits, if the browser supports it. */
+/** Parses JSON. If the browser supports it, `JSON.stringify` then writes numbers with their original digits. */
 export function parseExactly(text: string): unknown {
   return JSON.parse(text, keepDigits)
 }
@@ -106,7 +109,7 @@ function keepDigits(_key: string, value: unknown, context?: { readonly source?: 
   return String(value) === context.source ? value : rawJSON(context.source)
 }
 
-/** Formats `response_content`: text unchanged, JSON indented. */
+/** Formats `response_content`: text unchanged, anything else as indented JSON. */
 export function contentText(content: unknown): string {
   return typeof content === 'string' ? content : JSON.stringify(content, null, 2)
 }

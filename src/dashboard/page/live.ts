@@ -1,6 +1,6 @@
 /**
- * Live figures from the server: the overview once, then a metric sample every two seconds from the event stream. A broken
- * stream is reopened with exponential backoff. While the tab is hidden there is no stream.
+ * Current figures from the server: the overview, and a metric sample every two seconds from the event stream. If the stream
+ * breaks, it is opened again, after pauses that grow exponentially. While the tab is hidden, there is no stream.
  */
 import { useEffect, useState } from 'preact/hooks'
 import { ApiError, admin, openEvents } from './api.ts'
@@ -14,15 +14,18 @@ export interface Live {
   readonly overview: Overview | null
   /** The metric samples of the last 15 minutes, oldest first. */
   readonly points: readonly MetricSample[]
-  /** How far the server's clock is ahead of the browser's. */
+  /** By how many seconds the server's clock is ahead of the browser's. */
   readonly clockOffsetSeconds: number
 }
 
 const KEPT_SECONDS = 15 * 60
 const LONGEST_PAUSE_MS = 15_000
-/** The stream sends something at least every two seconds. After this much silence the connection counts as broken. */
+/**
+ * If nothing arrives for this many milliseconds, the connection counts as broken: the stream sends something at least every two
+ * seconds.
+ */
 const SILENCE_MS = 12_000
-/** Figures that only the overview contains are refreshed at this interval. */
+/** How often the overview is read again, for the figures that only it contains, in milliseconds. */
 const OVERVIEW_EVERY_MS = 10_000
 
 const NOTHING: Live = { connection: 'connecting', overview: null, points: [], clockOffsetSeconds: 0 }
@@ -41,10 +44,10 @@ export function useLive(): Live {
   return state
 }
 
-/** The server's current time in Unix seconds, independent of the browser's clock. */
+/** Returns the current time of the server in Unix seconds, even if the browser's clock is wrong. */
 export const serverNow = (): number => Date.now() / 1000 + live.clockOffsetSeconds
 
-/** @returns a function that stops the updates */
+/** Starts the updates. Returns a function that stops them. */
 export function beginLive(): () => void {
   const onVisibility = () => {
     if (document.hidden) stop()
@@ -101,14 +104,14 @@ async function readOverview(signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Resolves or rejects when the stream ends. */
+/** Settles when the stream ends. */
 async function readEvents(signal: AbortSignal, onLife: () => void): Promise<void> {
   const own = new AbortController()
   const either = AbortSignal.any([signal, own.signal])
   let silence = setTimeout(() => own.abort(), SILENCE_MS)
   let isReading = false
   const refresh = setInterval(async () => {
-    // With all samples it is a quarter of a megabyte, which takes longer on a slow connection.
+    // With all samples, the overview has a quarter of a megabyte, so a slow connection may need more than one interval for it.
     if (isReading) return
     isReading = true
     await readOverview(either).catch(() => {})
@@ -139,7 +142,7 @@ function set(change: Partial<Live>): void {
   for (const listener of listeners) listener()
 }
 
-/** Resolves early if the signal aborts. */
+/** Resolves after the time, or as soon as the signal aborts. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms)
@@ -150,7 +153,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Parses server-sent events from a byte stream. The browser's EventSource cannot be used, because it cannot send a token. */
+/** An event of the stream, which is parsed here because the browser's EventSource cannot send a token. */
 interface ServerEvent {
   /** The name of the event; empty for a comment, which only keeps the connection alive. */
   readonly name: string

@@ -1,4 +1,7 @@
-/** Starts the dashboard: the frame around every page, with the navigation, the operator's name, and whether the figures are live. */
+/**
+ * Starts the dashboard, and renders what all pages share: the navigation, the operator's name, and whether the figures are
+ * live.
+ */
 import { html, render } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { AccountPage } from './accounts/account-page.ts'
@@ -101,7 +104,7 @@ function ThemeSwitch() {
   </button>`
 }
 
-/** Shows whether the figures are live. Screen readers announce only that the connection was lost or restored. */
+/** What the page shows for each state of the connection. */
 const WORDS: Readonly<Record<Connection, string>> = {
   connecting: 'Connecting',
   live: 'Live',

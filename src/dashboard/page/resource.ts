@@ -1,4 +1,4 @@
-/** Loads data from the admin API for a page, and shows that it is loading or could not be loaded. */
+/** Loads data from the admin API for a page, and shows that data is being loaded or could not be loaded. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
@@ -6,21 +6,25 @@ import { ApiError, admin } from './api.ts'
 import { useLive } from './live.ts'
 
 export interface Resource<T> {
-  /** The latest data, which stays available while it is reloaded. */
+  /** The latest data. It remains while data is loaded again. */
   readonly data: T | null
   readonly error: ApiError | null
   readonly loading: boolean
   readonly reload: () => void
 }
 
-/** @param path below `/admin/api`; null loads nothing. When it changes, the old path's data is dropped. */
+/**
+ * Loads the data of a route.
+ * @param path the path below `/admin/api`; null to load nothing. If it changes, the data of the old path is dropped.
+ */
 export function useResource<T>(path: string | null): Resource<T> {
   return useLoaded<T>(path, (signal) => admin<T>(path ?? '', { signal }))
 }
 
 /**
- * @param of names what is loaded; null loads nothing. When it changes, the old data is dropped.
- * @param extent when only this changes, the old data stays available while `load` runs again
+ * Loads data with any function.
+ * @param of identifies the data; null to load nothing. If it changes, the old data is dropped.
+ * @param extent if only this changes, `load` runs again and the old data remains meanwhile
  */
 export function useLoaded<T>(
   of: string | null,
@@ -58,7 +62,7 @@ export function useLoaded<T>(
   return { data: isCurrent ? read.data : null, error: isCurrent ? read.error : null, loading, reload }
 }
 
-/** Calls `reload` when metric samples show a change, but at most once per `everyMs`. */
+/** Calls `reload` when metric samples show a change, at most once per `everyMs`. */
 export function useReloadOnChange(reload: () => void, active: boolean, everyMs = 4000): void {
   const { points } = useLive()
   const lastMs = useRef(Date.now())
@@ -79,7 +83,7 @@ export function useReloadOnChange(reload: () => void, active: boolean, everyMs =
   }, [points, active, everyMs, reload])
 }
 
-/** Calls `reload` with each metric sample, for changes that the samples do not show. */
+/** Calls `reload` with each metric sample, for changes that samples do not show. */
 export function useReloadWhile(reload: () => void, active: boolean): void {
   const { points } = useLive()
   const isFirst = useRef(true)
@@ -96,11 +100,11 @@ export function apiError(error: unknown): ApiError {
 
 interface StateOfProps {
   readonly of: Pick<Resource<unknown>, 'data' | 'error' | 'loading' | 'reload'>
-  /** Names the resource in the text, for example `the jobs`. */
+  /** What is loaded, for the text, such as `the jobs`. */
   readonly what: string
 }
 
-/** Renders nothing once the resource is loaded. */
+/** Shows that a resource is being loaded or could not be loaded. Renders nothing if it is loaded. */
 export function StateOf({ of: { data, error, reload }, what }: StateOfProps) {
   if (error) {
     return html`<div class="fault" role="alert">

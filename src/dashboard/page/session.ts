@@ -9,28 +9,28 @@ let signOutReason: string | null = null
 const listeners = new Set<() => void>()
 
 export const adminToken = (): string | null => sessionStorage.getItem(TOKEN)
-/** The name for the audit log; null if none was entered. */
+/** Returns the operator's name for the audit log; null if none was entered. */
 export const operatorName = (): string | null => sessionStorage.getItem(OPERATOR)
 export const playgroundKey = (): string | null => sessionStorage.getItem(KEY)
 
-/** Why the operator was signed out; null before the first sign-out. */
+/** Returns why the operator was signed out; null if that has not happened. */
 export const signInNotice = (): string | null => signOutReason
 
-/** @param name as for `setOperatorName` */
+/** @param name the operator's name; empty for none */
 export function signIn(token: string, name: string): void {
   signOutReason = null
   sessionStorage.setItem(TOKEN, token)
   setOperatorName(name)
 }
 
-/** @param name empty for none */
+/** @param name the operator's name; empty for none */
 export function setOperatorName(name: string): void {
   if (name === '') sessionStorage.removeItem(OPERATOR)
   else sessionStorage.setItem(OPERATOR, name)
   notify()
 }
 
-/** What is wrong with a name; null if it is valid. */
+/** Returns what is wrong with a name; null if it is valid. */
 export function operatorNameProblem(name: string): string | null {
   if ([...name].length > MAX_CHARACTERS) return `The name can have at most ${MAX_CHARACTERS} characters.`
   return CONTROLS.test(name) ? 'The name cannot contain control characters.' : null
@@ -39,7 +39,7 @@ export function operatorNameProblem(name: string): string | null {
 /** @param reason shown on the sign-in page */
 export function signOut(reason: string | null = null): void {
   signOutReason = reason
-  // This also removes the playground's draft, because the next person to sign in may be someone else.
+  // Clearing everything also removes the playground's draft, because a different person may sign in next.
   sessionStorage.clear()
   notify()
 }

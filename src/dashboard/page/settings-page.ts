@@ -1,4 +1,4 @@
-/** The page of the effective settings, which can only be changed in the configuration file and the environment. */
+/** The page of the effective settings. They can only be changed in the configuration file and the environment. */
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-button.ts'
@@ -43,12 +43,12 @@ function Values({ entries }: { readonly entries: Entries }) {
   </table>`
 }
 
-/** Allows line breaks after dots and underscores, so that narrow screens do not break words. */
+/** Allows line breaks after dots and underscores, so that words are not broken on narrow screens. */
 function breakable(path: string) {
   return path.split(/(?<=[._])/).map((part) => html`<wbr />${part}`)
 }
 
-/** Joins nested names with dots, as the documentation does. */
+/** Flattens nested settings. Their names are joined with dots, as in the documentation. */
 function flat(value: object, path = ''): Entries {
   return Object.entries(value).flatMap(([name, inner]) => {
     const here = path === '' ? name : `${path}.${name}`
@@ -60,14 +60,14 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Formats an object on one line, for example `upstream: openai, model: gpt-5`. */
+/** Formats an object on one line, such as `upstream: openai, model: gpt-5`. */
 function lineOf(value: unknown): string {
   if (!isObject(value)) return textOf(value)
   const parts = Object.entries(value).map(([name, inner]) => `${name}: ${textOf(inner)}`)
   return parts.join(', ')
 }
 
-/** Puts a list of plain values on one line, and each object of a list on its own line. */
+/** Formats a list: plain values on one line, objects on one line each. */
 function textOf(value: unknown): string {
   if (typeof value === 'string') return value
   if (!Array.isArray(value)) return JSON.stringify(value)

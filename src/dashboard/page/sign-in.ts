@@ -1,6 +1,6 @@
 /**
- * The sign-in page asks for the admin token and an optional name. The token is verified before it is stored in the tab. Later,
- * the operator can change the name.
+ * The sign-in page asks for the admin token and an optional name. The token is checked before it is stored in the tab. The
+ * operator can change the name later.
  */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
@@ -62,7 +62,7 @@ export function SignIn() {
   </main>`
 }
 
-/** Shows the operator's name for the audit log, and lets the operator change it. */
+/** Shows the operator's name for the audit log, and opens a dialog to change it. */
 export function Operator() {
   const [name, setName] = useState(operatorName())
   const [asking, setAsking] = useState(false)

@@ -1,4 +1,4 @@
-/** The colour scheme: that of the system, until the user switches. */
+/** The colour scheme: that of the system, until the user chooses one. */
 export type Theme = 'system' | 'light' | 'dark'
 
 const STORED = 'parley.theme'
@@ -23,7 +23,7 @@ export function beginTheme(): void {
   apply()
 }
 
-/** Charts need this, because they are painted on a canvas and must be redrawn with other colours. */
+/** Calls `listener` when the colours change. Charts must then be drawn again, because they are on a canvas. */
 export function onThemeChange(listener: () => void): () => void {
   listeners.add(listener)
   return () => void listeners.delete(listener)

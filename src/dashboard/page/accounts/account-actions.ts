@@ -1,4 +1,4 @@
-/** Admin actions on an account: its tier, suspension, jobs, signing secret and deletion. */
+/** The admin actions on an account: its tier, suspension, jobs, signing secret and deletion. */
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
@@ -94,7 +94,7 @@ interface SecretButtonProps {
   readonly onChange: () => void
 }
 
-/** Shows and rotates the secret that signs an account's callbacks. */
+/** A button that shows the secret with which callbacks of an account are signed, and can rotate it. */
 export function SecretButton({ account, onChange }: SecretButtonProps) {
   const [isShown, setIsShown] = useState(false)
   return html`<button type="button" class="button" aria-label=${`Signing secret of ${account}`} onClick=${() => setIsShown(true)}>Secret…</button>
@@ -153,11 +153,14 @@ function SecretDialog({ account, onChange, onClose }: SecretDialogProps) {
 
 interface DeleteAccountProps {
   readonly name: string
-  /** Called when the deletion failed: parts of the account may be deleted. */
+  /** Called if the deletion failed. Parts of the account may have been deleted. */
   readonly onFailed: () => void
 }
 
-/** A deletion takes several seconds, so the dialog shows that it is in progress and can be closed. */
+/**
+ * A button that deletes the account. Its dialog shows that the deletion is in progress, and can be closed, because a deletion
+ * takes several seconds.
+ */
 export function DeleteAccount({ name, onFailed }: DeleteAccountProps) {
   const [asking, setAsking] = useState(false)
   const [isDeleting, setIsDeleting] = useState(false)
@@ -242,7 +245,7 @@ function resultText(name: string, { jobs, cancelled, usage_as }: AccountDeleted)
   return `${name} was deleted with ${count(jobs)} ${jobs === 1 ? 'job' : 'jobs'}${before}.${kept}`
 }
 
-/** No response, or that of a proxy which did not wait for one: the server continues with the deletion. */
+/** Statuses after which the server may still be deleting: no response, or the response of a proxy that did not wait. */
 const LOST: readonly number[] = [0, 502, 504]
 
 function errorText({ status, words }: ApiError): string {

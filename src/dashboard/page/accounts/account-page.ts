@@ -19,7 +19,7 @@ import { KeysPanel, NewKeyDialog, useKeys } from './keys-panel.ts'
 
 export function AccountPage({ name }: { readonly name: string }) {
   const resource = useResource<Account>(`/accounts/${encodeURIComponent(name)}`)
-  // Data that was loaded before the account was deleted must not stay on the page.
+  // If the account was deleted after it was loaded, its data must disappear from the page.
   const isGone = resource.error?.status === 404
   const account = isGone ? null : resource.data
   return html`<p class="back-link"><a href=${address(['accounts'])}><${Icon} name="back" />Accounts</a></p>
@@ -98,7 +98,6 @@ function heldBackFacts(heldBack: readonly HeldBack[]): Fact[] {
   ]
 }
 
-/** The keys of one account, with a button that creates another. */
 interface AccountKeysProps {
   readonly account: Account
   readonly onChange: () => void
@@ -124,7 +123,7 @@ interface WebhookButtonProps {
   readonly onChange: () => void
 }
 
-/** Sets the URL that receives an account's events. */
+/** A button that sets the URL for an account's events. */
 function WebhookButton({ account, onChange }: WebhookButtonProps) {
   const [isShown, setIsShown] = useState(false)
   return html`<button type="button" class="button" onClick=${() => setIsShown(true)}>Change webhook…</button>
@@ -174,8 +173,8 @@ const REASONS: Readonly<Record<HeldBack['reason'], string>> = {
 }
 
 /**
- * * Explains why the node that served the page delays an account. Other nodes decide for themselves and show it on their own
- * pages.
+ * Returns why the node that served the page delays the jobs of an account. Other nodes decide for themselves, and their own
+ * pages show it.
  */
 export function reasonText({ reason }: HeldBack): string {
   return REASONS[reason]

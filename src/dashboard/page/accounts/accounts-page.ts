@@ -45,7 +45,10 @@ export function AccountsPage() {
     <${KeysPanel} keys=${keys} title="Keys" onChange=${reload} />`
 }
 
-/** The most frequent actions are in the list: set the tier, show the signing secret. The page of an account has the others. */
+/**
+ * The list only has the most frequent actions: setting the tier, and showing the signing secret. The page of an account has all
+ * of them.
+ */
 const columnsWith = (onChange: () => void): Columns<Account> => [
   [
     'Account',

@@ -1,4 +1,7 @@
-/** Shows and edits the monthly caps and the quotas of an account (its tier's, its own numbers, or none), with its usage. */
+/**
+ * Shows and edits the monthly caps and the quotas of an account, with their current use. Each is that of the tier, a number of
+ * the account's own, or none.
+ */
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -38,10 +41,10 @@ const NAMES = Object.keys(LABELS) as CapName[]
 export function CapsPanel({ account, onChange }: CapsPanelProps) {
   const { name, tier } = account
   const settings = useResource<EffectiveSettings>('/settings')
-  // Only these are sent, because another operator may have set others meanwhile.
+  // Only edited caps are sent, because another operator may have changed the others meanwhile.
   const [edited, setEdited] = useState<Partial<Record<CapName, Draft>>>({})
   const draftFor = (cap: CapName) => edited[cap] ?? draftOf(account[cap] ?? 'tier')
-  // Without a currency there are no costs.
+  // Without a currency, there are no costs to limit.
   const names = NAMES.filter((cap) => cap !== 'max_monthly_cost' || settings.data?.settings.currency)
   const [submitted, setSubmitted] = useState(false)
   const isSaved = useRef(false)
@@ -56,7 +59,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
       onChange()
     },
   )
-  // The fields keep what was saved until the account is loaded again.
+  // The fields keep the saved values until the account has been loaded again.
   useEffect(() => {
     if (isSaved.current) setEdited({})
     isSaved.current = false
@@ -82,7 +85,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
 
 interface CapFieldProps {
   readonly label: string
-  /** The tier's cap as text; null while it is unknown. */
+  /** The tier's cap as text; null if it is not known. */
   readonly ofTier: string | null
   readonly draft: Draft
   readonly onChange: (draft: Draft) => void
@@ -120,7 +123,7 @@ function CurrentUsage({ account }: { readonly account: Account }) {
   } Now: ${counted(open_jobs, 'open job')} and ${counted(stored_bytes, 'stored byte')}.</p>`
 }
 
-/** Returns the tier's cap as text, from the settings of the node that served the page. */
+/** Returns the tier's cap as text, from the settings of the node that served the page; null if they are not loaded. */
 function tierCap(data: EffectiveSettings | null, tier: string, cap: CapName): string | null {
   const tiers = data?.settings.tiers as
     | Readonly<Record<string, Partial<Record<CapName, number | null>>>>

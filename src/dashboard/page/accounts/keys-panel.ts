@@ -1,6 +1,6 @@
 /**
  * The keys of one account or of all accounts, newest first, including revoked and expired ones, and the dialog that creates a
- * key. Keys themselves are not stored, so a new one is shown only once.
+ * key. A key itself is not stored, so a new one can be shown only once.
  */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
@@ -22,11 +22,14 @@ const PAGE_SIZE = '100'
 
 export interface Keys extends Resource<KeyList> {
   readonly isFirst: boolean
-  /** Shows the page after this key; empty for the first page. */
+  /** Shows the keys that are older than this one; for an empty text, the first page. */
   readonly onPage: (before: string) => void
 }
 
-/** @param account empty for all */
+/**
+ * Loads the keys.
+ * @param account empty for all accounts
+ */
 export function useKeys(account: string): Keys {
   const [page, setPage] = useState({ account, before: '' })
   const before = page.account === account ? page.before : ''
@@ -122,7 +125,7 @@ function stateOf(key: Key) {
 
 interface NewKeyDialogProps {
   readonly accounts: readonly Account[]
-  /** The initial value of the account field. */
+  /** The initial value of the field for the account. */
   readonly account: string
   readonly onCreated: () => void
   readonly onClose: () => void
@@ -136,7 +139,7 @@ const LIFETIMES = [
   ['365', 'in a year'],
 ] as const
 
-/** Creates a key. The key is shown only once, so the dialog stays open until the operator confirms. */
+/** A dialog that creates a key. It stays open until the operator confirms, because the key is shown only once. */
 export function NewKeyDialog({ accounts, account, onCreated, onClose }: NewKeyDialogProps) {
   const [created, setCreated] = useState<NewKey | null>(null)
   if (created) return html`<${ShownOnce} newKey=${created} onClose=${onClose} />`
@@ -159,7 +162,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
   const [days, setDays] = useState('')
   const [error, setError] = useState<ApiError | null>(null)
   const [busy, setBusy] = useState(false)
-  // The tier belongs to the account, so it is only chosen for a new account.
+  // An existing account already has a tier, so the tier is chosen only for a new account.
   const existing = accounts.find((one) => one.name === name.trim())
   const onSubmit = async (event: Event) => {
     event.preventDefault()

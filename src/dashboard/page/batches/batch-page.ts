@@ -1,4 +1,4 @@
-/** The page of one batch: its progress, its problems, the lines that run, and its results. */
+/** The page of one batch: its progress, its problems, its running lines, and its results. */
 import { html } from 'htm/preact'
 import { admin, download } from '../api.ts'
 import type { BatchDetails, BatchFile } from '../contract.ts'
@@ -137,7 +137,7 @@ interface ResultFileProps {
   readonly file: BatchFile
 }
 
-/** Downloads a result file. The page requests it with the admin token, then lets the browser save it. */
+/** A button that downloads a result file. The page requests the file with the admin token, and the browser then saves it. */
 function ResultFile({ batchId, which, file }: ResultFileProps) {
   const work = async () => {
     saveAs(await download(`/batches/${batchId}/${which}`), file.filename)

@@ -63,7 +63,7 @@ function nameOf({ batch_id, account, lines }: BatchSummary) {
     <span class="narrow-only muted breaks">${account} · ${exact(lines.completed + lines.failed)} of ${exact(lines.total)}</span>`
 }
 
-/** Shows as a bar how many lines of a batch have ended. */
+/** A bar that shows how many lines of a batch have ended. */
 export function Progress({ batch: { lines, batch_id } }: { readonly batch: BatchSummary }) {
   const ended = lines.completed + lines.failed
   const part = lines.total === 0 ? 0 : Math.floor((100 * ended) / lines.total)

@@ -1,4 +1,4 @@
-/** The page of all callbacks: failed, owed or delivered. And the page of one of them. */
+/** The page of all callbacks, which can be filtered by state, and the page of one callback. */
 import { html } from 'htm/preact'
 import { admin } from '../api.ts'
 import {
@@ -86,7 +86,6 @@ function lastOf({ state, last_attempt: last }: CallbackSummary) {
     ${last.error && html` <span class="muted breaks">${last.error}</span>`}`
 }
 
-/** The page of one callback. */
 export function CallbackPage({ id }: { readonly id: string }) {
   const callback = useResource<CallbackDetails>(`/callbacks/${encodeURIComponent(id)}`)
   const { data } = callback
@@ -113,7 +112,7 @@ export function CallbackPage({ id }: { readonly id: string }) {
     }`
 }
 
-/** A callback with all of its attempts. */
+/** A callback with all its delivery attempts. */
 export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
   const { url, header_names, callback_payload, event, next_attempt_at, ended_at, log } = callback
   const facts = [
@@ -156,7 +155,6 @@ interface ReplayButtonProps {
   readonly onReplayed: () => void
 }
 
-/** Replays one callback, or all that have failed. */
 export function ReplayButton({ callback, onReplayed }: ReplayButtonProps) {
   const replay = useAction(async () => {
     await admin(`/callbacks/${callback.job_id}/replay`, { body: {} })
@@ -167,7 +165,7 @@ export function ReplayButton({ callback, onReplayed }: ReplayButtonProps) {
 }
 
 interface ReplayAllButtonProps {
-  /** Empty for all accounts. */
+  /** The account whose failed callbacks are replayed; empty for all accounts. */
   readonly account: string
   readonly onReplayed: () => void
 }

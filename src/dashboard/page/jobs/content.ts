@@ -1,4 +1,7 @@
-/** The conversation, the answer and the receipt of a job. They are loaded on request only, because each access is logged. */
+/**
+ * The conversation, the answer and the receipt of a job. They are loaded only on request, because each read is in the audit
+ * log.
+ */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
@@ -145,7 +148,7 @@ function optionsText(options: NonNullable<JobContent['options']>): string {
     .join(', ')
 }
 
-/** Describes the calls: once if the description is the same for all, otherwise per target. */
+/** Describes the calls of a job: once if all have the same description, otherwise for each target. */
 function describeCalls(
   calls: readonly ReceiptCall[],
   describe: (call: ReceiptCall) => string | undefined,

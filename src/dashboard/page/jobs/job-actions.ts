@@ -1,4 +1,4 @@
-/** Admin actions on jobs: cancel one, rerun or delete a finished one, and rerun all that a search finds. */
+/** The admin actions on jobs: cancel a job, rerun or delete a finished one, and rerun all jobs that a search finds. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -59,7 +59,7 @@ export function RerunJob({ job, onChange }: JobActionProps) {
 }
 
 interface RerunJobsProps {
-  /** The filters of the page; an empty one matches all jobs. */
+  /** The filters of the page. An empty filter matches all jobs. */
   readonly filters: { readonly account: string; readonly model: string; readonly status: string }
   /** The start of the time range in Unix seconds; null for any time. */
   readonly from: number | null

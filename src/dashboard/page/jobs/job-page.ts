@@ -1,4 +1,4 @@
-/** The page of one job: its facts and timeline, and on request its contents. */
+/** The page of one job: its facts and timeline, and its contents on request. */
 import { html } from 'htm/preact'
 import { Attempts, ReplayButton } from '../callbacks/callbacks-page.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'
@@ -14,7 +14,7 @@ import { CancelJob, DeleteJob, RerunJob } from './job-actions.ts'
 
 export function JobPage({ id }: { readonly id: string }) {
   const job = useResource<JobDetails>(`/jobs/${encodeURIComponent(id)}`)
-  // Data that was loaded before the job was deleted or expired must not stay on the page.
+  // If the job was deleted or has expired after it was loaded, its data must disappear from the page.
   const isGone = job.error?.status === 404
   const data = isGone ? null : job.data
   const isOpen = data !== null && (data.settled_at === null || data.callback?.state === 'owed')
@@ -32,7 +32,7 @@ export function JobPage({ id }: { readonly id: string }) {
     ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
 }
 
-/** An open job can be cancelled, a finished one rerun or deleted. */
+/** The buttons for a job: an unfinished one can be cancelled, a finished one can be rerun or deleted. */
 function Actions({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
   return job.settled_at === null
     ? html`<${CancelJob} job=${job} onChange=${onChange} />`
@@ -145,7 +145,10 @@ function whenOf({ at }: TimelineEntry, previous: number | null) {
   return html`${moment}<span>+${duration((at - previous) * 1000)}</span>`
 }
 
-/** The tone depends on the text of the detail, for example `failed: model_error` or `attempt 2: 503, 12 ms`. */
+/**
+ * Returns the CSS class for an event. It depends on the text of its detail, such as `failed: model_error` or `attempt 2: 503,
+ * 12 ms`.
+ */
 function toneOf({ what, detail }: TimelineEntry): string {
   const words = detail ?? ''
   if (what === 'settled') return words.startsWith('completed') ? 'is-good' : 'is-bad'

@@ -1,4 +1,4 @@
-/** The page of all jobs, newest first, with filters. The filters are part of the URL. */
+/** The page of all jobs, newest first, with filters, which are part of the URL. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import { type EffectiveSettings, type JobList, type JobSummary, STATUSES } from '../contract.ts'
@@ -17,7 +17,8 @@ export function JobsPage() {
   const { query } = usePlace()
   const filters = filtersIn(query)
   const { account, model, status } = filters
-  // The start is computed once per filter: if it moved with the clock, the list would reload at every rendering.
+  // The start of the time range is computed only when the filter changes. If it moved with the clock, each rendering would
+  // reload the list.
   const since = useMemo(() => sinceOf(filters.time), [filters.time])
   const metadata = pairsIn(filters.metadata).map(([key, value]) => [`metadata[${key}]`, value] as const)
   const jobs = useList<JobList>(
@@ -31,7 +32,7 @@ export function JobsPage() {
   )
   useReloadOnChange(jobs.reload, jobs.isFirst)
   const { data } = jobs
-  // A rerun of a search has no filter for metadata, so it would include jobs that the page does not show.
+  // Rerunning a search cannot filter by metadata, so it would include jobs that the page does not show.
   const canRerun = (status === 'failed' || status === 'completed') && filters.metadata === ''
   return html`<${PageTitle} title="Jobs">
       ${
@@ -91,9 +92,9 @@ interface JobFilters {
   readonly account: string
   readonly status: string
   readonly model: string
-  /** Metadata as `customer=acme team=a`. */
+  /** Pairs separated by spaces, such as `customer=acme team=a`. */
   readonly metadata: string
-  /** One of TIMES; empty for any. */
+  /** A key of TIMES; empty for any time. */
   readonly time: string
 }
 
@@ -111,7 +112,7 @@ function filtersIn(query: URLSearchParams): JobFilters {
   }
 }
 
-/** Spaces separate pairs; text without `=` belongs to the value before it. */
+/** Parses pairs that are separated by spaces. A word without `=` belongs to the value before it. */
 function pairsIn(text: string): (readonly [key: string, value: string])[] {
   const pairs: [string, string][] = []
   for (const word of text.split(' ')) {
@@ -126,7 +127,7 @@ function pairsIn(text: string): (readonly [key: string, value: string])[] {
 
 const isFiltered = (filters: JobFilters): boolean => Object.values(filters).some((value) => value !== '')
 
-/** The start of the time range in Unix seconds; null for any time. */
+/** Returns the start of the time range in Unix seconds; null for any time. */
 function sinceOf(time: string): number | null {
   const span = TIMES[time]
   return span === undefined ? null : Math.floor(serverNow() - span)
@@ -136,7 +137,8 @@ function Filters({ filters }: { readonly filters: JobFilters }) {
   const settings = useResource<EffectiveSettings>('/settings')
   const [id, setId] = useState('')
   const [account, setAccount] = useState(filters.account)
-  // The back button restores earlier filters. A layout effect sets the field before the next key press, so that no input is lost.
+  // The back button restores earlier filters. In a layout effect, the fields change before the next key press, so no input is
+  // lost.
   useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const [metadata, setMetadata] = useState(filters.metadata)
   useLayoutEffect(() => setMetadata(filters.metadata), [filters.metadata])
@@ -165,7 +167,7 @@ function Filters({ filters }: { readonly filters: JobFilters }) {
   </form>`
 }
 
-/** An old link may name a model that is no longer configured. */
+/** Adds the chosen model if it is no longer configured, because an old link may contain it. */
 function modelsAnd(chosen: string, models: readonly string[]): (readonly [string, string])[] {
   const all = chosen === '' || models.includes(chosen) ? models : [...models, chosen]
   return all.map((model) => [model, model])

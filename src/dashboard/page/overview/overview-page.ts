@@ -53,7 +53,10 @@ export function OverviewPage() {
     <${Upstreams} upstreams=${overview.upstreams} points=${shown} simulated=${overview.simulated} />`
 }
 
-/** Whether there are no open jobs and no callbacks: the database is empty or idle, and the metric samples show which. */
+/**
+ * Whether there are no open jobs and no undelivered callbacks. The database is then empty or idle; the metric samples show
+ * which.
+ */
 function isFirstRun({ jobs, callbacks }: Overview): boolean {
   return jobs.waiting + jobs.assigned + callbacks.owed + callbacks.failed === 0
 }
@@ -68,7 +71,7 @@ function AboutNode({ overview }: { readonly overview: Overview }) {
   </p>`
 }
 
-/** The accounts that this node delays, with the reasons; renders nothing if there are none. */
+/** The accounts whose jobs this node delays, with the reasons; nothing if there are none. */
 function HeldBack({ accounts }: { readonly accounts: readonly HeldBackAccount[] }) {
   if (accounts.length === 0) return null
   return html`<${Panel} title="Accounts held back on this node" wide>
@@ -141,7 +144,7 @@ function Row({ upstream, points, name }: RowProps) {
   const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
   const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
   const calls = ok + trouble
-  // The next check is a few seconds away at most. Until it has succeeded, nothing is known to have recovered.
+  // The next check of a skipped upstream comes within seconds. Until it succeeds, the upstream does not count as healthy.
   const state = skipped_until !== null ? 'skipped' : unavailable.length > 0 ? 'unavailable' : 'healthy'
   const isLater = skipped_until !== null && skipped_until > serverNow()
   return html`<tr>
@@ -174,7 +177,7 @@ interface Figure {
   readonly tone?: 'bad' | 'busy'
 }
 
-/** The current figures; most of them link to the matching list. */
+/** The current figures, most of which link to a list. */
 function Figures(props: FiguresProps) {
   return html`<ul class="figures" aria-label="Now">
     ${figuresOf(props).map(
@@ -231,7 +234,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Running here',
       value: count(running),
-      // The database is read less often than this node's own count, so the smaller number is outdated.
+      // The count of the database is older than that of this node, so the smaller one may be outdated.
       note: `${count(Math.max(assigned, running))} on all nodes`,
       href: address(['jobs'], { status: 'assigned' }),
     },
@@ -244,7 +247,8 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Pending callbacks',
       value: count(owed),
-      // The database is read less often than this node counts, so `late` may describe callbacks that have been delivered.
+      // The counts of the database are older than those of this node, so `late` may be about callbacks that were delivered
+      // since.
       note: late === 0 || owed === 0 ? 'none overdue' : `up to ${duration(late * 1000)} overdue`,
       href: address(['callbacks'], { state: 'owed' }),
     },
@@ -258,7 +262,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
   ]
 }
 
-/** Mentions jobs whose node crashed, because they wait for their turn even if slots are free. */
+/** Mentions suspects, because they may wait although slots are free. */
 function queueNote(waiting: number, oldestSeconds: number, { queued }: Overview['jobs']['suspects']): string {
   if (queued > 0) return `${count(queued)} run in small groups: their node crashed`
   return waiting === 0 ? 'the queue is empty' : `oldest: ${duration(oldestSeconds * 1000)}`

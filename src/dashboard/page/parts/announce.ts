@@ -1,11 +1,11 @@
-/** Announces the result of an action: shown for a few seconds, and read once by screen readers. */
+/** Announces the result of an action: the page shows it for a few seconds, and screen readers read it once. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 
 interface Announcement {
   readonly text: string
   readonly isError: boolean
-  /** False if the page already shows the result, so that only screen readers need it. */
+  /** False if the page shows the result anyway, so that only screen readers need it. */
   readonly isShown: boolean
   readonly number: number
 }
@@ -19,7 +19,10 @@ export function announce(text: string, isError = false, isShown = true): void {
   show({ text, isError, isShown, number: announcements })
 }
 
-/** Rendered once and never removed, because screen readers often ignore a live region that is added together with its text. */
+/**
+ * The element for announcements. It is always present, because screen readers often ignore a live region that is added together
+ * with its text.
+ */
 export function Announcements() {
   const [current, setCurrent] = useState<Announcement | null>(null)
   show = setCurrent

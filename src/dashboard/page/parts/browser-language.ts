@@ -1,6 +1,6 @@
 /**
- * Makes sure that `Intl` accepts the browser's language. Browsers started with a POSIX locale may report a language that it
- * rejects, for example `en-US@posix`, and then uPlot throws while it is imported. Import this module before uPlot.
+ * Makes sure that `Intl` accepts the browser's language. With a POSIX locale, a browser may report a language that `Intl`
+ * rejects, such as `en-US@posix`, and uPlot would fail to load. So this module must be imported before uPlot.
  */
 try {
   new Intl.NumberFormat(navigator.language)

@@ -1,8 +1,8 @@
 /**
- * A chart over time, drawn by uPlot on a canvas. The legend shows the values as text, and a table has the same values for
+ * A chart over time, which uPlot draws on a canvas. The legend shows the values as text. A table shows the same values, for
  * people who cannot see the canvas.
  */
-// This must be loaded before uPlot.
+// It must be loaded before uPlot.
 import './browser-language.ts'
 
 import { html } from 'htm/preact'
@@ -13,24 +13,24 @@ import { onThemeChange } from '../theme.ts'
 
 export interface Series {
   readonly label: string
-  /** The name of a custom property in styles/colours.css, for example `--good`. */
+  /** The name of a custom property in styles/colours.css, such as `--good`. */
   readonly color: string
-  /** One value for each time; null if there is none. */
+  /** One value for each time; null if there is no value. */
   readonly values: readonly (number | null)[]
 }
 
 interface ChartProps {
   readonly title: string
-  /** The unit of the values, for the heading, for example `a minute`. */
+  /** The unit of the values, for the heading, such as `a minute`. */
   readonly unit: string
-  /** Unix seconds, ascending and evenly spaced. */
+  /** Unix seconds, ascending, at equal intervals. */
   readonly times: readonly number[]
   readonly series: readonly Series[]
   readonly format: (value: number) => string
   readonly kind: 'lines' | 'stack'
 }
 
-/** Converts the series for uPlot. In a stack, each series is added to the sum of the previous ones. */
+/** Converts the series for uPlot. In a stack, each series becomes the sum of itself and the previous ones. */
 function dataOf(
   times: readonly number[],
   series: readonly Series[],
@@ -42,7 +42,7 @@ function dataOf(
     below = below.map((sum, index) => sum + (values[index] ?? 0))
     return below
   })
-  // uPlot paints in order, so the full height comes first and the lower parts are painted over it.
+  // uPlot paints the series in order. The highest sum comes first, because the lower ones are painted over it.
   return [[...times], ...sums.reverse()]
 }
 
@@ -58,7 +58,7 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
   latest.current = { times, series }
 
   useEffect(() => onThemeChange(() => setThemeChanges((count) => count + 1)), [])
-  // The plot is recreated when the series or the colours change, but not for new values.
+  // New series or colours need a new plot; new values do not.
   useEffect(() => {
     const element = box.current
     if (!element || asTable) return
@@ -106,7 +106,7 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
   </figure>`
 }
 
-/** Returns the value under the pointer, otherwise the latest value. */
+/** Returns the value under the pointer; without a pointer, the latest value. */
 function valueAt(values: Series['values'], index: number | null, format: (value: number) => string): string {
   const value = index === null ? values.findLast((one) => one !== null) : values[index]
   return value === null || value === undefined ? '–' : format(value)
@@ -141,7 +141,7 @@ interface PlotOptions extends Pick<ChartProps, 'times' | 'series' | 'kind' | 'fo
 
 const FONT = '11px system-ui, sans-serif'
 
-/** Configures uPlot: the axes, colours and shapes of a chart. */
+/** Creates the uPlot chart with its axes, colours and shapes. */
 function createPlot({ element, times, series, kind, format, onHover }: PlotOptions): uPlot {
   const style = getComputedStyle(document.documentElement)
   const colorOf = (name: string) => style.getPropertyValue(name).trim()
@@ -158,7 +158,7 @@ function createPlot({ element, times, series, kind, format, onHover }: PlotOptio
     {
       width: element.clientWidth,
       height: element.clientHeight,
-      // The padding leaves room on the right for half of the last time label.
+      // The padding on the right has room for half of the last time label.
       padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },
@@ -173,7 +173,7 @@ function createPlot({ element, times, series, kind, format, onHover }: PlotOptio
         },
         {
           ...axis,
-          // Durations such as `1 min 40 s` are wider than counts.
+          // Durations such as `1 min 40 s` are wider than numbers.
           size: (_plot, labels) => Math.max(52, ...(labels ?? []).map((label) => label.length * 6 + 14)),
           space: 34,
           values: (_plot, splits) => splits.map((value) => format(value)),

@@ -1,11 +1,11 @@
-/** Copies a text to the clipboard and announces it: a button, and preformatted text that has one. */
+/** A button that copies a text to the clipboard and announces it, and preformatted text with such a button. */
 import { html } from 'htm/preact'
 import { announce } from './announce.ts'
 import { Icon } from './icon.ts'
 
 export interface CopyButtonProps {
   readonly text: string
-  /** Names the text in the button's label, for example `the key`. */
+  /** What the text is, for the label of the button, such as `the key`. */
   readonly what: string
   readonly small?: boolean
 }
@@ -24,7 +24,7 @@ export function CopyButton({ text, what, small = false }: CopyButtonProps) {
   </button>`
 }
 
-/** Browsers offer the clipboard API only on HTTPS and localhost; otherwise the older `execCommand` works. */
+/** The clipboard API only works on HTTPS and localhost. Elsewhere, the older `execCommand` is used. */
 async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text)
@@ -39,7 +39,7 @@ function copyBySelection(text: string): boolean {
   const area = document.createElement('textarea')
   area.value = text
   area.className = 'visually-hidden'
-  // While a modal dialog is open, nothing outside of it can be selected.
+  // While a modal dialog is open, only text inside it can be selected.
   const parent = document.querySelector('dialog[open]') ?? document.body
   parent.append(area)
   area.select()
@@ -51,7 +51,7 @@ function copyBySelection(text: string): boolean {
 
 interface CodeBlockProps {
   readonly text: string
-  /** Names the text for assistive technology and for the copy button, for example `the answer`. */
+  /** What the text is, for screen readers and the copy button, such as `the answer`. */
   readonly what: string
   readonly copy?: boolean
 }

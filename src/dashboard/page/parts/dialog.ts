@@ -1,6 +1,6 @@
 /**
- * A modal dialog based on the browser's `dialog` element, which traps and restores the focus and closes with Escape; and admin
- * actions that run when the operator confirms a dialog.
+ * Modal dialogs, and admin actions that run when the operator confirms a dialog. Dialogs use the browser's `dialog` element,
+ * which keeps the focus inside, restores it afterwards, and closes with Escape.
  */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
@@ -34,11 +34,11 @@ export function Dialog({ title, onClose, children }: DialogProps) {
 
 interface ConfirmProps {
   readonly title: string
-  /** Explains in a sentence or two what will happen. */
+  /** Explains in one or two sentences what will happen. */
   readonly children: ComponentChildren
   /** The label of the button that confirms. */
   readonly action: string
-  /** The label of the button that closes the dialog, if *Cancel* would be ambiguous. */
+  /** The label of the button that closes the dialog; *Cancel* if absent. */
   readonly back?: string
   readonly danger?: boolean
   readonly busy?: boolean
@@ -72,9 +72,9 @@ interface Action {
 }
 
 /**
- * Tracks whether an admin action is in progress, and announces its result.
- * @param work returns the text to announce
- * @param onEnd called after success and after failure, because the page may show old data
+ * Runs an admin action, tracks whether it is in progress, and announces its result.
+ * @param work resolves with the text to announce
+ * @param onEnd called after success and after failure, because in both cases the page may show old data
  */
 export function useAction(work: () => Promise<string>, onEnd: (isDone: boolean) => void): Action {
   const [busy, setBusy] = useState(false)
@@ -97,9 +97,9 @@ interface ConfirmedActionProps
   extends Pick<ConfirmProps, 'title' | 'children' | 'action' | 'back' | 'danger'> {
   /** The label of the button that opens the dialog. */
   readonly label: string
-  /** The button's label for assistive technology, if other buttons have the same label. */
+  /** The name of the button for screen readers, if other buttons have the same label. */
   readonly name?: string
-  /** As for `useAction`. */
+  /** See `useAction`. */
   readonly work: () => Promise<string>
   readonly onEnd: (isDone: boolean) => void
 }

@@ -1,4 +1,4 @@
-/** Form fields with labels, hints and errors: for text, for a tier, and whether to scrub after a deletion. */
+/** Form fields with labels, hints and errors: for text, for a tier, and for scrubbing after a deletion. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useState } from 'preact/hooks'
@@ -52,7 +52,7 @@ interface ScrubProps {
   readonly disabled?: boolean
 }
 
-/** A checkbox that asks whether to scrub the database after a deletion. */
+/** A checkbox for scrubbing the database after a deletion. */
 export function Scrub({ value, onChange, disabled = false }: ScrubProps) {
   const id = useId()
   return html`<div class="field">
@@ -72,10 +72,12 @@ interface TierFieldProps {
   readonly onChange: (tier: string) => void
 }
 
-/** The tiers are loaded once: a server's settings do not change, and a page may have many of these fields. */
+/**
+ * The tiers are loaded once, because the settings of a running server do not change, and a page may have many of these fields.
+ */
 let loading: Promise<readonly string[]> | null = null
 
-/** Chooses one of the configured tiers. */
+/** A field for one of the configured tiers. */
 export function TierField({ value, ...field }: TierFieldProps) {
   const [tiers, setTiers] = useState<readonly string[]>([])
   useEffect(() => void configuredTiers().then(setTiers), [])
@@ -83,7 +85,7 @@ export function TierField({ value, ...field }: TierFieldProps) {
   return html`<${Select} ...${field} value=${value} options=${options} />`
 }
 
-/** Resolves with no tiers if they cannot be loaded; the next field tries again. */
+/** Resolves with an empty list if the tiers cannot be loaded; the next field then tries again. */
 function configuredTiers(): Promise<readonly string[]> {
   loading ??= admin<EffectiveSettings>('/settings').then(
     ({ settings }) => Object.keys(settings.tiers as object),

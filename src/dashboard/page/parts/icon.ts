@@ -1,4 +1,4 @@
-/** Icons in the colour of the text, and the logo. They are decorative: a label next to them carries the meaning. */
+/** Icons in the colour of the text, and the logo. Screen readers ignore the icons, because each has a label next to it. */
 import { html } from 'htm/preact'
 
 const PATHS = {
@@ -31,7 +31,7 @@ export function Icon({ name }: { readonly name: IconName }) {
   </svg>`
 }
 
-/** The program's logo and name. */
+/** The logo and the name of the program. */
 export function Logo() {
   return html`<span class="logo">
     <svg viewBox="0 0 20 20" aria-hidden="true" focusable="false">

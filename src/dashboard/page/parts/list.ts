@@ -1,4 +1,4 @@
-/** Lists that the server pages: their state, the buttons that page through them, and a search by account. */
+/** Lists that come in pages: their state, the buttons for paging, and a search by account. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
 import { type Resource, useResource } from '../resource.ts'
@@ -8,7 +8,10 @@ import { TextField } from './field.ts'
 interface ListPage {
   readonly more: boolean
   readonly next: string | null
-  /** False if the search stopped early: each examines a limited number of rows, so rare matches are spread over several pages. */
+  /**
+   * False if the search stopped before it found a full page. A search examines a limited number of rows, so rare matches are
+   * spread over several pages.
+   */
   readonly complete?: boolean
 }
 
@@ -16,14 +19,14 @@ type Filters = Readonly<Record<string, string>>
 
 export interface List<T> extends Resource<T> {
   readonly isFirst: boolean
-  /** The buttons; null while the list is loaded. */
+  /** The buttons for paging; null while the list is being loaded. */
   readonly pages: unknown
 }
 
 /**
  * Loads a list whose filters and position are part of the URL.
- * @param name the name of its page, and of its route in the admin API
- * @param asked the query of the request; the filters that are not empty if absent
+ * @param name the name of the list's page and of its route in the admin API
+ * @param asked the query of the request; if absent, all filters that are not empty
  */
 export function useList<T extends ListPage>(name: string, filters: Filters, asked = given(filters)): List<T> {
   const before = usePlace().query.get('before') ?? ''
@@ -52,7 +55,7 @@ interface PagesOfProps {
   readonly olderLabel?: string
 }
 
-/** Lists are newest first by default. */
+/** The buttons for paging. Their default labels are for lists with the newest entry first. */
 export function PagesOf(props: PagesOfProps) {
   const { isFirst, more, onNewest, onOlder, newestLabel = 'Newest', olderLabel = 'Older' } = props
   if (isFirst && !more) return null
@@ -71,7 +74,8 @@ interface AccountSearchProps {
 
 export function AccountSearch({ label, account, onSearch, class: classes }: AccountSearchProps) {
   const [typed, setTyped] = useState(account)
-  // The back button restores earlier filters. A layout effect sets the field before the next key press, so that no input is lost.
+  // The back button restores earlier filters. In a layout effect, the field changes before the next key press, so no input is
+  // lost.
   useLayoutEffect(() => setTyped(account), [account])
   const onSubmit = (event: Event) => {
     event.preventDefault()

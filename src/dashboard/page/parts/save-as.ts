@@ -1,4 +1,4 @@
-/** Lets the browser save data that this page has in memory. */
+/** Saves data of this page as a file, through the browser. */
 export function saveAs(content: Blob, name: string): void {
   const url = URL.createObjectURL(content)
   const link = document.createElement('a')

@@ -1,4 +1,4 @@
-/** The parts that a page consists of: its heading, and panels with headings of their own and lists of facts. */
+/** What a page consists of: its heading, panels with their own headings, and lists of facts. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks'
@@ -6,12 +6,12 @@ import { hasNavigated } from '../router.ts'
 
 interface PageTitleProps {
   readonly title: string
-  /** The title of the browser tab, if it should differ from the heading. */
+  /** The title of the browser tab, if it differs from the heading. */
   readonly tab?: string
   readonly children?: ComponentChildren
 }
 
-/** After navigation by a link the heading gets the focus, so that screen readers start reading the new page. */
+/** The heading of a page. After navigation by a link it gets the focus, so that screen readers start to read the new page. */
 export function PageTitle({ title, tab = title, children }: PageTitleProps) {
   const heading = useRef<HTMLHeadingElement>(null)
   useLayoutEffect(() => {
@@ -45,7 +45,7 @@ export function Panel({ title, actions, children, wide = false }: PanelProps) {
   </section>`
 }
 
-/** A list of names with their values, in columns. */
+/** A name and its value, in a list of facts. */
 export type Fact = readonly [name: string, value: ComponentChildren]
 
 export function Facts({ facts }: { readonly facts: readonly Fact[] }) {

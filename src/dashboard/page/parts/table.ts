@@ -1,8 +1,8 @@
-/** A table whose columns are declared once, for its header and its rows. */
+/** A table whose columns are declared once, for the header and the rows. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 
-/** The classes apply to the heading and to the cells, for example `number wide`. */
+/** The columns of a table. The CSS classes, such as `number wide`, apply to the heading and the cells. */
 export type Columns<Row> = readonly (readonly [
   heading: ComponentChildren,
   cell: (row: Row) => ComponentChildren,
@@ -10,13 +10,13 @@ export type Columns<Row> = readonly (readonly [
 ])[]
 
 interface TableProps<Row> {
-  /** For assistive technology. */
+  /** The description of the table for screen readers. */
   readonly caption: string
   readonly columns: Columns<Row>
   readonly rows: readonly Row[]
-  /** Returns what identifies a row when rows move; rows that never move need none. */
+  /** Returns a key that identifies a row even if rows move. If absent, rows must not move. */
   readonly keyOf?: (row: Row) => string | number
-  /** The index of the column that names the rows. */
+  /** The index of the column that contains the names of the rows. */
   readonly names?: number
   readonly class?: string
 }

@@ -1,4 +1,4 @@
-/** The API key that the playground uses, with its account, tier and limits; the panel asks for a key. */
+/** The API key that the playground uses, with its account, tier and limits, and the panel that asks for a key. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, admin, callWithKey } from '../api.ts'
@@ -17,9 +17,9 @@ export interface Me {
 
 export interface PlaygroundCaller {
   readonly key: string | null
-  /** Null while it loads. */
+  /** The tier and the limits of the key; null until they are loaded. */
   readonly me: Me | null
-  /** The reason why the key cannot be used. */
+  /** Why the key cannot be used; null if it can. */
   readonly error: ApiError | null
   readonly use: (key: string) => void
   readonly forget: () => void
@@ -57,7 +57,7 @@ export function usePlaygroundCaller(): PlaygroundCaller {
   return { key, me, error, use, forget }
 }
 
-/** Asks for the API key of the playground, or creates one that is valid for a day. */
+/** Asks for an API key, or creates one that is valid for a day. */
 export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
   const [tier, setTier] = useState<string>('user_max')
   const [pasted, setPasted] = useState('')
@@ -66,7 +66,7 @@ export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
   const createKey = async () => {
     setBusy(true)
     try {
-      // An account has one tier, so each tier's keys belong to an account of their own.
+      // An account has one tier, so there is a separate account for the keys of each tier.
       const created = await admin<NewKey>('/keys', {
         body: { account: `playground-${tier}`, tier, expires_days: 1 },
       })

@@ -1,9 +1,12 @@
-/** The request that is edited in the playground, stored in the tab's session storage, and the examples to start from. */
+/**
+ * The request that is edited in the playground, and the examples to start from. The request is in the session storage of the
+ * tab.
+ */
 import { type IgnoredKeywords, meetsStrictRules, readSchema } from 'parley-json-schema'
 import type { Message, Role } from '../contract.ts'
 
 export interface DraftMessage extends Message {
-  /** Identifies the message when it is moved, so that its field keeps the focus. */
+  /** Identifies the message when it moves, so that its field keeps the focus. */
   readonly id: number
 }
 
@@ -11,17 +14,17 @@ export interface Draft {
   readonly model: string
   readonly messages: readonly DraftMessage[]
   readonly format: 'text' | 'json'
-  /** JSON text as typed; empty for any JSON value. */
+  /** The text of the schema field; empty if any JSON value is accepted. */
   readonly schema: string
   readonly mode: 'single' | 'batch'
-  /** The number of copies of the job in a batch without variants. */
+  /** How many copies of the job a batch without variants contains. */
   readonly copies: number
-  /** The variants of a batch: each line is a job, in which it replaces INPUT. */
+  /** The variants of a batch. Each line results in a job, in which the line replaces INPUT. */
   readonly variants: string
   readonly callbackUrl: string
 }
 
-/** The placeholder for a variant's line. */
+/** The placeholder in messages that the line of a variant replaces. */
 export const INPUT = '{{input}}'
 
 export interface JobBody {
@@ -66,7 +69,7 @@ export function storeDraft(draft: Draft): void {
   sessionStorage.setItem(STORED, JSON.stringify(draft))
 }
 
-/** Builds the job creation object. It leaves out a schema that is not valid JSON, for which the editor shows an error. */
+/** Returns the job creation object. It has no schema if the text is not valid JSON; the editor then shows an error. */
 export function jobOf(draft: Draft, input: string | null = null): JobBody {
   const { model, messages, format, schema } = draft
   const parsed = format === 'json' && schema.trim() !== '' ? parsedOr(schema) : undefined
@@ -103,7 +106,7 @@ function parsedOr(text: string): unknown {
 interface Example {
   readonly name: string
   readonly draft: Partial<Draft>
-  /** True if the example works only with the built-in simulator. */
+  /** True if the example only works with the built-in simulator. */
   readonly simulated?: true
 }
 
@@ -117,7 +120,6 @@ const RIVER = {
   additionalProperties: false,
 }
 
-/** Example requests. */
 export const EXAMPLES: readonly Example[] = [
   { name: 'Hello', draft: {} },
   {
@@ -172,7 +174,7 @@ export const EXAMPLES: readonly Example[] = [
   },
 ]
 
-/** Fills in an example, but keeps the selected model. */
+/** Returns the draft of an example, with the selected model. */
 export function draftOf({ draft }: Example, model: string): Draft {
   const whole = { ...firstDraft(), ...draft, model }
   return { ...whole, messages: whole.messages.map(({ role, content }) => message(role, content)) }
@@ -183,7 +185,7 @@ interface SchemaVerdict {
   readonly words: string
 }
 
-/** Checks a schema with the same code that the server uses. */
+/** Checks a schema with the same code as the server. */
 export function checkSchema(text: string): SchemaVerdict {
   if (text.trim() === '') return { kind: 'none', words: 'Without a schema, any JSON value is accepted.' }
   let value: unknown
@@ -205,7 +207,7 @@ function notChecked({ pointers, more }: IgnoredKeywords): string {
   return listed.length === 0 ? '' : ` Accepted, but not checked: ${listed.join(', ')}.`
 }
 
-/** The line and column of the error, if the browser reports its position. */
+/** Returns the error with its line and column, if the browser reports the position. */
 function positionOf(text: string, error: unknown): string {
   const words = error instanceof Error ? error.message : String(error)
   const position = /position (\d+)/.exec(words)?.[1]

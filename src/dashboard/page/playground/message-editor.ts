@@ -1,4 +1,4 @@
-/** Edits the messages of the conversation (add, remove, reorder, change roles and texts) and the fields of a batch. */
+/** Edits the messages of a conversation (add, remove, move, change roles and texts) and the fields of a batch. */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { ROLES, type Role } from '../contract.ts'
@@ -54,16 +54,19 @@ export function MessageEditor({ messages, onChange }: MessageEditorProps) {
 
 interface RowProps {
   readonly of: DraftMessage
-  /** The position, from 1. */
+  /** The position of the message, from 1. */
   readonly number: number
   readonly isLast: boolean
   readonly onChange: (change: Partial<DraftMessage>) => void
   readonly onMove: (by: number) => void
-  /** Null if it is the only message. */
+  /** Null if the conversation has only this message. */
   readonly onRemove: (() => void) | null
 }
 
-/** The move buttons use `aria-disabled`, because a pressed button that becomes `disabled` would lose the focus. */
+/**
+ * A message. Its buttons for moving use `aria-disabled`, because a button that becomes `disabled` when it is pressed would lose
+ * the focus.
+ */
 function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRemove }: RowProps) {
   const field = useId()
   return html`<li class=${`message said-by-${role}`} data-message=${id}>
@@ -90,11 +93,11 @@ function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRe
 interface BatchFieldsProps {
   readonly draft: Draft
   readonly onChange: (change: Partial<Draft>) => void
-  /** The tier's limit for jobs in one batch. */
+  /** How many jobs the tier allows in one batch. */
   readonly most: number
 }
 
-/** The fields of a batch: the number of jobs, the variants of the messages, the callback URL. */
+/** The fields of a batch: the number of copies, the variants, and the callback URL. */
 export function BatchFields({ draft, onChange, most }: BatchFieldsProps) {
   const id = useId()
   const lines = variantsOf(draft)

@@ -1,4 +1,4 @@
-/** Shows the jobs that the playground sent: their statuses and their answers. */
+/** Shows the jobs that the playground has sent, with their statuses and answers. */
 import { html } from 'htm/preact'
 import type { Status } from '../contract.ts'
 import { contentText, duration } from '../format.ts'

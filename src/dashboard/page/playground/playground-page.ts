@@ -1,4 +1,4 @@
-/** The playground page: edit a request, send it through the public interface, and watch its jobs. */
+/** The playground: edits a request, sends it through the API for callers, and shows its jobs. */
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { EffectiveSettings } from '../contract.ts'
@@ -26,7 +26,7 @@ import { Outcome } from './outcome.ts'
 import { LANGUAGES, type Language, programFor } from './programs.ts'
 import { cancelOpen, type Watching, watchBatch, watchSingle } from './watch.ts'
 
-/** The batch limit while the caller's limits are unknown. */
+/** The maximum number of jobs in a batch, until the limits of the key are known. */
 const DEFAULT_BATCH_LIMIT = 30
 
 export function PlaygroundPage() {
@@ -34,7 +34,7 @@ export function PlaygroundPage() {
   const [stored, setDraft] = useState(storedDraft)
   const configured = useConfiguredModels()
   const [first] = configured
-  // The default model, or that of a stored draft, may not be configured.
+  // The default model, or the model of a stored draft, may not be configured.
   const draft =
     first === undefined || configured.includes(stored.model) ? stored : { ...stored, model: first }
   const [watching, setWatching] = useState<Watching | null>(null)
@@ -130,13 +130,13 @@ function Editor({ draft, models, onChange, caller, onSend, isRunning }: EditorPr
   </form>`
 }
 
-/** The names of the server's models; empty until they are loaded. */
+/** Returns the names of the configured models; an empty list until they are loaded. */
 function useConfiguredModels(): readonly string[] {
   const settings = useResource<EffectiveSettings>('/settings')
   return Object.keys((settings.data?.settings.models as object | undefined) ?? {})
 }
 
-/** The server's models; those that the key cannot use are marked. */
+/** Returns the configured models as options. Models that the key cannot use are marked. */
 function modelsOf(
   configured: readonly string[],
   { me }: PlaygroundCaller,
@@ -197,13 +197,12 @@ function WhoseKey({ caller: { me, forget } }: { readonly caller: PlaygroundCalle
   </p>`
 }
 
-/** The editor of the response schema, which is checked while it is typed. */
 interface SchemaEditorProps {
   readonly schema: string
   readonly onChange: (schema: string) => void
 }
 
-/** Screen readers announce the result after a pause in typing, not after each key. */
+/** After this pause in typing, screen readers announce the result of the check. It would be too frequent after each key. */
 const TYPING_PAUSE_MS = 500
 
 function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
@@ -227,7 +226,7 @@ function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
   </div>`
 }
 
-/** The request as code, in one tab per language. */
+/** The request as code, with one tab for each language. */
 function CodePanel({ draft }: { readonly draft: Draft }) {
   const id = useId()
   const [language, setLanguage] = useState<Language>('curl')

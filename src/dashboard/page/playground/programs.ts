@@ -4,7 +4,7 @@ import { batchOf, type Draft, type JobBody, jobOf } from './draft.ts'
 export const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
-/** @param origin the server's origin, for example `http://127.0.0.1:8080` */
+/** @param origin the origin of the server, such as `http://127.0.0.1:8080` */
 export function programFor(language: Language, draft: Draft, origin: string): string {
   const single = draft.mode === 'single'
   const isJson = draft.format === 'json'
@@ -20,12 +20,14 @@ export function programFor(language: Language, draft: Draft, origin: string): st
   }
 }
 
-/** Prints answers as JSON, because the languages' default formats abbreviate nested values or are not JSON. */
+/**
+ * The programs print answers as JSON, because the default formats of the languages abbreviate nested values or are not JSON.
+ */
 const inTypescript = (value: string, isJson: boolean) => (isJson ? `JSON.stringify(${value})` : value)
 const inPython = (value: string, isJson: boolean) =>
   isJson ? `json.dumps(${value}, ensure_ascii=False)` : value
 
-/** The body is a here-document, so nothing in it must be quoted for the shell. */
+/** The body is a here-document, in which nothing needs to be quoted for the shell. */
 function curl(origin: string, path: string, body: unknown): string {
   return `curl -s ${origin}${path} \\
   -H "x-api-key: $PARLEY_API_KEY" -H 'content-type: application/json' \\
@@ -99,7 +101,7 @@ for job_id in batch["job_ids"]:
 `
 }
 
-/** Formats JSON values as literals of programming languages. */
+/** How a programming language writes the names and words of JSON. */
 interface Dialect {
   readonly name: (name: string) => string
   readonly word: (value: boolean | null) => string
@@ -110,7 +112,7 @@ const TYPESCRIPT: Dialect = {
   word: String,
 }
 
-/** Python's string literals support all escapes of JSON. */
+/** JSON strings are valid Python strings, because Python supports all escapes of JSON. */
 const PYTHON: Dialect = {
   name: (name) => JSON.stringify(name),
   word: (value) => (value === null ? 'None' : value ? 'True' : 'False'),

@@ -1,4 +1,4 @@
-/** Sends a request and follows its jobs until they have finished, through the public API. */
+/** Sends a request of the playground through the API for callers, and follows its jobs until they have finished. */
 import { type ApiError, admin, callWithKey, type Envelope } from '../api.ts'
 import type { JobError, JobList, Status } from '../contract.ts'
 import { pause, serverNow } from '../live.ts'
@@ -7,7 +7,7 @@ import type { Me } from './caller.ts'
 import type { JobBody } from './draft.ts'
 
 export interface WatchedJob {
-  /** Null while it is unknown: the response to a single create arrives only when the job has finished. */
+  /** Null until it is known. The response to a single create only arrives when the job has finished. */
   readonly jobId: string | null
   /** `sent` until a status is known. */
   readonly status: Status | 'sent'
@@ -20,7 +20,7 @@ export interface WatchedJob {
 
 export interface Watching {
   readonly jobs: readonly WatchedJob[]
-  /** Why the request was rejected, or why reading the jobs failed. */
+  /** Why the request was rejected, or why the jobs could not be read; null if nothing failed. */
   readonly failure: ApiError | null
   readonly ended: boolean
   readonly ms: number
@@ -54,15 +54,17 @@ const SENT: WatchedJob = {
   cacheHit: false,
 }
 const MIN_PAUSE_MS = 300
-/** The delay before the job is looked up, which is unnecessary for quick answers. */
+/**
+ * How many milliseconds to wait before the job of a single create is searched for. After a quick answer, this is not needed.
+ */
 const FIRST_LOOKUP_MS = 250
 const TIMEOUT_S = 120
-/** The maximum number of jobs per read. */
+/** How many jobs one read can contain. */
 const MAX_IDS = 100
 const WAIT_S = 50
 const BRIEF_WAIT_S = 1
 
-/** One run of the playground: the state of its jobs, reported at every change. */
+/** One run of the playground. It holds the states of the jobs, and reports each change. */
 class Run {
   readonly options: WatchOptions
   readonly #startMs = performance.now()
@@ -142,8 +144,8 @@ async function reportEnd(run: Run, work: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Reads all jobs at once until they have finished, using at most half of the tier's read rate. While a job is pending, a read
- * waits only briefly, so that its next status is seen.
+ * Reads all jobs until they have finished, at no more than half of the tier's read rate. While a job is pending, each read
+ * waits only briefly, so that its status `assigned` is seen.
  */
 async function follow(run: Run): Promise<void> {
   const { me, key, signal } = run.options
@@ -156,7 +158,7 @@ async function follow(run: Run): Promise<void> {
     const path = `/api/v1/messages?ids=${ids.join()}&wait=${waitS}&wait_for=any`
     const { data, headers } = await callWithKey<ReadJobs>(path, key, { signal })
     const [missing] = data.not_found
-    // The read of this one job returns the error.
+    // Reading this job alone results in an error, which explains why it is missing.
     if (missing !== undefined) await run.read(missing)
     for (const job of data.jobs) {
       run.update(
@@ -176,7 +178,7 @@ export async function cancelOpen({ jobs }: Watching, key: string): Promise<void>
   await Promise.all(
     open.map((jobId) =>
       callWithKey(`/api/v1/messages/${jobId}/cancel`, key, { method: 'POST' }).catch((error: unknown) => {
-        // The job has finished in the meantime, which the watch shows.
+        // The job has finished in the meantime, which `follow` will show.
         if (apiError(error).status !== 409) throw error
       }),
     ),
@@ -184,8 +186,8 @@ export async function cancelOpen({ jobs }: Watching, key: string): Promise<void>
 }
 
 /**
- * Looks up the job of a single request that is still open, through the admin API. If several new jobs match, it is unclear
- * which one it is, and none is used.
+ * Searches for the job of a single create through the admin API, while the request is open. If several new jobs match, none of
+ * them is used.
  */
 async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<void> {
   const { account } = run.options.me
@@ -208,13 +210,13 @@ async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<
         if (signal.aborted) return
         if (data.status === 'pending' || data.status === 'assigned')
           run.update(0, { jobId, status: data.status })
-        // The next status arrives with the response.
+        // The next status comes with the response.
         if (data.status !== 'pending') return
       }
       await pause(MIN_PAUSE_MS, signal)
     }
   } catch {
-    // The lookup is optional: the response contains the job ID in any case.
+    // Failing is harmless, because the response will contain the job ID.
   }
 }
 

@@ -1,4 +1,4 @@
-/** Loads usage in large steps, because totals of an incomplete list would be misleading, and sums it. */
+/** Loads usage in large steps and sums it. The steps are large, because totals of an incomplete list would be misleading. */
 import { useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
 import type { UsageList, UsageRow, UsageSums } from '../contract.ts'
@@ -10,7 +10,7 @@ export interface UsageFilters {
 }
 
 export interface UsageRead {
-  /** Null while they load. */
+  /** The rows that have been loaded; null until the first step is complete. */
   readonly rows: readonly UsageRow[] | null
   /** Where the next step continues; null if everything is loaded. */
   readonly next: string | null
@@ -21,11 +21,11 @@ export interface UsageRead {
   readonly loadMore: () => void
 }
 
-/** Rows per request: the server's maximum. */
+/** How many rows one request reads: the server's maximum. */
 const PAGE_SIZE = 200
 const STEP_ROWS = 1000
 
-/** Reads usage. When the filters change, the old filters' data is dropped. A reload keeps the data until it has finished. */
+/** Loads usage. If the filters change, the old data is dropped. During a reload, the old data remains. */
 export function useUsage(filters: UsageFilters): UsageRead {
   const of = `${filters.account}\n${filters.month}`
   const [most, setMost] = useState({ of, rows: STEP_ROWS })
@@ -62,7 +62,7 @@ async function readRows({ account, month }: UsageFilters, most: number, signal: 
 
 const monthAndYear = new Intl.DateTimeFormat('en-GB', { month: 'long', year: 'numeric', timeZone: 'UTC' })
 
-/** Sums usage rows, and formats months. */
+/** The fields of usage that are summed. */
 export const SUMS = ['jobs', 'failed_jobs', 'cache_hits', 'calls', 'input_tokens', 'output_tokens'] as const
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {
@@ -84,16 +84,16 @@ export function groupsBy(rows: readonly UsageRow[], nameOf: (row: UsageRow) => s
   return [...groups].map(([name, of]) => ({ name, rows: of, sums: sumOf(of) }))
 }
 
-/** The UTC month of a time in Unix seconds, for example `2026-11`. */
+/** Returns the UTC month of a time in Unix seconds, such as `2026-11`. */
 export const monthAt = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(0, 7)
 
-/** For example `November 2026`. Text that is not a month is returned unchanged. */
+/** Returns the name of a month, such as `November 2026`. Returns any other text unchanged. */
 export function monthName(month: string): string {
   const atMs = Date.parse(`${month}-01T00:00:00Z`)
   return Number.isNaN(atMs) ? month : monthAndYear.format(atMs)
 }
 
-/** The current month and the months before it, newest first. */
+/** Returns the current month and the months before it, newest first. */
 export function monthsUpTo(seconds: number, howMany: number): string[] {
   const now = new Date(seconds * 1000)
   return Array.from({ length: howMany }, (_, back) =>

@@ -1,6 +1,6 @@
 /**
- * The page of usage: a bar chart of one month, then each month with its totals and a row per account and model. The filters are
- * part of the URL.
+ * The page of usage: a bar chart of one month, and below it each month with its totals and a row for each account and model.
+ * The filters are part of the URL.
  */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useState } from 'preact/hooks'
@@ -24,9 +24,12 @@ import {
   useUsage,
 } from './read-usage.ts'
 
-/** The number of months in the filter. The URL can name an older month. */
+/** How many months the filter offers. The URL may contain an older one. */
 const MONTHS = 24
-/** The shortest interval between reloads while jobs finish. Monthly totals change slowly. */
+/**
+ * The minimum interval between reloads while jobs finish, in milliseconds. It is long, because the totals of a month change
+ * slowly.
+ */
 const EVERY_MS = 10_000
 
 export function UsagePage() {
@@ -69,7 +72,8 @@ export function UsagePage() {
 
 function Filters({ filters }: { readonly filters: UsageFilters }) {
   const [account, setAccount] = useState(filters.account)
-  // The back button restores earlier filters. A layout effect sets the field before the next key press, so that no input is lost.
+  // The back button restores earlier filters. In a layout effect, the field changes before the next key press, so no input is
+  // lost.
   useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const set = (change: Partial<UsageFilters>) =>
     navigate(address(['usage'], { ...filters, account: account.trim(), ...change }))
@@ -93,7 +97,7 @@ function monthsAnd(chosen: string): (readonly [string, string])[] {
 interface UsageTableProps {
   readonly months: readonly Group<UsageRow>[]
   readonly currency: string | null
-  /** The last month, if it is not completely loaded; otherwise null. */
+  /** The last month, if only a part of it is loaded; otherwise null. */
   readonly cut: string | null
 }
 
@@ -158,7 +162,7 @@ interface CsvButtonProps {
   readonly filters: UsageFilters
 }
 
-/** Exports the usage that the page shows as a CSV file. The browser creates the file. */
+/** A button that saves the usage on the page as a CSV file. The browser creates the file. */
 function CsvButton({ rows, filters: { account, month } }: CsvButtonProps) {
   const onClick = () => {
     const name = ['parley-usage', month, account].filter((part) => part !== '').join('-')
@@ -199,10 +203,10 @@ const JOBS: Measure = {
 const MEASURES = { tokens: TOKENS, jobs: JOBS } as const
 const GROUPINGS = { account: (row: UsageRow) => row.account, model: (row: UsageRow) => row.model } as const
 
-/** There are at most this many bars. The smallest groups share the last one. */
+/** The maximum number of bars. The last one combines the smallest groups. */
 const MAX_BARS = 10
 
-/** A bar chart of one month: tokens or jobs, by account or model. Names and values are shown as text. */
+/** A bar chart of one month: tokens or jobs, by account or by model. Names and values are shown as text. */
 function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
   const id = useId()
   const [what, setWhat] = useState<keyof typeof MEASURES>('tokens')
@@ -242,7 +246,7 @@ function lengthOf({ parts }: Measure, sums: UsageSums): number {
   return parts.reduce((total, { of }) => total + of(sums), 0)
 }
 
-/** Returns the longest bars first. */
+/** Sorts the groups by the length of their bars, longest first. */
 function longest(
   groups: readonly Group<UsageRow>[],
   measure: Measure,
@@ -256,7 +260,7 @@ function longest(
   ]
 }
 
-/** A choice between a few options, each a button. */
+/** A choice between a few options, each of which is a button. */
 interface SegmentsProps<T extends string> {
   readonly label: string
   readonly value: T
