@@ -1,4 +1,4 @@
-/** Converts a schema library's schema to the JSON Schema that is sent, and validates answers with the library. */
+/** Converts the schema of a schema library to the JSON Schema that is sent, and validates answers with the library. */
 import { ResponseContentError, SchemaError } from './errors.ts'
 import type { EndedJob, Job, ResponseFormat, TimedOutJob } from './job.ts'
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from './standard-schema.ts'
@@ -21,10 +21,10 @@ export function withJsonSchema<T>(schema: AnswerSchema<T>, jsonSchema: object): 
   return extended
 }
 
-/** JSON Schemas that the caller wrote for a schema. They are sent unchanged. */
+/** The JSON Schemas that callers wrote for schemas. They are sent unchanged. */
 const handWritten = new WeakMap<AnswerSchema, object>()
 
-/** Declares the type of answers that satisfy a JSON Schema object. The client does not check that the type matches. */
+/** Declares the type of answers that satisfy this JSON Schema. The client does not check that the type matches the schema. */
 export function jsonSchema<T>(schema: object): AnswerSchema<T> {
   return withJsonSchema(
     { '~standard': { version: 1, vendor: 'parley-client', validate: (value) => ({ value: value as T }) } },
@@ -32,12 +32,12 @@ export function jsonSchema<T>(schema: object): AnswerSchema<T> {
   )
 }
 
-/** Returns the schema of this format, if it comes from a schema library. */
+/** Returns the schema of the format if it is from a schema library. */
 export function answerSchemaOf({ schema }: ResponseFormat): AnswerSchema | undefined {
   return schema !== undefined && '~standard' in schema ? (schema as AnswerSchema) : undefined
 }
 
-/** Replaces a library's schema with its JSON Schema, so that the job can be sent. */
+/** Replaces a library's schema by its JSON Schema, so that the job can be sent. */
 export function serializable<J extends { readonly response_format: ResponseFormat }>(job: J): J {
   const schema = answerSchemaOf(job.response_format)
   if (schema === undefined) return job
@@ -54,7 +54,7 @@ function jsonSchemaOf(schema: AnswerSchema): object {
     )
   }
   try {
-    // The model must write the schema's input, which the library transforms to the output.
+    // If the library transforms values, the model must write the value before the transformation, which is the schema's input.
     return toEnforceable(jsonSchema.input({ target: 'draft-2020-12' })) as object
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
@@ -63,16 +63,17 @@ function jsonSchemaOf(schema: AnswerSchema): object {
 }
 
 /**
- * These keywords contain a schema, a list of schemas, or schemas by name. Other keywords contain values, which may look like
- * schemas.
+ * Keywords whose value is a schema, a list of schemas, or schemas by name. The values of other keywords must not be converted,
+ * although they may look like schemas.
  */
 const HOLDS_ONE = ['items', 'additionalProperties', 'propertyNames']
 const HOLDS_MANY = ['anyOf', 'oneOf', 'allOf', 'prefixItems']
 const HOLDS_NAMED = ['properties', '$defs', 'definitions', 'patternProperties']
 
 /**
- * Libraries generate `oneOf` for unions, and for records a `propertyNames` that every name satisfies. Model servers enforce
- * `anyOf`, but neither of these. Replacing them is safe, because the library validates the answer itself.
+ * Converts a generated schema to one that model servers enforce. Libraries generate `oneOf` for unions, and `propertyNames` for
+ * records although any name satisfies it. Model servers enforce neither of these, but they enforce `anyOf`. The conversion is
+ * safe, because the library validates the answer in any case.
  */
 function toEnforceable(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema
@@ -93,7 +94,10 @@ function isAnyName(value: unknown): boolean {
   return JSON.stringify(value) === '{"type":"string"}'
 }
 
-/** Returns the job with its answer as validated and transformed by the library. Throws `ResponseContentError` if it is invalid. */
+/**
+ * Returns the job with the answer as the library has validated and transformed it. Throws `ResponseContentError` if the answer
+ * is not valid.
+ */
 export async function withCheckedAnswer<T, J extends Job | EndedJob | TimedOutJob>(
   job: J,
   schema: AnswerSchema<T> | undefined,

@@ -1,11 +1,11 @@
-/** The promise of a call: it resolves with the data, or with the data and the response. */
+/** The promise that calls return. It resolves with the data and, on request, also with the response. */
 
-/** The data of a call, and the response that it came in. */
+/** The data of a call, and the response that contained it. */
 export interface WithResponse<T> {
   readonly data: T
-  /** The response to the last try; its body has been read. */
+  /** The response to the last try. Its body has already been read. */
   readonly response: Response
-  /** The response's `x-request-id`, which is also in the server's log. */
+  /** The `x-request-id` of the response, which is also in the server's log. */
   readonly requestId: string | undefined
 }
 
@@ -19,7 +19,7 @@ export interface WithResponse<T> {
 export class ApiPromise<T> extends Promise<T> {
   readonly #answered: Promise<WithResponse<T>>
 
-  /** What `then` returns is an ordinary promise. */
+  /** `then` returns an ordinary promise. */
   static override get [Symbol.species](): PromiseConstructor {
     return Promise
   }
@@ -31,9 +31,9 @@ export class ApiPromise<T> extends Promise<T> {
     this.#answered = answered
   }
 
-  /** Resolves with the data and the response of the same call, without another request. */
+  /** Resolves with the data and the response of the same call. Sends no further request. */
   withResponse(): Promise<WithResponse<T>> {
-    // A caller that uses `withResponse` gets the error there, so it must not count as unhandled here.
+    // The caller handles the error of the returned promise, so it must not also count as an unhandled error of this one.
     this.catch(() => {})
     return this.#answered
   }

@@ -1,4 +1,4 @@
-/** Tests what every call has: its response, its own headers, a log, and a user agent. */
+/** Tests what all calls have in common: the response, headers of the call, the log, and the user agent. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
@@ -21,7 +21,7 @@ interface Sent {
   readonly headers: Headers
 }
 
-/** Creates a client whose requests get these answers in order, and the last one repeatedly. */
+/** Creates a client whose requests get these answers in order; further requests get the last one. */
 function answering(answers: readonly (() => Response)[], options: ParleyOptions = {}) {
   const sent: Sent[] = []
   const fetch: typeof globalThis.fetch = async (input, init) => {

@@ -1,16 +1,16 @@
-/** The clock, which tests replace, and functions based on it: pauses and timeouts. */
+/** The clock, which tests can replace, and pauses and timeouts that use it. */
 import { onAbort } from './on-abort.ts'
 
 export interface Clock {
-  /** Wall-clock milliseconds since 1970. */
+  /** Wall-clock time in milliseconds since 1970. */
   nowMs(): number
-  /** Milliseconds of a monotonic clock. */
+  /** Milliseconds of a clock that never goes back. */
   steadyMs(): number
-  /** Calls `callback` once after `ms`; the returned function cancels the timer. */
+  /** Calls `callback` once after `ms`. Returns a function that cancels the timer. */
   after(ms: number, callback: () => void): () => void
 }
 
-/** Longer timers fire immediately, in every runtime. */
+/** In every runtime, a timer with a longer delay would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
@@ -22,7 +22,7 @@ export const systemClock: Clock = {
   },
 }
 
-/** Resolves after `ms`; rejects with the signal's reason as soon as it aborts. */
+/** Resolves after `ms`. Rejects with the signal's reason as soon as the signal aborts. */
 export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
@@ -42,13 +42,13 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined)
 
 export interface TimeoutScope {
   readonly signal: AbortSignal
-  /** Ends the timeout, and aborts what is still running. */
+  /** Ends the timeout, and aborts the signal. */
   end(): void
 }
 
 /**
- * Creates a signal that aborts after `seconds`, with the error of `timeoutError` as its reason, or when the outer signal aborts,
- * with that signal's reason. Throws that reason if the outer signal has aborted already.
+ * Creates a signal. It aborts after `seconds` with the error of `timeoutError` as its reason, or when the outer signal aborts,
+ * with the reason of that one. Throws that reason if the outer signal has already aborted.
  */
 export function timeoutScope(
   seconds: number,
@@ -71,7 +71,7 @@ export function timeoutScope(
   return { signal: controller.signal, end }
 }
 
-/** Runs `run` with a timeout, which ends with it. */
+/** Calls `run` with a signal that aborts after `seconds`. The timeout ends when `run` ends. */
 export async function withTimeout<T>(
   seconds: number,
   timeoutError: () => unknown,

@@ -1,4 +1,4 @@
-/** Creates any number of jobs, in batches as large as the tier allows. */
+/** Creates any number of jobs, in batches of the size that the tier allows. */
 import { serializable } from './answer-schema.ts'
 import { BatchError, PermissionError, UnexpectedResponseError } from './errors.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
@@ -8,15 +8,18 @@ import type { KnownLimits, Limits } from './limits.ts'
 
 export interface BatchOptions extends CallOptions {
   /**
-   * With the same key, the same jobs are created once, however often this is called within 24 hours. If absent, a new key is
-   * generated. With null no key is sent, and failed batches are not retried.
+   * Calls with the same key and the same jobs create these jobs only once within 24 hours. If absent, a key is generated. With
+   * null, no key is sent, and failed batches are not retried.
    */
   readonly idempotencyKey?: string | null | undefined
-  /** The number of jobs in a request; if absent, as many as the tier allows. */
+  /** The number of jobs per request; if absent, as many as the tier allows. */
   readonly batchSize?: number | undefined
 }
 
-/** Resolves with the IDs in the order of the jobs. Batches are sent one after the other, so that an error leaves no gap. */
+/**
+ * Resolves with the IDs in the order of the jobs. Batches are sent one after the other, so that after an error no jobs are
+ * missing between created ones.
+ */
 export async function createBatch(
   jobs: readonly BatchJob[],
   options: BatchOptions,
@@ -24,7 +27,7 @@ export async function createBatch(
   limits: KnownLimits,
 ): Promise<string[]> {
   const { batchSize, idempotencyKey = newIdempotencyKey(), ...call } = options
-  // All jobs are serialized before the first is sent, so that a job that cannot be serialized fails the whole call.
+  // If a job cannot be serialized, the call fails before any job is sent.
   const texts = jobs.map((job) => JSON.stringify(serializable(job)))
   const ids: string[] = []
   const create = async (batch: readonly string[]) => {
@@ -33,8 +36,8 @@ export async function createBatch(
       method: 'POST',
       path: '/api/v1/messages/batches',
       body: `[${batch.join()}]`,
-      // The key depends only on the first job. If the batches are divided differently, the server rejects them instead of
-      // creating jobs twice.
+      // The key of a batch depends on its first job only. If a repeated call divides the jobs differently, the server rejects
+      // the batch instead of creating jobs twice.
       idempotencyKey: idempotencyKey && `${idempotencyKey}.${ids.length}`,
     })
     if (created.job_ids?.length !== batch.length) {
@@ -56,7 +59,7 @@ export async function createBatch(
       }
     }
   } catch (error) {
-    // The key of the request is not that of the call.
+    // The error must have the key of the whole call, not that of the failed batch.
     if (ids.length === 0) throw withKey(error, idempotencyKey)
     throw new BatchError(ids, idempotencyKey ?? undefined, error)
   }
@@ -64,8 +67,8 @@ export async function createBatch(
 }
 
 /**
- * Returns as many jobs from `from` on as fit, and at least one: the server's error explains the problem with a job that is too
- * large.
+ * Returns as many jobs as fit into one request, beginning with the job at `from`. Returns at least one: if a single job is too
+ * large, the server's error explains it.
  */
 function nextBatch(
   texts: readonly string[],
@@ -73,7 +76,7 @@ function nextBatch(
   limits: Limits,
   batchSize = limits.max_batch_jobs,
 ): readonly string[] {
-  // The array has two brackets, and one comma per job.
+  // The array has two brackets, and a comma for each job.
   let bytes = 2
   let to = from
   for (; to < texts.length && to - from < batchSize; to++) {

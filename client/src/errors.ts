@@ -1,6 +1,6 @@
 /**
- * All errors that the client throws: one class per kind, all derived from `ParleyError`. The exception is an aborted call,
- * which throws its signal's reason.
+ * All errors that the client throws. Each kind has a class derived from `ParleyError`. Only an aborted call throws something
+ * else: the reason of its signal.
  */
 import type { FailedJob, JobError } from './job.ts'
 import type { StandardSchemaV1 } from './standard-schema.ts'
@@ -16,15 +16,18 @@ export interface ErrorFields {
 
 export class ParleyError extends Error {
   override readonly name: string = 'ParleyError'
-  /** The HTTP status, if there was a response. */
+  /** The HTTP status; undefined if there was no response. */
   readonly status: number | undefined
-  /** The field or rule and how to correct it, if the server names them. */
+  /** The field or rule that was violated and how to correct it, if the server reports it. */
   readonly details: string | undefined
   /** The `x-request-id` of the response, which is also in the server's log. */
   readonly requestId: string | undefined
   /** The server's Retry-After, in seconds. */
   readonly retryAfter: number | undefined
-  /** The key of a create whose outcome may be unknown. Repeating it with this key neither creates nor pays for a job twice. */
+  /**
+   * The Idempotency-Key of a create that may have created jobs although it failed. If you repeat the call with this key, no job
+   * is created or paid for twice.
+   */
   readonly idempotencyKey: string | undefined
 
   constructor(message: string, fields: ErrorFields = {}) {
@@ -38,12 +41,12 @@ export class ParleyError extends Error {
   }
 }
 
-/** The client is not configured correctly: no API key, or a base URL or secret that is not valid. */
+/** The configuration of the client is wrong: the API key is missing, or the base URL or a secret is not valid. */
 export class ConfigurationError extends ParleyError {
   override readonly name = 'ConfigurationError'
 }
 
-/** 400, 413 and 415: the request breaks a rule; `details` names it. */
+/** 400, 413 and 415: the request violates a rule, which `details` describes. */
 export class InvalidRequestError extends ParleyError {
   override readonly name = 'InvalidRequestError'
 }
@@ -53,7 +56,7 @@ export class AuthenticationError extends ParleyError {
   override readonly name = 'AuthenticationError'
 }
 
-/** 403: the tier does not allow it. */
+/** 403: the tier, a cap, a quota or a suspension does not allow the request. */
 export class PermissionError extends ParleyError {
   override readonly name = 'PermissionError'
 }
@@ -63,12 +66,12 @@ export class NotFoundError extends ParleyError {
   override readonly name = 'NotFoundError'
 }
 
-/** 409: the state of the job does not allow it. For example, a finished job cannot be cancelled. */
+/** 409: the job is in the wrong state. For example, a finished job cannot be cancelled. */
 export class ConflictError extends ParleyError {
   override readonly name = 'ConflictError'
 }
 
-/** 429: more reads, creates, cancels or deletes in this minute than the server allows, or too many lists at the same time. */
+/** 429: too many reads, creates, cancels or deletes in this minute, or too many lists at the same time. */
 export class RateLimitError extends ParleyError {
   override readonly name = 'RateLimitError'
 }
@@ -78,17 +81,17 @@ export class ServiceUnavailableError extends ParleyError {
   override readonly name = 'ServiceUnavailableError'
 }
 
-/** 500 and other 5xx statuses: an error in the server, or in a proxy in front of it. */
+/** 500 and other 5xx statuses: an error of the server, or of a proxy in front of it. */
 export class ServerError extends ParleyError {
   override readonly name = 'ServerError'
 }
 
-/** The server was not reached, or the connection broke before the whole response was read. */
+/** The server was not reached, or the connection broke before the whole response had arrived. */
 export class ConnectionError extends ParleyError {
   override readonly name = 'ConnectionError'
 }
 
-/** A request or a wait took longer than its timeout. If `jobId` is set, that job continues on the server. */
+/** A request or a wait took longer than its timeout. If `jobId` is set, the job continues on the server. */
 export class TimeoutError extends ParleyError {
   override readonly name = 'TimeoutError'
   readonly jobId: string | undefined
@@ -99,17 +102,16 @@ export class TimeoutError extends ParleyError {
   }
 }
 
-/** The response is not from a Parley server: the base URL is wrong, or a proxy responded. */
+/** The response is not from a Parley server. The base URL is wrong, or a proxy responded. */
 export class UnexpectedResponseError extends ParleyError {
   override readonly name = 'UnexpectedResponseError'
 }
 
-/** The schema of the answer cannot be sent, because its library cannot generate a JSON Schema for it. */
+/** The schema of the answer cannot be sent, because its library cannot generate a JSON Schema from it. */
 export class SchemaError extends ParleyError {
   override readonly name = 'SchemaError'
 }
 
-/** The job failed. */
 export class JobFailedError extends ParleyError {
   override readonly name = 'JobFailedError'
   readonly job: FailedJob
@@ -125,12 +127,12 @@ export class JobFailedError extends ParleyError {
   }
 }
 
-/** The job is completed, but its answer is not valid for the library's schema, because of a rule that JSON Schema cannot express. */
+/** The job is completed, but the library rejects the answer, because of a rule that JSON Schema cannot express. */
 export class ResponseContentError extends ParleyError {
   override readonly name = 'ResponseContentError'
   readonly jobId: string
   readonly issues: readonly StandardSchemaV1.Issue[]
-  /** The unchanged answer. */
+  /** The answer as the model wrote it. */
   readonly content: unknown
 
   constructor(jobId: string, issues: readonly StandardSchemaV1.Issue[], content: unknown) {
@@ -147,8 +149,8 @@ function issueText({ message, path = [] }: StandardSchemaV1.Issue): string {
 }
 
 /**
- * `createBatch` failed or was aborted after some jobs had been created: `jobIds` has their IDs, in order, and `cause` is the
- * reason. To continue, repeat the call with the same jobs and the `idempotencyKey` of this error.
+ * `createBatch` failed or was aborted after some jobs had been created. `jobIds` has their IDs in order, and `cause` is the
+ * reason. To continue, call `createBatch` again with the same jobs and the `idempotencyKey` of this error.
  */
 export class BatchError extends ParleyError {
   override readonly name = 'BatchError'

@@ -1,4 +1,4 @@
-/** Sends a request to the server, retries it, and reads the response. Everything that the client sends goes through here. */
+/** Sends a request to the server, retries it, and reads the response. All requests of the client are sent here. */
 import type { WithResponse } from './api-promise.ts'
 import { backoffMs, retryAfterS } from './backoff.ts'
 import { type Clock, pause, withTimeout } from './clock.ts'
@@ -17,7 +17,7 @@ import type { Include } from './job.ts'
 import type { Logger } from './logger.ts'
 import { errorOf, excerpt } from './response-error.ts'
 
-/** A response, as passed to `onAnswer`. Responses that are retried are included. */
+/** A response, as `onAnswer` gets it. Responses after which the request is retried are included. */
 export interface AnswerInfo {
   readonly method: string
   readonly path: string
@@ -26,26 +26,26 @@ export interface AnswerInfo {
   readonly status: number
   readonly headers: Headers
   readonly requestId: string | undefined
-  /** The response body as received. */
+  /** The body as it was received. */
   readonly text: string
 }
 
-/** Header names and values; null removes a header that all calls have. */
+/** Headers by name. Null removes a header that all calls would have. */
 export type HeaderOptions = Readonly<Record<string, string | null | undefined>>
 
 /** The options of every call. */
 export interface CallOptions {
-  /** Aborts the call with the signal's reason, including its pauses and waits. */
+  /** Aborts the call with the signal's reason, also during pauses and waits. */
   readonly signal?: AbortSignal | undefined
-  /** Headers of each request of this call, which replace the client's headers of the same names. */
+  /** Headers of the requests of this call. They replace headers of the client with the same names. */
   readonly headers?: HeaderOptions | undefined
-  /** The maximum number of retries of a call after temporary failures. */
+  /** How often the call is retried after temporary failures. */
   readonly maxRetries?: number | undefined
-  /** Timeout of each try in seconds, including reading the response. */
+  /** The timeout of each try in seconds, including the time to read the response. */
   readonly requestTimeout?: number | undefined
-  /** Called with each response, for example to log it or to read its headers (`x-cache`). */
+  /** Called with each response, for example to log it or to read headers such as `x-cache`. */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
-  /** For calls that return jobs: what the jobs should contain in addition. */
+  /** What the returned jobs should contain in addition. */
   readonly include?: readonly Include[] | undefined
 }
 
@@ -64,19 +64,22 @@ export interface ExchangeParts {
 
 export interface Call extends CallOptions {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** The path below the base URL, for example `/api/v1/me`. */
+  /** The path below the base URL, such as `/api/v1/me`. */
   readonly path: string
-  /** JSON text. Each try sends the same text, as the server requires for an Idempotency-Key. */
+  /** JSON text. All tries send the same text, because the server requires that for an Idempotency-Key. */
   readonly body?: string
-  /** A create without a key is never retried, because that could create the job twice. */
+  /** Without a key, a create is never retried, because a retry could create the job twice. */
   readonly idempotencyKey?: string | null
-  /** Whether the request may be repeated without a key: a second one changes nothing. */
+  /** True if repeating the request changes nothing, so that it can be retried without a key. */
   readonly isIdempotent?: boolean
-  /** For deletes, the data of a later try that finds nothing: an earlier one deleted it, and its response was lost. */
+  /** The data of a delete whose retry finds nothing: an earlier try deleted the job, but its response was lost. */
   readonly dataIfGone?: object
-  /** A field that `data` must have, because other servers use the same envelope. */
+  /**
+   * A field that `data` must have. Without it, the response is from a different server that happens to use the same outer
+   * shape.
+   */
   readonly field?: string
-  /** Seconds to add to the timeout, because the server holds a single create open until the job has finished. */
+  /** Seconds that are added to the timeout, because the server answers a single create only when the job has finished. */
   readonly extraSeconds?: number
   /** Called with the headers of each response. */
   readonly onHeaders?: (headers: Headers) => void
@@ -96,12 +99,12 @@ export class Exchange {
     this.#parts = parts
   }
 
-  /** Resolves with the `data` of the response. Throws a `ParleyError`, or the signal's reason. */
+  /** Resolves with the `data` of the response. Rejects with a `ParleyError`, or with the signal's reason. */
   async data<D>(call: Call): Promise<D> {
     return (await this.send<D>(call)).data
   }
 
-  /** Like `data`, together with the response. */
+  /** Like `data`, but resolves with the data and the response. */
   async send<D>(call: Call): Promise<WithResponse<D>> {
     const maxRetries = call.maxRetries ?? this.#parts.maxRetries
     for (let attempt = 1; ; attempt++) {
@@ -177,7 +180,7 @@ export class Exchange {
     }
   }
 
-  /** Makes one try. The timeout includes reading the whole response. */
+  /** Makes one try. Its timeout includes reading the whole response. */
   async #fetch(call: Call): Promise<{ readonly response: Response; readonly text: string }> {
     const { method, body, idempotencyKey, extraSeconds = 0, signal } = call
     const { baseUrl, apiKey, headers, fetch } = this.#parts
@@ -195,7 +198,7 @@ export class Exchange {
             'idempotency-key': idempotencyKey ?? undefined,
           }),
           ...(body !== undefined && { body }),
-          // A redirect could send the key to another server.
+          // Redirects are not followed, because they could send the key to a different server.
           redirect: 'manual',
           signal: abortSignal,
         })
@@ -208,7 +211,7 @@ export class Exchange {
   }
 }
 
-/** Later headers replace earlier ones of the same name, ignoring case; null removes a header. */
+/** Merges headers, ignoring the case of their names. Later ones replace earlier ones, and null removes a header. */
 function mergedHeaders(...all: readonly (HeaderOptions | undefined)[]): Record<string, string> {
   const merged: Record<string, string> = {}
   for (const headers of all) {
@@ -220,7 +223,7 @@ function mergedHeaders(...all: readonly (HeaderOptions | undefined)[]): Record<s
   return merged
 }
 
-/** Reads change nothing, and the server responds to a repeated Idempotency-Key as it did the first time. */
+/** Reads change nothing, and the server returns the jobs of the first request if an Idempotency-Key is repeated. */
 function isSafeToRepeat({ method, idempotencyKey, isIdempotent }: Call): boolean {
   return method === 'GET' || isIdempotent === true || typeof idempotencyKey === 'string'
 }
@@ -232,7 +235,7 @@ export function isTemporary(error: unknown): error is ParleyError {
 
 const TEMPORARY = [ConnectionError, TimeoutError, RateLimitError, ServiceUnavailableError, ServerError]
 
-/** Runtimes report "fetch failed", and put the actual reason in `cause`. */
+/** Returns the actual reason of an error. Runtimes report "fetch failed", and put the reason into `cause`. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const { cause } = error

@@ -6,16 +6,16 @@ import type { Job, JobPage, JobSummary } from './job.ts'
 export interface ListOptions extends CallOptions {
   /** Only jobs with this status. */
   readonly status?: Job['status'] | undefined
-  /** Only jobs whose metadata has all of these pairs. */
+  /** Only jobs whose metadata contains all of these pairs. */
   readonly metadata?: Readonly<Record<string, string>> | undefined
-  /** The number of jobs in a page: 1 to 100, 20 if absent. */
+  /** The number of jobs per page: 1 to 100, 20 if absent. */
   readonly limit?: number | undefined
   /** The `next` of the previous page. */
   readonly after?: string | undefined
 }
 
 /**
- * Await it to get one page; iterate over it to get every job. Pages are read as needed.
+ * Await it to get one page, or iterate over it to get all jobs. Further pages are read when they are needed.
  *
  * ```ts
  * const { jobs, next } = await parley.messages.list({ status: 'failed' })

@@ -1,6 +1,6 @@
 /**
- * The objects of the HTTP interface, with the same field names, so that its documentation applies. The type parameter `T` is the
- * type of `response_content`.
+ * The objects of the HTTP API. Their fields have the same names as in its documentation. The type parameter `T` is the type of
+ * `response_content`.
  */
 import type { StandardSchemaV1 } from './standard-schema.ts'
 
@@ -12,7 +12,7 @@ export interface Message {
   readonly content: string
 }
 
-/** The four models that every server has. A server can have more. */
+/** The default models, some of which a server may lack. A server can have other models. */
 export type Model = 'gpt-auto' | 'gpt-5' | 'gpt-5.2' | 'gpt-5-mini' | (string & {})
 
 /** The answer is a string. */
@@ -21,13 +21,13 @@ export interface TextFormat {
   readonly schema?: never
 }
 
-/** The answer is JSON that is valid for the library's schema. Its type is the output type of the schema. */
+/** The answer is JSON that is valid for the schema of a library. Its type is the output type of the schema. */
 export interface SchemaFormat<T = unknown> {
   readonly format: 'json'
   readonly schema: StandardSchemaV1<unknown, T>
 }
 
-/** The answer is JSON: any value, or a value that satisfies the JSON Schema object. */
+/** The answer is JSON: any value, or a value that satisfies the JSON Schema. */
 export interface JsonFormat {
   readonly format: 'json'
   readonly schema?: JsonSchema
@@ -44,13 +44,13 @@ export type ResponseFormat<T = unknown> = TextFormat | SchemaFormat<T> | JsonFor
 
 /** How the model writes its answer. */
 export interface Options {
-  /** 0 to 2. Above 1, answers vary more; 0 varies least. */
+  /** 0 to 2. With 0, answers vary least; above 1, they vary more than usual. */
   readonly temperature?: number
   /** Above 0, at most 1. */
   readonly top_p?: number
-  /** Maximum tokens of the answer. A text is truncated at this length; truncated JSON fails the job. */
+  /** Maximum tokens of the answer. Text is truncated at this length; truncated JSON makes the job fail. */
   readonly max_tokens?: number
-  /** The answer ends before any of these texts: up to 4. */
+  /** Up to 4 texts. The answer ends before the first of them. */
   readonly stop?: string | readonly string[]
   readonly seed?: number
   /** -2 to 2. */
@@ -62,26 +62,26 @@ export interface Options {
 
 export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly model: Model
-  /** The conversation, in order. At least one message has the role `user`. */
+  /** The conversation, in order. At least one message must have the role `user`. */
   readonly messages: readonly Message[]
   readonly response_format: F
   readonly options?: Options
-  /** Up to 16 keys of at most 64 characters, with values of at most 512. Models do not see it. */
+  /** Up to 16 keys of at most 64 characters, with values of at most 512 characters. Models do not see metadata. */
   readonly metadata?: Readonly<Record<string, string>>
-  /** Jobs of a higher priority start first; `normal` if absent. The tier decides which ones may be used. */
+  /** Jobs of a higher priority start first; `normal` if absent. The tier determines which values are allowed. */
   readonly priority?: 'high' | 'normal' | 'low'
   /**
-   * Seconds from the creation of the job to its deadline: 1 to 2592000. A job that has not ended by then fails with
+   * Seconds from the creation of the job to its deadline: 1 to 2592000. If the job has not finished by then, it fails with
    * `deadline_exceeded`.
    */
   readonly complete_within?: number
-  /** Seconds that the answer is cached for identical later jobs: 180 to 3600, 300 if absent. */
+  /** How many seconds the answer is cached for identical jobs: 180 to 3600, 300 if absent. */
   readonly message_cache_ttl?: number
 }
 
 /** A job for `create` and `createAndWait`. */
 export interface SingleJob<F extends ResponseFormat = ResponseFormat> extends JobFields<F> {
-  /** Seconds that the server waits for the answer: 30 to 120, 90 if absent. */
+  /** How many seconds the server waits for the answer: 30 to 120, 90 if absent. */
   readonly timeout?: number
   readonly callback?: never
 }
@@ -93,35 +93,35 @@ export interface BatchJob<F extends ResponseFormat = ResponseFormat> extends Job
 }
 
 export interface CallbackRequest {
-  /** The http or https URL that receives the POST. */
+  /** The http or https URL to which the callback is sent. */
   readonly callback_url: string
   readonly callback_headers?: Readonly<Record<string, string>>
-  /** Returned unchanged in the callback. */
+  /** Sent back unchanged in the callback. */
   readonly callback_payload?: object
   readonly include?: readonly Include[]
 }
 
-/** What a job used. Null until it has finished. */
+/** What a job used; null until the job has finished. */
 export interface JobUsage {
-  /** The model that answered, as its server names it; null if none did, or for a cached response. */
+  /** The model that answered, as its server names it; null if no model answered, or for a cached response. */
   readonly model: string | null
-  /** Input tokens over all calls, as the model server counted them. */
+  /** Input tokens of all calls, as counted by the model server. */
   readonly input_tokens: number
   /** The part of the input tokens that the model server had cached. */
   readonly cached_input_tokens: number
   readonly output_tokens: number
-  /** What the calls cost, in millionths of the currency; absent if the model has no price. */
+  /** The cost of the calls, in millionths of the currency; absent if the model has no price. */
   readonly cost?: number
-  /** Calls to model servers, including failed ones. */
+  /** The number of calls to model servers, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean
-  /** Whether the model corrected an answer in the wrong format. */
+  /** Whether the model had to correct an answer that was in the wrong format. */
   readonly repaired: boolean
-  /** `length` if the answer was cut at a length limit; null without an answer. */
+  /** `length` if the answer was truncated at a length limit; null if there is no answer. */
   readonly finish_reason: 'stop' | 'length' | null
 }
 
-/** What a response may contain beyond the job's state and answer. A callback may contain `usage`. */
+/** What a response or a callback can contain in addition to the state and the answer of the job. */
 export type Include = 'usage' | 'metadata'
 
 interface JobBase {
@@ -136,7 +136,7 @@ interface JobBase {
 
 export interface OpenJob extends JobBase {
   readonly status: 'pending' | 'assigned'
-  /** Present if `include` has `usage` and the job waits until the monthly budget of its account has room for it. */
+  /** Present if `include` contains `usage` and the job is queued until the monthly budget of its account has room for it. */
   readonly waiting_for?: 'budget'
   readonly result: null
   readonly error: null
@@ -165,29 +165,28 @@ export type FailureCode =
   | 'internal_error'
   | (string & {})
 
-/** Why a job failed. */
 export interface JobError {
   readonly code: FailureCode
   /** A sentence for users. */
   readonly message: string
-  /** The HTTP status of the model server's response, if there was one. */
+  /** The HTTP status of the model server's response; absent without a response. */
   readonly upstream_status?: number
   readonly upstream_message?: string
-  /** For `cancelled`: who cancelled the job. Absent if an older server version cancelled it. */
+  /** Only for `cancelled`: who cancelled the job. Absent if a server of an earlier version did. */
   readonly cancelled_by?: 'caller' | 'operator' | (string & {})
-  /** For `validation_error`: how the answer violates the schema. */
+  /** Only for `validation_error`: how the answer violates the schema. */
   readonly errors?: readonly string[]
-  /** For `validation_error` and `answer_not_checked`: the unchanged answer of the model. */
+  /** Only for `validation_error` and `answer_not_checked`: the answer as the model wrote it. */
   readonly raw_text?: string
 }
 
-/** A finished job. It no longer changes. */
+/** A finished job, which does not change any more. */
 export type EndedJob<T = unknown> = CompletedJob<T> | FailedJob
 
 /** A job as `retrieve` returns it. */
 export type Job<T = unknown> = OpenJob | EndedJob<T>
 
-/** The state of the job's callback; null if the job has no callback or has not finished. */
+/** The state of a job's callback. `owed` means that it is not delivered yet. */
 export type CallbackState = 'owed' | 'delivered' | 'failed'
 
 interface SummaryBase extends JobBase {
@@ -218,10 +217,10 @@ export interface FailedSummary extends SummaryBase {
 /** A job as `list` returns it: without its messages and its answer. */
 export type JobSummary = OpenSummary | CompletedSummary | FailedSummary
 
-/** Some of the account's jobs, newest first. */
+/** A page of the account's jobs, newest first. */
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
-  /** The `after` of the next page; null on the last page. A page can be short or empty although there is a next one. */
+  /** The `after` for the next page; null on the last page. A page can be short or empty although more pages follow. */
   readonly next: string | null
 }
 
@@ -230,7 +229,7 @@ export interface DeletedJob {
   readonly deleted: true
 }
 
-/** The job took longer than its `timeout`. It continues on the server; `wait(job_id)` waits until it has finished. */
+/** The job did not finish within its `timeout`. It continues on the server; `wait(job_id)` waits until it has finished. */
 export interface TimedOutJob {
   readonly status: 'timeout'
   readonly job_id: string
@@ -240,7 +239,7 @@ export type CreatedJob<T = unknown> = EndedJob<T> | TimedOutJob
 
 /** The body of a callback. */
 export type Callback<T = unknown, P = unknown> = EndedJob<T> & {
-  /** The payload that the job was created with, or an empty object. */
+  /** The payload with which the job was created, or an empty object. */
   readonly callback_payload: P
 }
 
@@ -255,63 +254,66 @@ export interface Usage {
   /** Finished jobs, including failed ones. */
   readonly jobs: number
   readonly failed_jobs: number
-  /** Jobs that were completed from a cached response instead of a call. */
+  /** Jobs that a cached response completed, without a call. */
   readonly cache_hits: number
   /** Calls to model servers. */
   readonly calls: number
   readonly input_tokens: number
   readonly output_tokens: number
-  /** What the calls cost, in millionths of the currency; absent if the models have no price. */
+  /** The cost of the calls, in millionths of the currency; absent if the models have no price. */
   readonly cost?: number
 }
 
-/** The limits of the key, and the remaining usage. */
+/** The account, limits and usage of the API key. */
 export interface Me {
   readonly account: string
   readonly key_id: string
   readonly tier: string
-  /** The models that the tier can use. */
+  /** The models that the tier may use. */
   readonly models: readonly string[]
   readonly limits: {
     readonly max_batch_jobs: number
     readonly reads_per_minute: number
-    /** Jobs that the account may create per minute; null for no limit. Absent from servers up to version 0.3. */
+    /** How many jobs the account may create per minute; null for no limit. Absent from servers up to version 0.3. */
     readonly creates_per_minute?: number | null
     readonly max_input_tokens: number
-    /** The maximum tokens of an answer; null for no limit. Absent from servers up to version 0.3. */
+    /** Maximum tokens of an answer; null for no limit. Absent from servers up to version 0.3. */
     readonly max_output_tokens?: number | null
-    /** The values of `priority` that jobs may have. Absent from servers up to version 0.3. */
+    /** The values of `priority` that the tier may use. Absent from servers up to version 0.3. */
     readonly priorities?: readonly string[]
-    /** Jobs of the account per calendar month (UTC), including queued and running jobs; null for no limit. */
+    /** Maximum jobs of the account per calendar month (UTC), including unfinished ones; null for no limit. */
     readonly max_monthly_jobs: number | null
-    /** Tokens per calendar month, input and output together; null for no limit. */
+    /** Maximum tokens per calendar month, input and output together; null for no limit. */
     readonly max_monthly_tokens: number | null
-    /** Cost per calendar month, in the `currency`; null for no limit, and absent without a currency. */
+    /** Maximum cost per calendar month, in the `currency`; null for no limit, absent without a currency. */
     readonly max_monthly_cost?: number | null
-    /** Jobs of the account that may be queued or running at the same time; null for no limit. Absent from servers up to version 0.2. */
+    /**
+     * How many jobs of the account may be queued or running at the same time; null for no limit. Absent from servers up to
+     * version 0.2.
+     */
     readonly max_open_jobs?: number | null
-    /** Bytes that the account may store; null for no limit. Absent from servers up to version 0.2. */
+    /** How many bytes the account may store; null for no limit. Absent from servers up to version 0.2. */
     readonly max_stored_bytes?: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
     readonly message_cache_ttl: Range
     readonly timeout: Range
   }
-  /** Remaining reads in the current minute. */
+  /** How many reads remain in the current minute. */
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
-  /** Queued and running jobs of the account. Absent from servers up to version 0.2. */
+  /** The number of queued and running jobs of the account. Absent from servers up to version 0.2. */
   readonly open_jobs?: number
-  /** Bytes that the account stores. Absent from servers up to version 0.2. */
+  /** How many bytes the account stores. Absent from servers up to version 0.2. */
   readonly stored_bytes?: number
   /** The currency of costs; absent if none is configured. */
   readonly currency?: string
-  /** What the open jobs may cost, in millionths of the currency. */
+  /** How much the unfinished jobs may cost at most, in millionths of the currency. */
   readonly reserved_cost?: number
-  /** How long a finished job can be read. */
+  /** How many seconds a finished job can be read. */
   readonly retention_seconds: number
-  /** Whether the account is suspended: it can read its jobs, but cannot create any. */
+  /** Whether the account is suspended: it can read its jobs, but cannot create jobs. */
   readonly suspended: boolean
-  /** The account's usage in the current month (UTC). `resets_at` is the end of the month in Unix seconds. */
+  /** The usage in the current month (UTC). `resets_at` is the end of the month in Unix seconds. */
   readonly usage: Usage & {
     readonly month: string
     readonly resets_at: number

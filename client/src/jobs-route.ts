@@ -1,6 +1,6 @@
 /**
- * Calls the route that reads, and waits for, up to a hundred jobs at once. Servers up to 0.2.0 lack it, which each client finds
- * out with its first request.
+ * Calls the route that reads up to a hundred jobs at once and can wait for them. Servers up to version 0.2.0 do not have the
+ * route; each client finds this out with its first request.
  */
 import { retryAfterS } from './backoff.ts'
 import { NotFoundError, ParleyError } from './errors.ts'
@@ -9,37 +9,37 @@ import type { Job } from './job.ts'
 import { onAbort } from './on-abort.ts'
 import type { ReadBudget } from './read-budget.ts'
 
-/** The maximum number of jobs per request. */
+/** How many jobs one request can contain. */
 export const MAX_JOBS = 100
 
 interface JobsRead {
   readonly jobs: readonly Job[]
-  /** IDs of jobs that do not exist, have expired, or belong to another account. */
+  /** The IDs of jobs that do not exist, have expired, or belong to another account. */
   readonly not_found: readonly string[]
-  /** IDs of jobs that did not fit into the response. */
+  /** The IDs of jobs that did not fit into the response. */
   readonly more: readonly string[]
 }
 
 export interface JobsAnswer extends JobsRead {
-  /** How many seconds the server was asked to wait. */
+  /** For how many seconds the server was asked to wait. */
   readonly waitS: number
-  /** Present if the server waited for less than the requested time: too many requests are waiting, or it is shutting down. */
+  /** Present if the server could not wait for the full time, because too many requests are waiting or it is shutting down. */
   readonly retryAfterS: number | undefined
 }
 
 export interface JobsWait {
-  /** How long the server may hold the request open: up to 120 seconds. */
+  /** How many seconds the server may wait before it responds: up to 120. */
   readonly waitS: number
-  /** Whether to wait until all of the jobs have finished, or any of them. */
+  /** Whether to wait until all of the jobs have finished, or until any of them has. */
   readonly waitFor: 'all' | 'any'
 }
 
 export class JobsRoute {
   readonly #exchange: Exchange
   readonly #budget: ReadBudget
-  /** Null until the server has responded. */
+  /** Whether the server has the route; null until it has responded. */
   #exists: boolean | null = null
-  /** The first request, for which the others wait. It never rejects. */
+  /** The first request, for which other requests wait. It never rejects. */
   #first: Promise<unknown> | null = null
 
   constructor(exchange: Exchange, budget: ReadBudget) {
@@ -47,7 +47,7 @@ export class JobsRoute {
     this.#budget = budget
   }
 
-  /** Whether the server is known not to have the route. */
+  /** Whether it is known that the server does not have the route. */
   get isMissing(): boolean {
     return this.#exists === false
   }
@@ -60,7 +60,7 @@ export class JobsRoute {
   ): Promise<JobsAnswer | null> {
     if (this.#exists === null && this.#first !== null) await untilAborted(this.#first, call.signal)
     if (this.#exists === false) return null
-    // The first request does not wait, so that an old server is detected right away.
+    // The first request does not wait, so that an old server is detected at once.
     const waitS = this.#exists === null ? 0 : Math.round(wantedS * 1000) / 1000
     const wait = waitS > 0 ? `&wait=${waitS}&wait_for=${waitFor}` : ''
     const reading = this.#budget.begin()
@@ -91,14 +91,14 @@ export class JobsRoute {
 }
 
 /**
- * Whether the server lacks the route. The route itself never responds like this: it lists unknown jobs in `not_found`. A proxy's own
- * 404 is an `UnexpectedResponseError`.
+ * Whether the error shows that the server does not have the route. The route itself never responds with these statuses, because
+ * it lists unknown jobs in `not_found`. A 404 of a proxy is an `UnexpectedResponseError`.
  */
 function isRouteMissing(error: unknown): boolean {
   return error instanceof NotFoundError || (error instanceof ParleyError && error.status === 405)
 }
 
-/** Resolves with the promise, which never rejects; rejects with the signal's reason as soon as it aborts. */
+/** Resolves with the promise, which must not reject. Rejects with the signal's reason as soon as the signal aborts. */
 function untilAborted(promise: Promise<unknown>, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const unsubscribe = onAbort(signal, () => reject(signal?.reason))

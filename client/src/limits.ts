@@ -1,4 +1,4 @@
-/** The limits of the key's tier, which are loaded when first needed, then cached. */
+/** The limits of the key's tier. They are loaded when they are first needed, and then cached. */
 import type { WithResponse } from './api-promise.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Me } from './job.ts'

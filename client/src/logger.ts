@@ -1,8 +1,8 @@
-/** Logs what the client does: each response, each retry, and the outages that a wait tolerates. */
+/** The log of the client: responses, retries, and outages during waits. */
 import { fromEnvironment } from './environment.ts'
 import { ConfigurationError } from './errors.ts'
 
-/** A logger such as `console`, pino or winston. The object repeats the information of the message as fields. */
+/** A logger such as `console`, pino or winston. The fields repeat the information in the message. */
 export interface Logger {
   error(message: string, fields?: object): void
   warn(message: string, fields?: object): void
@@ -13,15 +13,18 @@ export interface Logger {
 export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug'] as const
 
 /**
- * `warn` logs waits whose server does not respond, `info` also logs retries, and `debug` each response. Keys and contents are
- * never logged.
+ * `warn` logs that a server does not respond during a wait; `info` also logs retries; `debug` also logs each response. Keys and
+ * contents are never logged.
  */
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
 const nothing = () => {}
 const SILENT: Logger = { error: nothing, warn: nothing, info: nothing, debug: nothing }
 
-/** Without a logger and without `PARLEY_LOG` nothing is logged. A logger without a level gets `info`. */
+/**
+ * Returns a logger that only logs from this level on. Without a level, `PARLEY_LOG` decides; without that, a given logger gets
+ * `info`, and otherwise nothing is logged.
+ */
 export function leveledLogger(given: Logger | undefined, level: LogLevel | undefined): Logger {
   const fromVariable = level ?? fromEnvironment('PARLEY_LOG')
   const wanted = LOG_LEVELS.find((name) => name === (fromVariable ?? (given ? 'info' : 'off')))

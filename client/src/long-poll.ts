@@ -1,6 +1,6 @@
 /**
- * Waits for jobs by long polling: one request covers up to a hundred jobs, and the server responds when they have finished. A
- * thousand jobs take a dozen reads, while polling takes thousands.
+ * Waits for jobs by long polling: a request contains up to a hundred jobs, and the server responds when jobs have finished. For
+ * a thousand jobs, this needs a dozen reads, whereas reading each job repeatedly would need thousands.
  */
 import { type Clock, pause } from './clock.ts'
 import { type CallOptions, isTemporary } from './exchange.ts'
@@ -11,20 +11,24 @@ import { Outage } from './outage.ts'
 import type { Outcome } from './poll.ts'
 import type { ReadBudget } from './read-budget.ts'
 
-/** How long the server holds a request open: shorter than the usual limit of a proxy in between (60 s). */
+/** How many seconds the server waits before it responds. Proxies usually abort requests after 60 s. */
 const MAX_WAIT_S = 50
-/** The maximum while jobs that the request does not cover could finish. */
+/** The same, while the wait includes more jobs than the request, because those could finish meanwhile. */
 const MAX_PARTIAL_WAIT_S = 5
 /**
- * Between reads that return finished jobs, the wait pauses for a quarter of the time elapsed so far, within these bounds. Jobs
- * that finish during the pause are returned together, so at first the number of reads grows with the logarithm of the time.
+ * After a read with finished jobs, the next read comes after a quarter of the time that the wait has taken so far, within these
+ * bounds. The next read thus returns several jobs together, and at first the number of reads grows only with the logarithm of
+ * the time.
  */
 const GATHER_SHARE = 0.25
 const MIN_GATHER_MS = 200
-/** The minimum while jobs are still being created. */
+/** The minimum while jobs are still being created, in milliseconds. */
 const MIN_CREATING_GATHER_MS = 500
 const MAX_GATHER_MS = 2_000
-/** The first pause after a response that came too early and without a finished job. */
+/**
+ * The first pause after a response that came too early and without finished jobs, in milliseconds. The pause grows with each
+ * such response.
+ */
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5
@@ -38,17 +42,17 @@ export interface LongPollParts {
   readonly clock: Clock
   readonly logger: Logger
   /**
-   * `all`: the caller wants the jobs together, so as few reads as possible are made. `any`: the caller wants each job soon
+   * `all` if the caller needs all jobs together: as few reads as possible are made. `any` if the caller needs each job soon
    * after it has finished.
    */
   readonly waitFor: 'all' | 'any'
-  /** How long the wait may still take, in seconds. */
+  /** Returns how many seconds the wait may still take. */
   readonly leftS: () => number
 }
 
 /**
- * Yields the jobs as they finish. Returns false if the server does not have the route; the remaining jobs are then still
- * open.
+ * Yields each job when it has finished. Returns false if the server does not have the route; the remaining jobs are then still
+ * in `open`.
  */
 export async function* longPollEach(
   open: OpenJobs,
@@ -58,7 +62,10 @@ export async function* longPollEach(
   const { route, call, budget, clock, logger, waitFor, leftS } = parts
   const outage = new Outage(clock, logger)
   const startedMs = clock.steadyMs()
-  /** The first read of several jobs does not wait, so that a wrong ID is reported before the other jobs have finished. */
+  /**
+   * If there are several jobs, the first read does not wait, so that an unknown ID is reported before the other jobs have
+   * finished.
+   */
   let isFirst = true
   let early = 0
   while (await open.some(signal)) {
@@ -88,7 +95,7 @@ export async function* longPollEach(
     const ended = outcomesOf(ids, answer)
     for (const outcome of ended) if (open.delete(outcome.jobId)) yield outcome
     if (ended.length > 0) early = 0
-    // The others follow in the next read. Those whose results did not fit stay in front.
+    // The next read contains the other jobs first. If results did not fit into this response, their jobs stay in front.
     if (othersMayEnd && answer.more.length === 0) open.moveToEnd(ids)
     const isEarly = answer.retryAfterS !== undefined || (ended.length === 0 && tookMs < answer.waitS * 500)
     if (isEarly) {
@@ -109,7 +116,9 @@ export async function* longPollEach(
   return true
 }
 
-/** The server returns IDs in lower case, regardless of how they were sent. */
+/**
+ * Returns the finished and the missing jobs of a response. The server returns IDs in lower case, even if the caller's are not.
+ */
 function outcomesOf(ids: readonly string[], { jobs, not_found: missing }: JobsAnswer): Outcome[] {
   const ended = new Map<string, Outcome['job']>(missing.map((id) => [id.toLowerCase(), null]))
   for (const job of jobs) {

@@ -34,24 +34,24 @@ import {
   waitForOne,
 } from './wait.ts'
 
-/** The server's default for a job's `timeout`. */
+/** The server's default of a job's `timeout`, in seconds. */
 const DEFAULT_TIMEOUT_S = 90
 
 export interface CreateOptions extends CallOptions {
   /**
-   * With the same key, the same job is created and paid for once, however often this is called within 24 hours. If absent, a new
-   * key is generated, so that retries of one call create one job. With null no key is sent, and the call is not retried.
+   * Calls with the same key create and pay for the same job only once within 24 hours. If absent, each call generates a key, so
+   * that its retries create one job. With null, no key is sent, and the call is not retried.
    */
   readonly idempotencyKey?: string | null | undefined
 }
 
 export interface CreateAndWaitOptions extends CreateOptions {
-  /** Timeout of the whole call in seconds; if absent, it waits until the job has finished. */
+  /** The timeout of the whole call in seconds; if absent, it waits until the job has finished. */
   readonly timeout?: number | undefined
 }
 
 export interface RetrieveOptions<T = unknown> extends CallOptions {
-  /** Validates the answer and gives it a type. */
+  /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined
 }
 
@@ -74,8 +74,9 @@ export class Messages {
   }
 
   /**
-   * Creates a job and waits up to its `timeout` for the answer. Resolves with the job, `completed` or `failed`, or with its ID
-   * and the status `timeout`. In that case the job continues on the server, and `wait` waits for it.
+   * Creates a job, and waits up to the job's `timeout` for the answer. Resolves with the job, which is `completed` or `failed`.
+   * If it has not finished in time, resolves with its ID and the status `timeout`; the job then continues on the server, and
+   * you can `wait` for it.
    */
   create(job: SingleJob<TextFormat>, options?: CreateOptions): ApiPromise<CreatedJob<string>>
   create<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateOptions): ApiPromise<CreatedJob<T>>
@@ -98,7 +99,7 @@ export class Messages {
     return { ...created, data: await withCheckedAnswer(created.data, answerSchemaOf(job.response_format)) }
   }
 
-  /** Creates a job and waits until it has finished, however long that takes. Throws `JobFailedError` if it failed. */
+  /** Creates a job, and waits until it has finished, however long that takes. Throws `JobFailedError` if the job fails. */
   createAndWait(job: SingleJob<TextFormat>, options?: CreateAndWaitOptions): Promise<CompletedJob<string>>
   createAndWait<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateAndWaitOptions): Promise<CompletedJob<T>>
   createAndWait<T = unknown>(
@@ -123,8 +124,8 @@ export class Messages {
   }
 
   /**
-   * Creates any number of jobs, each with an optional callback, and resolves with their IDs in the order of the jobs. They are
-   * sent in batches as large as the tier allows. Throws `BatchError` if it fails after some jobs have been created.
+   * Creates any number of jobs, each with an optional callback. Resolves with their IDs in the order of the jobs. The jobs are
+   * sent in batches of the size that the tier allows. Throws `BatchError` if it fails after some jobs have been created.
    */
   createBatch(jobs: readonly BatchJob[], options: BatchOptions = {}): Promise<string[]> {
     return createBatch(jobs, options, this.#exchange, this.#limits)
@@ -152,16 +153,17 @@ export class Messages {
   }
 
   /**
-   * Lists the account's jobs, newest first: `await` gives one page, `for await` all jobs. A page costs ten of the tier's reads
-   * per minute.
+   * Lists the account's jobs, newest first. `await` returns a page, `for await` yields all jobs. Each page counts as ten of the
+   * tier's reads per minute.
    */
   list(options: ListOptions = {}): JobList {
     return listJobs(this.#exchange, options)
   }
 
   /**
-   * Cancels an unfinished job. Resolves with the job, which has failed with the code `cancelled`, even if it had been
-   * cancelled before. Throws `ConflictError` if the job has finished otherwise. Its callback is sent, and its usage counts.
+   * Cancels an unfinished job. Resolves with the job, which has failed with the code `cancelled`, even if it was already
+   * cancelled. Throws `ConflictError` if the job has completed, or failed for another reason. The callback of the job is sent,
+   * and its usage counts.
    */
   cancel(jobId: string, options: CallOptions = {}): ApiPromise<FailedJob> {
     const call = { ...options, method: 'POST', path: `${pathOf(jobId)}/cancel`, isIdempotent: true } as const
@@ -184,12 +186,12 @@ export class Messages {
     return new ApiPromise(deleted)
   }
 
-  /** Waits until a job has completed or failed. Use `completed(job)` to get its answer or throw. */
+  /** Waits until a job has completed or failed. `completed(job)` then returns the job or throws its error. */
   wait<T = unknown>(jobId: string, options: WaitOptions<T> = {}): Promise<EndedJob<T>> {
     return waitForOne(jobId, options, this.#waitParts(options))
   }
 
-  /** Waits for many jobs without exceeding the tier's reads per minute. Resolves with the jobs in the order of the IDs. */
+  /** Waits for many jobs, without exceeding the tier's reads per minute. Resolves with the jobs in the order of the IDs. */
   async waitAll<T = unknown>(
     jobIds: readonly string[],
     options: WaitAllOptions<T> = {},
@@ -198,7 +200,7 @@ export class Messages {
   }
 
   /**
-   * Yields jobs in the order in which they finish, each soon after its end. Leaving the loop ends the wait.
+   * Yields jobs in the order in which they finish, each soon after it has finished. To end the wait, leave the loop.
    *
    * ```ts
    * for await (const job of parley.messages.waitEach(ids)) console.log(job.job_id, job.status)
@@ -241,7 +243,7 @@ function callOptionsOf(options: CallOptions): CallOptions {
   return { signal, headers, maxRetries, requestTimeout, onAnswer, include }
 }
 
-/** Returns the job if it is completed; throws `JobFailedError` if it failed. */
+/** Returns the job if it has completed; throws `JobFailedError` if it has failed. */
 export function completed<T>(job: EndedJob<T>): CompletedJob<T> {
   if (job.status === 'failed') throw new JobFailedError(job)
   return job

@@ -1,14 +1,14 @@
 /**
- * Calls functions when a signal aborts. All of them share one listener per signal, because Node 20 warns of a leak if a signal
- * has more than ten listeners, and a caller may use one signal for a thousand calls.
+ * Calls functions when a signal aborts. All functions for a signal share one listener, because a caller may use one signal for
+ * a thousand calls, and Node 20 warns of a leak if a signal has more than ten listeners.
  */
 const callbacksOf = new WeakMap<AbortSignal, Set<() => void>>()
 
-/** Calls `callback` once when the signal aborts; the returned function unsubscribes. The signal must not have aborted yet. */
+/** Calls `callback` once when the signal aborts. Returns a function that unsubscribes. The signal must not have aborted yet. */
 export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
   if (signal === undefined) return () => {}
   const callbacks = callbacksOf.get(signal) ?? new Set()
-  // The wrapper lets the same callback be added twice.
+  // With a function of its own for each call, the same callback can be added twice.
   const own = () => callback()
   callbacks.add(own)
   if (callbacks.size === 1) listen(signal, callbacks)
@@ -18,7 +18,7 @@ export function onAbort(signal: AbortSignal | undefined, callback: () => void): 
   }
 }
 
-/** Removes the shared listener of a set of callbacks. */
+/** The functions that remove the shared listeners, by set of callbacks. */
 const unlistenOf = new WeakMap<Set<() => void>, () => void>()
 
 function listen(signal: AbortSignal, callbacks: Set<() => void>): void {

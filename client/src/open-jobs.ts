@@ -1,4 +1,4 @@
-/** The jobs that a wait is still waiting for, in the order in which they were given. More may be added during the wait. */
+/** The jobs for which a wait is still waiting, in the order of the caller's IDs. IDs can be added during the wait. */
 
 /** IDs that are known at once, or that arrive over time. */
 export type JobIds = Iterable<string> | AsyncIterable<string>
@@ -10,7 +10,7 @@ export class OpenJobs {
   #hasFailed = false
   readonly #onChange: (() => void)[] = []
 
-  /** @param signal stops reading IDs that arrive over time */
+  /** @param signal ends the reading of IDs that arrive over time */
   constructor(ids: JobIds, signal: AbortSignal) {
     if (Symbol.asyncIterator in ids) void this.#readAll(ids, signal)
     else {
@@ -23,7 +23,7 @@ export class OpenJobs {
     return this.#open.size
   }
 
-  /** Whether no more IDs will arrive. */
+  /** True if no more IDs will arrive. */
   get isComplete(): boolean {
     return this.#isComplete
   }
@@ -37,7 +37,7 @@ export class OpenJobs {
     return found
   }
 
-  /** Removes a job; returns whether the wait was still waiting for it. */
+  /** Removes a job. Returns whether it was still in the list. */
   delete(id: string): boolean {
     return this.#open.delete(id)
   }
@@ -47,7 +47,7 @@ export class OpenJobs {
     for (const id of ids) if (this.#open.delete(id)) this.#open.add(id)
   }
 
-  /** Removes and returns the first job; resolves with null when there are no more. Rejects like `some`. */
+  /** Removes and returns the first job. Resolves with null if there will be no more jobs. Rejects like `some`. */
   async take(signal: AbortSignal): Promise<string | null> {
     if (!(await this.some(signal))) return null
     const [id] = this.#open
@@ -57,8 +57,8 @@ export class OpenJobs {
   }
 
   /**
-   * Resolves with true when there is a job to wait for, and with false when there will be no more. Rejects with the error of
-   * the iterable of IDs.
+   * Resolves with true when the list has a job, and with false if there will be no more jobs. Rejects with the error of the
+   * iterable of IDs.
    */
   async some(signal: AbortSignal): Promise<boolean> {
     for (;;) {
@@ -70,7 +70,7 @@ export class OpenJobs {
     }
   }
 
-  /** Adds the IDs as they arrive. Never rejects. */
+  /** Adds IDs as they arrive. Never rejects. */
   async #readAll(ids: AsyncIterable<string>, signal: AbortSignal): Promise<void> {
     const wake = () => this.#wake()
     signal.addEventListener('abort', wake, { once: true })

@@ -1,10 +1,10 @@
-/** Decides how long a wait tolerates a server that does not respond. */
+/** Decides for how long a wait tolerates a server that does not respond. */
 import { backoffMs } from './backoff.ts'
 import type { Clock } from './clock.ts'
 import { type ParleyError, RateLimitError } from './errors.ts'
 import type { Logger } from './logger.ts'
 
-/** How long temporary failures are tolerated. */
+/** For how many milliseconds temporary failures are tolerated. */
 const MAX_OUTAGE_MS = 300_000
 
 /** Tracks consecutive failures of reads. */
@@ -23,7 +23,10 @@ export class Outage {
     this.#failures = 0
   }
 
-  /** Returns how long to wait; throws the error if the outage has lasted too long. A rate limit is not an outage. */
+  /**
+   * Returns how many milliseconds to wait before the next read. Throws the error if the outage has lasted too long. A rate
+   * limit does not count as an outage.
+   */
   failed(error: ParleyError): number {
     const { status, requestId } = error
     if (error instanceof RateLimitError) {

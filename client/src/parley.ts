@@ -12,21 +12,24 @@ import { Messages } from './messages.ts'
 import { userAgent } from './user-agent.ts'
 
 export interface ParleyOptions {
-  /** If absent, the environment variable `PARLEY_URL`, otherwise `http://127.0.0.1:8080`. */
+  /** If absent, the environment variable `PARLEY_URL`, or `http://127.0.0.1:8080` if that is not set. */
   readonly baseUrl?: string | undefined
   /** If absent, the environment variable `PARLEY_API_KEY`. */
   readonly apiKey?: string | undefined
-  /** How often a call is retried after a temporary failure: 4 times if absent. */
+  /** How often a call is retried after temporary failures; 4 if absent. */
   readonly maxRetries?: number | undefined
-  /** Timeout of each try in seconds: 30 if absent. For a single create, the job's `timeout` is added. */
+  /** The timeout of each try in seconds; 30 if absent. For a single create, the job's `timeout` is added. */
   readonly requestTimeout?: number | undefined
   /** Headers of each request, for example for a proxy in front of the server. */
   readonly headers?: HeaderOptions | undefined
   /** Replaces `JSON.parse`, for answers with large numbers. */
   readonly parseJson?: ((text: string) => unknown) | undefined
-  /** A logger, for example `console`, pino or winston. If absent and a level is set, `console` is used. */
+  /** A logger, such as `console`, pino or winston. If it is absent and a level is set, `console` is used. */
   readonly logger?: Logger | undefined
-  /** The level of the log. If absent, the environment variable `PARLEY_LOG`, otherwise `info` with a logger and `off` without. */
+  /**
+   * The level of the log. If absent, the environment variable `PARLEY_LOG`; if that is not set, `info` with a logger, and `off`
+   * without.
+   */
   readonly logLevel?: LogLevel | undefined
   /** Called with each response, for example to read its headers. */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
@@ -73,13 +76,13 @@ export class Parley {
     this.messages = new Messages(exchange, this.#limits)
   }
 
-  /** The limits of the key, and the remaining usage. */
+  /** Returns the account, limits and usage of the API key. */
   me(options: CallOptions = {}): ApiPromise<Me> {
     return new ApiPromise(this.#limits.me(options))
   }
 }
 
-/** Removes a trailing slash. The URL can have a path if a proxy serves Parley below one. */
+/** Removes a trailing slash. The URL may have a path, because a proxy may serve Parley below a path. */
 function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || !/^https?:$/.test(url.protocol)) {

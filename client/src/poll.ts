@@ -1,6 +1,6 @@
 /**
- * Waits for jobs by polling them one after the other, with growing pauses. Used with servers up to 0.2.0, which lack the route
- * that waits, and to get the error of a job that does not exist.
+ * Waits for jobs by reading each one repeatedly, with growing pauses. This is for servers up to version 0.2.0, which do not
+ * have the route that waits, and to get the error of a job that does not exist.
  */
 import { type Clock, pause } from './clock.ts'
 import { NotFoundError } from './errors.ts'
@@ -14,28 +14,28 @@ import type { ReadBudget } from './read-budget.ts'
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5
-/** This many jobs are polled concurrently. The others follow in order, because the server also runs jobs in order. */
+/** How many jobs are read at the same time. The others follow in order, because the server also runs jobs in order. */
 const CONCURRENT_POLLS = 32
 
 export interface PollParts {
   /** Reads a job once, without retries. */
   readonly read: (jobId: string, signal: AbortSignal) => Promise<Job>
-  /** Loads the rate limit that the budget needs before many reads. */
+  /** Loads the rate limit, which the budget needs before many reads. */
   readonly learnBudget: (signal: AbortSignal) => Promise<void>
   readonly budget: ReadBudget
   readonly clock: Clock
   readonly logger: Logger
 }
 
-/** A finished job; null if the server does not have it. */
+/** A finished job; null if the server does not have the job. */
 export interface Outcome {
   readonly jobId: string
   readonly job: EndedJob | null
 }
 
 /**
- * Resolves with the job when it has finished. Rejects with permanent errors, and with temporary ones after an outage of five
- * minutes.
+ * Resolves with the job when it has finished. Rejects with permanent errors at once, and with temporary ones after an outage of
+ * five minutes.
  */
 export async function poll(
   jobId: string,
@@ -59,7 +59,7 @@ export async function poll(
   }
 }
 
-/** Yields the jobs as they finish. The first error ends the iteration. A caller that stops iterating aborts the signal. */
+/** Yields jobs as they finish. The first error ends the iteration. If the caller stops iterating, it must abort the signal. */
 export async function* pollEach(
   open: OpenJobs,
   signal: AbortSignal,
@@ -80,7 +80,7 @@ export async function* pollEach(
     isOver = true
     wake()
   })
-  // The `await` below throws the error. If the iteration ends earlier, nobody needs it.
+  // `await all` below throws the error. If the iteration ends before that, the error does not matter.
   all.catch(() => {})
   while (!isOver || found.length > 0) {
     for (let next = found.shift(); next; next = found.shift()) yield next

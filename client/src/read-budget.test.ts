@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { ReadBudget } from './read-budget.ts'
 
-/** Starts this many reads at once; returns when each was allowed. */
+/** Starts this many reads at once. Returns when each was allowed, in milliseconds. */
 async function turns(budget: ReadBudget, clock: FakeClock, count: number): Promise<number[]> {
   const at: number[] = []
   const taken = Array.from({ length: count }, () =>

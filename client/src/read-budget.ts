@@ -1,6 +1,6 @@
 /**
- * Paces the reads of many waits so that they stay within the tier's rate limit. The server counts the reads of each key in
- * windows of a minute, and each response has headers with the remaining reads.
+ * Delays the reads of all waits so that they do not exceed the tier's rate limit. The server counts the reads of each key in
+ * windows of a minute, and reports the remaining reads in the headers of each response.
  */
 import { type Clock, pause } from './clock.ts'
 
@@ -9,14 +9,14 @@ const WINDOW_MS = 60_000
 interface Window {
   readonly limit: number
   left: number
-  /** The window's start. Responses to earlier requests describe the previous window. */
+  /** When the window started. Responses to earlier requests are about the previous window. */
   startMs: number
   endsMs: number
 }
 
 /** A read in progress. */
 export interface ReadInProgress {
-  /** Updates the budget from the rate limit headers of the response, if there are any. */
+  /** Updates the budget from the rate limit headers of the response, if it has them. */
   learn(headers: Headers): void
   end(): void
 }
@@ -32,7 +32,7 @@ export class ReadBudget {
     this.#clock = clock
   }
 
-  /** Call this when a read is sent. */
+  /** Call it when a read is sent. */
   begin(): ReadInProgress {
     const sentMs = this.#clock.steadyMs()
     this.#readsInProgress += 1
@@ -54,9 +54,10 @@ export class ReadBudget {
   }
 
   /**
-   * Adopts what the server reported: reads per minute, how many are left, and in how many seconds the next window starts.
+   * Updates the budget with what the server reported: the limit per minute, the remaining reads, and in how many seconds the
+   * next window starts.
    *
-   * @param sentMs when the request was sent, by the monotonic clock
+   * @param sentMs when the request was sent, by the clock that never goes back
    */
   learn(limit: number, left: number, resetS: number, sentMs: number): void {
     const startMs = this.#window?.startMs ?? 0
@@ -64,7 +65,7 @@ export class ReadBudget {
     this.#window = { limit, left, startMs, endsMs: this.#clock.steadyMs() + resetS * 1000 }
   }
 
-  /** Resolves when the next read may be made; rejects with the signal's reason. */
+  /** Resolves when the next read may be sent. Rejects with the signal's reason. */
   async turn(signal: AbortSignal | undefined): Promise<void> {
     for (;;) {
       const pauseMs = this.#take()
@@ -73,7 +74,7 @@ export class ReadBudget {
     }
   }
 
-  /** Takes a read and returns 0, or returns the milliseconds until the next attempt. */
+  /** Takes a read and returns 0, or returns after how many milliseconds to try again. */
   #take(): number {
     const nowMs = this.#clock.steadyMs()
     const window = this.#window
@@ -84,7 +85,7 @@ export class ReadBudget {
       window.endsMs = nowMs + WINDOW_MS
     }
     if (window.left <= 0) return window.endsMs - nowMs
-    // A timer cannot wait for a fraction of a millisecond.
+    // A timer cannot wait for less than a millisecond.
     if (this.#nextMs - nowMs >= 1) return this.#nextMs - nowMs
     this.#nextMs = nowMs + (window.endsMs - nowMs) / window.left
     window.left -= 1

@@ -29,15 +29,16 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   503: ServiceUnavailableError,
 }
 
-/** Statuses with which other servers respond to unknown paths. Parley's own responses have `success: false`. */
+/** Statuses with which other servers respond to unknown paths. A response of Parley also has `success: false`. */
 const WITHOUT_ROUTE: ReadonlySet<number> = new Set([400, 404, 405])
 
-/** A message quotes this much of an unexpected response, for example a proxy's error page. */
+/** How many characters of an unexpected response, such as a proxy's error page, the error message contains. */
 const MAX_EXCERPT_LENGTH = 200
 
 /**
- * @param body the parsed response; undefined if it is not JSON
- * @param text the unchanged response
+ * Returns the error for a response.
+ * @param body the parsed body; undefined if it is not JSON
+ * @param text the body as it was received
  */
 export function errorOf(status: number, body: unknown, text: string, fields: ErrorFields): ParleyError {
   const error = body as

@@ -1,4 +1,4 @@
-/** The User-Agent header of the client. */
+/** The `user-agent` header of the client. */
 import { VERSION } from './version.ts'
 
 interface Runtime {
@@ -7,11 +7,11 @@ interface Runtime {
 }
 
 /**
- * Returns a text such as `parley-client/0.1.0 (node 24.1.0)`; undefined in browsers and their workers, which send their own user
- * agent and could replace it only with the server's permission (CORS).
+ * Returns a text such as `parley-client/0.1.0 (node 24.1.0)`. Returns undefined in browsers and their workers: they send their
+ * own user agent, and a different one would need the server's permission (CORS).
  */
 export function userAgent(runtime: Runtime = globalThis as Runtime): string | undefined {
-  // Bun and Deno also report a version of Node.
+  // Bun and Deno also report a version of Node, so they are checked first.
   const { node, bun } = runtime.process?.versions ?? {}
   const deno = runtime.Deno?.version?.deno
   const name = deno ? `deno ${deno}` : bun ? `bun ${bun}` : node ? `node ${node}` : undefined

@@ -1,4 +1,4 @@
-/** Waits at a server of which the test decides when each job ends. */
+/** Tests waits on a server for which the test decides when each job ends. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -9,12 +9,15 @@ import { leveledLogger } from './logger.ts'
 import { ReadBudget } from './read-budget.ts'
 import { type WaitParts, waitForAll, waitForEach } from './wait.ts'
 
-/** What a wait for more than a hundred jobs may add: two reads of other jobs, each with a pause. */
+/**
+ * How late a job may be reported in a wait for more than a hundred jobs, in milliseconds: two reads of other jobs, each with a
+ * pause.
+ */
 const LATE_MS = 15_000
 
 const jobId = (number: number) => `01890a5d-ac96-774b-bcce-${number.toString(16).padStart(12, '0')}`
 
-/** Pauses end at once and advance the time. */
+/** A clock whose pauses end at once and advance the time. */
 class SteppedClock implements Clock {
   ms = 0
 
@@ -40,7 +43,7 @@ class SteppedClock implements Clock {
   }
 }
 
-/** @param endsMs when each job ends; the server holds a read until one of its jobs has ended, or its wait is over */
+/** @param endsMs when each job ends; the server answers a read when one of its jobs has ended, or when the wait is over */
 function server(endsMs: ReadonlyMap<string, number>) {
   const clock = new SteppedClock()
   let reads = 0
@@ -70,7 +73,7 @@ function server(endsMs: ReadonlyMap<string, number>) {
   return { clock, parts, reads: () => reads }
 }
 
-/** Waits for all of the jobs, and asserts that none is late. */
+/** Waits for all jobs, and asserts that none is reported late. Returns the number of reads. */
 async function waitForThose(endsMs: ReadonlyMap<string, number>): Promise<number> {
   const { clock, parts, reads } = server(endsMs)
   let ended = 0
@@ -87,12 +90,12 @@ const jobs = (count: number, endOf: (at: number) => number) =>
   new Map(Array.from({ length: count }, (_, at) => [jobId(at), endOf(at)]))
 
 test('of more than a hundred jobs, those behind the first hundred are not late', async () => {
-  // The first hundred do not end.
+  // In the first case, the first hundred jobs do not end.
   await waitForThose(jobs(180, (at) => (at < 100 ? 600_000 : at * 3000)))
-  // The first hundred end all the time.
+  // In the next two cases, the first hundred jobs end one after the other.
   await waitForThose(jobs(200, (at) => (at < 100 ? at * 4000 : 0)))
   await waitForThose(jobs(200, (at) => (at < 100 ? at * 1000 : 50_000)))
-  // Those in front end last.
+  // In the last case, the jobs in front end last.
   await waitForThose(jobs(250, (at) => 250_000 - at * 1000))
 })
 

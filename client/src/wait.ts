@@ -1,4 +1,4 @@
-/** Waits for jobs: until one has finished, until all have, or for each as it finishes. */
+/** Waits for one job, for all of several jobs, or for each of several jobs as it finishes. */
 import { type AnswerSchema, withCheckedAnswer } from './answer-schema.ts'
 import { timeoutScope, withTimeout } from './clock.ts'
 import { TimeoutError } from './errors.ts'
@@ -9,19 +9,21 @@ import { type JobIds, OpenJobs } from './open-jobs.ts'
 import { type Outcome, type PollParts, poll, pollEach } from './poll.ts'
 
 export interface WaitOptions<T = unknown> extends CallOptions {
-  /** Timeout in seconds; if absent, it waits until the job has finished. Every job finishes eventually. */
+  /** The timeout in seconds; if absent, it waits until the job has finished, which every job does eventually. */
   readonly timeout?: number | undefined
-  /** Validates the answer and gives it a type. */
+  /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined
 }
 
 export interface WaitAllOptions<T = unknown> extends WaitOptions<T> {
-  /** Called when a job has finished, with its position among the IDs. */
+  /** Called when a job has finished, with the position of its ID. */
   readonly onEnded?: ((job: EndedJob<T>, index: number) => void) | undefined
 }
 
 export interface WaitEachOptions<T = unknown> extends WaitOptions<T> {
-  /** Called with the ID of a job that does not exist or has expired. If absent, such a job throws `NotFoundError`. */
+  /**
+   * Called with the ID of a job that does not exist or has expired. If absent, the wait throws `NotFoundError` for such a job.
+   */
   readonly onMissing?: ((jobId: string) => void) | undefined
 }
 
@@ -29,7 +31,10 @@ export interface WaitParts extends PollParts, Omit<LongPollParts, 'waitFor' | 'l
 
 const FOREVER = Number.POSITIVE_INFINITY
 
-/** Throws `TimeoutError` after `timeout`, permanent errors immediately, and temporary ones after an outage of five minutes. */
+/**
+ * Waits for one job. Throws `TimeoutError` after `timeout`, permanent errors at once, and temporary ones after an outage of
+ * five minutes.
+ */
 export function waitForOne<T>(
   jobId: string,
   { timeout = FOREVER, signal, schema }: WaitOptions<T>,
@@ -81,7 +86,9 @@ export async function waitForAll<T>(
   return jobIds.flatMap((jobId) => ended.get(jobId) ?? [])
 }
 
-/** Yields the jobs in the order in which they finish. An error ends the iteration, and so does leaving the loop. */
+/**
+ * Yields jobs in the order in which they finish. The iteration ends with the first error, or when the caller leaves the loop.
+ */
 export async function* waitForEach<T>(
   jobIds: JobIds,
   { timeout = FOREVER, signal: outer, schema, onMissing }: WaitEachOptions<T>,
@@ -104,7 +111,7 @@ export async function* waitForEach<T>(
   }
 }
 
-/** Uses long polling, or polling if the server is too old for that. */
+/** Uses long polling, or polling if the server is too old for long polling. */
 async function* outcomes(
   open: OpenJobs,
   signal: AbortSignal,

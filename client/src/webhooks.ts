@@ -3,17 +3,17 @@ import { type AnswerSchema, withCheckedAnswer } from './answer-schema.ts'
 import { ConfigurationError, WebhookVerificationError } from './errors.ts'
 import type { Callback } from './job.ts'
 
-/** `Headers`, or a headers object of Node, Express, Fastify or a serverless platform. */
+/** `Headers`, or the headers object of Node, Express, Fastify or a serverless platform. */
 export type WebhookHeaders =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | readonly string[] | undefined>>
 
 export interface VerifyOptions<T = unknown> {
-  /** The callback's timestamp may differ from the current time by this many seconds: 300 if absent. */
+  /** By how many seconds the callback's timestamp may differ from the current time; 300 if absent. */
   readonly tolerance?: number | undefined
-  /** The time when the callback was received; now if absent. */
+  /** When the callback was received; now if absent. */
   readonly at?: Date | undefined
-  /** Validates the answer and gives it a type. */
+  /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined
   /** Replaces `JSON.parse`. */
   readonly parseJson?: ((text: string) => unknown) | undefined
@@ -21,15 +21,15 @@ export interface VerifyOptions<T = unknown> {
 
 const TOLERANCE_S = 300
 const PREFIX = 'whsec_'
-/** The minimum length that Standard Webhooks requires. A shorter secret is a mistake. */
+/** The minimum that Standard Webhooks requires. A shorter secret is a mistake. */
 const MIN_KEY_BYTES = 24
 
 /**
- * Resolves with the callback if it comes from the server and is recent. A callback may be delivered twice; use `job_id` to
+ * Resolves with the callback if the server has sent it recently; otherwise throws. A callback may arrive twice: use `job_id` to
  * detect duplicates.
  *
- * @param body the unchanged bytes or text of the request: parsing and serializing it again can change it
- * @param secret the account's secret (`whsec_…`), or several while it is being rotated
+ * @param body the unchanged bytes or text of the request; parsing and serializing could change it
+ * @param secret the account's secret (`whsec_…`), or both secrets during a rotation
  */
 export async function verify<T = unknown, P = unknown>(
   body: string | Uint8Array | ArrayBuffer,
@@ -47,7 +47,7 @@ export async function verify<T = unknown, P = unknown>(
   const bytes = typeof body === 'string' ? encoder.encode(body) : new Uint8Array(body)
   const signed = joined(encoder.encode(`${id}.${timestamp}.`), bytes)
   const expected = await Promise.all(keys.map((key) => digest(key, signed)))
-  // All signatures are compared in full, so that the time does not reveal which one matched.
+  // All signatures are compared completely, so that the duration does not reveal which one matched.
   const matches = expected.flatMap((one) => given.map((other) => areEqual(one, other)))
   if (!matches.includes(true)) {
     const message =
@@ -58,7 +58,7 @@ export async function verify<T = unknown, P = unknown>(
 }
 
 /**
- * Returns the headers of a signed callback with this body, for tests of a receiver.
+ * Returns the headers with which the server would send this body, for tests of a receiver.
  *
  * @param message `id` is the job ID
  */
@@ -109,7 +109,7 @@ function valueByName(headers: Exclude<WebhookHeaders, { get(name: string): unkno
   return Array.isArray(found) ? found.join(' ') : found
 }
 
-/** Returns the signatures of the scheme v1. Others are ignored, as the standard requires. */
+/** Returns the signature if it is of version `v1`. Other versions are ignored, as Standard Webhooks requires. */
 function signatureOf(text: string): Uint8Array[] {
   const bytes = text.startsWith('v1,') ? base64Bytes(text.slice('v1,'.length)) : null
   return bytes === null ? [] : [bytes]
@@ -147,7 +147,7 @@ async function digest(key: Uint8Array<ArrayBuffer>, data: Uint8Array<ArrayBuffer
   return new Uint8Array(await crypto.subtle.sign('HMAC', imported, data))
 }
 
-/** Compares in constant time, so that the time reveals nothing about the signature. */
+/** Compares in constant time, so that the duration reveals nothing about the signature. */
 function areEqual(right: Uint8Array, given: Uint8Array): boolean {
   if (right.length !== given.length) return false
   let difference = 0
