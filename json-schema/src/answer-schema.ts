@@ -1,12 +1,15 @@
 /**
- * A caller's JSON schema as `readSchema` returns it, for the checker, the strict rules and the example generator. Only this
- * folder uses its fields, and nothing changes it afterwards.
+ * A caller's JSON Schema in the form that `readSchema` returns. The checker, the strict rules and the example generator use it.
+ * Nothing changes it after it was read.
  */
 import type { PatternProgram } from './patterns/compile-pattern.ts'
 import type { PatternTree } from './patterns/read-pattern.ts'
 import type { FormatName } from './string-formats.ts'
 
-/** Opaque to other folders. It shares the parsed value from which it was read, which must not change afterwards. */
+/**
+ * Other packages must not use its fields. It refers to parts of the parsed value from which it was read, so that value must not
+ * change.
+ */
 export interface AnswerSchema {
   readonly root: SchemaNode
   /** The schema as the caller wrote it. */
@@ -17,7 +20,7 @@ export interface AnswerSchema {
 
 /** Keywords that are accepted but not enforced: annotations, unknown keywords, unchecked formats. */
 export interface IgnoredKeywords {
-  /** JSON pointers (RFC 6901) from the root of the schema to each keyword, at most MAX_IGNORED of them. */
+  /** JSON pointers (RFC 6901) from the root of the schema to at most MAX_IGNORED of the keywords. */
   readonly pointers: readonly string[]
   /** The number of further keywords. */
   readonly more: number
@@ -26,32 +29,32 @@ export interface IgnoredKeywords {
 /** A parsed JSON object. */
 export type SchemaSource = { readonly [key: string]: unknown }
 
-/** One subschema. Every field is always present, so that all nodes have one hidden class. */
+/** One subschema. All nodes have all fields, so that the JavaScript engine treats them as the same shape, which is faster. */
 export interface SchemaNode {
-  /** Bits of the accepted types, see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
+  /** The accepted types, as bits: see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
   types: number
-  /** `nullable` as in OpenAPI: null is accepted, regardless of the other keywords. */
+  /** `nullable` of OpenAPI: null is accepted regardless of the other keywords. */
   nullable: boolean
-  /** The lists of `enum` and `const`; the value must be in each. */
+  /** The lists of `enum` and `const`. The value must be in each of them. */
   allowed: readonly AllowedValues[]
-  /** Set after the whole schema has been read, because a reference may point forward. */
+  /** The target of `$ref`. It is set after the whole schema has been read, because the target may come later in the schema. */
   ref: SchemaNode | null
   combined: CombinedRules | null
   object: ObjectRules | null
   array: ArrayRules | null
   number: NumberRules | null
   string: StringRules | null
-  /** The value of `default`, used only to make examples. */
+  /** The value of `default`, which only the example generator uses. */
   default: { readonly value: unknown } | null
 }
 
-/** Schemas that apply to the value itself ("in place"), and not to a part of it. */
+/** Schemas that apply to the value itself, not to a part of it. */
 export interface CombinedRules {
   allOf: readonly SchemaNode[]
   anyOf: readonly SchemaNode[] | null
   oneOf: readonly SchemaNode[] | null
   not: SchemaNode | null
-  /** The schema of `if`. `then` and `else` have no effect without it. */
+  /** The schema of `if`. Without it, `then` and `else` have no effect. */
   condition: SchemaNode | null
   consequence: SchemaNode | null
   alternative: SchemaNode | null
@@ -61,14 +64,14 @@ export interface ObjectRules {
   properties: ReadonlyMap<string, SchemaNode>
   patternProperties: readonly PatternProperty[]
   required: readonly string[]
-  /** The schema of further properties; null if they may have any value. */
+  /** The schema of properties that no other keyword covers; null if they may have any value. */
   additional: SchemaNode | null
   propertyNames: SchemaNode | null
   minProperties: number
   maxProperties: number
-  /** Properties that must be present if the named one is. */
+  /** The properties in `names` are required if the property `name` is present. */
   dependentRequired: { readonly name: string; readonly names: readonly string[] }[]
-  /** Schemas that apply to an object that has the named property. */
+  /** The schema `node` applies to the object if the property `name` is present. */
   dependentSchemas: { readonly name: string; readonly node: SchemaNode }[]
 }
 
@@ -78,9 +81,9 @@ export interface PatternProperty {
 }
 
 export interface ArrayRules {
-  /** The schemas of the first items, one each. */
+  /** The schemas of the first items, one for each. */
   prefixItems: readonly SchemaNode[]
-  /** The schema of all items after those. */
+  /** The schema of all further items. */
   items: SchemaNode | null
   minItems: number
   maxItems: number
@@ -93,7 +96,10 @@ export interface ArrayRules {
 export interface NumberRules {
   minimum: number
   maximum: number
-  /** Null if there is none: infinity would exclude 1e400, which is parsed as infinity. */
+  /**
+   * Null if there is no such bound. Infinity would not work, because it would exclude 1e400, which JavaScript parses as
+   * infinity.
+   */
   exclusiveMinimum: number | null
   exclusiveMaximum: number | null
   multipleOf: number | null
@@ -109,23 +115,23 @@ export interface StringRules {
 export interface Pattern {
   readonly text: string
   readonly tree: PatternTree
-  /** The number of instructions of the compiled pattern, or slightly more. */
+  /** How many instructions the compiled pattern has, or slightly more. */
   readonly size: number
-  /** Compiled at the first match, because most requests only read a schema. */
+  /** Null until the first match, because most requests only read a schema and do not match anything. */
   program: PatternProgram | null
 }
 
-/** The values of one `enum`, or the one of `const`. */
+/** The values of an `enum`, or the value of a `const`. */
 export interface AllowedValues {
   readonly keyword: 'enum' | 'const'
   readonly values: readonly unknown[]
-  /** An index of the primitive values; null if there are few. */
+  /** A set of the values that are neither objects nor arrays; null if there are few. */
   readonly index: ReadonlySet<unknown> | null
-  /** The objects and arrays among the values. */
+  /** The values that are objects or arrays. */
   readonly nested: readonly unknown[]
 }
 
-/** Whether a value that is neither object nor array is among the allowed values. */
+/** Whether a value that is neither object nor array is allowed. */
 export function allowsPrimitive({ values, index }: AllowedValues, value: unknown): boolean {
   return index === null ? values.includes(value) : index.has(value)
 }
@@ -133,7 +139,7 @@ export function allowsPrimitive({ values, index }: AllowedValues, value: unknown
 export const TYPE_NAMES = ['null', 'boolean', 'object', 'array', 'number', 'string', 'integer'] as const
 type TypeName = (typeof TYPE_NAMES)[number]
 
-/** Returns a type's bit in `SchemaNode.types`. */
+/** Returns the bit of a type in `SchemaNode.types`. */
 export function typeBit(name: TypeName): number {
   return 1 << TYPE_NAMES.indexOf(name)
 }
@@ -148,7 +154,7 @@ const NUMBER = typeBit('number')
 const STRING = typeBit('string')
 const INTEGER = typeBit('integer')
 
-/** Returns the bits of all types of a JSON value (an integer is also a number); 0 for anything else. */
+/** Returns the bits of all types of a JSON value; an integer is also a number. Returns 0 for anything else. */
 export function typesOf(value: unknown): number {
   switch (typeof value) {
     case 'string':
@@ -183,7 +189,7 @@ export function newNode(types: number): SchemaNode {
   }
 }
 
-/** Returns the schemas that apply to the same value as the node itself. */
+/** Returns the schemas that apply to the same value as the node. */
 export function inPlaceNodes({ ref, combined, object }: SchemaNode): SchemaNode[] {
   const nodes = ref === null ? [] : [ref]
   if (combined !== null) {

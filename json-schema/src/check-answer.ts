@@ -9,16 +9,19 @@ import { checkAllowed, numberError, stringError } from './check-values.ts'
 import { answerPath, typeRule } from './error-text.ts'
 import { CHECK_STEPS, MAX_CHECK_DEPTH, StepBudget, StepBudgetExceeded } from './limits.ts'
 
-/** An error names the location and the rule: `items[2].age: must be an integer`; `(answer)` stands for the whole answer. */
+/**
+ * An error consists of the location and the rule, such as `items[2].age: must be an integer`. The location of the whole answer
+ * is `(answer)`.
+ */
 export type CheckResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly kind: 'wrong'; readonly errors: readonly string[] }
-  /** The check ran out of steps before it found an error. The reason says what to change in the schema. */
+  /** The budget was spent before an error was found. The reason says what to change in the schema. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string }
 
 /**
- * Never throws. `answer` is parsed JSON. Reports at most MAX_ERRORS errors. An answer with an error is wrong, even if the steps
- * run out afterwards. `budget.spent` is the number of steps taken.
+ * Checks an answer, which must be parsed JSON. Never throws. Reports at most MAX_ERRORS errors. If an error was found before
+ * the budget is spent, the answer is wrong. Afterwards, `budget.spent` is the number of steps that the check took.
  */
 export function checkAnswer(
   schema: AnswerSchema,
@@ -35,7 +38,7 @@ export function checkAnswer(
   return { ok: false, kind: 'wrong', errors }
 }
 
-/** Returns the reason why the check could not finish; rethrows any other error. */
+/** Returns why the check could not be completed; rethrows any other error. */
 function reasonOf(error: unknown, budget: StepBudget): string {
   if (error instanceof StepBudgetExceeded) {
     return `checking the answer against the schema takes more than ${budget.limit} steps`
@@ -46,7 +49,7 @@ function reasonOf(error: unknown, budget: StepBudget): string {
   throw error
 }
 
-/** Whether one subschema accepts the value; it never accepts one that nests too deep. Throws `StepBudgetExceeded`. */
+/** Whether a subschema accepts the value. If the check is nested too deeply, it does not. Throws `StepBudgetExceeded`. */
 export function accepts(node: SchemaNode, value: unknown, budget: StepBudget): boolean {
   try {
     return checkNode(newCheck(budget, null), node, value, null)
@@ -77,7 +80,7 @@ function checkNode(check: Check, node: SchemaNode, value: unknown, location: Loc
   return ok
 }
 
-/** Checks the keywords that apply to one type of value only. */
+/** Checks the keywords that apply to only one type of value. */
 function checkContent(check: Check, node: SchemaNode, value: unknown, location: Location | null): boolean {
   if (typeof value === 'string') {
     const error = node.string === null ? null : stringError(node.string, value, check.budget)
@@ -95,15 +98,15 @@ function checkContent(check: Check, node: SchemaNode, value: unknown, location: 
 type Path = (string | number)[]
 
 /**
- * Returns the error of the first infinite number in parsed JSON, with its location; null if there is none. The nesting must be
- * bounded.
+ * Returns an error for the first infinite number in parsed JSON, with its location; null if there is none. The nesting of the
+ * value must be limited.
  */
 export function infiniteNumberError(value: unknown): string | null {
   const path = infinitePath(value)
   return path === null ? null : `${answerPath(path.reverse())}: must be a number of at most 1.8e308`
 }
 
-/** Returns the path from the number up to the root. */
+/** Returns the path from the number to the root; null if there is no infinite number. */
 function infinitePath(value: unknown): Path | null {
   if (typeof value === 'number') return Number.isFinite(value) ? null : []
   if (typeof value !== 'object' || value === null) return null

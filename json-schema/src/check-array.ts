@@ -1,4 +1,4 @@
-/** Checks an array: its items, their number, those that it must contain, and whether all are different. */
+/** Checks an array: its items, their number, items that it must contain, and whether all items are different. */
 import { type ArrayRules, isObject, type SchemaNode } from './answer-schema.ts'
 import { addError, type Check, continues, type Location, passes, TooDeep } from './check-context.ts'
 import { pluralize } from './error-text.ts'
@@ -53,7 +53,7 @@ function checkContains(
   location: Location | null,
 ): boolean {
   let count = 0
-  // Once there are too many or enough, the other items do not matter.
+  // After enough items, or one too many, the remaining items do not matter.
   const enough = maxContains === Number.POSITIVE_INFINITY ? minContains : maxContains + 1
   for (let index = 0; index < value.length && count < enough; index++) {
     if (passes(check, node, value[index])) count++
@@ -71,13 +71,13 @@ function fitting(items: number): string {
   return `${pluralize(items, 'item')} that ${items === 1 ? 'fits' : 'fit'}`
 }
 
-/** Returns the indexes of the first two equal items, or null. Throws `StepBudgetExceeded` or `TooDeep`. */
+/** Returns the indexes of the first two equal items; null if all are different. Throws `StepBudgetExceeded` or `TooDeep`. */
 function equalItems(items: readonly unknown[], budget: StepBudget): [number, number] | null {
   if (items.length < 2) return null
   const seen = new Map<unknown, number>()
   const seenTexts = new Map<string, number>()
   for (const [index, item] of items.entries()) {
-    // An entry of a large table that grows takes about 100 ns.
+    // Adding an entry to a large map takes about 100 ns.
     budget.spend(2)
     const before = isPrimitive(item)
       ? remember(seen, item, index)
@@ -87,7 +87,7 @@ function equalItems(items: readonly unknown[], budget: StepBudget): [number, num
   return null
 }
 
-/** Returns the index at which the key was seen before, or null. */
+/** Returns the index at which the key was first seen; null if it is new. */
 function remember<Key>(seen: Map<Key, number>, key: Key, index: number): number | null {
   const before = seen.get(key)
   if (before === undefined) seen.set(key, index)
@@ -98,7 +98,7 @@ function isPrimitive(value: unknown): boolean {
   return typeof value !== 'object' || value === null
 }
 
-/** Returns a text that is equal for equal values only: keys are in order, and 1.0 is 1. */
+/** Returns a text that is the same only for equal values. Keys are sorted, and 1.0 becomes 1. */
 function canonical(value: unknown, budget: StepBudget, depth: number): string {
   budget.spend(2)
   if (depth > MAX_CHECK_DEPTH) throw new TooDeep()

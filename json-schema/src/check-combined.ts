@@ -1,4 +1,4 @@
-/** Checks a value against the schemas that apply to it in place: `allOf`, `anyOf`, `oneOf`, `not`, `if`. */
+/** Checks a value against other schemas that apply to the same value: `allOf`, `anyOf`, `oneOf`, `not` and `if`. */
 import { allowsPrimitive, type CombinedRules, isObject, type SchemaNode, typesOf } from './answer-schema.ts'
 import { addError, type Check, continues, type Location, passes } from './check-context.ts'
 import { pluralize } from './error-text.ts'
@@ -56,7 +56,10 @@ function checkOneOf(
   return fitting >= 0 || fitsNone(check, branches, 'oneOf', value, location)
 }
 
-/** Always returns false. If only one branch can have been meant, reports that branch's own errors. */
+/**
+ * Reports that the value fits none of the branches. If only one branch is likely, reports the errors of that branch instead.
+ * Always returns false.
+ */
 function fitsNone(
   check: Check,
   branches: readonly SchemaNode[],
@@ -80,7 +83,7 @@ function fitsNone(
   )
 }
 
-/** Whether the value has the branch's type and, for an object, the constants that distinguish the branches. */
+/** Whether the value has the type of the branch and, if it is an object, the constants that distinguish the branches. */
 function isLikely(branch: SchemaNode, value: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if ((branch.types & typesOf(value)) === 0) return false

@@ -1,23 +1,23 @@
-/** The state of one check, which the files for the families of keywords share. */
+/** The state of one check. The files that check groups of keywords share it. */
 import type { SchemaNode } from './answer-schema.ts'
 import { answerPath } from './error-text.ts'
 import { MAX_ERRORS, type StepBudget } from './limits.ts'
 
 export interface Check {
   readonly budget: StepBudget
-  /** Null while only the result matters, as for a branch of `anyOf`: then the first error ends the check. */
+  /** Null if only the result matters, as for a branch of `anyOf`. The first error then ends the check. */
   errors: string[] | null
   depth: number
-  /** Checks a value against a subschema; passed along so that the families need not import it. */
+  /** Checks a value against a subschema. It is passed along, because importing it would create an import cycle. */
   readonly checkNode: CheckNode
 }
 
 export type CheckNode = (check: Check, node: SchemaNode, value: unknown, location: Location | null) => boolean
 
-/** Thrown if schemas lead more than MAX_CHECK_DEPTH deep; the public functions of this folder catch it. */
+/** Thrown if schemas are nested more than MAX_CHECK_DEPTH deep. The public functions of this package catch it. */
 export class TooDeep extends Error {}
 
-/** A location in the answer, linked towards its root and formatted only for an error. null is the root. */
+/** A location in the answer; null is the root. It refers to its parent, and becomes text only if there is an error. */
 export interface Location {
   readonly parent: Location | null
   readonly key: string | number
@@ -37,12 +37,12 @@ function pathOf(location: Location | null): (string | number)[] {
   return path
 }
 
-/** Whether to look for more errors after one has been found. */
+/** Whether the check should look for further errors. */
 export function continues(check: Check): boolean {
   return check.errors !== null && check.errors.length < MAX_ERRORS
 }
 
-/** Whether the subschema accepts the value; reports no errors. */
+/** Whether a subschema accepts the value. Reports no errors. */
 export function passes(check: Check, node: SchemaNode, value: unknown): boolean {
   const { errors } = check
   check.errors = null

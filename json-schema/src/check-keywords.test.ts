@@ -5,7 +5,7 @@ import { checkAnswer } from './check-answer.ts'
 import { checkSteps, StepBudget } from './limits.ts'
 import { readSchema } from './read-schema.ts'
 
-/** `errors` lists all errors of the answer; without any, the answer is right. */
+/** `errors` are all errors of the answer; none if the answer is right. */
 type Case = [schema: unknown, answer: unknown, ...errors: string[]]
 
 function errorsOf(schema: unknown, answer: unknown, steps: number): readonly string[] {

@@ -1,5 +1,5 @@
 /**
- * Checks an object's properties. Only own properties count: `{}` has no `toString`, and `__proto__` is a key like any other.
+ * Checks the properties of an object. Only own properties count: `{}` has no `toString`, and `__proto__` is an ordinary key.
  */
 import type { ObjectRules, Pattern, SchemaNode, SchemaSource } from './answer-schema.ts'
 import { addError, type Check, continues, type Location } from './check-context.ts'
@@ -77,7 +77,7 @@ function checkDependents(
   return ok
 }
 
-/** Checks what depends on the keys of the object. */
+/** Checks the keywords for which the checker must visit the keys of the object. */
 function checkKeys(
   check: Check,
   rules: ObjectRules,
@@ -124,7 +124,7 @@ function noSuchName(pattern: Pattern, count: number): string {
   return `the schema has no such property, and ${truncate(pattern.text)} does not match`
 }
 
-/** Reports the error of a key at the key's own location. */
+/** Checks the name of a property. Its errors are reported at the location of the property. */
 function checkName(check: Check, node: SchemaNode, name: string, inside: Location): boolean {
   const { errors } = check
   const found: string[] = []

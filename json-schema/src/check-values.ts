@@ -1,4 +1,6 @@
-/** Checks a value against `enum` and `const`, a number against its bounds, a string against its lengths, format and pattern. */
+/**
+ * Checks a value against `enum` and `const`, a number against its bounds, and a string against its length, format and pattern.
+ */
 import {
   type AllowedValues,
   allowsPrimitive,
@@ -38,7 +40,7 @@ function allowedRule(keyword: 'enum' | 'const', values: readonly unknown[]): str
   return keyword === 'const' ? `must be ${listValues(values)}` : `must be one of ${listValues(values)}`
 }
 
-/** Compares two values, only as deep as the shallower one. Throws `StepBudgetExceeded`. */
+/** Compares two values. The recursion is only as deep as the shallower one. Throws `StepBudgetExceeded`. */
 function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if (one === other) return true
@@ -52,7 +54,7 @@ function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
   return keys.every((key) => Object.hasOwn(other, key) && deepEqual(one[key], other[key], budget))
 }
 
-/** Returns the first rule that the number violates, or null. Throws `StepBudgetExceeded`. */
+/** Returns the first rule that the number violates; null if there is none. Throws `StepBudgetExceeded`. */
 export function numberError(rules: NumberRules, value: number, budget: StepBudget): string | null {
   if (value < rules.minimum) return `must be at least ${rules.minimum}`
   if (value > rules.maximum) return `must be at most ${rules.maximum}`
@@ -64,7 +66,10 @@ export function numberError(rules: NumberRules, value: number, budget: StepBudge
   return `must be a multiple of ${multipleOf}`
 }
 
-/** Calculates with decimals, as people read them: 0.3 is a multiple of 0.1, although not in binary. */
+/**
+ * Whether the number is a multiple of the unit, calculated with decimal numbers as a person would: 0.3 is a multiple of 0.1,
+ * although not in binary.
+ */
 function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   if (Number.isSafeInteger(value) && Number.isSafeInteger(unit)) return value % unit === 0
   if (!Number.isFinite(value)) return false
@@ -82,10 +87,13 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   return scaled % (unitDigits * 10n ** BigInt(unitExponent - lowest)) === 0n
 }
 
-/** Below this, a number times its power of ten rounds to the integer that its digits spell, because there are at most 15. */
+/**
+ * A decimal number times the right power of ten rounds to exactly its digits if the result is below this, because it then has
+ * at most 15 digits.
+ */
 const EXACT = 1e15
 
-/** Returns the digits behind the decimal point; infinity for a number written with an exponent. */
+/** Returns the number of digits after the decimal point; infinity for a number that is written with an exponent. */
 function decimalPlaces(value: number): number {
   const text = String(value)
   const point = text.indexOf('.')
@@ -93,23 +101,24 @@ function decimalPlaces(value: number): number {
   return point < 0 ? 0 : text.length - point - 1
 }
 
-/** Returns the number as an integer and a power of ten. */
+/** Returns an integer and a power of ten whose product is the number. */
 function decimal(value: number): [bigint, number] {
   const [mantissa = '0', exponent = '0'] = value.toExponential().split('e')
   const [whole = '0', fraction = ''] = mantissa.split('.')
   return [BigInt(whole + fraction), Number(exponent) - fraction.length]
 }
 
-/** Native code examines this many characters per step of the budget. */
+/** How many characters native code examines in the time of one step. */
 const CHARACTERS_PER_STEP = 16
 
-/** Compiling one instruction of a pattern costs this many steps. */
+/** How many steps it takes to compile one instruction of a pattern. */
 const COMPILING_STEPS = 2
 
-/** Returns the first rule that the text violates, or null. Throws `StepBudgetExceeded`. */
+/** Returns the first rule that the text violates; null if there is none. Throws `StepBudgetExceeded`. */
 export function stringError(rules: StringRules, text: string, budget: StepBudget): string | null {
   const { minLength, maxLength, pattern, format } = rules
-  // A text has at most as many code points as UTF-16 units, and at least half as many.
+  // A text has at most as many code points as UTF-16 units, and at least half as many. So in most cases the length need not be
+  // counted.
   if (text.length < 2 * minLength || text.length > maxLength) {
     const length = lengthOf(text, budget)
     if (length < minLength) return `must have at least ${minLength} characters`
@@ -125,17 +134,18 @@ export function stringError(rules: StringRules, text: string, budget: StepBudget
   return null
 }
 
-/** Whether the pattern matches somewhere in the text. Throws `StepBudgetExceeded`. */
+/** Whether the pattern matches anywhere in the text. Throws `StepBudgetExceeded`. */
 export function matches(pattern: Pattern, text: string, budget: StepBudget): boolean {
   if (pattern.program === null) {
-    // The steps are spent before the pattern is compiled, so that patterns too large for the event loop are left to a thread.
+    // The steps are taken from the budget before compiling. If the pattern is too large for the event loop, the check thus ends
+    // here and is repeated on a thread.
     budget.spend(COMPILING_STEPS * pattern.size)
     pattern.program = compilePattern(pattern.tree)
   }
   return matchesPattern(pattern.program, text, budget)
 }
 
-/** Returns the number of code points, which JSON Schema calls the length. */
+/** Returns the number of code points, which is the length in JSON Schema. */
 function lengthOf(text: string, budget: StepBudget): number {
   budget.spend(1 + text.length / CHARACTERS_PER_STEP)
   let pairs = 0

@@ -1,23 +1,23 @@
-/** Writes locations and values for errors, always briefly, regardless of what a caller or a model has sent. */
+/** Formats locations and values for error messages. The texts are always short, whatever a caller or a model has sent. */
 import { TYPE_NAMES, typeBit } from './answer-schema.ts'
 
 type Path = readonly (string | number)[]
 
 const IDENTIFIER = /^[A-Za-z_$][\w$-]{0,79}$/
 
-/** Truncates a text to fit into an error message. */
+/** Shortens a text for an error message. */
 export function truncate(text: string): string {
   return text.length <= 80 ? text : `${text.slice(0, 79)}…`
 }
 
-/** Writes a location in a schema, such as `schema.properties.age.minimum`. */
+/** Formats a location in a schema, such as `schema.properties.age.minimum`. */
 export function schemaPath(path: Path): string {
   return path.reduce<string>((text, key) => {
     return typeof key === 'string' && IDENTIFIER.test(key) ? `${text}.${key}` : text + bracketed(key)
   }, 'schema')
 }
 
-/** Writes a location in an answer, such as `items[2].age`; `(answer)` stands for the whole answer. */
+/** Formats a location in an answer, such as `items[2].age`. The whole answer is `(answer)`. */
 export function answerPath(path: Path): string {
   const text = path.reduce<string>((text, key) => {
     if (typeof key === 'number' || !IDENTIFIER.test(key)) return (text || '(answer)') + bracketed(key)
@@ -31,7 +31,10 @@ function bracketed(key: string | number): string {
   return `[${typeof key === 'number' ? key : JSON.stringify(truncate(key))}]`
 }
 
-/** Returns the rule for a value whose type is not among `types` (bits as in `SchemaNode`). */
+/**
+ * Returns the rule for a value with a wrong type.
+ * @param types the accepted types, as bits (see `SchemaNode`)
+ */
 export function typeRule(types: number): string {
   if (types === 0) return 'is not allowed: the schema is false'
   const names = TYPE_NAMES.filter((name) => (types & typeBit(name)) !== 0)

@@ -1,4 +1,4 @@
-/** Proposes objects, arrays and strings for an example; the checker decides which of them fits. */
+/** Proposes objects, arrays and strings for an example. The checker decides which of them are valid. */
 import type { ArrayRules, ObjectRules, SchemaNode, StringRules } from './answer-schema.ts'
 import { accepts } from './check-answer.ts'
 import { matches } from './check-values.ts'
@@ -7,21 +7,23 @@ import { type CharSet, contains, costOf } from './patterns/char-set.ts'
 import type { PatternTree } from './patterns/read-pattern.ts'
 import type { FormatName } from './string-formats.ts'
 
-/** The value is boxed, because it may be null itself; null if no example was found. */
+/** An example, inside an object because the value itself may be null; null if no example was found. */
 export type Example = { readonly value: unknown } | null
 
-/** The state of generating one example. */
+/** The state while one example is being generated. */
 export interface Making {
   readonly budget: StepBudget
   /** Whether to generate properties and items that the schema does not require. */
   readonly withOptional: boolean
-  /** The subschemas whose example is being generated. A subschema that could contain itself is treated as optional. */
+  /**
+   * The subschemas whose examples are being generated. If such a subschema occurs inside itself, it is left out where possible.
+   */
   readonly open: Set<SchemaNode>
-  /** Generates an example of a subschema. `name` is its property, which texts repeat. */
+  /** Generates an example of a subschema. `name` is the name of its property, which texts contain. */
   readonly make: (node: SchemaNode, making: Making, name: string) => Example
 }
 
-/** Maximum items of one array, and maximum keys of one object that are added only for its size. */
+/** The maximum number of items in an array, and of keys that an object gets only to reach its minimum size. */
 const MAX_ITEMS = 2_000
 const MAX_FILLED = 100
 
@@ -58,7 +60,7 @@ function exampleProperty(rules: ObjectRules, making: Making, name: string): Exam
   return node === null ? { value: `simulated ${name}` } : making.make(node, making, name)
 }
 
-/** Adds keys that no rule names, for objects that work as maps. */
+/** Adds keys that no rule names, for objects that are used as maps. */
 function fill(rules: ObjectRules, making: Making, entries: [string, unknown][]): void {
   const present = new Set(entries.map(([name]) => name))
   const wanted = Math.min(MAX_FILLED, Math.max(1, rules.minProperties))
@@ -115,7 +117,7 @@ export function* exampleArrays(rules: ArrayRules | null, making: Making, name: s
   yield []
 }
 
-/** Returns as many different items as possible, of a few kinds that are easy to enumerate. */
+/** Returns items that are all different, of a few kinds that are easy to generate. There may be fewer than `count`. */
 function differentItems(node: SchemaNode | null, count: number, making: Making, name: string): unknown[] {
   const found = new Map<string, unknown>()
   const first = node === null ? null : making.make(node, making, name)
@@ -142,7 +144,7 @@ function differentItems(node: SchemaNode | null, count: number, making: Making, 
 /** Longer strings are not generated. */
 const MAX_LENGTH = 20_000
 
-/** At most this many alternatives of a pattern are tried. */
+/** How many variants of a pattern's text are tried. */
 const MAX_VARIANTS = 8
 
 const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
@@ -159,8 +161,8 @@ const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
 }
 
 /**
- * Yields texts of a format, of a pattern or of a length. They state that they are simulated if the rules leave room for it.
- * Throws `StepBudgetExceeded`.
+ * Yields texts for a format, a pattern or a length. A text states that it is simulated if the rules allow that. Throws
+ * `StepBudgetExceeded`.
  */
 export function* exampleTexts(
   rules: StringRules | null,
@@ -183,7 +185,10 @@ export function* exampleTexts(
   }
 }
 
-/** Yields the text or, if it is too short, the text extended at one of its ends, which many formats and patterns allow. */
+/**
+ * Yields the text. If it is too short, also yields it extended at its beginning and at its end, because many formats and
+ * patterns allow one of these.
+ */
 function* lengthened(text: string, minLength: number): Generator<string> {
   yield text
   const missing = minLength - text.length
@@ -193,14 +198,17 @@ function* lengthened(text: string, minLength: number): Generator<string> {
 }
 
 interface Writing {
-  /** Decides which option each choice takes. */
+  /** Determines which option is taken at each choice. */
   readonly variant: number
-  /** How many characters repetitions should add; the first that can grow takes them all. */
+  /** How many characters repetitions should add. The first repetition that can add them adds all. */
   missing: number
   readonly budget: StepBudget
 }
 
-/** Returns a text that the pattern should match, or null. The checker decides about assertions such as `\b`. */
+/**
+ * Returns a text that the pattern should match; null if none is found. Assertions such as `\b` are ignored, because the checker
+ * tests the text anyway.
+ */
 function patternText(tree: PatternTree, writing: Writing): string | null {
   writing.budget.spend(1)
   switch (tree.kind) {
@@ -232,10 +240,10 @@ function patternText(tree: PatternTree, writing: Writing): string | null {
   }
 }
 
-/** If several characters match, these are tried first, in this order. */
+/** If several characters match, the first of these that matches is used. */
 const PREFERRED = Array.from('aA1 -_.,@/:+#é中', (char) => char.codePointAt(0) ?? 0)
 
-/** All scripts that a pattern can name have a character below this one. */
+/** All scripts that a pattern can name have a character below this code point. */
 const LAST_SEARCHED = 0x3200
 
 function memberOf(set: CharSet, budget: StepBudget): string | null {

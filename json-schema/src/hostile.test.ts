@@ -14,13 +14,13 @@ import { meetsStrictRules } from './strict-rules.ts'
 const RUNS = LONG ? 10_000 : 2000
 
 /**
- * The limit is long, because the first calls run before their code is compiled. The promise is 50 ms, and the budget of steps
- * enforces it deterministically. This only finds work that the budget does not count. CPU time, because the tests share the
- * machine.
+ * The limit of CPU time. It is long, because the first calls run code that is not compiled yet. The package promises 50 ms,
+ * which its budget of steps enforces; this test only finds work that the budget does not count. CPU time is measured, because
+ * the machine also runs other tests.
  */
 const LONGEST_CPU_MS = 500
 
-/** The limit for the part of a check that runs on the event loop. */
+/** The limit of CPU time for the part of a check that runs on the event loop. */
 const EVENT_LOOP_MS = 20
 
 const slowest = { call: '', cpuMs: 0 }
@@ -71,7 +71,7 @@ test('every hostile family is refused, found wrong, or checked, within its steps
   t.diagnostic(`the longest call, ${slowest.call}, took ${slowest.cpuMs.toFixed(0)} ms of CPU`)
 })
 
-/** Any JSON, made of keywords: it is mostly rejected, and must never cause a crash. */
+/** Generates arbitrary JSON made of keywords. Most of it is rejected, and none of it may cause a crash. */
 const keywordSoup: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', maxDepth: 6 },
@@ -150,7 +150,8 @@ test('what the event loop checks before a thread takes over holds it for 20 ms a
     const read = readSchema(schema)
     if (!read.ok) continue
     const check = () => checkAnswer(read.schema, answer, new StepBudget(FIRST_CHECK_STEPS))
-    // The minimum counts: the first run is not compiled yet, and any run may meet a garbage collection.
+    // The minimum of several runs counts, because the first run is not compiled yet, and a garbage collection may happen in any
+    // run.
     const cpuMs = Math.min(...[1, 2, 3, 4, 5].map(() => cpuMsOf(check)))
     if (cpuMs > longest.cpuMs) longest = { family, cpuMs }
   }

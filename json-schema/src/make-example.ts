@@ -1,20 +1,20 @@
 /**
- * Generates a plausible value that a schema accepts, for the simulator: always the same value for the same schema. For each
- * subschema it proposes likely values and takes the first that the checker accepts. So an example is never wrong, but if no
- * proposal satisfies a rule, there is none.
+ * Generates a plausible value that a schema accepts, for the simulator. The same schema always results in the same value. For
+ * each subschema, likely values are proposed, and the first one that the checker accepts is used. So an example is always
+ * valid. If no proposed value satisfies all rules, there is no example.
  */
 import { type AnswerSchema, isObject, type NumberRules, type SchemaNode, typeBit } from './answer-schema.ts'
 import { accepts } from './check-answer.ts'
 import { type Example, exampleArrays, exampleObjects, exampleTexts, type Making } from './example-parts.ts'
 import { EXAMPLE_STEPS, StepBudget, StepBudgetExceeded } from './limits.ts'
 
-/** Limits the nesting of subschemas, and the branches or values of `enum` that are tried. */
+/** The maximum nesting of subschemas, and the maximum number of branches or `enum` values that are tried. */
 const MAX_DEPTH = 150
 const MAX_TRIED = 100
 
-/** Never throws. It may find no example although the schema accepts values. */
+/** Never throws. May return null although the schema accepts values. */
 export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Example {
-  // If the full example is too large, one with only the required parts may be small enough.
+  // If the budget is spent on an example with optional parts, one without them may be possible.
   for (const withOptional of [true, false]) {
     try {
       const budget = new StepBudget(stepLimit / 2)
@@ -27,7 +27,7 @@ export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Ex
   return null
 }
 
-/** @param name the property of the value, which texts repeat */
+/** @param name the name of the property, which texts contain */
 function make(node: SchemaNode, making: Making, name: string): Example {
   const { budget, open } = making
   budget.spend(4)
@@ -54,7 +54,7 @@ function* proposals(node: SchemaNode, making: Making, name: string): Generator<u
   else yield* combinedProposals(node, making, name)
 }
 
-/** Combines the proposals of the node's own keywords with those of the schemas that apply to the same value. */
+/** Combines proposals for the node's own keywords with values for the schemas that apply to the same value. */
 function* combinedProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { ref, combined } = node
   const [own] = ownProposals(node, making, name)
@@ -65,7 +65,7 @@ function* combinedProposals(node: SchemaNode, making: Making, name: string): Gen
   if (combined !== null) yield* ownProposals(node, making, name)
 }
 
-/** Joins the fixed values with those of each branch of `anyOf` and `oneOf`. */
+/** Combines the fixed values with those of each branch of `anyOf` and `oneOf`. */
 function* branchProposals(
   { combined }: SchemaNode,
   fixed: readonly unknown[],
@@ -91,7 +91,7 @@ function valueFor(node: SchemaNode | null, making: Making, name: string): unknow
   return node === null ? undefined : make(node, making, name)?.value
 }
 
-/** `Object.fromEntries` defines the keys, so that `__proto__` is a key like any other. */
+/** Merges objects. `Object.fromEntries` defines the keys, so that `__proto__` is an ordinary key. */
 function merged(objects: readonly object[]): unknown {
   return Object.fromEntries(objects.flatMap((object) => Object.entries(object)))
 }
@@ -103,7 +103,10 @@ const OBJECT = typeBit('object')
 const ARRAY = typeBit('array')
 const NULL = typeBit('null')
 
-/** Types for which the schema has rules come first, because its author thought of them. */
+/**
+ * Yields proposals for the node's own keywords. Types for which the schema has rules come first, because they are probably
+ * meant.
+ */
 function* ownProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { types, string, number, object, array } = node
   const possible: [bits: number, rules: object | null, values: Iterable<unknown>][] = [
@@ -131,7 +134,7 @@ function* exampleNumbers(rules: NumberRules | null): Generator<number> {
   yield* bounds
   for (const unit of [rules.multipleOf ?? 1, 1]) {
     for (const bound of bounds) {
-      // The bounds are rounded to the decimals that a person would write: 3 × 0.1 is 0.3.
+      // Rounding to 15 digits results in the decimal number that a person would write: 3 × 0.1 becomes 0.3.
       const near = [0, 1, -1, 2].map((more) => (Math.floor(bound / unit) + more) * unit)
       yield* near.map((value) => Number(value.toPrecision(15))).filter(Number.isFinite)
     }

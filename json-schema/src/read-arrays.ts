@@ -1,4 +1,4 @@
-/** Reads the keywords about arrays. */
+/** Reads the keywords for arrays. */
 import type { ArrayRules, SchemaNode, SchemaSource } from './answer-schema.ts'
 import {
   ignoreKeyword,
@@ -35,7 +35,7 @@ function arrayRules(node: SchemaNode): ArrayRules {
   return node.array
 }
 
-/** A list in `items` means the same as `prefixItems` since 2020-12. */
+/** Reads `items`. A list in it has the meaning that `prefixItems` has since draft 2020-12. */
 function readItems(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   if (!Array.isArray(value)) arrayRules(node).items = context.readNode(context, value)
   else if (source.prefixItems !== undefined) reject('must be one schema for all items after prefixItems')
@@ -46,7 +46,7 @@ function readPrefixItems(context: ReadContext, node: SchemaNode, value: unknown)
   arrayRules(node).prefixItems = readSchemas(context, value)
 }
 
-/** The keyword has an effect only next to a list in `items`. */
+/** Reads `additionalItems`, which only has an effect if `items` is a list. */
 function readAdditionalItems(
   context: ReadContext,
   node: SchemaNode,

@@ -1,4 +1,7 @@
-/** Reads the keywords that apply other schemas to the same value: `allOf`, `anyOf`, `oneOf`, `not`, `if`, and `$ref`. */
+/**
+ * Reads the keywords that apply other schemas to the same value: `allOf`, `anyOf`, `oneOf`, `not`, `if` and `$ref`. Also reads
+ * definitions, anchors and addresses.
+ */
 import { type CombinedRules, isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
 import { MAX_SCHEMA_DEPTH } from './limits.ts'
 import {
@@ -68,7 +71,7 @@ function readRef(context: ReadContext, node: SchemaNode, value: unknown): void {
   noteInPlace(context, node)
 }
 
-/** Definitions are only read through the references to them. */
+/** Reads definitions. They only have an effect through references to them. */
 function readDefinitions(context: ReadContext, _node: SchemaNode, value: unknown): void {
   readSchemaMap(context, value)
 }
@@ -88,9 +91,9 @@ function addAnchor(context: ReadContext, node: SchemaNode, name: string): void {
 }
 
 /**
- * The root's own address has no effect, and one inside would change what each `$ref` below it refers to. A name of a definition
- * is accepted, because TypeBox writes it for types that refer to themselves. Any other address is ignored if no reference
- * depends on it: Effect 3 writes such addresses for types that accept anything.
+ * Reads `$id`. The address of the root has no effect. An address of a subschema would change what each `$ref` in it refers to,
+ * so most are rejected. Two kinds are accepted: the name of a definition, which TypeBox generates for types that refer to
+ * themselves; and any address on which no reference depends, which Effect 3 generates for types that accept anything.
  */
 function readId(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   const { idKeyword, refStandsAlone } = context.dialect
@@ -113,8 +116,8 @@ export function rejectId(): never {
 }
 
 /**
- * Whether the `$id` is a plain name of a schema in `$defs` of the root. Such a name means the same in every `$ref`. The
- * references below it keep their meaning if they are such names, too.
+ * Whether the `$id` is a plain name of a schema in the root's `$defs`. Such a name means the same in every `$ref`, and
+ * references in that schema keep their meaning if they are also such names.
  */
 function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaSource): value is string {
   const { path, dialect, source: root } = context
@@ -127,7 +130,7 @@ function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaS
 
 const DEFINITION_NAME = /^[A-Za-z_][\w-]{0,200}$/
 
-/** Whether each `$ref` in a schema is one of the `names`, and no fragment can refer to anything in it. */
+/** Whether every `$ref` in a schema matches `names`, and no reference from outside can point to an anchor or address in it. */
 function isClosed(value: unknown, names: RegExp | null, depth: number): boolean {
   if (typeof value !== 'object' || value === null) return true
   if (depth > 2 * MAX_SCHEMA_DEPTH) return false

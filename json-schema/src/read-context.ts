@@ -1,4 +1,6 @@
-/** The state of reading one schema: its draft, the current path, the counts, and the functions that reject it. */
+/**
+ * The state while a schema is being read: its draft, the current path and the counts, with functions that reject the schema.
+ */
 import { isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
 import { MAX_IGNORED, MAX_IGNORED_LENGTH, MAX_SCHEMA_PARTS } from './limits.ts'
 
@@ -7,39 +9,39 @@ export type Path = (string | number)[]
 export interface ReadContext {
   readonly source: SchemaSource
   readonly dialect: Dialect
-  /** The current path. It is pushed and popped, so that it costs nothing until something is rejected. */
+  /** The current path. Keys are pushed and popped, so it only becomes a text if something is rejected. */
   path: Path
   depth: number
-  /** Counts against MAX_SCHEMA_PARTS. */
+  /** The number of parts so far; see MAX_SCHEMA_PARTS. */
   parts: number
   patternsSize: number
-  /** Unresolved references, each with the path of its keyword. */
+  /** References that are not resolved yet, each with the path of its `$ref`. */
   readonly refs: { readonly node: SchemaNode; readonly ref: string; readonly path: Path }[]
-  /** Nodes that apply other schemas to the same value ("in place" in terms of JSON Schema). */
+  /** Nodes that apply other schemas to the same value. */
   readonly inPlace: { readonly node: SchemaNode; readonly path: Path }[]
   /** The node of each subschema, for references to it. */
   readonly nodes: Map<SchemaSource, SchemaNode>
-  /** Subschemas by the name that `$anchor` gives them. */
+  /** Subschemas by the name in their `$anchor`. */
   readonly anchors: Map<string, SchemaNode>
-  /** Definitions by the name in their `$id`: see `isNamedDefinition`. */
+  /** Definitions by the name in their `$id`; see `isNamedDefinition`. */
   readonly named: Map<string, SchemaNode>
-  /** The path of an `$id` that is ignored, provided that no reference is an address. */
+  /** The path of an `$id` that was ignored. If a reference turns out to be an address, the `$id` is rejected after all. */
   ignoredId: Path | null
   readonly ignored: { readonly pointers: string[]; more: number }
-  /** The reader of subschemas, passed along so that the keywords need not import it. */
+  /** Reads a subschema. It is passed along, because importing it would create an import cycle. */
   readonly readNode: (context: ReadContext, value: unknown) => SchemaNode
 }
 
-/** Reads one keyword's value into the node, or rejects it. `context.path` already ends in the keyword. */
+/** Reads the value of a keyword into the node, or rejects it. `context.path` must end with the keyword. */
 export type ReadKeyword = (
   context: ReadContext,
   node: SchemaNode,
   value: unknown,
-  /** The subschema that has the keyword. */
+  /** The subschema that contains the keyword. */
   source: SchemaSource,
 ) => void
 
-/** Caught by `readSchema`, which adds the path. */
+/** Thrown by `reject`. `readSchema` catches it and adds the path. */
 export class SchemaRejected extends Error {}
 
 export function reject(rule: string): never {
@@ -51,7 +53,7 @@ export function countParts(context: ReadContext, count: number): void {
   context.parts += count
 }
 
-/** Rejects the schema if this many further parts would be too many, before any of them is read. */
+/** Rejects the schema if it would have too many parts with these, before any of them is read. */
 function expectParts(context: ReadContext, count: number): void {
   if (context.parts + count > MAX_SCHEMA_PARTS) {
     reject(`makes the schema exceed ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
@@ -72,7 +74,7 @@ export function ignoreKeyword(context: ReadContext): void {
   ignored.more++
 }
 
-/** Reads a subschema that is the value of a keyword's own key, such as a property or a branch. */
+/** Reads a subschema under a key of the keyword's value, such as a property or a branch. */
 export function readInside(context: ReadContext, key: string | number, value: unknown): SchemaNode {
   context.path.push(key)
   const node = context.readNode(context, value)
@@ -80,7 +82,10 @@ export function readInside(context: ReadContext, key: string | number, value: un
   return node
 }
 
-/** Reads a list of schemas. Unlike in JSON Schema it may be empty, because generators write that for an empty tuple or union. */
+/**
+ * Reads a list of schemas. It may be empty, although JSON Schema forbids that, because generators write an empty list for an
+ * empty tuple or union.
+ */
 export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] {
   if (!Array.isArray(value)) reject('must be a list of schemas')
   expectParts(context, value.length)
@@ -90,7 +95,7 @@ export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] 
 export function readSchemaMap(context: ReadContext, value: unknown): Map<string, SchemaNode> {
   if (!isObject(value)) return reject('must be an object whose values are schemas')
   const names = Object.keys(value)
-  // The count comes before any of them is read, because there may be hundreds of thousands.
+  // The schemas are counted before any of them is read, because there may be hundreds of thousands.
   expectParts(context, names.length)
   const nodes = new Map<string, SchemaNode>()
   for (const name of names) nodes.set(name, readInside(context, name, value[name]))
@@ -119,17 +124,17 @@ export function noteInPlace(context: ReadContext, node: SchemaNode): void {
 }
 
 interface Dialect {
-  /** Up to draft-07, keywords next to a `$ref` have no effect. */
+  /** True up to draft-07, in which keywords next to `$ref` have no effect. */
   readonly refStandsAlone: boolean
-  /** The keyword that gives a schema an address: `id` in draft-04. */
+  /** The keyword that gives a schema an address; `id` up to draft-04. */
   readonly idKeyword: '$id' | 'id'
-  /** Whether `$schema` is missing or names a draft. With any other, the schema is read as the newest draft. */
+  /** True if `$schema` is missing or is a known draft. With any other value, the schema is read as the newest draft. */
   readonly isKnown: boolean
 }
 
 const DRAFT = /^https?:\/\/json-schema\.org\/(?:draft-0([34567])\/|draft\/(?:2019-09|2020-12)\/)?schema#?$/
 
-/** Returns the newest draft if there is no `$schema`. Every draft also accepts the spellings of older ones. */
+/** Returns the newest draft if there is no `$schema`. Every draft also accepts the keywords of older drafts. */
 export function dialectOf({ $schema }: SchemaSource): Dialect {
   const named = typeof $schema === 'string' ? DRAFT.exec($schema) : null
   const old = named?.[1]

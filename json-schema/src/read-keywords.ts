@@ -1,6 +1,6 @@
 /**
- * Lists all known keywords: each enforced keyword and annotation with the function that reads it, and each rejected keyword with
- * what to use instead.
+ * All known keywords: enforced keywords and annotations with the functions that read them, and rejected keywords with what to
+ * use instead.
  */
 import type { SchemaNode } from './answer-schema.ts'
 import { ARRAY_KEYWORDS } from './read-arrays.ts'
@@ -9,7 +9,7 @@ import { ignoreKeyword, type ReadContext, type ReadKeyword, reject } from './rea
 import { OBJECT_KEYWORDS } from './read-objects.ts'
 import { VALUE_KEYWORDS } from './read-values.ts'
 
-/** Annotations that nobody mistakes for a rule, so they are not listed as ignored. */
+/** Annotations that clearly are not rules, so they are not listed as unenforced. */
 const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['title', readText],
   ['description', readText],
@@ -17,13 +17,13 @@ const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['$schema', readDialect],
 ]
 
-/** Annotations that an author may mistake for a rule, so they are listed as not enforced. */
+/** Annotations that an author may mistake for rules, so they are listed as unenforced. */
 const UNENFORCED = [
   ...['readOnly', 'writeOnly', 'deprecated', 'example', 'examples', 'discriminator', 'contentEncoding'],
   ...['contentMediaType', 'contentSchema', '$vocabulary', 'externalDocs', 'xml'],
 ]
 
-/** A map, unlike an object, treats a keyword called `constructor` as unknown. */
+/** The functions by keyword. With a map instead of an object, a keyword named `constructor` is unknown. */
 export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map([
   ...VALUE_KEYWORDS,
   ...OBJECT_KEYWORDS,
@@ -33,7 +33,7 @@ export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map([
   ...UNENFORCED.map((keyword) => [keyword, ignoreKeyword] as const),
 ])
 
-/** Keywords that keep their meaning next to a `$ref` that stands alone, as in draft-07: none of these is a rule. */
+/** Keywords next to a `$ref` that have an effect even up to draft-07. None of them is a rule. */
 export const BESIDE_REF: ReadonlySet<string> = new Set([
   ...['$ref', '$defs', 'definitions', '$schema', '$id', 'id', '$comment', 'title', 'description', 'default'],
 ])
@@ -49,17 +49,20 @@ function readDialect(context: ReadContext, _node: SchemaNode, _value: unknown, s
 const UNEVALUATED = 'put the properties or items of all parts into one schema, and forbid others there'
 const PROPERTY_RULES = 'use required, dependentRequired or anyOf instead'
 
-/** Keywords of JSON Schema and its dialects that would have to be enforced, but are not supported. */
+/**
+ * Keywords of JSON Schema and its dialects that are not supported. They are rejected, because ignoring a rule would accept
+ * wrong answers.
+ */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['$dynamicRef', 'use $ref instead'],
   ['$recursiveRef', 'use $ref instead'],
   ['unevaluatedProperties', UNEVALUATED],
   ['unevaluatedItems', UNEVALUATED],
-  // These are keywords of draft-03.
+  // Keywords of draft-03.
   ['divisibleBy', 'use multipleOf instead'],
   ['disallow', 'use not with a type instead'],
   ['extends', 'use allOf instead'],
-  // Plugins of validators add these keywords.
+  // Keywords that plugins of validators add.
   ['formatMinimum', 'use a pattern, or explain it in the description'],
   ['formatMaximum', 'use a pattern, or explain it in the description'],
   ['formatExclusiveMinimum', 'use a pattern, or explain it in the description'],
@@ -80,7 +83,7 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['select', 'use anyOf with const instead'],
   ['selectCases', 'use anyOf with const instead'],
   ['selectDefault', 'use anyOf with const instead'],
-  // These are keywords of JSON Type Definition (RFC 8927).
+  // Keywords of JSON Type Definition (RFC 8927).
   ['elements', 'use type: "array" and items instead'],
   ['values', 'use type: "object" and additionalProperties instead'],
   ['optionalProperties', 'use properties, and omit their names from required'],
@@ -90,18 +93,18 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 /** Returns why an unknown keyword is rejected; null if it may be ignored. */
 type FindRejection = (keyword: string) => string | null
 
-/** @param known the supported keywords, of which unknown ones may be misspellings */
+/** @param known the supported keywords; an unknown keyword may be a misspelling of one */
 export function rejectionFinder(known: Iterable<string>): FindRejection {
   const names = [...known]
   const byLowerCase = new Map(names.map((name) => [name.toLowerCase(), name]))
-  // One edit leaves the beginning or the end of a long name unchanged.
+  // One edit leaves the beginning or the end of a long name unchanged, so only names that share one of them are compared.
   const long = names.filter((name) => name.length >= MIN_LENGTH)
   const byStart = Map.groupBy(long, (name) => name.slice(0, 2))
   const byEnd = Map.groupBy(long, (name) => name.slice(-2))
   return (keyword) => {
     const remedy = REMEDIES.get(keyword)
     if (remedy !== undefined) return `is not supported; ${remedy}`
-    // Extensions may have any name that begins so.
+    // Extensions may have any name with this prefix.
     if (/^x-/i.test(keyword) || keyword.length > MAX_LENGTH) return null
     const sameLetters = byLowerCase.get(keyword.toLowerCase())
     const near = [...(byStart.get(keyword.slice(0, 2)) ?? []), ...(byEnd.get(keyword.slice(-2)) ?? [])]
@@ -110,11 +113,11 @@ export function rejectionFinder(known: Iterable<string>): FindRejection {
   }
 }
 
-/** Shorter names are one edit away from too many words. */
+/** Shorter names are not corrected, because too many words differ from them by one edit. */
 const MIN_LENGTH = 6
 const MAX_LENGTH = 40
 
-/** Whether one letter is added, missing, different, or swapped with its neighbour. */
+/** Whether the names differ by one edit: a letter that is added, missing, different, or swapped with its neighbour. */
 function isOneEdit(one: string, other: string): boolean {
   if (Math.abs(one.length - other.length) > 1) return false
   let start = 0

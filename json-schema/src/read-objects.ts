@@ -1,4 +1,4 @@
-/** Reads the keywords about objects. */
+/** Reads the keywords for objects. */
 import type { ObjectRules, SchemaNode } from './answer-schema.ts'
 import { isObject } from './answer-schema.ts'
 import {
@@ -86,7 +86,7 @@ function readDependentSchemas(context: ReadContext, node: SchemaNode, value: unk
   for (const [name, schema] of dependents(context, value)) addSchema(context, node, name, schema)
 }
 
-/** Up to draft-07, this keyword has the meaning of both keywords above. */
+/** Reads `dependencies`, which up to draft-07 stands for `dependentRequired` and `dependentSchemas`. */
 function readDependencies(context: ReadContext, node: SchemaNode, value: unknown): void {
   noteInPlace(context, node)
   for (const [name, dependent] of dependents(context, value)) {

@@ -20,7 +20,7 @@ const refs = (count: number) =>
     ]),
   )
 
-/** The same chain in reverse, so that each link is known when the next is followed. */
+/** A chain of references in which each target comes before the reference to it. */
 const refsBack = (count: number) =>
   Object.fromEntries(
     Array.from({ length: count }, (_, at) => [`d${at}`, at === 0 ? {} : { $ref: `#/$defs/d${at - 1}` }]),
@@ -74,7 +74,7 @@ const ACCEPTED: unknown[] = [
   { $schema: DRAFT_7, $ref: '#/definitions/a', definitions: { a: {} }, minimum: 1 },
   { $schema: DRAFT_7, items: { $ref: '#name' }, definitions: { a: { $id: '#name' } } },
   {
-    // Effect 3 writes this schema.
+    // Effect 3 generates this schema.
     $schema: DRAFT_7,
     type: 'object',
     required: ['a', 'b', 'c'],
@@ -271,7 +271,7 @@ test('everything else is refused, naming its path and the remedy', () => {
   }
 })
 
-/** Each schema with the pointers to what is accepted but not enforced in it. */
+/** Schemas, each with the pointers to its keywords that are accepted but not enforced. */
 const IGNORED: [schema: unknown, ...pointers: string[]][] = [
   [{ type: 'string', title: 't', description: 'd', default: 'x', $comment: 'c' }],
   [{ readOnly: true, writeOnly: true, deprecated: true }, '/readOnly', '/writeOnly', '/deprecated'],

@@ -1,6 +1,6 @@
 /**
- * Reads a caller's JSON schema into the form that answers are checked with, or names the wrong keyword and what to use instead.
- * The limits bound the time, not the size of the schema.
+ * Reads a caller's JSON Schema into the form in which answers are checked. If it is rejected, the result names the wrong
+ * keyword and what to use instead. The limits bound how long this takes; other code limits the size of the schema's text.
  */
 import {
   ALL_TYPES,
@@ -25,15 +25,15 @@ import { resolveRefs } from './resolve-refs.ts'
 
 const rejectionOf = rejectionFinder(KEYWORDS.keys())
 
-/** `path` is a text such as `schema.properties.age.minimum`; `rule` completes a sentence that begins with it. */
+/** If not ok, `path` is the location, such as `schema.properties.age.minimum`, and `rule` continues it to a sentence. */
 export type ReadSchemaResult =
   | { readonly ok: true; readonly schema: AnswerSchema }
   | { readonly ok: false; readonly path: string; readonly rule: string }
 
 /**
- * Never throws. The schema keeps references into `value`, which must be parsed JSON and must not change afterwards. Supports
- * JSON Schema from draft-04 to 2020-12. It lists what it cannot enforce (`ignored`), and rejects what would accept answers that
- * the author meant to exclude.
+ * Reads a schema of any draft from draft-04 to 2020-12. Never throws. Lists the keywords that are not enforced (`ignored`).
+ * Rejects a schema if ignoring a part of it would accept answers that its author wanted to exclude.
+ * @param value parsed JSON; it must not change afterwards, because the result refers to parts of it
  */
 export function readSchema(value: unknown): ReadSchemaResult {
   if (!isObject(value)) return { ok: false, path: 'schema', rule: 'must be an object' }
@@ -77,7 +77,8 @@ function readNode(context: ReadContext, value: unknown): SchemaNode {
   const node = newNode(ALL_TYPES)
   context.nodes.set(value, node)
   const isRefAlone = context.dialect.refStandsAlone && typeof value.$ref === 'string'
-  // Keywords next to such a reference have no effect, but are read, because other references may point into them.
+  // Up to draft-07, keywords next to `$ref` have no effect. They are read nevertheless, because other references may point into
+  // them.
   const siblings = isRefAlone ? newNode(ALL_TYPES) : node
   for (const keyword in value) {
     readKeyword(context, keyword === '$ref' ? node : siblings, keyword, value)
@@ -88,7 +89,7 @@ function readNode(context: ReadContext, value: unknown): SchemaNode {
 }
 
 function readKeyword(context: ReadContext, node: SchemaNode, keyword: string, source: SchemaSource): void {
-  // Only own keywords count; a prototype has none.
+  // Only own properties are keywords, not inherited ones.
   if (!Object.hasOwn(source, keyword)) return
   context.path.push(keyword)
   const read = KEYWORDS.get(keyword)

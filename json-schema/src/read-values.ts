@@ -1,4 +1,4 @@
-/** Reads the keywords about a value's type, `enum` and `const`, and those about numbers and strings. */
+/** Reads the keywords for types, `enum` and `const`, and those for numbers and strings. */
 import type { AllowedValues, NumberRules, Pattern, SchemaNode, StringRules } from './answer-schema.ts'
 import { TYPE_NAMES, typeBit } from './answer-schema.ts'
 import { MAX_PATTERNS_SIZE, MAX_SCHEMA_DEPTH } from './limits.ts'
@@ -77,12 +77,12 @@ function readConst(context: ReadContext, node: SchemaNode, value: unknown): void
 }
 
 function readEnum(context: ReadContext, node: SchemaNode, value: unknown): void {
-  // An empty list accepts nothing; generators write it for an enumeration with all values excluded.
+  // An empty list accepts no value. Generators write it for an enumeration from which all values were excluded.
   if (!Array.isArray(value)) reject('must be a list of values')
   node.allowed = [...node.allowed, allow(context, 'enum', value)]
 }
 
-/** For this few values, a linear search is faster than an index. */
+/** For at most this many values, a linear search is faster than an index. */
 const FEW_VALUES = 8
 
 function allow(context: ReadContext, keyword: 'enum' | 'const', values: readonly unknown[]): AllowedValues {
@@ -97,7 +97,7 @@ function allow(context: ReadContext, keyword: 'enum' | 'const', values: readonly
   return { keyword, values, index, nested }
 }
 
-/** Bounds the depth and number of values inside an object or array of `enum` or `const`. */
+/** Limits the depth and number of values in an object or array of `enum` or `const`. */
 function countValues(context: ReadContext, value: object, depth: number): void {
   if (depth > MAX_SCHEMA_DEPTH) reject(`has values more than ${MAX_SCHEMA_DEPTH} deep`)
   const inside: readonly unknown[] = Array.isArray(value) ? value : Object.values(value)
@@ -117,7 +117,7 @@ function readNumberBound(keyword: 'minimum' | 'maximum'): ReadKeyword {
   }
 }
 
-/** In draft-04, this keyword is a flag that makes the bound next to it exclusive. */
+/** Reads an exclusive bound. In draft-04, it is a flag that makes the other bound exclusive. */
 function readExclusiveBound(
   keyword: 'exclusiveMinimum' | 'exclusiveMaximum',
   bound: 'minimum' | 'maximum',
@@ -140,7 +140,7 @@ function readLengthBound(keyword: 'minLength' | 'maxLength'): ReadKeyword {
   }
 }
 
-/** Reads a regular expression and counts its size against that of the whole schema. */
+/** Reads a regular expression, and adds its size to that of all patterns in the schema. */
 export function readPatternText(context: ReadContext, text: string): Pattern {
   const read = readPattern(text)
   if (!read.ok) return reject(read.rule)
@@ -152,8 +152,8 @@ export function readPatternText(context: ReadContext, text: string): Pattern {
 }
 
 /**
- * Generators add a pattern to known formats. If the format is checked and the matcher does not support the pattern, only the
- * format applies.
+ * Reads `pattern`. Generators add patterns to known formats. If the format is checked and the pattern is not supported, only
+ * the format applies.
  */
 function readPatternKeyword(
   context: ReadContext,
@@ -169,7 +169,7 @@ function readPatternKeyword(
 
 const LOOKS_AROUND = /\(\?<?[=!]/
 
-/** An unchecked format is an annotation, as JSON Schema specifies. */
+/** Reads `format`. A format that is not checked is an annotation, as JSON Schema specifies. */
 function readFormat(context: ReadContext, node: SchemaNode, value: unknown): void {
   if (typeof value !== 'string') reject('must be a string')
   if (isFormatName(value)) stringRules(node).format = value

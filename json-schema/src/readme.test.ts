@@ -1,4 +1,4 @@
-/** Runs the README's example, which asserts what it shows. */
+/** Runs the example in the README, which contains assertions. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

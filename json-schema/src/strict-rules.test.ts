@@ -11,7 +11,7 @@ import {
 
 type Properties = Record<string, unknown>
 
-/** Returns a strict object with these properties. */
+/** Returns a schema of an object with exactly these properties, all of them required. */
 const closed = (properties: Properties, more: Properties = {}): Properties => ({
   type: 'object',
   properties,

@@ -1,22 +1,22 @@
 /**
- * Decides whether OpenAI's structured outputs accept a schema with `strict: true`. If it is uncertain, the result is false: a
- * schema sent with `strict: false` still works and is checked by Parley, but one that OpenAI rejects would fail the job.
+ * Decides whether OpenAI's structured outputs accept a schema with `strict: true`. In case of doubt they do not: a schema sent
+ * with `strict: false` still works, because Parley checks the answer, whereas a job fails if OpenAI rejects its schema.
  */
 import { type AnswerSchema, isObject, type SchemaSource } from './answer-schema.ts'
 
-/** OpenAI's documented limits (guide "Structured Outputs", supported schemas, in 2026). */
+/** OpenAI's documented limits (guide "Structured Outputs", section on supported schemas, in 2026). */
 export const STRICT_MAX_PROPERTIES = 5_000
 export const STRICT_MAX_DEPTH = 10
 export const STRICT_MAX_ENUM_VALUES = 1_000
-/** Limits the characters of all property names, definition names, enum values and const values together. */
+/** Maximum characters of all property names, definition names, enum values and const values together. */
 const STRICT_MAX_TEXT = 120_000
-/** An enum with more string values than this also has a limit of total characters. */
+/** If an enum has more string values than this, their total number of characters is limited as well. */
 export const STRICT_LARGE_ENUM = 250
 const STRICT_LARGE_ENUM_TEXT = 15_000
 
 /**
- * The keywords that strict mode documents. `minLength`, `maxLength` and `default` are missing on purpose, because some servers,
- * such as Azure's, respond to them with 400. Undocumented annotations are also missing.
+ * The keywords in OpenAI's documentation of strict mode, without `minLength`, `maxLength` and `default`, because some servers,
+ * such as Azure's, respond to these with 400.
  */
 const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'const', 'anyOf', '$ref'],
@@ -34,7 +34,7 @@ interface Totals {
   text: number
 }
 
-/** Requires a schema that `readSchema` has accepted, so that its keywords have the right shapes and its depth is bounded. */
+/** The schema must have been accepted by `readSchema`, so that its keywords have the right types and its depth is limited. */
 export function meetsStrictRules({ source }: AnswerSchema): boolean {
   if (source.type !== 'object' || source.anyOf !== undefined || source.$ref !== undefined) return false
   const totals: Totals = { properties: 0, enumValues: 0, text: 0 }
@@ -47,7 +47,10 @@ export function meetsStrictRules({ source }: AnswerSchema): boolean {
   )
 }
 
-/** `depth` counts nested objects and arrays; it starts at 1 in a definition, because references are not followed. */
+/**
+ * @param depth how deep objects and arrays are nested, from 1; a definition also starts at 1, because references are not
+ * followed
+ */
 function isStrict(schema: unknown, depth: number, totals: Totals): boolean {
   if (!isObject(schema) || depth > STRICT_MAX_DEPTH) return false
   if (!Object.keys(schema).every((keyword) => STRICT_KEYWORDS.has(keyword))) return false
@@ -71,7 +74,7 @@ function areStrictBranches(branches: unknown, depth: number, totals: Totals): bo
   return branches.length > 0 && branches.every((branch) => isStrict(branch, depth, totals))
 }
 
-/** Strict mode does not allow keywords next to `$ref`, not even a description. */
+/** Strict mode does not allow other keywords next to `$ref`, not even a description. */
 function isStrictRef(schema: SchemaSource): boolean {
   if (Object.keys(schema).length > 1) return false
   return typeof schema.$ref === 'string' && /^#(?:\/(?:\$defs|definitions)\/[^/]+)?$/.test(schema.$ref)
@@ -96,7 +99,7 @@ function isStrictArray(schema: SchemaSource, isNeeded: boolean, depth: number, t
   return isStrict(items, depthInside(items, depth), totals)
 }
 
-/** Only objects and arrays count as levels. */
+/** Returns the depth inside a schema. Only objects, arrays and unions count as levels. */
 function depthInside(schema: unknown, depth: number): number {
   const holds =
     isObject(schema) &&

@@ -187,7 +187,7 @@ test('a format is known by its own name only', () => {
   assert.ok(!isFormatName('toString'))
 })
 
-/** Returns the part after `xn--` of a label that the platform has encoded. */
+/** Returns the part after `xn--` of a label that Node has encoded. */
 function encoded(label: string): string {
   const ascii = domainToASCII(label)
   assert.match(ascii, /^xn--/, label)

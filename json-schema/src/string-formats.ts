@@ -1,7 +1,7 @@
 /**
- * Checks the values of `format`: those of OpenAI's structured outputs, and `uri`. Each check takes linear time. A format applies
- * to strings only. Host names may have labels that encode other scripts ("A-labels", such as `xn--mnchen-3ya`), by RFC 5891 and
- * 5892.
+ * Checks the values of `format`: those of OpenAI's structured outputs, and `uri`. Each check takes linear time. Formats apply
+ * only to strings. Host names may contain encoded labels of other scripts ("A-labels", such as `xn--mnchen-3ya`), according to
+ * RFC 5891 and RFC 5892.
  */
 
 type FormatCheck = (text: string) => boolean
@@ -31,24 +31,24 @@ export function meetsFormat(format: FormatName, text: string): boolean {
   return CHECKS[format](text)
 }
 
-/** Returns the steps of one check. Host names are checked label by label, and encoded labels are decoded. */
+/** Returns how many steps a check takes. Host names are checked label by label, and encoded labels are decoded. */
 export function formatSteps(format: FormatName, text: string): number {
   const steps = 1 + text.length / CHARACTERS_PER_STEP
   if ((format !== 'hostname' && format !== 'email') || text.length > MAX_MAIL_ADDRESS) return steps
   return steps + text.length * (/xn--/i.test(text) ? STEPS_PER_ENCODED : STEPS_IN_LABEL)
 }
 
-/** Native code examines this many characters per step. */
+/** How many characters native code examines in the time of one step. */
 const CHARACTERS_PER_STEP = 16
 const STEPS_IN_LABEL = 0.2
 const STEPS_PER_ENCODED = 3
 
-/** Longer addresses are rejected before their labels are checked: a host has 253 characters, a local part 64. */
+/** Longer mail addresses are rejected before their labels are checked: a host has at most 253 characters, a local part 64. */
 const MAX_MAIL_ADDRESS = 318
 
 const MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const
 
-/** RFC 3339 full-date: the day must exist. */
+/** `full-date` of RFC 3339. The day must exist. */
 function isDate(text: string): boolean {
   const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text)
   if (parts === null) return false
@@ -59,7 +59,7 @@ function isDate(text: string): boolean {
   return day >= 1 && day <= (MONTH_DAYS[month - 1] ?? 0) + leapDay
 }
 
-/** RFC 3339 full-time, with its offset. Second 60 is a leap second, allowed only at 23:59 UTC. */
+/** `full-time` of RFC 3339, with an offset. Second 60 is a leap second, which is only allowed at 23:59 UTC. */
 function isTime(text: string): boolean {
   const parts = /^(\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[zZ]|([+-])(\d{2}):(\d{2}))$/.exec(text)
   if (parts === null) return false
@@ -76,7 +76,7 @@ function isDateTime(text: string): boolean {
   return isDate(text.slice(0, 10)) && /^[tT]$/.test(text.slice(10, 11)) && isTime(text.slice(11))
 }
 
-/** ISO 8601 as in RFC 3339, appendix A: weeks stand alone, and only leading or trailing parts may be missing. */
+/** A duration of RFC 3339, appendix A. Weeks cannot be combined with other units, and between two units none may be missing. */
 function isDuration(text: string): boolean {
   if (text.length > 200) return false
   if (/^P\d+W$/.test(text)) return true
@@ -88,7 +88,10 @@ function isDuration(text: string): boolean {
   return /^(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)$/.test(date)
 }
 
-/** RFC 5321: a local part of words or in quotes, and a host name or an address in brackets. */
+/**
+ * A mail address of RFC 5321: the local part consists of words or is quoted; then follows a host name, or an address in
+ * brackets.
+ */
 function isEmail(text: string): boolean {
   const at = text.lastIndexOf('@')
   const local = text.slice(0, at)
@@ -109,7 +112,7 @@ function isMailHost(host: string): boolean {
   return literal[1] === undefined ? isIpv4(literal[2] ?? '') : isIpv6(literal[2] ?? '')
 }
 
-/** RFC 1123: labels of letters, digits and inner hyphens, at most 63 characters each and 253 in total. */
+/** A host name of RFC 1123: labels of letters, digits and inner hyphens, with at most 63 characters each and 253 in total. */
 function isHostname(text: string): boolean {
   if (text.length === 0 || text.length > 253) return false
   return text.split('.').every(isLabel)
@@ -139,7 +142,7 @@ function isIpv6(text: string): boolean {
   let count = groups.length
   const last = groups.at(-1)
   if (last?.includes('.')) {
-    // The dotted form counts as two groups, and is only allowed at the very end.
+    // The dotted form counts as two groups, and is only allowed at the end.
     if (!isIpv4(last) || (halves.length === 2 && after.length === 0)) return false
     groups.pop()
     count++
@@ -149,12 +152,12 @@ function isIpv6(text: string): boolean {
 }
 
 /**
- * This matches what a URI must not contain. Matching the URI itself, by a repetition over some MB of a data URI, would overflow
- * the stack of regular expressions.
+ * Matches what a URI must not contain. An expression that matches the URI itself would overflow the stack of the regular
+ * expression engine for a data URI of some MB.
  */
 const NOT_IN_URI = /[^\w\-.~:/?#[\]@!$&'()*+,;=%]|%(?![\da-f]{2})/i
 
-/** RFC 3986, absolute: a scheme, then permitted characters with complete percent-escapes. */
+/** An absolute URI of RFC 3986: a scheme, and then only allowed characters and complete percent-encodings. */
 function isUri(text: string): boolean {
   const scheme = /^[a-z][a-z\d+.-]{0,60}:/i.exec(text)
   if (scheme === null) return false
@@ -175,7 +178,7 @@ function isAuthority(authority: string): boolean {
   return literal !== null && isIpv6(literal[1] ?? '')
 }
 
-/** Whether the part after `xn--` encodes a label that may be registered. Labels have at most 63 characters. */
+/** Whether the part after `xn--` of a label encodes a label that can be registered. It has at most 59 characters. */
 export function isEncodedLabel(encoded: string): boolean {
   const codePoints = decodePunycode(encoded)
   if (codePoints === null || codePoints.length === 0 || codePoints.every((code) => code < 0x80)) return false
@@ -185,14 +188,17 @@ export function isEncodedLabel(encoded: string): boolean {
 
 const BEGINS_WITH_MARK = /^\p{M}/u
 
-/** RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6; upper case, controls and spaces are also disallowed. */
+/**
+ * Characters that labels must not contain: RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6, as well as capital letters,
+ * control characters and spaces.
+ */
 const DISALLOWED = /^..--|[\u0640\u07fa\u302e\u302f\u3031-\u3035\u303b\p{Lu}\p{Cc}\p{Cs}\p{Z}]/u
 
-/** RFC 5892, appendix A: these characters are allowed only next to certain others. */
+/** RFC 5892, appendix A: rules for characters that are allowed only next to certain others. */
 const RULES: readonly ((label: string) => boolean)[] = [
   // The middle dot of Catalan must be between two letters l.
   (label) => !/(?<!l)\u00b7|\u00b7(?!l)/u.test(label),
-  // This sign must precede a Greek letter, the next ones must follow a Hebrew one.
+  // U+0375 must be followed by a Greek letter. U+05F3 and U+05F4 must follow a Hebrew letter.
   (label) => !/\u0375(?!\p{Script=Greek})/u.test(label),
   (label) => !/(?<!\p{Script=Hebrew})[\u05f3\u05f4]/u.test(label),
   (label) =>
@@ -208,7 +214,7 @@ const BASE = 36
 const T_MIN = 1
 const T_MAX = 26
 
-/** Decodes by RFC 3492, section 6.2; returns null if the text encodes nothing. */
+/** Decodes Punycode (RFC 3492, section 6.2). Returns null if the text is not valid. */
 function decodePunycode(encoded: string): number[] | null {
   const delimiter = encoded.lastIndexOf('-')
   const output = Array.from(encoded.slice(0, Math.max(0, delimiter)), (char) => char.charCodeAt(0))

@@ -1,6 +1,6 @@
-/** A set of code points that a character of a match must be in: `a`, `.`, `[a-z]`, `\d`, `\p{L}`. */
+/** A set of code points, such as `a`, `.`, `[a-z]`, `\d` or `\p{L}`. A character matches if it is in the set. */
 
-/** Sorted pairs of first and last code points that neither overlap nor touch, and Unicode properties. */
+/** `ranges` are pairs of first and last code points. They are sorted, and neither overlap nor touch. */
 export interface CharSet {
   readonly ranges: readonly number[]
   readonly properties: readonly UnicodeProperty[]
@@ -14,7 +14,7 @@ export interface UnicodeProperty {
 
 const MAX_CODE_POINT = 0x10ffff
 
-/** ECMA-262 `\d`, `\w` and `\s`, and the line terminators that `.` leaves out. */
+/** The characters of `\d`, `\w` and `\s` in ECMA-262, and the line terminators, which `.` does not match. */
 export const DIGITS: readonly number[] = [0x30, 0x39]
 export const WORD_CHARACTERS: readonly number[] = [0x30, 0x39, 0x41, 0x5a, 0x5f, 0x5f, 0x61, 0x7a]
 export const WHITE_SPACE: readonly number[] = [
@@ -24,8 +24,8 @@ export const WHITE_SPACE: readonly number[] = [
 export const LINE_TERMINATORS: readonly number[] = [0x0a, 0x0a, 0x0d, 0x0d, 0x2028, 0x2029]
 
 /**
- * The Unicode properties that a pattern may name. The list is fixed, because each property is a native expression, compiled on
- * first use, and callers must not create hundreds of them.
+ * The Unicode properties that a pattern may contain. The list is fixed, because each property is tested by a native regular
+ * expression that is compiled when it is first used, and callers must not cause hundreds of these.
  */
 export const PROPERTY_NAMES: readonly string[] = [
   ...['L', 'Lu', 'Ll', 'Lt', 'Lm', 'Lo', 'M', 'Mn', 'Mc', 'N', 'Nd', 'Nl', 'No', 'P', 'S', 'Sc', 'Sm'],
@@ -45,7 +45,7 @@ function hasProperty(codePoint: number, name: string): boolean {
   return test.test(String.fromCodePoint(codePoint))
 }
 
-/** Returns the cost of one `contains`, in instruction visits of the matcher. */
+/** Returns how many visits of an instruction one call of `contains` costs. */
 export function costOf(set: CharSet): number {
   return 1 + set.properties.length * 5
 }
@@ -58,7 +58,7 @@ export function charSet(ranges: readonly number[], negated = false): CharSet {
   return { ranges, properties: [], negated }
 }
 
-/** Sorts and merges the ranges, so that `contains` can use binary search. */
+/** Sorts and merges ranges, because `contains` uses binary search. */
 export function mergeRanges(ranges: readonly number[]): number[] {
   const pairs: [number, number][] = []
   for (let at = 0; at + 1 < ranges.length; at += 2) pairs.push([ranges[at] ?? 0, ranges[at + 1] ?? 0])
@@ -72,7 +72,7 @@ export function mergeRanges(ranges: readonly number[]): number[] {
   return out
 }
 
-/** Returns everything that is not in `ranges`, which must be sorted and merged. */
+/** Returns the ranges of all other code points. `ranges` must be sorted and merged. */
 export function complement(ranges: readonly number[]): number[] {
   const out: number[] = []
   let from = 0

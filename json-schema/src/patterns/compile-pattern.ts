@@ -2,7 +2,7 @@
 import { type CharSet, costOf } from './char-set.ts'
 import type { Assertion, PatternTree } from './read-pattern.ts'
 
-/** `next` and `other` are addresses: indexes into the program's code. */
+/** One instruction of a program. `next` and `other` are indexes of instructions. */
 export type Instruction =
   | { readonly op: 'set'; readonly set: CharSet; readonly cost: number }
   | { readonly op: 'assertion'; readonly assertion: Assertion }
@@ -10,25 +10,31 @@ export type Instruction =
   | { readonly op: 'jump'; next: number }
   | { readonly op: 'match' }
 
-/** Each match reuses the buffers, which is safe because a match never awaits anything. */
+/**
+ * A compiled pattern, with the buffers that a match needs. All matches share the buffers, which is safe because a match never
+ * waits for anything.
+ */
 export interface PatternProgram {
   readonly code: readonly Instruction[]
-  /** Whether a match can begin only at the start of the text. */
+  /** Whether a match must begin at the start of the text. */
   readonly isAnchored: boolean
-  /** The same code, packed for speed: the operation and the two operands of each instruction. */
+  /** The instructions in a faster form: the operation and its two operands. */
   readonly ops: Uint8Array
   readonly first: Int32Array
   readonly second: Int32Array
-  /** The generation that last visited each instruction. */
+  /** The generation in which each instruction was last visited. */
   readonly visited: Uint32Array
   generation: number
-  /** Instructions that wait for a character, those that follow it, and those still to be visited. */
+  /** The instructions that wait for a character, those that follow after it, and those that are still to be visited. */
   readonly threads: Int32Array
   readonly resumed: Int32Array
   readonly pending: Int32Array
 }
 
-/** Values of `ops`. RANGE is a set of a single range, the most frequent case: its operands are the range itself. */
+/**
+ * The values of `ops`. RANGE is a set with only one range, which is the most frequent case; its operands are the two ends of
+ * the range.
+ */
 export const RANGE = 0
 export const SET = 1
 export const SPLIT = 2

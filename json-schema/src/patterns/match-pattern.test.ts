@@ -38,7 +38,7 @@ const TEXTS = [
   '1',
 ]
 
-/** With the texts above and its own texts, each pattern must match exactly as in JavaScript's unicode mode. */
+/** Each pattern must match the texts above, and its own texts, exactly as it does in JavaScript with the flag `u`. */
 const AS_NATIVE: [pattern: string, ...texts: string[]][] = [
   [''],
   ['a'],
@@ -233,7 +233,7 @@ test('a program may be used repeatedly, even after its generations wrap around',
   const read = readPattern('^ab+$')
   assert.ok(read.ok)
   const program = compilePattern(read.tree)
-  // The marks of the first generation must be gone when the numbers start again.
+  // When the generation numbers start again, marks of earlier generations must not count.
   for (const generation of [0, 0xffffffff]) {
     program.generation = generation
     assert.ok(matchesPattern(program, 'abb', new StepBudget(100)))

@@ -1,6 +1,6 @@
 /**
- * Matches text against a `pattern` in linear time: all possible matches advance together, one code point at a time (Thompson's
- * simulation). A pattern of m instructions takes at most m visits per character, and each is counted.
+ * Matches a text against a `pattern` in linear time, by Thompson's simulation: all possible matches advance together, one code
+ * point at a time. For each character, a pattern visits each of its instructions at most once, and each visit is counted.
  * docs/internals/decisions.md explains why no library is used.
  */
 import type { StepBudget } from '../limits.ts'
@@ -8,10 +8,10 @@ import { contains } from './char-set.ts'
 import { JUMP, MATCH, type PatternProgram, RANGE, SET, SPLIT } from './compile-pattern.ts'
 import type { Assertion } from './read-pattern.ts'
 
-/** One step of the budget pays for this many visits to an instruction. */
+/** How many visits of instructions one step pays for. */
 const VISITS_PER_STEP = 6
 
-/** Stands for the character before the start and after the end of the text. */
+/** Stands for the missing character before the start and after the end of the text. */
 const NO_CHARACTER = -1
 
 /** Whether the pattern matches anywhere in the text, as JSON Schema requires. Throws `StepBudgetExceeded`. */
@@ -34,7 +34,7 @@ export function matchesPattern(program: PatternProgram, text: string, budget: St
 
 const MATCHED = -1
 
-/** Follows all instructions that do not consume a character. Returns how many threads wait for a character, or MATCHED. */
+/** Follows all instructions that need no character. Returns how many instructions wait for a character, or MATCHED. */
 function followToSets(
   program: PatternProgram,
   resumed: number,
@@ -72,7 +72,7 @@ function followToSets(
   return waiting
 }
 
-/** Offers the character to each waiting thread. Returns how many accept it and continue. */
+/** Passes the character to each waiting instruction. Returns how many accept it. */
 function consume(program: PatternProgram, threads: number, here: number, budget: StepBudget): number {
   const { code, ops, first, second } = program
   let resumed = 0

@@ -1,6 +1,6 @@
 /**
- * Reads a `pattern` (ECMA-262, as JSON Schema specifies) into a tree. It rejects what no linear-time matcher supports
- * (back-references, look-around), and what dialects treat differently.
+ * Reads a `pattern` (a regular expression of ECMA-262, as JSON Schema requires) into a tree. Rejects what cannot be matched in
+ * linear time (back-references and look-around), and what different dialects interpret differently.
  */
 
 import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH, MAX_PATTERN_SIZE } from '../limits.ts'
@@ -18,7 +18,9 @@ import {
   WORD_CHARACTERS,
 } from './char-set.ts'
 
-/** Lazy and greedy repetitions are the same here: only whether there is a match matters, not which part of the text matches. */
+/**
+ * The tree of a pattern. It does not distinguish lazy and greedy repetitions, because only the existence of a match matters.
+ */
 export type PatternTree =
   | { readonly kind: 'set'; readonly set: CharSet }
   | { readonly kind: 'assertion'; readonly assertion: Assertion }
@@ -29,14 +31,14 @@ export type PatternTree =
 /** The assertions `^`, `$`, `\b` and `\B`. */
 export type Assertion = 'start' | 'end' | 'word-boundary' | 'no-word-boundary'
 
-/** Carries the reason why a pattern is rejected; `readPattern` catches it. */
+/** Thrown with the reason why a pattern is rejected; `readPattern` catches it. */
 export class PatternRejected extends Error {}
 
-/** The text of a pattern, and how far it has been read. */
+/** The text of a pattern, and up to where it has been read. */
 interface PatternCursor {
   readonly text: string
   at: number
-  /** The number of groups that are open here. */
+  /** How many groups are open at this position. */
   depth: number
 }
 
@@ -67,7 +69,10 @@ export function readPattern(text: string): ReadPatternResult {
   }
 }
 
-/** An empty sequence counts as 1; otherwise `(){1000000000}` would have no size and never finish compiling. */
+/**
+ * Returns the number of instructions. An empty sequence counts as one, because otherwise `(){1000000000}` would have no size,
+ * and compiling it would never end.
+ */
 function sizeOf(tree: PatternTree): number {
   switch (tree.kind) {
     case 'set':
@@ -154,7 +159,7 @@ function readGroup(cursor: PatternCursor): PatternTree {
   return inside
 }
 
-/** Skips `?:` and `?<name>`; every other kind of group is rejected by name. */
+/** Skips `?:` or `?<name>` at the beginning of a group. Rejects all other kinds of groups with an error that describes them. */
 function readGroupKind(cursor: PatternCursor): void {
   const rest = cursor.text.slice(cursor.at, cursor.at + 80)
   if (rest.startsWith('?:')) {
@@ -194,7 +199,7 @@ function readBounds(cursor: PatternCursor): [number, number] | null {
   }
   if (char !== '{') return null
   const counted = /^\{(\d*)(,?)(\d*)\}/.exec(cursor.text.slice(cursor.at, cursor.at + 40))
-  // As in browsers, a brace that begins no count matches itself.
+  // As in browsers, a brace that does not begin a count matches itself.
   if (counted === null || counted[0] === '{}' || counted[0] === '{,}') return null
   if (counted[1] === '')
     throw new PatternRejected(`has "${counted[0]}"; write the lower bound too, as in {0,3}`)
@@ -243,7 +248,7 @@ function readMember(cursor: PatternCursor): Escape {
   if (codePoint === 0x5c) {
     const read = readEscape(cursor)
     if (read.kind !== 'assertion') return read
-    // Inside a class `\b` is the backspace, and `\B` has no meaning.
+    // In a class, `\b` is the backspace character, and `\B` has no meaning.
     if (read.assertion === 'word-boundary') return { kind: 'char', codePoint: 8 }
     throw new PatternRejected('has "\\B" inside a class')
   }
@@ -275,7 +280,7 @@ const SIMPLE: ReadonlyMap<string, Escape> = new Map<string, Escape>([
   ['B', { kind: 'assertion', assertion: 'no-word-boundary' }],
 ])
 
-/** `cursor.at` is at the backslash, and behind the escape afterwards. Throws `PatternRejected`. */
+/** Reads an escape. `cursor.at` must be at the backslash, and is after the escape then. Throws `PatternRejected`. */
 function readEscape(cursor: PatternCursor): Escape {
   const rest = cursor.text.slice(cursor.at + 1, cursor.at + 40)
   const codePoint = rest.codePointAt(0)
@@ -302,7 +307,8 @@ function readEscape(cursor: PatternCursor): Escape {
 }
 
 /**
- * Reads `\0`, `\x41`, `\u0041`, `\u{1F600}`, a pair of surrogates, or `\cA`: returns the code point and the length of the text.
+ * Reads `\0`, `\x41`, `\u0041`, `\u{1F600}`, a pair of surrogates, or `\cA`. Returns the code point and the length of the text
+ * without the backslash; null for anything else.
  */
 function readCoded(rest: string): { codePoint: number; length: number } | null {
   const pair = /^u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})/.exec(rest)
