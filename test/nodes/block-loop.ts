@@ -1,6 +1,6 @@
 /**
- * Blocks the event loop of the main thread on SIGUSR2, without using the CPU, as long as the file that BLOCK_WHILE names exists.
- * NODE_OPTIONS loads it into a node.
+ * Blocks the event loop of a node's main thread on SIGUSR2, without using the CPU, while the file in BLOCK_WHILE exists.
+ * NODE_OPTIONS loads this module into the node.
  */
 import { existsSync, writeSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'

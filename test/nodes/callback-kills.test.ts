@@ -1,4 +1,4 @@
-/** On a Postgres that several nodes share, a callback arrives at least once, even if nodes are killed. */
+/** Tests that on a Postgres that several nodes share, each callback arrives at least once although nodes are killed. */
 import test from 'node:test'
 import { startModelServer } from '../model-server.ts'
 import {
@@ -46,7 +46,7 @@ test(`${KILLS} kills among ${NODES} nodes, and receivers at their worst: all of 
   await callbacks.end(fleet.caller(fleet.nodes[0]), KILLS)
 })
 
-/** While callers keep using it. */
+/** Kills a node and starts it again, while callers keep using it. */
 async function killOne(fleet: Fleet, index: number): Promise<void> {
   const victim = fleet.nodes[index]
   if (!victim) throw new Error('there is no such node')

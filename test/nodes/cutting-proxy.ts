@@ -1,23 +1,25 @@
 /**
- * A network between a node and Postgres that can be cut in the middle of a statement: after it arrived, and before its result
- * does. Then only the database knows what it did.
+ * A network between a node and Postgres that can be cut during a statement: after Postgres got the statement, and before the
+ * node gets the result. Only the database then knows the outcome.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface CuttingProxy {
-  /** The database's URL through this proxy. */
+  /** The URL of the database through this proxy. */
   readonly url: string
-  /** Cuts the next connection to receive a result, or to receive that of the named statement. */
+  /** Cuts the next connection on which a result arrives, or on which the result of this statement arrives. */
   cutAtNextAnswer(statement?: string): void
-  /** The number of connections that were cut with a result in transit. */
+  /** How many connections were cut before their result arrived. */
   cuts(): number
-  /** Blocks everything, including new connections, until `open`. */
+  /** Blocks all connections, including new ones, until `open` is called. */
   shut(): void
   open(): void
-  /** Drops everything on the open connections from now on, as if the host behind them had disappeared. New ones work. */
+  /**
+   * From now on, drops everything on the open connections, as if the host behind them had disappeared. New connections work.
+   */
   silence(): void
-  /** Connections rejected while it was shut. */
+  /** How many connections were rejected while the proxy was shut. */
   turnedAway(): number
   close(): Promise<void>
 }
@@ -25,7 +27,7 @@ export interface CuttingProxy {
 export async function startCuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl)
   const open = new Set<Socket>()
-  /** What must have been sent on a connection for its next result to be cut; null to cut none. */
+  /** The text that must have been sent on a connection whose next result is cut; null to cut none. */
   let cutting: string | null = null
   let shut = false
   let cuts = 0

@@ -1,4 +1,4 @@
-/** Tests what callers see when Postgres restarts, is cut off, is full or is blocked. Parley itself is never restarted. */
+/** Tests what callers notice when Postgres restarts, is unreachable, is full or is blocked. Parley itself is not restarted. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import pg from 'pg'
@@ -16,7 +16,7 @@ import { Load, unhurried } from './load.ts'
 const timeout = 240_000
 const RESTARTS = process.env.PARLEY_LONG ? 100 : 4
 const CUTS = process.env.PARLEY_LONG ? 1000 : 12
-/** PROMISES: available again within this time after each restart. */
+/** After each restart, the nodes must be available again within this time. */
 const BACK_WITHIN_MS = 10_000
 const ENDED_WITHIN_MS = 60_000
 
@@ -29,7 +29,8 @@ test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, {
     nodes: 3,
     upstream: models.baseUrl,
     databaseUrl: cluster.url(),
-    // On a busy machine a node may really be out of touch for the usual 3 s, and is then correctly declared dead.
+    // On a busy machine, a node may really not reach the database for the usual lease of 3 s. It would then rightly count as
+    // crashed.
     jobs: { lease_seconds: Math.max(LEASE_S, 10) },
   })
   t.after(() => cluster.stop())
@@ -152,8 +153,8 @@ test('a Postgres that accepts no more connections gives 503; then everything con
 })
 
 /**
- * Ends the connections of a node and takes all connections of the cluster. The node is stopped during this, so that it cannot
- * reconnect before the last one is taken.
+ * Ends the connections of a node, and takes all connections of the cluster. The node is stopped meanwhile, so that it cannot
+ * connect again first.
  */
 async function takeAllConnections(cluster: Cluster, node: Server | undefined): Promise<pg.Client[]> {
   const taken: pg.Client[] = []
@@ -171,7 +172,7 @@ async function takeAllConnections(cluster: Cluster, node: Server | undefined): P
       await assert.rejects(async () => {
         for (;;) await take()
       }, /too many clients|remaining connection slots/)
-      // Waits until they have ended: until then their slots are not free, and then nobody else takes them.
+      // Waits until the sessions have ended, because their slots are not free before that.
       const { rowCount } = await first.query(
         `select pg_terminate_backend(pid, ${ENDED_WITHIN_MS}) from pg_stat_activity
          where backend_type = 'client backend' and application_name <> 'taker'`,
@@ -192,12 +193,12 @@ async function ready({ signal }: TestContext, caller: Caller): Promise<void> {
   )
 }
 
-/** Jobs that were stored although the caller got no response must end, too. */
+/** Resolves when all jobs have finished, including those that were stored although the caller got no response. */
 async function allSettle(t: TestContext, fleet: Fleet): Promise<void> {
   await fleet.until(t.signal, 'select count(*) = 0 from open_jobs')
 }
 
-/** Callers never repeat a conversation, so none may be stored twice. */
+/** Checks that no job was stored twice. Callers never repeat a conversation. */
 async function assertNoneTwice(fleet: Fleet): Promise<void> {
   const twice = await fleet.rows('select messages, count(*) from jobs group by messages having count(*) > 1')
   assert.deepEqual(twice, [])

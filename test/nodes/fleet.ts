@@ -1,6 +1,6 @@
 /**
- * Several nodes, as processes, on one Postgres; and callers who use any of them, as behind a load balancer: if one does not
- * answer, the next is tried.
+ * Several nodes, as processes, on one Postgres, and callers who use any of them, as behind a load balancer: if a node does not
+ * respond, the next one is tried.
  *
  * ```ts
  * const fleet = await startFleet(t, { nodes: 3, upstream: models.baseUrl })
@@ -25,20 +25,20 @@ import { eventually } from '../support/eventually.ts'
 export interface FleetOptions {
   readonly nodes: number
   readonly upstream: string
-  /** Settings in addition to a lease that is short enough to wait for. */
+  /** Settings below `jobs`. The default lease is so short that tests can wait for its end. */
   readonly jobs?: Readonly<Record<string, number>>
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The database of a separate cluster; one in the shared cluster if absent. */
+  /** A database in a separate cluster; if absent, one in the shared cluster. */
   readonly databaseUrl?: string
-  /** The source file of another clone's program, which creates the database and runs the nodes. */
+  /** The source file of the program in another clone. It then creates the database and runs the nodes. */
   readonly main?: string
 }
 
-/** The lease in these tests; with PARLEY_LONG=1, a real node's default. */
+/** The lease in these tests, in seconds; with PARLEY_LONG=1, the default of real nodes. */
 export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
 /**
- * The jobs of a dead node must have ended on others within this time: the promise, or with short leases what a busy machine
- * needs.
+ * The jobs of a dead node must finish on other nodes within this time, in seconds. In the long form, this is the promise; in
+ * the short form, it is what a busy machine needs.
  */
 export const TAKEN_OVER_S = process.env.PARLEY_LONG ? 45 : 20
 
@@ -100,8 +100,8 @@ export class Fleet {
   }
 
   /**
-   * Tries the nodes in turn until one answers. Returns null if a connection broke: the outcome is then unknown, and another node
-   * might do the work twice.
+   * Tries one node after the other until one responds. Returns null if a connection broke: the outcome is then unknown, and
+   * trying another node could do the work twice.
    */
   async ask(request: (caller: Caller) => Promise<Reply>): Promise<Reply | null> {
     for (;;) {
@@ -121,7 +121,7 @@ export class Fleet {
     return this.#connected((client) => rowsOf(client, sql, values))
   }
 
-  /** Queries the database until it returns true. */
+  /** Repeats the query until it returns true. */
   async until(signal: AbortSignal, sql: string, values: readonly unknown[] = []): Promise<void> {
     await this.#connected((client) =>
       eventually(
@@ -142,7 +142,7 @@ export class Fleet {
     }
   }
 
-  /** Checks that every job ever stored has one outcome, and that none is open. */
+  /** Checks that every stored job has an outcome and that none is open. Returns the number of jobs. */
   async assertAllSettledOnce(): Promise<number> {
     const [open] = await this.rows('select count(*)::int as jobs from open_jobs')
     const [left] = await this.rows(

@@ -1,7 +1,7 @@
 /**
- * Callers that keep sending requests to a fleet until they are stopped, and record in a ledger what they were promised. The model
- * server takes its time (`unhurried`), so there are always jobs in progress, but only hundreds per second: the maximum rate would
- * prove no more and take all of the CPU.
+ * Callers that send requests to a fleet until they are stopped, and a ledger of what they were promised. The model server
+ * answers slowly (`unhurried`). So there are always jobs in progress, but only some hundred per second: more would prove no
+ * more, and would take the whole CPU.
  *
  * ```ts
  * const models = await startModelServer({ script: unhurried })
@@ -18,10 +18,12 @@ import { Ledger } from '../process/ledger.ts'
 import type { Fleet } from './fleet.ts'
 
 const BATCH = 10
-/** A rejected caller retries after this time. If all retried at once, the server could not recover. */
+/** How long a rejected caller waits before it tries again, in milliseconds. Without a pause, the server could not recover. */
 const AFTER_REFUSAL_MS = 50
 
-/** With 16 slots at each of three nodes, at most 240 jobs per second. */
+/**
+ * How long each answer takes, in milliseconds. With 16 slots on each of three nodes, this allows at most 240 jobs per second.
+ */
 const ANSWER_MS = 200
 
 export const unhurried: Script = () => (request, response, server) => {
@@ -32,9 +34,9 @@ let loads = 0
 
 export class Load {
   readonly ledger = new Ledger((content) => `echo: ${content}`)
-  /** Responses with 503, each with a Retry-After. */
+  /** The number of responses with 503; each of them has Retry-After. */
   refused = 0
-  /** Requests whose response never arrived. */
+  /** The number of requests whose response never arrived. */
   cutOff = 0
   readonly #fleet: Fleet
   readonly #asking: Promise<unknown>
@@ -44,14 +46,14 @@ export class Load {
 
   constructor(fleet: Fleet, callers: number) {
     this.#fleet = fleet
-    // A content that another load has sent would be answered from the cache.
+    // Each load has its own contents, because others would be answered from the cache.
     const load = loads++
     const names = Array.from({ length: callers }, (_, index) => `load ${load}, caller ${index}`)
     this.#asking = Promise.all(names.map((name) => this.#askOn(name)))
     this.#asking.catch(() => {})
   }
 
-  /** Resolves when this many more requests have been accepted; rejects if a response was wrong. */
+  /** Resolves when this many more requests have been accepted. Rejects if a response was wrong. */
   async more(count: number): Promise<void> {
     const enough = new Promise<void>((resolve) =>
       this.#watchers.push({ count: this.#accepted + count, resolve }),
@@ -59,7 +61,7 @@ export class Load {
     await Promise.race([enough, this.#asking])
   }
 
-  /** Resolves when all callers have had their last response. */
+  /** Resolves when all callers have their last response. */
   async stop(): Promise<void> {
     this.#over = true
     await this.#asking

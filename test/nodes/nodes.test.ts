@@ -1,4 +1,4 @@
-/** Jobs, kills and rolling restarts on a Postgres that several nodes share. */
+/** Tests jobs, kills and rolling restarts on a Postgres that several nodes share. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -11,7 +11,7 @@ const timeout = 180_000
 
 const NODES = 3
 
-/** The tests that need three nodes, and leave three, share them, because starting nodes takes most of their time. */
+/** The tests that need three nodes and leave three share these nodes, because starting nodes takes most of their time. */
 const shared = await start({ after }, NODES)
 
 async function start(t: Lifetime, nodes: number) {
@@ -40,7 +40,7 @@ test('jobs of a killed node end on others after its lease has expired, and no so
   const { models, fleet } = shared
   const load = new Load(fleet, 12)
   await load.more(100)
-  // From here on the model holds its requests, so that the node crashes with running jobs.
+  // From here on, the model server holds its requests, so that jobs are running when the node crashes.
   models.script = () => reply.stall()
   await fleet.until(t.signal, 'select count(distinct node) = 3 from open_jobs where node is not null')
   const [victim] = fleet.nodes
@@ -86,7 +86,8 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   const node = await nodeName(paused)
   const other = await fleet.add()
   paused.kill('SIGSTOP')
-  // The other node has rescued all of them, calls the model for the first, and settles them while the first node is still stopped.
+  // The other node has rescued all jobs. It calls the model for the first of them, and settles all while the first node is
+  // stopped.
   await models.received(contents.length + 1)
   models.script = (_request, index) => (index >= 0 ? reply.text('a late answer') : undefined)
   models.release()
@@ -94,7 +95,7 @@ test('a node that was stopped past its lease writes nothing of what it held, and
   const before = await fleet.rows('select * from outcomes order by id')
   assert.ok(before.every((row) => row.node !== node))
   paused.kill('SIGCONT')
-  // The node receives its own late answers, must not write any of them, and finds that its lease has expired.
+  // The node receives its own answers too late. It must not write any of them, and notices that its lease has expired.
   await paused.program.logged(/the lease of this node expired/)
   assert.equal(await counted(paused, 'leases_lost_total'), 1)
   assert.equal(await counted(other, 'jobs_reclaimed_total'), contents.length)
@@ -120,7 +121,7 @@ test('a rolling restart under load loses nothing and rejects nothing', { timeout
   await load.more(60)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
-  // The counts are equal, because a request whose connection was closed was not accepted either.
+  // The counts are equal, because a request whose connection was closed was not accepted.
   assert.equal((await fleet.assertAllSettledOnce()) - earlier, load.ledger.size)
   assert.equal(load.refused, 0)
   t.diagnostic(`${load.ledger.size} jobs, ${load.cutOff} requests met a closing connection`)
@@ -143,13 +144,13 @@ test('a node that only accepts and one that only works answer a caller together'
   assert.equal(kept.headers['x-cache'], 'hit')
 })
 
-/** The node's name in its log. */
+/** Returns the node's name, which is in its log. */
 async function nodeName({ program }: Server): Promise<string> {
   const [, node = ''] = await program.logged(/"node":"(\w+)"/)
   return node
 }
 
-/** The value of this counter in the node's metrics. */
+/** Returns the value of a counter in the node's metrics. */
 async function counted({ url }: Server, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text()
   return Number(new RegExp(`^parley_${name} (\\d+)$`, 'm').exec(text)?.[1])

@@ -1,4 +1,7 @@
-/** A node that was paused, or whose event loop was blocked, has not crashed: no job fails because of it. */
+/**
+ * Tests that a node that was paused, or whose event loop was blocked, does not count as crashed, so that no job fails because
+ * of that.
+ */
 import assert from 'node:assert/strict'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,20 +14,20 @@ import { startCuttingProxy } from './cutting-proxy.ts'
 import { type Fleet, startFleet } from './fleet.ts'
 
 const timeout = 240_000
-/** More than `max_attempts`, so that the jobs would fail if pauses counted. */
+/** More than `max_attempts`: if pauses counted as crashes, the jobs would fail. */
 const PAUSES = process.env.PARLEY_LONG ? 50 : 4
 const BLOCKS = process.env.PARLEY_LONG ? 50 : 1
 const OFTEN = BLOCKS === 1 ? 'once' : `${BLOCKS} times`
 const JOBS = 8
-/** The shortest possible lease, so that three of them pass quickly. */
+/** The shortest possible lease in seconds, so that three leases pass quickly. */
 const LEASE_S = 1
-/** For tests in which no lease may expire, even on a busy machine. */
+/** The lease of tests in which no lease may expire even on a busy machine, in seconds. */
 const SAFE_LEASE_S = 2
-/** What the promise allows in addition to `jobs.hang_seconds`. */
+/** How many seconds the promise allows in addition to `jobs.hang_seconds`. */
 const MOVED_WITHIN_S = 45
 const HANG_S = process.env.PARLEY_LONG ? 60 : 5
 
-/** A fleet with a running batch held by its first node: the model server does not answer before `finish`. */
+/** Starts a fleet whose first node runs a batch. The model server does not answer before `finish`. */
 async function start(
   t: TestContext,
   {
@@ -53,7 +56,7 @@ async function start(
   return { models, fleet, holder, other, ids }
 }
 
-/** Creates a batch at this node, which runs it by hand-off. */
+/** Creates a batch on this node. Its jobs are handed off to the same node. */
 async function hold(
   fleet: Fleet,
   node: Server,
@@ -74,7 +77,7 @@ async function finish(t: TestContext, fleet: Fleet, models: ModelServerForTests)
   assert.deepEqual(await fleet.rows(`select id, error from outcomes where status <> 'completed'`), [])
 }
 
-/** Waits for three times the length of a lease. */
+/** Waits for the duration of three leases. */
 async function threeLeases(t: TestContext, fleet: Fleet, since: unknown, leaseS = LEASE_S): Promise<void> {
   const over = `select clock_timestamp() > $1::timestamptz + interval '${3 * leaseS} s'`
   await fleet.until(t.signal, over, [since])
@@ -94,7 +97,8 @@ test(`jobs whose node is stopped for three leases, ${PAUSES} times: none fails, 
     const since = await databaseTime(fleet)
     held.kill('SIGSTOP')
     await threeLeases(t, fleet, since)
-    // The other node has rescued all jobs, and calls the model for the first, which seems to have crashed its node.
+    // The other node has rescued all jobs. It calls the model only for the first, because each of them may have caused the
+    // crash.
     const taken = 'select count(*) > 0 from open_jobs where node = $1'
     await fleet.until(t.signal, taken, [await nodeName(free)])
     held.kill('SIGCONT')
@@ -122,7 +126,7 @@ test('a job that may crash once does not fail while its node is paused, and fail
   holder.kill('SIGCONT')
   await finish(t, fleet, models)
   models.script = () => reply.stall()
-  // With only one job, it is known what crashed the node.
+  // If only one job was running, it must have caused the crash.
   const ids = await hold(fleet, holder, models, 1)
   await holder.crash()
   await fleet.until(t.signal, 'select count(*) = 1 from crashes')
@@ -190,7 +194,7 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
     line,
     /^{"level":50,"time":"[^"]+","node":"\w+","msg":"the event loop has not reported for .*"}$/,
   )
-  // One of the jobs runs, because it seems to have crashed its node.
+  // Only one of the jobs runs, because each of them may have caused the crash.
   await fleet.until(t.signal, 'select count(*) > 0 from open_jobs where node = $1', [await nodeName(other)])
   const seconds = (performance.now() - blockedMs) / 1000
   assert.ok(seconds < HANG_S + MOVED_WITHIN_S, `it took ${seconds} s`)
@@ -198,7 +202,7 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
   t.diagnostic(`hang_seconds ${HANG_S}: the jobs ran on another node after ${seconds.toFixed(1)} s`)
 })
 
-/** Blocks and unblocks the event loop of a node that was started with `options`. */
+/** Returns functions that block and unblock the event loop of a node that was started with `options`. */
 async function blocker(t: TestContext) {
   const file = join(await temporaryFolder(t), 'blocked')
   const module = new URL('./block-loop.ts', import.meta.url).href
@@ -218,7 +222,7 @@ async function blocker(t: TestContext) {
   }
 }
 
-/** The node's name in its log. */
+/** Returns the node's name, which is in its log. */
 async function nodeName({ program }: Server): Promise<string> {
   const [, node = ''] = await program.logged(/"node":"(\w+)"/)
   return node

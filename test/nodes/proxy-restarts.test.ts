@@ -1,6 +1,6 @@
 /**
- * Tests that nodes behind a reverse proxy restart one after the other, and no caller notices: with the configurations of
- * deploy/, on TCP and on Unix sockets, and with a proxy that learns of a stopping node seconds late, as in Kubernetes. Needs
+ * Tests that no caller notices when nodes behind a reverse proxy restart one after the other: with the configurations in
+ * deploy/, on TCP and Unix sockets, and with a proxy that is informed of a stopping node seconds late, as in Kubernetes. Needs
  * nginx or Caddy on the PATH.
  */
 import assert from 'node:assert/strict'
@@ -19,24 +19,24 @@ import { CLONE, type Installation, installation, MAIN, type Program } from '../p
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
 
-/** As root, workers of nginx run as another user, who may not use the sockets. */
+/** If root starts nginx, its workers run as another user, who may not use the sockets. */
 const AS_ROOT = process.getuid?.() === 0 ? 'user root;\n' : ''
 const RESTARTS = 20
 const CALLERS = 24
-/** Longer than the pause between two health checks of the Caddyfile. */
+/** Longer than the pause between two health checks in the Caddyfile. */
 const LISTEN_S = 5
-/** In some runs, the proxy learns this late that a node stops. */
+/** In some runs, the proxy is informed this many milliseconds late that a node stops. */
 const LATE_MS = LISTEN_S * 600
-/** This many requests come between two restarts, and after the last one. */
+/** The number of requests between two restarts, and after the last one. */
 const ANSWERS_BETWEEN = 2000
 const ANSWER_MS = 20
 const CHAT = '/v1/chat/completions'
-/** The long form uploads almost as much as a file may have. */
+/** In the long form, an uploaded file is almost as large as the limit allows. */
 const FILE_MB = LONG ? 199 : 4
 const LINE_BYTES = 20_000
 const FILE_LINES = (FILE_MB * 1_000_000) / LINE_BYTES
 
-/** Where a node listens, as in HOST and PORT, and as the proxy's configuration names it. */
+/** Where a node listens: as environment variables, and as an address in the proxy's configuration. */
 interface Place {
   readonly env: Readonly<Record<string, string>>
   readonly address: string
@@ -45,10 +45,10 @@ interface Place {
 interface Proxy {
   readonly name: string
   readonly version: readonly string[]
-  /** Returns the file in deploy/ with other addresses, and without TLS, which needs a domain. */
+  /** Returns the configuration in deploy/ with other addresses and without TLS, which would need a domain. */
   configured(text: string, socket: string, folder: string, nodes: readonly string[]): string
   readonly file: string
-  /** Why it is not tried with nodes on Unix sockets. */
+  /** Why the proxy is not tested with nodes on Unix sockets; absent if it is. */
   readonly problemOnSockets?: string
   start(path: string): readonly string[]
   reload(path: string): readonly string[]
@@ -140,7 +140,7 @@ for (const proxy of [NGINX, CADDY]) {
 
 interface Run {
   readonly onSockets: boolean
-  /** Whether the proxy's configuration changes, late, while a node is away. */
+  /** Whether the proxy's configuration is changed, late, while a node is stopped. */
   readonly hearsLate: boolean
 }
 
@@ -158,7 +158,7 @@ async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: 
   const addresses = nodes.map(({ at }) => at.address)
   const running = await startProxy(place, proxy, addresses)
 
-  // A proxy that gets another configuration closes connections of its own callers.
+  // A proxy that gets a new configuration closes its callers' connections.
   const callers = new Callers(running.socket, key, { keepsAlive: !hearsLate })
   t.after(() => callers.close())
   for (let restart = 0; restart < RESTARTS; restart++) {
@@ -167,7 +167,7 @@ async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: 
     assert.ok(node)
     node.program.kill('SIGTERM')
     const others = addresses.filter((address) => address !== node.at.address)
-    // The proxy must learn of it only after this time.
+    // The proxy is informed only after this time.
     if (hearsLate) await passed(LATE_MS).then(() => running.use(others))
     assert.deepEqual(await node.program.exited, { code: 0, signal: null })
     node.program = (await startNode(place, node.at)).program
@@ -199,7 +199,7 @@ async function uploadAndBatch(t: TestContext, proxy: Proxy): Promise<void> {
   const content = async function* () {
     yield Buffer.from('--xyz\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n')
     for (let line = 0; line < FILE_LINES; line++) {
-      // A proxy that buffers requests sends nothing until it has all of it.
+      // A proxy that buffers requests forwards nothing before it has the whole body.
       if (line === FILE_LINES / 2)
         await eventually(
           () => storedBytes(place),
@@ -238,7 +238,7 @@ function storedBytes({ database }: Installation): number {
   return Number(rows(database, 'select coalesce(sum(bytes), 0) as bytes from files')[0]?.bytes)
 }
 
-/** A line of exactly `LINE_BYTES`. */
+/** Returns a line of exactly `LINE_BYTES` bytes. */
 function lineOf(line: number): Buffer {
   const words = (length: number) => 'a word '.repeat(LINE_BYTES / 7).slice(0, length)
   const withText = (text: string) => {
@@ -253,7 +253,7 @@ function onSocket({ folder }: Installation, name: string): Place {
   return { env: { HOST: `unix:${path}` }, address: `unix:${path}` }
 }
 
-/** @param at where it listened before; null for any port */
+/** @param at where the node listened before; null for any port */
 async function startNode(place: Installation, at: Place | null): Promise<{ program: Program; at: Place }> {
   const program = place.spawn([process.execPath, MAIN, 'serve'], { env: at?.env ?? {} })
   const [, url = ''] = await program.line(/listening on (\S+)\n/)
@@ -290,7 +290,7 @@ async function startProxy(place: Installation, proxy: Proxy, nodes: readonly str
   }
 }
 
-/** Callers that send one create after the other, without retries. */
+/** Callers that send one create after the other. They do not retry. */
 class Callers {
   answers = 0
   readonly failures: string[] = []
@@ -330,7 +330,7 @@ class Callers {
           body: JSON.stringify(jobOf(`request ${sent}`)),
         })
         const text = await body.text()
-        // 202: the job is stored, and runs on while its node stops.
+        // 202 means that the job is stored, and continues while its node stops.
         if (statusCode === 200 || statusCode === 202) this.answers++
         else this.failures.push(`${statusCode} ${text.slice(0, 60)}`)
       } catch (error) {

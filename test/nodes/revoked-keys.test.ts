@@ -1,4 +1,4 @@
-/** Every node rejects a revoked key within 5 seconds, even under load, whoever revokes it. */
+/** Tests that every node rejects a revoked key within 5 seconds, even under load, no matter who has revoked it. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { startModelServer } from '../model-server.ts'
@@ -11,7 +11,7 @@ import { Load, unhurried } from './load.ts'
 const KEYS = LONG ? 200 : 4
 const AT_ONCE = LONG ? 8 : 4
 const WITHIN_MS = 5000
-/** One of this many keys is revoked by a command, which starts a process; the others by a node. */
+/** One in this many keys is revoked by a command, which starts a process; the others are revoked by a node. */
 const BY_COMMAND = 4
 const ADMIN_TOKEN = 'an-admin-token-for-this-test'
 
@@ -61,7 +61,7 @@ async function createKey(fleet: Fleet, index: number): Promise<Key> {
   return data
 }
 
-/** Returns the milliseconds from the end of the revocation until the last node rejected the key. */
+/** Returns how many milliseconds after the revocation the last node rejected the key. */
 async function revokeAndWait(t: TestContext, fleet: Fleet, { id, key }: Key, index: number): Promise<number> {
   await eventually(
     () => statuses(fleet, key),
@@ -84,7 +84,7 @@ async function revokeAndWait(t: TestContext, fleet: Fleet, { id, key }: Key, ind
   return performance.now() - revokedMs
 }
 
-/** The responses of the nodes to the key. */
+/** Returns the status with which each node responds to the key. */
 function statuses(fleet: Fleet, key: string): Promise<number[]> {
   return Promise.all(
     fleet.nodes.map(async ({ url }) => {

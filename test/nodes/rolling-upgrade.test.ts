@@ -1,6 +1,7 @@
 /**
- * Tests that this version takes over from a working other version: on Postgres one node at a time, on SQLite with the file of a
- * killed server. TEST_OTHER_CLONE names a clone of the other version, with its packages installed:
+ * Tests that this version takes over from another version that is running: on Postgres, nodes are replaced one at a time; on
+ * SQLite, this version opens the file of a killed server. TEST_OTHER_CLONE is the path of a clone of the other version, with
+ * its packages installed:
  *
  *     TEST_OTHER_CLONE=/a/clone/of/0.3.0 npm run test:unit -- test/nodes/rolling-upgrade.test.ts
  */
@@ -23,17 +24,17 @@ const main = resolve(CLONE ?? '', 'src/main.ts')
 const timeout = 600_000
 const CALLERS = 6
 const BATCH = 10
-/** Requests that are accepted by each combination of nodes. */
+/** How many requests each combination of nodes accepts. */
 const REQUESTS = LONG ? 1000 : 60
-/** Callbacks that one node sends to one receiver at a time, whose outcome a kill can lose. */
+/** How many callbacks a node sends to one receiver at the same time. If the node is killed, their outcomes may be lost. */
 const IN_PROGRESS = 32
-/** Jobs that the killed server of the SQLite file had accepted, and those that it had sent to the model server by then. */
+/** How many jobs the killed server of the SQLite file had accepted, and how many of them it had sent to the model server. */
 const BACKLOG = LONG ? 5000 : 300
 const CALLED = BACKLOG / 3
 
 const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: Array(50).fill(0.5) } }
 
-/** The model server rejects some of the jobs, and these fail. */
+/** The model server rejects these jobs, which then fail. */
 const isRejected = (content: string) => /5 job [01]$/.test(content)
 const contentOf = ({ body }: Received) => String(body.messages.at(-1)?.content)
 const script: Script = (request, index) =>
@@ -41,7 +42,7 @@ const script: Script = (request, index) =>
 
 type Send = (path: string, body: unknown, headers: Record<string, string>) => Promise<Reply | null>
 
-/** Jobs with idempotency keys and their outcomes; jobs in batches also have callbacks. */
+/** Jobs with idempotency keys, and their outcomes. Jobs in batches also have callbacks. */
 class Jobs {
   readonly #receiver: Receiver
   readonly #callbacks = new Set<string>()
@@ -60,7 +61,7 @@ class Jobs {
     return this.#requests
   }
 
-  /** Repeats the same request until there is a response. Because of its key, the jobs are created once. */
+  /** Repeats the same request until there is a response. Its key prevents that the jobs are created twice. */
   async create(name: string, count: number, send: Send): Promise<void> {
     const callback = { callback_url: `${this.#receiver.url}/hook` }
     const contents = Array.from({ length: count }, (_, index) => `${name} job ${index}`)
@@ -83,7 +84,10 @@ class Jobs {
     }
   }
 
-  /** Checks that each job ended with its answer or the reason why it failed. Returns what a read says, by ID. */
+  /**
+   * Checks that each job has finished with its answer, or with the reason why it failed. Returns the results of reads, by job
+   * ID.
+   */
   async assertEnded(caller: Caller): Promise<ReadonlyMap<string, unknown>> {
     const read = new Map<string, unknown>()
     const left = this.#contents.entries()
@@ -100,8 +104,8 @@ class Jobs {
   }
 
   /**
-   * Checks that each callback arrived with what a read returns. One that arrived twice must have been in progress when its node
-   * was killed.
+   * Checks that each callback arrived with what a read returns. If one arrived twice, it must have been in progress when its
+   * node was killed.
    * @param killsMs when nodes were killed
    */
   async assertCalledBack(t: TestContext, read: ReadonlyMap<string, unknown>, killsMs: readonly number[]) {
@@ -183,7 +187,7 @@ test('nodes of another version are replaced one by one under load, with a kill o
   const read = await jobs.assertEnded(fleet.caller(fleet.nodes[0]))
   await jobs.assertCalledBack(t, read, killsMs)
   assert.equal(await fleet.assertAllSettledOnce(), jobs.count)
-  // A session reports its statistics at the latest when it ends.
+  // A session reports its statistics when it ends, or earlier.
   await Promise.all(fleet.nodes.map((node) => node.stop()))
   const sessions = 'select count(*) = 1 from pg_stat_activity where datname = current_database()'
   await fleet.until(t.signal, sessions)

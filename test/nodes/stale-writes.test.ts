@@ -1,7 +1,7 @@
 /**
- * A node that was stopped for longer than its lease writes nothing for the jobs that it held. The answers to its calls
- * arrive while it is stopped, or are being stored when it stops. In the long form several pairs of nodes do this at once, on
- * separate databases.
+ * Tests that a node that was stopped for longer than its lease writes nothing for the jobs that it held. The answers to its
+ * calls arrive while it is stopped, or are being stored when it stops. In the long form, several pairs of nodes do this at the
+ * same time, on separate databases.
  */
 import assert from 'node:assert/strict'
 import { describe, type TestContext, test } from 'node:test'
@@ -17,22 +17,22 @@ const PAIRS_AT_ONCE = 4
 const TRIALS = LONG ? 25 : 3
 const JOBS = 8
 const LAST = `job ${JOBS - 1}`
-/** The shortest possible lease. */
+/** The shortest possible lease, in seconds. */
 const LEASE_S = 1
-/** The node stops after at most this many turns of this event loop: its settlements take about that long. */
+/** The node is stopped after at most this many turns of this event loop. Its settlements take about that long. */
 const MOST_TURNS = 60
 
-/** When the answers to the stopped node's calls arrive, and when those to the other node's. */
+/** When the answers to the calls of the stopped node arrive, and when those to the calls of the other node. */
 const MOMENTS = [
-  /** The jobs have ended on the other node when this one continues. */
+  /** The jobs have finished on the other node when the stopped one continues. */
   'both before it goes on',
-  /** The jobs still run on the other node when this one continues: only the attempt distinguishes the two. */
+  /** The jobs are still running on the other node when the stopped one continues, so only the attempt distinguishes the two. */
   'its own before, the others after it went on',
-  /** Some settlements are in progress when the node stops. */
+  /** Some settlements are in progress when the node is stopped. */
   'its own just before it stops',
 ] as const
 
-/** A node, and the model server that only it calls. */
+/** A node, and a model server that only this node calls. */
 interface Place {
   readonly name: string
   readonly server: Server
@@ -44,7 +44,7 @@ interface Place {
 interface Pair {
   readonly fleet: Fleet
   readonly places: readonly [Place, Place]
-  /** The last call for each content. */
+  /** The last call for each content, on either node. */
   readonly lastCall: Map<string, { readonly place: string; readonly answer: string }>
   readonly random: Random
 }
@@ -107,13 +107,13 @@ async function startPair(t: TestContext): Promise<Pair> {
   return { fleet, places: [await start(first), await start(second)], lastCall, random }
 }
 
-/** One trial. Checks and returns how its jobs ended. */
+/** Runs one trial. Checks how its jobs ended, and returns their outcomes. */
 async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<Outcome[]> {
   const { fleet, places, random } = pair
   const [held, other] = trial % 2 === 0 ? places : ([places[1], places[0]] as const)
   const moment = MOMENTS[trial % MOMENTS.length]
   held.stalls = 'all'
-  // At first the node runs them one at a time, because the first node seems to have crashed.
+  // At first, the other node runs the jobs one at a time, because each of them may have caused the crash.
   other.stalls = 'last job'
   const contents = Array.from({ length: JOBS }, (_, index) => `trial ${trial}, job ${index}`)
   const { status, text, body } = await fleet.caller(held.server).batch(contents)
@@ -137,7 +137,7 @@ async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<O
     return contents.every((content, index) => ended.has(ids[index] ?? '') || isHeld(content))
   }
   await eventually(claimed, Boolean, { signal: t.signal })
-  // The answers go to the connections of a stopped process.
+  // The answers arrive at connections of a stopped process.
   held.models.release()
   if (moment === 'both before it goes on') {
     other.models.release()
@@ -161,7 +161,7 @@ function calledBy({ lastCall }: Pair, content: string): string | undefined {
   return lastCall.get(content)?.place
 }
 
-/** Resolves when the node runs nothing any more and has stored every answer that it received. */
+/** Resolves when the node runs nothing, and has stored every answer that it received. */
 async function idle({ signal }: TestContext, { url }: Server): Promise<void> {
   const metrics = async () => (await fetch(`${url}/metrics`)).text()
   await eventually(metrics, (text) => /^parley_jobs_running 0$/m.test(text), { signal })
@@ -174,7 +174,7 @@ async function allEnded({ signal }: TestContext, fleet: Fleet, ids: readonly str
   ])
 }
 
-/** The rows of these jobs, ordered by ID. */
+/** Returns the outcomes of these jobs, ordered by ID. */
 async function outcomesOf(fleet: Fleet, ids: readonly string[]): Promise<Outcome[]> {
   const rows = await fleet.rows(
     'select id, node, attempt, content from outcomes where id = any($1::uuid[]) order by id',

@@ -1,6 +1,6 @@
 /**
- * A real Postgres with its own data folder and port, which a test may stop and start. Commits reach the disk as they do in
- * production, because that is what such tests are about.
+ * A real Postgres with its own data folder and port, which tests can stop and start. Commits are written to the disk as in
+ * production, because tests with their own cluster are about that.
  *
  * ```ts
  * const cluster = await startCluster()
@@ -21,13 +21,13 @@ import { home } from './home.ts'
 import { ENVIRONMENT, type Installation, installation, runAs } from './installation.ts'
 
 export interface ClusterOptions {
-  /** Settings that are added to SETTINGS, or override them. */
+  /** Settings that are added to SETTINGS or replace them. */
   readonly settings?: Readonly<Record<string, string | number>>
-  /** Defaults to a free port. */
+  /** A free port if absent. */
   readonly port?: number
 }
 
-/** How Postgres stops: in order, which ends all sessions, or immediately, as in a crash. */
+/** How Postgres stops. `fast` ends all sessions and shuts down in order; `immediate` stops as in a crash. */
 export type Stop = 'fast' | 'immediate'
 
 const SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const
@@ -41,10 +41,10 @@ const SETTINGS = {
   synchronous_commit: 'on',
 }
 
-/** Recovery on a busy machine takes seconds; anything longer is a failure. */
+/** The timeout of a start in milliseconds. Recovery takes seconds on a busy machine. */
 const START_MS = 60_000
 
-/** Resolves when it accepts connections. */
+/** Resolves when the cluster accepts connections. */
 export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
   const made = await installation()
   for (let attempt = 1; ; attempt++) {
@@ -55,7 +55,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     } catch (error) {
       const portTaken = cluster.log().includes('could not bind')
       await cluster.stop()
-      // Another process took the port; try another one.
+      // Another process has taken the port, so a different one is tried.
       if (portTaken && options.port === undefined && attempt < 5) continue
       throw error
     }
@@ -98,13 +98,13 @@ export class Cluster {
     return `postgres://postgres@127.0.0.1:${this.port}/${database}`
   }
 
-  /** The ID of the server process; its sessions have other processes. */
+  /** The process ID of the server. Its sessions are other processes. */
   get pid(): number {
     if (this.#server?.pid === undefined) throw new Error('the cluster does not run')
     return this.#server.pid
   }
 
-  /** Resolves when it accepts connections. */
+  /** Resolves when the cluster accepts connections. */
   async start(): Promise<void> {
     if (this.#server) throw new Error('the cluster runs already')
     const log = openSync(this.#log, 'a')
@@ -113,12 +113,13 @@ export class Cluster {
       ...this.#installation.account,
       cwd: this.folder,
       env: ENVIRONMENT,
-      // The server is outside the tests' process group, because the watcher handles interrupts at the keyboard.
+      // The server is not in the process group of the tests, because it would then be interrupted by Ctrl-C; the watcher ends
+      // it.
       detached: true,
       stdio: ['ignore', 'ignore', log],
     })
     closeSync(log)
-    // The server does not keep this process alive; a call that waits for it does.
+    // The server does not keep this process alive; calls that wait for it do.
     server.unref()
     const { pid } = server
     if (pid === undefined) {
@@ -144,13 +145,13 @@ export class Cluster {
     await exited
   }
 
-  /** Restarts on the same port, with the same data. */
+  /** Stops and starts the cluster on the same port and with the same data. */
   async restart(how: Stop): Promise<void> {
     await this.stopNow(how)
     await this.start()
   }
 
-  /** Stops permanently and deletes everything. */
+  /** Stops the cluster permanently, and deletes its files. */
   async stop(): Promise<void> {
     await this.stopNow('immediate')
     await rm(this.folder, { recursive: true, force: true })
@@ -178,10 +179,10 @@ export class Cluster {
     }
   }
 
-  /** Checks that the server is ours: another Postgres may have taken its port. */
+  /** Whether the server that responds is this cluster. Another Postgres may have taken its port. */
   async #answers(): Promise<boolean> {
     const client = new Client(this.url())
-    // Errors after the connection was established are reported twice.
+    // Errors of an established connection are reported twice: here and by the call.
     client.on('error', () => {})
     try {
       await client.connect()
@@ -196,8 +197,8 @@ export class Cluster {
 }
 
 /**
- * Returns a port below the range from which systems assign ports to outgoing connections. While a cluster restarts, such a
- * connection could take its port, and one to that very port could even connect to itself.
+ * Returns a free port below the range from which systems take ports for outgoing connections. From that range, an outgoing
+ * connection could take the port while the cluster restarts; a connection to the port could even connect to itself.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

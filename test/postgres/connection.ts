@@ -1,4 +1,4 @@
-/** A connection of a test's own to a Postgres, beside those of Parley. */
+/** A Postgres connection of the test itself, in addition to Parley's. */
 import { Client, type ClientConfig } from 'pg'
 import type { Lifetime } from '../parley.ts'
 
@@ -9,7 +9,7 @@ export async function connectPostgres(t: Lifetime, url: string | ClientConfig): 
   return client
 }
 
-/** Returns how many connections wait for a lock that this one holds; a test that looks at all locks sees those of other tests too. */
+/** Returns how many connections wait for locks that this one holds. Counting all locks would include those of other tests. */
 export async function blockedBy(client: Client): Promise<number> {
   const { rows } = await client.query(
     'select count(*)::int as count from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))',

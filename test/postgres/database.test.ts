@@ -51,7 +51,7 @@ test('notifications stay in their database', async (t) => {
   await listener.query('listen news')
   await query(theirs, `notify news, 'theirs'`)
   await query(ours, `notify news, 'ours'`)
-  // A query's result arrives after all earlier notifications.
+  // The result of a query arrives after all earlier notifications.
   await listener.query('select 1')
   assert.deepEqual(heard, ['ours'])
 })

@@ -1,10 +1,10 @@
 /**
- * Creates a fresh, empty place in Postgres for one test: in the database that TEST_DATABASE_URL names, else in the cluster of
- * the run, else, for a file that runs by itself, in a cluster that lasts as long as this process.
+ * Creates an empty schema or database in Postgres for one test. It is in the database of TEST_DATABASE_URL. If that is not set,
+ * it is in the cluster of the test run; in a file that runs alone, it is in a cluster that lives as long as the process.
  *
  * ```ts
- * const url = await freshDatabase(t)       // quick: a schema of its own
- * const url = await freshRealDatabase(t)   // alone with its notifications and advisory locks, too
+ * const url = await freshDatabase(t)       // quick: a separate schema
+ * const url = await freshRealDatabase(t)   // also has its own notifications and advisory locks
  * ```
  */
 import { after } from 'node:test'
@@ -12,12 +12,12 @@ import { Pool } from 'pg'
 import type { Lifetime } from '../parley.ts'
 import { startCluster } from './cluster.ts'
 
-/** The URL of the cluster that global-setup.ts has started. */
+/** The environment variable with the URL of the cluster that global-setup.ts has started. */
 export const CLUSTER = 'PARLEY_TEST_POSTGRES'
 
 /**
- * Creates a separate schema, which every connection with this URL uses. The database shares notifications and advisory locks, so
- * those of other tests are visible.
+ * Creates a separate schema, which every connection with this URL uses. Notifications and advisory locks belong to the whole
+ * database, so those of other tests are visible.
  */
 export async function freshDatabase(t: Lifetime): Promise<string> {
   const schema = uniqueName()
@@ -31,12 +31,12 @@ export async function urlOfSchema(schema: string): Promise<string> {
   const url = new URL(await sharedUrl())
   const options = [url.searchParams.get('options'), `-c search_path=${schema}`].filter(Boolean).join(' ')
   url.searchParams.delete('options')
-  // `searchParams` would write a space as a plus, which not every client decodes as a space.
+  // `searchParams` would write a space as `+`, which not every client decodes.
   url.search += `${url.search ? '&' : '?'}options=${encodeURIComponent(options)}`
   return url.href
 }
 
-/** Creates a separate database. Connections that are open at the end of the test are closed. */
+/** Creates a separate database. At the end of the test, its remaining connections are closed. */
 export async function freshRealDatabase(t: Lifetime): Promise<string> {
   const database = uniqueName()
   await administer(`create database ${database} template template0 encoding 'UTF8' locale 'C'`)
@@ -50,7 +50,7 @@ let started: Promise<string> | undefined
 
 function sharedUrl(): Promise<string> {
   const given = process.env.TEST_DATABASE_URL || process.env[CLUSTER]
-  // The cluster's watcher stops it when this process has ended.
+  // The watcher stops the cluster when this process has ended.
   started ??= given ? Promise.resolve(given) : startCluster().then((cluster) => cluster.url())
   return started
 }
@@ -62,8 +62,8 @@ export function uniqueName(): string {
 let connections: Promise<Pool> | undefined
 
 /**
- * Runs a statement outside of the tests, on connections that the process keeps: opening one costs more than most statements.
- * A statement that waits for a session that a test has left open fails.
+ * Runs a statement on connections that the process keeps, because opening a connection costs more than most statements. Fails
+ * if the statement must wait for a session that a test has left open.
  */
 export async function administer(
   statement: string,
@@ -84,15 +84,15 @@ async function connect(): Promise<Pool> {
     allowExitOnIdle: true,
     lock_timeout: 20_000,
   })
-  // A connection that breaks while idle is replaced.
+  // If an idle connection breaks, the pool opens a new one.
   pool.on('error', () => {})
   return pool
 }
 
 /**
- * Runs `end` after all other hooks. Hooks run in the order of their registration, and whatever uses the database is registered
- * later; a hook that another hook of a test registers runs last. That of a file would run at once, so the end of the process is
- * awaited instead.
+ * Runs `end` after all other hooks. Hooks run in the order in which they were added, and whatever uses the database adds its
+ * hooks later. A hook that is added by a hook of a test runs last. In a file, such a hook would run at once, so `end` runs when
+ * the process ends.
  */
 export function afterAllElse(t: Lifetime, end: () => Promise<unknown>): void {
   if (t.after === after) process.once('beforeExit', () => void end())

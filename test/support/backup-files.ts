@@ -1,4 +1,4 @@
-/** Temporary folders and the full contents of a database file, for tests of backup and restore. */
+/** Temporary folders, and all rows of a database file, for tests of backup and restore. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

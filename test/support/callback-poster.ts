@@ -9,7 +9,7 @@ import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.
 
 const loopback = readNetworks(['127.0.0.0/8'])
 assert.ok(loopback.ok)
-/** Allows callbacks to the loopback addresses of IPv4. */
+/** Rules that allow callbacks to the IPv4 loopback addresses. */
 export const ALLOW_LOOPBACK = { allow: loopback.networks, httpsOnly: false }
 
 export const IDLE_LIMITS = { total: 64, perOrigin: 8 }
@@ -17,7 +17,7 @@ export const IDLE_LIMITS = { total: 64, perOrigin: 8 }
 export interface PosterSetup {
   readonly receiver: Receiver
   readonly poster: Poster
-  /** Returns how many connections the poster has open. Unlike the receiver's count, it is never late. */
+  /** Returns how many connections of the poster are open. The receiver's count can be late, this one never is. */
   openSockets(): number
   post(request?: Partial<PostRequest>): ReturnType<Poster['post']>
 }

@@ -1,4 +1,4 @@
-/** Runs the checks of `parley check` on a model server with given settings, without a process. */
+/** Runs the checks of `parley check` for one model server, without a process. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { modelServerFindings } from '../../src/cli/check/check.ts'
@@ -10,16 +10,16 @@ import { type Lifetime, temporaryFolder } from '../parley.ts'
 
 export interface Checked {
   readonly findings: readonly Finding[]
-  /** The exit code of the command, as far as it depends on model servers. */
+  /** The exit code of the command, as far as model servers determine it. */
   readonly code: 0 | 1
-  /** The problems and what to change, one line each. */
+  /** The problems and their fixes, one line each. */
   readonly wrong: string
-  /** Findings about what works, but badly or unreliably. */
+  /** The findings about what works, but could be better. */
   readonly notes: string
 }
 
 export interface CheckOptions {
-  /** Settings in addition to the model `tiny` and a placeholder key. */
+  /** Settings of the upstream, in addition to a placeholder key. */
   readonly upstream: Readonly<Record<string, unknown>>
   readonly model?: string
   readonly env?: Environment
@@ -28,7 +28,7 @@ export interface CheckOptions {
   readonly timeoutMs?: number
 }
 
-/** The upstream is named `own`, the public model `small`. */
+/** Checks a model server. Its upstream is named `own`, and the public model is named `small`. */
 export async function checkServer(t: Lifetime, options: CheckOptions): Promise<Checked> {
   const { upstream, model = 'tiny', env = {}, calls = false, clock = systemClock, timeoutMs } = options
   const file = join(await temporaryFolder(t), 'parley.config.json')

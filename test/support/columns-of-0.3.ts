@@ -1,4 +1,4 @@
-/** The columns of new jobs that versions up to 0.3 write to Postgres. */
+/** The columns that versions up to 0.3 write to Postgres for new jobs. */
 import type { Job } from '../../src/job/job.ts'
 import { asItIs } from '../../src/store/compressed-text.ts'
 import { NEW_JOB_NAMES, newJobColumns } from '../../src/store/postgres/columns.ts'

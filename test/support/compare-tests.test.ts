@@ -9,7 +9,7 @@ import { compare, executedIn } from './compare-tests.ts'
 
 const COMPARE = fileURLToPath(new URL('compare-tests.ts', import.meta.url))
 
-/** The tests are source text, so that a real run reports them. */
+/** The tests are source text, because a real run must report them. */
 const TESTS = `
   import test, { describe } from 'node:test'
   test('outside', () => {})
@@ -27,7 +27,7 @@ async function reportOf(t: { after(end: () => unknown): void }, tests: string): 
   const folder = await temporaryFolder(t)
   const [file, report] = [join(folder, 'some.test.mjs'), join(folder, 'report.xml')]
   writeFileSync(file, tests)
-  // In the environment of an outer run, the inner run would report to it.
+  // With this variable of the outer run, the inner run would report to it.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env
   const options = ['--test', '--test-reporter=junit', `--test-reporter-destination=${report}`]
   spawnSync(process.execPath, [...options, file], { env })

@@ -1,26 +1,26 @@
 /**
- * Compares the tests that two runs executed, by name and store, and lists each that is gone or new. It shows that a
- * restructuring of the tests loses none. Files may be moved, split and merged: the location of a test does not matter.
+ * Compares which tests two runs executed, by name and store, and lists those that are gone or new. So it shows whether
+ * restructuring the tests has lost any. Files may be moved, split and merged, because the location of a test does not count.
  *
  *     node --test --test-reporter=junit --test-reporter-destination=before.xml …
  *     npm run test:compare before.xml after.xml
  *
- * It exits with 1 when a test is gone. A test that was skipped was not executed.
+ * It exits with 1 if a test is gone. A skipped test does not count as executed.
  */
 import { readFileSync } from 'node:fs'
 
-/** How often each test was executed, by its name below the names of its suites. */
+/** How often each test was executed. Its name includes the names of its suites. */
 export type Executed = ReadonlyMap<string, number>
 
 export interface Difference {
-  /** A test that ran fewer times is listed once for each missing run. */
+  /** If a test ran fewer times, it is listed once for each missing run. */
   readonly gone: readonly string[]
   readonly added: readonly string[]
 }
 
 /**
- * These suites are left out of the names. Tests without a store's suite run on SQLite or on no store, so a test that moves into
- * or out of the suite of SQLite stays the same test. run-files.ts makes suites of files.
+ * Suites that are not part of the names. A test outside the suite of a store runs on SQLite or without a store, so moving a
+ * test into or out of the suite of SQLite does not change its name. The suites of files come from run-files.ts.
  */
 const LEFT_OUT = /^on SQLite$|\.test\.[mt]s$/
 const SEPARATOR = ' > '

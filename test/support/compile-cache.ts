@@ -1,6 +1,7 @@
 /**
- * The cache of compiled modules that all processes of the tests share. Without it, each process would strip and compile the same
- * sources: 1.5 CPU seconds for one that starts Parley. It stays for later runs; Node replaces entries of changed files.
+ * The cache of compiled modules, which all processes of the tests share. Without it, each process would compile the same
+ * sources: 1.5 s of CPU time for a process that starts Parley. The cache stays for later runs; Node replaces the entries of
+ * changed files.
  */
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +10,8 @@ import { CLONE } from './test-files.ts'
 const FOLDER = join(CLONE, 'node_modules/.cache/tests')
 
 /**
- * Returns a folder for today, and removes those of other days, because modules in temporary folders would fill a permanent one.
+ * Returns the cache folder of today, and removes those of other days. One permanent folder would fill up, because tests also
+ * load modules from temporary folders.
  */
 export function compileCache(): string {
   const today = new Date().toISOString().slice(0, 10)

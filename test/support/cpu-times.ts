@@ -1,10 +1,10 @@
 /**
- * Measures what each test file costs: the seconds it takes, and CPU seconds of its own process, of Postgres, of the browser and
- * of other processes that it started. If PARLEY_TEST_TIMES names a file, a line of JSON for each test file is appended to it:
+ * Measures what each test file costs: its duration, and the CPU time of its own process, of Postgres, of the browser, and of
+ * other processes that it started. PARLEY_TEST_TIMES is a file to which a line of JSON is appended for each test file:
  *
  *     PARLEY_TEST_TIMES=times.jsonl npm run test:unit
  *
- * Each process of the run then starts its own Postgres, so that its work can be attributed. Works only on Linux.
+ * Each process of the run then starts its own Postgres, so that it is known which files cause its work. Only works on Linux.
  */
 import { appendFileSync, readdirSync, readFileSync } from 'node:fs'
 
@@ -18,13 +18,13 @@ interface Running {
   readonly parent: number
   readonly name: string
   readonly own: number
-  /** The time of child processes that have ended. */
+  /** The CPU time of child processes that have ended. */
   readonly ended: number
 }
 
 const TICKS = 100
 
-/** Call this before the file, and the returned function after it. */
+/** Call it before a file runs, and the returned function afterwards. */
 export function startTimes(): (file: string) => void {
   if (!TIMES) return () => {}
   const startMs = performance.now()

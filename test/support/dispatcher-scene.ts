@@ -15,22 +15,22 @@ import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../rece
 import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
 import { ALLOW_LOOPBACK, IDLE_LIMITS } from './callback-poster.ts'
 
-/** A stopping dispatcher aborts the attempts in progress after this time. */
+/** After this time, a stopping dispatcher aborts the attempts in progress, in milliseconds. */
 const STOP_GRACE_MS = 5000
 export const STALL: ReceiverReply = { kind: 'stall' }
 
 export interface StartOptions {
   readonly first?: number
-  /** As many as `first` if absent. */
+  /** The same as `first` if absent. */
   readonly retry?: number
   readonly perOrigin?: number
   readonly pausesS?: readonly number[]
   readonly maxBodyBytes?: number
   readonly timeoutMs?: number
-  /** Chooses the reply of a host: each of 127.0.0.1, 127.0.0.2 and so on is a different receiver. */
+  /** Returns the reply of a host. Each of 127.0.0.1, 127.0.0.2 and so on is a different receiver. */
   readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
   readonly wrap?: (store: Store) => Store
-  /** Uses the real clock, for behavior that depends on short timers. */
+  /** True to use the real clock, for behavior that depends on short timers. */
   readonly realTime?: boolean
 }
 
@@ -83,7 +83,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   })
   for (const account of ['acme', 'other']) await makeAccount(store, account)
 
-  /** Stores a settled job that owes a callback to this host. */
+  /** Stores a settled job with a pending callback to this host. Returns the job ID. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content = 'Hello back'): Promise<string> {
     const url = `http://127.0.0.${host}:${receiver.port}/hook`
     const nowMs = clock.nowMs() - agoMs
@@ -98,7 +98,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   return { store, dispatcher, clock: fake, receiver, ended, owe, arrivedAt }
 }
 
-/** The recorded attempts, in order, as a list on which a test can await a condition. */
+/** The recorded attempts in order. A test can await a condition on the list. */
 export class Ended {
   readonly all: [jobId: string, next: string, error: string | null][] = []
   #waiting: (() => void)[] = []
@@ -133,7 +133,7 @@ export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferC
   })
 }
 
-/** Returns the store with a method that is unavailable as long as `refuses` returns true. */
+/** Returns the store with a method that is unavailable while `refuses` returns true. */
 export function refusing(
   store: Store,
   name: 'loadCallback' | 'recordCallback',

@@ -1,20 +1,20 @@
 /**
- * Polls until the result is right, for results that another process produces without a signal.
+ * Repeats a query until its result is right, for results that another process produces without a signal.
  *
  * ```ts
  * const reply = await eventually(() => caller.read(id), isFinal)
  * ```
  *
- * It pauses between two polls, because a loop without a pause would take a core from that process.
+ * There is a pause between two queries, because a loop without pauses would take a CPU core from the other process.
  */
 import { setTimeout } from 'node:timers/promises'
 
 const REST_MS = 20
 
 export interface EventuallyOptions {
-  /** Stops the polling, for example when the test's time is up. */
+  /** Ends the repetition, for example when the test has timed out. */
   readonly signal?: AbortSignal
-  /** The time within which the result must be right. */
+  /** How many milliseconds may pass until the result is right. */
   readonly withinMs?: number
 }
 

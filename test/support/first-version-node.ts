@@ -1,6 +1,6 @@
 /**
- * A node of version 0.1 on Postgres that keeps writing while newer nodes start. Its statements are word for word those of 0.1,
- * prepared by name, on a schema that newer nodes may have migrated. Newer nodes must keep every statement here working.
+ * A node of version 0.1 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of version
+ * 0.1, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -17,7 +17,7 @@ export class FirstVersionNode {
     this.#name = name
   }
 
-  /** Creates the first version's schema in an empty database. */
+  /** Creates the schema of version 0.1 in an empty database. */
   static async start(url: string, name: string): Promise<FirstVersionNode> {
     const client = new pg.Client(url)
     await client.connect()
@@ -28,7 +28,7 @@ export class FirstVersionNode {
     return new FirstVersionNode(client, name)
   }
 
-  /** Accepts jobs that this node runs itself. */
+  /** Accepts jobs, which this node runs itself. */
   async accept(jobs: readonly Job[]): Promise<void> {
     const origins = jobs.map(() => null)
     await this.#run('accept held', ACCEPT_HELD, [...columnsOf03(jobs), origins, jobs[0]?.createdAtMs])
@@ -40,7 +40,7 @@ export class FirstVersionNode {
     return rows.map(({ id }) => String(id))
   }
 
-  /** Rescues the jobs of nodes without a lease; returns how many. */
+  /** Rescues the jobs of nodes without a lease. Returns how many. */
   async rescue(nowMs: number): Promise<number> {
     return (await this.#run('rescue', RESCUE, [0, nowMs])).length
   }
@@ -55,7 +55,7 @@ export class FirstVersionNode {
     await this.#run('accept ended', ACCEPT_ENDED, values)
   }
 
-  /** Creates partitions for these IDs in advance, as a node does. */
+  /** Creates partitions for these IDs in advance, as nodes do. */
   async makePartitions(name: string, from: string, to: string): Promise<void> {
     for (const table of ['jobs', 'outcomes']) {
       await this.#client.query(`create table ${table}_${name} (like ${table} including all)`)

@@ -1,15 +1,15 @@
 /**
- * Decides which test files share a process. Starting a process and loading the service costs more than most files test, and
- * later files run code that is already optimized.
+ * Decides which test files run in the same process. Starting a process and loading the service costs more than what most files
+ * test, and later files benefit from code that is already optimized.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CLONE, reaches } from './test-files.ts'
 
-/** Files that start and kill processes run long, and clean up at the end of their own process. */
+/** Files that start and kill processes take long, and clean up when their own process ends. */
 const PROCESSES =
   /^test\/(process|nodes|long|upgrade|postgres|support)\/.*\.test\.ts$|^test\/process\/server-process\.ts$/
-/** These wait most of the time, mostly for leases to expire, or take longest of those with their own process. */
+/** Files that mostly wait, usually for leases to expire, and the longest of the files with their own process. */
 const FIRST = new RegExp(
   [
     /^test\/(nodes|upgrade)\//,
@@ -21,16 +21,16 @@ const FIRST = new RegExp(
     .join('|'),
 )
 const BROWSER = /^test\/browser\//
-/** Matches code that depends on the whole process's memory, flags or environment. */
+/** Matches code that depends on the memory, the flags or the environment of the whole process. */
 const OWN_PROCESS = /\b(setFlagsFromString|memoryUsage|expose[-_]gc|residentMiB|process\.env\.?\S* = )/
-/** With this many groups, no process runs for minutes, or alone at the end. */
+/** The number of groups. With so many, no group takes minutes or runs alone at the end. */
 const BROWSER_GROUPS = 4
 const OTHER_GROUPS = 10
 
 /**
- * In the order in which to start them. Files that wait most of the time or take long come first, in turn with groups, which keep a
- * core busy: where several only waited, the cores were idle. Other single files come last, so that no process is left to run
- * alone at the end.
+ * Returns the groups in the order in which to start them. Files that mostly wait or take long come first, alternating with
+ * groups, which keep a core busy: several waiting files at once would leave the cores idle. Other single files come last,
+ * because they are short, so that no long group runs alone at the end.
  * @param files paths relative to the clone
  */
 export function groupsOf(files: readonly string[]): readonly (readonly string[])[] {
@@ -52,7 +52,7 @@ function isAlone(file: string): boolean {
   return reaches(file, (path) => PROCESSES.test(path))
 }
 
-/** Deals the files out in turn, because neighboring files test similar things and take similar times. */
+/** Distributes the files in turn, because neighbouring files test similar things and take similar times. */
 function dealt(files: readonly string[], count: number): readonly (readonly string[])[] {
   const groups = Array.from({ length: count }, (_, group) => files.filter((_, at) => at % count === group))
   return groups.filter(({ length }) => length > 0)

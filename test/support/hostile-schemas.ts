@@ -1,4 +1,6 @@
-/** JSON schemas, each with an answer, that try to exhaust the CPU, the stack or the memory: one family per attack. */
+/**
+ * JSON Schemas that try to exhaust the CPU, the stack or the memory, each with an answer. Each family is a different attack.
+ */
 
 /** A hostile schema, and the answer that triggers the attack. */
 interface Hostile {
@@ -7,7 +9,7 @@ interface Hostile {
   readonly answer: unknown
 }
 
-/** `size` from 1 to about 100: the strength of the attack. */
+/** `size` is the strength of the attack, from 1 to about 100. */
 export const HOSTILE_FAMILIES: readonly ((size: number) => Hostile)[] = [
   (size) => ({ family: 'branching $ref', schema: { $ref: '#/$defs/d0', $defs: branching(size) }, answer: 1 }),
   (size) => ({ family: 'branching $ref one step in', schema: branchingObjects(size), answer: chain(size) }),
@@ -225,7 +227,7 @@ function circle(size: number): unknown {
   return { anyOf: [{ type: 'string' }, { $ref: '#/$defs/d0' }], $defs: definitions }
 }
 
-/** Both branches try each level, so the work doubles with each level of the answer. */
+/** Both branches check each level, so the work doubles with each level of the answer. */
 function twice(): unknown {
   return {
     anyOf: [
@@ -236,7 +238,7 @@ function twice(): unknown {
   }
 }
 
-/** Each level is checked twice: for the condition, and for the consequence. */
+/** Each level is checked twice: for the condition and for the consequence. */
 function conditions(size: number): Record<string, unknown> {
   const definitions: Record<string, unknown> = { [`d${size}`]: {} }
   for (let at = 0; at < size; at++) {
@@ -265,7 +267,7 @@ function many(count: number, value: unknown): Record<string, unknown> {
   return Object.fromEntries(Array.from({ length: count }, (_, at) => [`name${at}`, value]))
 }
 
-/** `count` kinds of objects, each of which contains every kind. */
+/** Returns `count` kinds of objects, each of which contains all kinds. */
 function mutual(count: number, isRequired: boolean): unknown {
   const names = Array.from({ length: count }, (_, at) => `d${at}`)
   const properties = Object.fromEntries(names.map((to) => [to, { $ref: `#/$defs/${to}` }]))

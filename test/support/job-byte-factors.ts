@@ -1,6 +1,6 @@
 /**
- * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: by name, as a multiple of the text. It needs a
- * process of its own, because it would measure everything else in the process, too.
+ * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: names with multiples of the text's size. It
+ * must run in a separate process, because the measurement would include everything else in the process.
  *
  *     node --expose-gc test/support/job-byte-factors.ts
  */
@@ -18,7 +18,7 @@ function usedBytes(): number {
   return heapUsed + external
 }
 
-/** Returns the memory of what `make` returns, as a multiple of the text. */
+/** Returns the memory of what `make` returns, as a multiple of the text's size. */
 function factorOf(make: () => unknown): number {
   const before = usedBytes()
   const made = make()
@@ -42,7 +42,7 @@ function call() {
 function response() {
   const resultJson = RESULT.toString('utf8')
   const text = `{"success":true,"data":{"result":${resultJson}}}`
-  // This copies the parts of the text into one, as sending does.
+  // This joins the parts of the text in memory, as sending does.
   Buffer.byteLength(text)
   return { resultJson, text }
 }

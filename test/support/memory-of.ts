@@ -6,7 +6,7 @@ export function residentMiB(pid: number): number {
   return numberOf(pid, 'VmRSS') / 1024
 }
 
-/** Tracks the peak resident memory of a process, in MiB. */
+/** Measures the peak of a process's resident memory, in MiB. */
 export function peakOf(pid: number): { readonly peakMiB: () => number; readonly end: () => void } {
   let peak = 0
   const look = () => {

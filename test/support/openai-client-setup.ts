@@ -1,4 +1,4 @@
-/** A client and the model server that it calls, for tests of the client. */
+/** A client for OpenAI-compatible servers and the model server that it calls, for tests of the client. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { UpstreamSettings } from '../../src/config/settings.ts'
@@ -56,7 +56,7 @@ export function prompt(content = 'Hello', form: AnswerForm = { kind: 'text' }): 
   return { account: 'acme', messagesJson: JSON.stringify([{ role: 'user', content }]), form }
 }
 
-/** Makes a call like the router's first one. */
+/** Makes a call like the first one that the router makes. */
 export function ask(server: ModelServer, model: string, what: Prompt, signal: StopSignal): Promise<Reply> {
   return server.ask(model, what, server.requestFormat(model, what), signal)
 }

@@ -1,4 +1,4 @@
-/** Jobs, clock steps and figures for tests of model server outages. */
+/** Jobs, steps of the clock and figures for tests of model server outages. */
 import assert from 'node:assert/strict'
 import { enqueued } from '../http/expect.ts'
 import type { Stage } from '../http/stage.ts'
@@ -8,7 +8,7 @@ import { type Answer, job, type Parley } from '../parley.ts'
 export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
 export const STEP_MS = 250
-/** Shorter than a check of a model server may take. */
+/** Shorter than the longest check of a model server, in milliseconds. */
 export const LONG_STEP_MS = 3500
 const ROUND_TRIPS = 3
 const MOST_IDS = 100
@@ -18,7 +18,7 @@ const ROUND_TRIPS_OF_A_JOB = 24
 export const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
 
 let made = 0
-/** Returns jobs that differ, so that none is answered from the cache. */
+/** Returns jobs that all differ, so that none is answered from the cache. */
 export const numbered = (count: number) =>
   Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
 
@@ -31,8 +31,8 @@ function chunks<T>(all: readonly T[], size: number): T[][] {
 }
 
 /**
- * Advances time in steps until the condition holds; returns how long that took by the clock. Between steps, requests to the
- * server, its model server and the database let everything in transit arrive.
+ * Advances the clock in steps until the condition holds. Returns how many milliseconds that took by the clock. Between the
+ * steps, requests to the server, its model server and the database let everything in transit arrive.
  */
 export async function untilTrue(
   t: { signal: AbortSignal },
@@ -57,7 +57,7 @@ export async function metric(parley: Parley, line: string): Promise<number> {
 
 export const running = (parley: Parley) => metric(parley, 'parley_jobs_running')
 
-/** As the account reads them, a hundred in a request. */
+/** Reads jobs as their account does, a hundred per request. */
 export async function readJobs(
   parley: Parley,
   key: string,
@@ -85,8 +85,8 @@ export async function statuses(
 export const completions = (models: ModelServerForTests) => models.completions().length
 
 /**
- * A condition for `untilTrue`: whether all of these jobs have ended. It does not read jobs again that had ended, nor more than
- * one while that is open: otherwise each step would read every job.
+ * Returns a condition for `untilTrue`: whether all of these jobs have finished. It does not read finished jobs again, and while
+ * a job is open it reads only that one, because each step would otherwise read all jobs.
  */
 export function allEnded(parley: Parley, key: string, ids: readonly string[]): () => Promise<boolean> {
   let left = ids
@@ -101,7 +101,7 @@ export function allEnded(parley: Parley, key: string, ids: readonly string[]): (
   }
 }
 
-/** Advances time until all of these jobs have ended; they must have completed. */
+/** Advances the clock until all of these jobs have finished, and checks that they have completed. */
 export async function allComplete(
   stage: Stage,
   t: { signal: AbortSignal },
@@ -117,8 +117,8 @@ export const withContent = (content: string, over: Readonly<Record<string, unkno
   job({ messages: [{ role: 'user', content }], ...over })
 
 /**
- * Creates a job, and advances time until its answer is there. More requests run between steps than in `untilTrue`, because
- * creating, claiming, calling and storing follow one another, and the figure should contain only waits.
+ * Creates a job, and advances the clock until it has its answer. Between the steps there are more requests than in `untilTrue`,
+ * because creating, claiming, calling and storing follow one another, and the measured time should contain only waits.
  */
 export async function createAndWait(
   t: { signal: AbortSignal },

@@ -1,4 +1,4 @@
-/** A CPU pool thread that runs the commands in its task's text; its output is the number of the thread. */
+/** A thread of the CPU pool that runs the commands in the text of its task. Its output is the number of the thread. */
 import { parentPort, threadId } from 'node:worker_threads'
 import type { TaskRequest } from '../../src/cpu-pool/thread.ts'
 

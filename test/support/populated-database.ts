@@ -1,6 +1,6 @@
 /**
- * Fills a database as after ten days of use, through the store: every kind of account, key, job, callback, cached response and
- * idempotency key that a copy meets, in varied numbers.
+ * Fills a database through the store, as if it had been used for ten days. It contains every kind of account, key, job,
+ * callback, cached response and idempotency key that a copy must handle, in varied numbers.
  */
 import { randomBytes } from 'node:crypto'
 import {
@@ -28,20 +28,20 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const RETENTION_MS = 7 * DAY_MS
 const ACCOUNTS = ['acme', 'bob', 'eve'] as const
-/** More jobs than one batch of the copy. */
+/** More jobs than one batch of the copy contains. */
 const ENDED = 1200
 const WAITING = 120
 
 export interface Population {
   readonly nowMs: number
   readonly retentionMs: number
-  /** Jobs that a copy leaves out. */
+  /** The IDs of jobs that a copy leaves out. */
   readonly expired: readonly string[]
   readonly keptFingerprint: string
   readonly idempotencyKey: Idempotency & { readonly jobId: string }
 }
 
-/** @param seed determines the varied parts */
+/** @param seed determines what varies */
 export async function populate(url: string, seed: number): Promise<Population> {
   const random = randomFrom(seed)
   const nowMs = Date.now()
@@ -89,7 +89,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
 
   const first = await openStore(url, options('first', clock))
   await makeAccounts(first, clock.ms)
-  // These jobs ended ten days ago and have expired, except for one that still owes a callback.
+  // These jobs finished ten days ago. They have expired, except for one with a pending callback.
   for (const account of ACCOUNTS) {
     const job = jobOf(account)
     expired.push(job.id)
@@ -110,7 +110,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
     const keep = random(2) ? { fingerprint: `kept-${made}`, untilMs: clock.ms + HOUR_MS } : null
     await addEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { cache: keep })
   }
-  // These are the states of most callbacks; the others have not been tried, or an attempt is in progress.
+  // Most callbacks get one of these states; the others were not tried yet, or an attempt is in progress.
   clock.ms = nowMs - 60_000
   const take = { node: 'first', queue: 'first', limit: 200, nowMs: clock.ms } as const
   for (const { attempt, jobId } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
@@ -131,7 +131,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
     )
     for (const job of jobs) await accept(first, [job], 100 * (1 + random(10)))
   }
-  // Some jobs were started: they have been released, were running when a node crashed, or are running now.
+  // Some jobs were started: they were released, were running when a node crashed, or are running now.
   const begun = await claimNext(first, 'first', 20, clock.ms)
   await first.release('first', begun.slice(0, 6).map(claimOf))
   const waits = { route: 'openai/m', earlierJson: '{"calls":3}', sinceMs: clock.ms, waitedMs: 5000 }
@@ -168,7 +168,7 @@ async function addFile(store: Store, id: string, nowMs: number): Promise<void> {
   await store.completeFile(id, { filename: 'ä.jsonl', purpose: 'batch', expiresAtMs: nowMs + HOUR_MS })
 }
 
-/** The first job is the rerun of the second; reruns of the others were requested and rejected. */
+/** Makes the first job the rerun of the second. Reruns of the others are requested and rejected. */
 async function addReruns(store: Store, jobIds: readonly string[], nowMs: number): Promise<void> {
   const request = { jobIds, withCallback: true, again: false, ofReruns: false, limit: 10, nowMs }
   for (const { id, jobId } of await store.requestReruns(request)) {
@@ -178,7 +178,7 @@ async function addReruns(store: Store, jobIds: readonly string[], nowMs: number)
   }
 }
 
-/** Adds a running batch, with a line whose job was created, and the start of its output file. */
+/** Adds a running batch with a line whose job was created, and with the beginning of its output file. */
 async function addBatch(
   store: Store,
   { id, inputFileId, jobId }: { readonly id: string; readonly inputFileId: string; readonly jobId: string },
@@ -201,7 +201,7 @@ async function addBatch(
     nowMs,
     end: null,
   })
-  // This batch has ended, and owes its report.
+  // This batch has ended, and its event is pending.
   const endedId = id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'))
   await store.createBatch({ id: endedId, inputFileId, ...batch, deadlineMs: nowMs + HOUR_MS }, 10)
   const [, ended] = (await store.claimBatches('last', 10)).sort((one) => (one.id === id ? -1 : 1))
@@ -217,7 +217,7 @@ async function addBatch(
   })
 }
 
-/** Makes another node find that the holder crashed, and count the crashes. */
+/** Opens a second node, which rescues the jobs of the first and counts the crashes. */
 async function rescueFor(url: string, clock: { ms: number }): Promise<void> {
   const store = await openStore(url, options('finder', clock))
   await store.rescue('finder', clock.ms)
@@ -283,7 +283,7 @@ export function options(node: string, clock: { readonly ms: number }): OpenOptio
 
 type Random = (below: number) => number
 
-/** A linear congruential generator: good enough to vary data, and reproducible by its seed. */
+/** A linear congruential generator, which is good enough for varying data. The same seed results in the same numbers. */
 function randomFrom(seed: number): Random {
   let state = seed
   return (below) => {

@@ -1,4 +1,4 @@
-/** Opens stores on one Postgres, one for each node, and records the notifications that each receives. */
+/** Opens several stores on one Postgres, one for each node, and records the notifications that each receives. */
 import { randomBytes } from 'node:crypto'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -6,9 +6,9 @@ import type { Store } from '../../src/store/store.ts'
 export interface TestNode {
   readonly name: string
   readonly store: Store
-  /** Resolves with the jobs that were announced to it as settled, once there are this many. */
+  /** Resolves with the jobs that were announced to this node as settled, once there are this many. */
   settled(count: number): Promise<readonly string[]>
-  /** Resolves when queued jobs have been announced this many more times. */
+  /** Resolves when queued jobs have been announced to this node this many more times. */
   jobsWaiting(times: number): Promise<void>
   readonly notes: string[]
 }
@@ -41,7 +41,7 @@ export async function openNode(url: string): Promise<TestNode> {
   }
 }
 
-/** Records notifications in order, and lets tests await a number of them. */
+/** Records notifications in order. A test can await a number of them. */
 class Received<T> {
   readonly all: T[] = []
   #listeners: (() => void)[] = []

@@ -1,4 +1,4 @@
-/** Reads the sources of the project as text, for the tests that check style. */
+/** Reads the sources of the project as text, for tests of style. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,14 +12,14 @@ export interface Source {
   /** The path below the folder of sources, such as `job/job.ts`. */
   readonly path: string
   readonly text: string
-  /** The project files that it imports, relative to the same folder, and `parley-json-schema` if it imports that. */
+  /** The project files that it imports, relative to the same folder; also `parley-json-schema` if it imports that. */
   readonly imports: readonly string[]
 }
 
 export function sourcesIn(folder: string): readonly Source[] {
   return (
     readdirSync(folder, { recursive: true, encoding: 'utf8' })
-      // The peers of the benchmarks are installed in this folder.
+      // The other job queues that the benchmarks compare are installed below this folder.
       .filter((path) => path.endsWith('.ts') && !path.includes('node_modules'))
       .map((path) => {
         const text = readFileSync(join(folder, path), 'utf8')

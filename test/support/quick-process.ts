@@ -1,12 +1,15 @@
 /**
- * A process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none are left. Each file
- * is a test, with the file's tests below it.
+ * A process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none is left. Each file is
+ * a test that contains the tests of the file.
  */
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 
-/** The timeout of a file, and of each of its tests. It is long, because it must only end what hangs on a busy machine. */
+/**
+ * The timeout of a file, and of each of its tests, in milliseconds. It only has to end what hangs, so it is long enough for a
+ * busy machine.
+ */
 const FILE_MS = 300_000
 
 async function nextFile(): Promise<string | null> {

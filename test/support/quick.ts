@@ -1,15 +1,15 @@
 /**
- * `npm run test:quick` runs the tests without Postgres, a browser, separate processes of the program, compiled clients,
- * simulated hours, long outages, counts of costs, and thousands of random requests or histories. Tests for each store run on
- * SQLite.
+ * `npm run test:quick` runs the tests that need no Postgres, browser, separate processes of the program or compiled clients,
+ * and that do not simulate hours or long outages, count costs, or try thousands of random requests or histories. Tests for both
+ * stores run on SQLite.
  *
  *     npm run test:quick
  *     npm run test:quick -- --test-name-pattern=idempotency
  *
- * One process per core runs the files, and takes the next file when it has finished one. With options such as a name pattern,
- * each process gets a fixed part of the files instead, because `quick-process.ts` runs files inside a test, which the pattern
- * would not select. Such a process must be forced to exit: if no test of a file is selected, its hooks do not run, and what it
- * has opened stays open.
+ * There is one process per core, which takes the next file when it has finished one. With options such as a name pattern, each
+ * process gets a fixed part of the files instead: `quick-process.ts` runs files inside a test, which a pattern would not
+ * select. Such a process must be forced to exit, because the hooks of a file do not run if none of its tests is selected, and
+ * what the file has opened stays open.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -19,7 +19,7 @@ import { compileCache } from './compile-cache.ts'
 import { temporaryFiles } from './temporary-files.ts'
 import { CLONE, reaches, testFiles } from './test-files.ts'
 
-/** Files that match, or import a file that does, are too slow for the quick run. */
+/** Files that match this, or import a file that does, are too slow. */
 const SLOW =
   /^(src\/store\/sqlite\/locked-file\.test\.ts$)|^test\/(postgres\/|browser\/|generators\/|hostile\/|long\/|process\/server-process\.ts$|patience-backlog\.test\.ts$|simulation\/simulation\.test\.ts$|json-schema\/oracle\.test\.ts$|counts\/counts\.test\.ts$|http\/(every-request-ends|memory|patience)\.test\.ts$)/
 
@@ -32,7 +32,7 @@ const compiled = compileCache()
 const temporary = temporaryFiles()
 const waiting = [...files]
 
-/** Runs files in one process: a fixed part, or those that it requests. Resolves with its output when it has ended. */
+/** Runs files in one process: a fixed part, or those that the process requests. Resolves with its output when it has ended. */
 async function run(part: readonly string[]): Promise<{ readonly code: number; readonly output: string }> {
   const selected =
     options.length > 0 ? ['--test-timeout=300000', '--test-force-exit', ...options, ...part] : [FILES]

@@ -1,17 +1,17 @@
-/** Random well-formed JSON schemas and random JSON values, with dangerous property names among them. */
+/** Generates random well-formed JSON Schemas and random JSON values. Some property names are dangerous. */
 import fc from 'fast-check'
 
-/** Dangerous names in a language with prototypes, and ordinary ones. */
+/** Ordinary names, and names that are dangerous in a language with prototypes. */
 const NAMES = ['a', 'b', 'name', 'a b', '', 'é', '__proto__', 'constructor', 'toString', 'hasOwnProperty']
 
 const name = fc.constantFrom(...NAMES)
 
-/** `Object.fromEntries` makes the objects, so that `__proto__` becomes a key like any other. */
+/** `Object.fromEntries` creates the objects, so that `__proto__` is an ordinary key. */
 function object<T>(entries: fc.Arbitrary<[string, T][]>): fc.Arbitrary<Record<string, T>> {
   return entries.map((pairs) => Object.fromEntries(pairs))
 }
 
-/** Any JSON value, with the dangerous names as keys. */
+/** Any JSON value, in which the dangerous names are keys. */
 export const anyValue: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },
@@ -71,7 +71,7 @@ const number = fc.record(
   { requiredKeys: ['type'] },
 )
 
-/** Schemas that `readSchema` accepts. Most accept some value, and some contradict themselves. */
+/** Schemas that `readSchema` accepts. Most of them accept some value; some contradict themselves. */
 export const wellFormed: fc.Arbitrary<Record<string, unknown>> = fc
   .letrec((tie) => ({
     node: fc.oneof(

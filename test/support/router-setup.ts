@@ -1,4 +1,4 @@
-/** A router with two upstreams, `a` and `b`, over HTTP, for tests of the router. */
+/** A router with the upstreams `a` and `b`, which it calls over HTTP, for tests of the router. */
 import type { TestContext } from 'node:test'
 import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../../src/config/settings.ts'
 import { Stop } from '../../src/job/stop.ts'
@@ -16,7 +16,7 @@ export const never = new Stop()
 const TIER = 'user_max'
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
-/** Matches timers of the router's pauses, as opposed to call timeouts. */
+/** Whether a timer is a pause of the router, not a timeout of a call. */
 export const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
 
 export interface RouterSetup {
@@ -34,17 +34,17 @@ interface SetupOptions {
   readonly tiers?: readonly RoutedTier[]
   readonly random?: () => number
   readonly maxConcurrency?: number
-  /** If true, the limit of concurrent calls starts at the maximum and may fall; otherwise it never changes. */
+  /** If true, the limit of concurrent calls starts at its maximum and may fall. Otherwise it does not change. */
   readonly findsConcurrency?: boolean
   readonly onFailedCall?: (call: FailedCall) => void
   readonly isPatient?: boolean
-  /** The rate of upstream `a`. */
+  /** The rate of the upstream `a`. */
   readonly rate?: RateLimits
-  /** Settings for each upstream, which override the defaults. */
+  /** Settings of each upstream, which replace the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 
-/** Starts a router. Model `one` has a target at a; `two` has one at a and then one at b. */
+/** Starts a router. The model `one` has a target on `a`; the model `two` has one on `a` and then one on `b`. */
 export async function startRouter(t: TestContext, options: SetupOptions = {}): Promise<RouterSetup> {
   const clock = new FakeClock()
   const events: CallEvent[] = []
@@ -108,7 +108,7 @@ export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): M
   }
 }
 
-/** Advances the clock past each pause of the router; returns the lengths of the pauses. */
+/** Advances the clock past each pause of the router. Returns the lengths of the pauses in milliseconds. */
 export async function passPauses(clock: FakeClock, count: number): Promise<number[]> {
   const pauses: number[] = []
   for (let n = 0; n < count; n++) {

@@ -15,7 +15,7 @@ const START = `
   await new Promise((resolve) => setImmediate(resolve))
   test('files do not overlap', (t) => t.assert.equal(globalThis.inUse, 1))`
 
-/** Returns the runner's report on files that share a process. */
+/** Returns the report of the test runner on files that share a process. */
 async function outputOf(t: Lifetime, files: Readonly<Record<string, string>>, ...options: string[]) {
   const folder = await temporaryFolder(t)
   const paths = Object.entries(files).map(([name, text]) => {
@@ -25,7 +25,7 @@ async function outputOf(t: Lifetime, files: Readonly<Record<string, string>>, ..
   const entry = join(folder, 'entry.mjs')
   const run = `await runFiles(${JSON.stringify(folder)}, ${JSON.stringify(paths)})`
   writeFileSync(entry, `import { runFiles } from ${JSON.stringify(RUN_FILES)}\n${run}`)
-  // In the environment of an outer run, the inner run would report to it.
+  // With this variable of the outer run, the inner run would report to it.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env
   const all = ['--test', '--test-reporter=spec', ...options, entry]
   return spawnSync(process.execPath, all, { env, encoding: 'utf8' })

@@ -1,6 +1,6 @@
 /**
- * A node of version 0.2 on Postgres that keeps writing while newer nodes start. Its statements are word for word those of 0.2,
- * prepared by name, on a schema that newer nodes may have migrated. Newer nodes must keep every statement here working.
+ * A node of version 0.2 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of version
+ * 0.2, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -52,7 +52,7 @@ export class SecondVersionNode {
     await this.#run('accept ended', ACCEPT_ENDED, [this.#name, ...values])
   }
 
-  /** Settles jobs that this node holds; returns those that it settled. */
+  /** Settles jobs that this node holds. Returns for each whether it was settled. */
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
     const rows = await this.#run('settle', SETTLE, [this.#name, ...settlementColumnsOf2(settlements)])
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)

@@ -1,4 +1,4 @@
-/** Certificates for tests, generated here so that the repository contains no private key and no certificate expires. */
+/** Certificates for tests. They are generated, so that the repository contains no private keys, and no certificate expires. */
 import { generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto'
 
 export interface Certificate {
@@ -6,7 +6,7 @@ export interface Certificate {
   readonly cert: string
 }
 
-/** Encodes in DER: a tag, a length and the contents. */
+/** Encodes a value in DER: a tag, a length and the contents. */
 function der(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(contents)
   const length =
@@ -30,7 +30,7 @@ export function selfSigned(names: readonly string[], addresses: readonly string[
       namedCurve: 'P-256',
     },
   )
-  // Each certificate has its own name, or OpenSSL would take one for the issuer of another.
+  // Each certificate has its own name, because OpenSSL would otherwise take one for the issuer of another.
   const name = sequence(der(0x31, sequence(oid('550403'), der(0x0c, Buffer.from(randomUUID())))))
   const time = (text: string) => der(0x17, Buffer.from(text))
   const alternatives = sequence(

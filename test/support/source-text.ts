@@ -3,17 +3,20 @@
 export interface SourceText {
   /** The code without comments and without the contents of strings. */
   readonly code: string
-  /** Each comment and each part of a string, with its line number. */
+  /** The comments and the parts of strings, each with its line number. */
   readonly prose: readonly { readonly line: number; readonly text: string }[]
 }
 
-/** Regular expressions count as code; none in the sources contains misleading quotes or comment marks. */
+/**
+ * Splits a source. Regular expressions count as code; none in the sources contains quotes or comment marks that would mislead
+ * this function.
+ */
 export function splitSource(source: string): SourceText {
   const prose: { line: number; text: string }[] = []
   let code = ''
   let at = 0
   let line = 1
-  /** Open braces; `true` for that of an expression in a template. */
+  /** Open braces; `true` for a brace that begins an expression in a template. */
   const braces: boolean[] = []
   const take = (end: number, isProse: boolean) => {
     const text = source.slice(at, end)
@@ -22,7 +25,7 @@ export function splitSource(source: string): SourceText {
     line += text.split('\n').length - 1
     at = end
   }
-  /** Takes the text up to the end of a template, or to its next expression. */
+  /** Takes the text up to the end of a template, or up to its next expression. */
   const takeTemplate = () => {
     const found = /(?:[^`\\$]|\\.|\$(?!\{))*(?:`|\$\{|$)/sy
     found.lastIndex = at
@@ -55,7 +58,7 @@ function endOf(source: string, mark: string, from: number): number {
   return found === -1 ? source.length : found
 }
 
-/** Returns the next character that can begin a comment, a string or a brace. */
+/** Returns the index of the next character that can begin a comment, a string or a brace. */
 function nextToken(source: string, from: number): number {
   const token = /[/'"`{}]/g
   token.lastIndex = from + 1

@@ -1,4 +1,4 @@
-/** Tests that other spellings preserve the value of every number, and the rest of the text. */
+/** Tests that spelling numbers differently preserves their values and the rest of the text. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
@@ -10,7 +10,7 @@ test('a text whose numbers are spelled in another way has the same value', () =>
     fc.property(value, spellings, (given, spell) => {
       const text = JSON.stringify(given)
       const other = spell(text)
-      // As JSON values, zeros of either sign are equal.
+      // The sign of zero does not matter in JSON values.
       assert.equal(JSON.stringify(JSON.parse(other)), text)
       assert.equal(numbersIn(other).length, numbersIn(text).length)
     }),

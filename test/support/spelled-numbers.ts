@@ -1,16 +1,19 @@
-/** Spells the numbers in a JSON text in other ways with the same value: as a fraction, with an exponent, or as a negative zero. */
+/**
+ * Spells the numbers in a JSON text differently, without changing their values: with a decimal point, with an exponent, or as
+ * negative zero.
+ */
 import fc from 'fast-check'
 
 interface Spelling {
   readonly form: 'as it is' | 'exponent' | 'point' | 'leading zero'
-  /** The position of the decimal point, if there are enough digits. */
+  /** Where the decimal point is, if there are enough digits. */
   readonly at: number
-  /** The number of zeros to add without changing the value. */
+  /** How many zeros are added that do not change the value. */
   readonly zeros: number
   readonly e: 'e' | 'E' | 'e+' | 'E+'
 }
 
-/** Spells the numbers of a text in turn, and starts over with the first spelling after the last. */
+/** Uses one spelling for each number of a text in turn, and begins again after the last one. */
 export const spellings: fc.Arbitrary<(json: string) => string> = fc
   .array(
     fc.record<Spelling>({
@@ -28,7 +31,7 @@ export const spellings: fc.Arbitrary<(json: string) => string> = fc
     }
   })
 
-/** Returns the numbers of a JSON text, as spelled. */
+/** Returns the numbers in a JSON text as they are spelled. */
 export function numbersIn(json: string): readonly string[] {
   const found: string[] = []
   replaceNumbers(json, (number) => {
@@ -44,7 +47,7 @@ function replaceNumbers(json: string, replace: (number: string) => string): stri
   return json.replace(STRING_OR_NUMBER, (token) => (token.startsWith('"') ? token : replace(token)))
 }
 
-/** The value is `digits` × 10 ^ `exponent` in every form. */
+/** In each form, the value is `digits` × 10 ^ `exponent`. */
 function spelled(number: string, { form, at, zeros, e }: Spelling): string {
   const [, sign = '', whole = '', fraction = '', power = '0'] =
     /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? []

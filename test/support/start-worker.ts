@@ -1,4 +1,4 @@
-/** Starts a worker and an enqueuer on a SQLite store; the test ends the executions. */
+/** Starts a worker and an enqueuer on a SQLite store. The test decides when executions end. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ import { addAccounts } from '../store-contract/fixtures.ts'
 
 export const NODE = 'node-a'
 
-/** An execution that the test ends. */
+/** An execution, which the test ends. */
 interface TestExecution {
   readonly job: ClaimedJob
   readonly signal: StopSignal
@@ -43,7 +43,7 @@ export function completed(contentJson: string): ExecutionResult {
 
 const WAIT = { route: '', earlierJson: earlierRunsJson(NO_RUNS), sinceMs: 0, waitedMs: 0 }
 
-/** A list that lets tests await a number of entries. */
+/** A list. A test can await a number of entries. */
 class Seen<T> {
   readonly all: T[] = []
   #waiting: { count: number; resolve: () => void }[] = []

@@ -1,4 +1,6 @@
-/** Counts open jobs and stored bytes of accounts from the rows of jobs and files. The sums of quotas must equal them. */
+/**
+ * Counts the open jobs and stored bytes of accounts in the rows of jobs and files. The sums that quotas use must equal these.
+ */
 import { DatabaseSync } from 'node:sqlite'
 import pg from 'pg'
 
@@ -20,7 +22,10 @@ const POSTGRES = sums('o.id is null', 'jobs j left join outcomes o on o.id = j.i
 
 export type StoredSums = Readonly<Record<string, { readonly openJobs: number; readonly storedBytes: number }>>
 
-/** Returns the sums by account. @param database `sqlite:PATH` or `postgres://…` */
+/**
+ * Returns the sums by account.
+ * @param database `sqlite:PATH` or `postgres://…`
+ */
 export async function countStored(database: string): Promise<StoredSums> {
   const rows = database.startsWith('sqlite:')
     ? inFile(database.slice('sqlite:'.length))

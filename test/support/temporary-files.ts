@@ -1,17 +1,17 @@
 /**
- * Decides where a run of the tests keeps its temporary files: in memory if there is enough, because the tests create tens of
- * thousands of files and wait for thousands of syncs. Files in memory survive kills, and no test turns off the power. TMPDIR
- * names another place, such as a disk; the long forms use the usual one.
+ * Decides where a test run keeps its temporary files: in memory if there is enough, because the tests create tens of thousands
+ * of files and wait for thousands of syncs. Files in memory survive killed processes, and no test turns off the power. TMPDIR
+ * can name a different place, such as a disk. The long forms use the system's usual place.
  */
 import { chmodSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { join } from 'node:path'
 
 const MEMORY = '/dev/shm'
-/** Several times the space that the tests need at once. */
+/** Several times the space that the tests need at the same time. */
 const LEAST_BYTES = 4 * 2 ** 30
 
 export interface TemporaryFiles {
-  /** Variables for the environment of each process of the run. */
+  /** Environment variables for each process of the run. */
   readonly env: { readonly TMPDIR?: string }
   remove(): void
 }
@@ -19,9 +19,9 @@ export interface TemporaryFiles {
 export function temporaryFiles(): TemporaryFiles {
   if (process.env.TMPDIR || !hasRoom()) return { env: {}, remove: () => {} }
   const folder = mkdtempSync(join(MEMORY, 'parley-tests-'))
-  // Postgres may run as another user, which must be able to enter the folder.
+  // Postgres may run as another user, who needs access to the folder.
   chmodSync(folder, 0o755)
-  // After an interruption, a Postgres may still be shutting down in this folder.
+  // After an interruption, a Postgres may still be writing to this folder while it shuts down, so removing it is retried.
   const remove = () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 })
   return { env: { TMPDIR: folder }, remove }
 }
@@ -31,7 +31,7 @@ function hasRoom(): boolean {
     const { bavail, bsize } = statfsSync(MEMORY)
     return bavail * bsize >= LEAST_BYTES
   } catch {
-    // This system has no such file system.
+    // This system has no file system in memory.
     return false
   }
 }

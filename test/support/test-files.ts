@@ -1,10 +1,10 @@
-/** Finds test files by their paths relative to the clone, and their direct and indirect imports. */
+/** Finds test files by their paths relative to the clone, and finds what they import, directly or indirectly. */
 import { globSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
-/** The folders of the program's sources, each with its tests. */
+/** The folders with the sources of the program, which also contain tests. */
 export const SOURCE_FOLDERS: readonly string[] = ['src', 'client/src', 'json-schema/src']
 export const TESTS: readonly string[] = [...SOURCE_FOLDERS, 'test'].map((folder) => `${folder}/**/*.test.ts`)
 
@@ -12,7 +12,7 @@ const IMPORT = /^(?:import|export) .*?from '(\.[^']+)'/gms
 
 const imports = new Map<string, readonly string[]>()
 
-/** @param patterns of files relative to the clone; a folder stands for all tests in it */
+/** @param patterns files relative to the clone; a folder stands for all tests in it */
 export function testFiles(patterns = TESTS): string[] {
   const files = patterns.map((pattern) => (isFolder(pattern) ? `${pattern}/**/*.test.ts` : pattern))
   return globSync(files, { cwd: CLONE, exclude: ['**/node_modules/**'] })
@@ -27,7 +27,7 @@ function isFolder(path: string): boolean {
 /**
  * Whether the file, or a file that it imports, matches.
  * @param isMeant gets a path relative to the clone
- * @param seen collects the visited files
+ * @param seen the files that were visited, to which this function adds
  */
 export function reaches(file: string, isMeant: (file: string) => boolean, seen = new Set<string>()): boolean {
   if (isMeant(file)) return true

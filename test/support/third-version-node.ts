@@ -1,6 +1,6 @@
 /**
- * A node of version 0.3 on Postgres that accepts creates with idempotency keys while newer nodes do the same. Its statements are
- * word for word those of 0.3, prepared by name, each create in its own transaction. Newer nodes must keep every statement here
+ * A node of version 0.3 on Postgres that accepts creates with idempotency keys while newer nodes do the same. Its statements
+ * are exactly those of version 0.3, prepared by name, with a transaction for each create. Every statement here must keep
  * working.
  */
 import pg from 'pg'
@@ -15,12 +15,12 @@ export class ThirdVersionNode {
   /** Connects to a schema that newer nodes have migrated. */
   constructor(url: string, name: string, connections: number) {
     this.#pool = new pg.Pool({ connectionString: url, max: connections })
-    // When the database is dropped, it ends connections that the pool has not closed yet.
+    // When the database is dropped, connections that the pool has not closed yet are ended.
     this.#pool.on('error', () => {})
     this.#name = name
   }
 
-  /** Accepts jobs that this node runs itself. */
+  /** Accepts jobs, which this node runs itself. */
   async accept(jobs: readonly Job[], { key, fingerprint, untilMs }: Idempotency): Promise<Accepted> {
     const [{ account, createdAtMs } = { account: '', createdAtMs: 0 }] = jobs
     const client = await this.#pool.connect()

@@ -1,4 +1,4 @@
-/** Databases to copy from, and their contents, for tests of `parley copy`. */
+/** Databases to copy, and their contents, for tests of `parley copy`. */
 import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
@@ -17,7 +17,7 @@ const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
 
 let made: Promise<{ file: string; population: Population }> | null = null
 
-/** Creates the file that all test files of the process share. */
+/** Creates the file that all test files in the process share. */
 async function make(): Promise<{ file: string; population: Population }> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-copy-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -30,7 +30,7 @@ export async function firstJob(source: Awaited<ReturnType<typeof openTransferSou
   throw new Error('there is no job')
 }
 
-/** Returns a copy, for this test, of a file that is created only once. */
+/** Returns a copy of a file that is created only once. The copy is for this test. */
 export async function populated(t: TestContext): Promise<{ file: string; population: Population }> {
   t.diagnostic(`PARLEY_TEST_SEED=${SEED}`)
   made ??= make()
@@ -102,16 +102,16 @@ export function change(path: string, sql: string): void {
   db.close()
 }
 
-/** SQL for the turn of a job in a copy: a job that a node held is at the head of its route. */
+/** SQL for the turn of a job in a copy. A job that a node held comes first in its route. */
 export const TURN = `case when j.node is null then j.turn else coalesce(
   (select min(q.turn) from jobs q where q.turn is not null and q.route = j.route), 0) end`
 
-/** SQL that selects the rows of jobs that a copy of the file should contain. */
+/** SQL that selects the jobs that a copy of the file should contain. */
 export function expected({ nowMs, retentionMs }: Population) {
   return { nowMs, retentionMs }
 }
 
-/** Returns the file's contents by job ID, without what is specific to a file or to a node. */
+/** Returns the contents of the file by job ID, without what differs between files or nodes. */
 export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
   const { nowMs, retentionMs } = only
   const live = `(j.settled_at_ms is null or c.due_at_ms is not null
@@ -138,7 +138,7 @@ export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Recor
     idempotency: all(path, `select * from idempotency where until_ms > ${nowMs} order by account, key`),
     usage: all(path, 'select * from usage order by account, month, model'),
     files: all(path, 'select * from files order by id'),
-    // The other database does not know the node that runs a batch.
+    // The node that runs a batch is unknown in the other database.
     batches: all(path, 'select * from batches order by id').map((row) => ({ ...row, node: null })),
     batchLines: all(path, 'select * from batch_lines order by batch_id, line'),
     filePieces: all(path, 'select file_id, piece, hex(content) from file_pieces order by file_id, piece'),

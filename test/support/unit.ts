@@ -1,12 +1,12 @@
 /**
- * `npm run test:unit` runs every test, or those of some files, in one run of Node's test runner.
+ * `npm run test:unit` runs all tests, or those of some files, with Node's test runner.
  *
  *     npm run test:unit
  *     npm run test:unit -- --test-name-pattern=idempotency
  *     npm run test:unit -- 'src/queue/*.test.ts' test/http/reads.test.ts
  *
- * Files share processes as groups.ts decides: each process of the runner runs an entry file, written for this run, that imports
- * the files of a group. Node options are passed to the runner.
+ * groups.ts decides which files share a process. For each group, an entry file is written that imports its files; each process
+ * of the runner runs such an entry file. Node options are passed to the runner.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -20,7 +20,7 @@ import { CLONE, TESTS, testFiles } from './test-files.ts'
 const RUN_FILES = new URL('run-files.ts', import.meta.url).href
 const OPTIONS = [
   '--test',
-  // Twice as many as a small machine has cores, because about half of the processes wait at any time.
+  // Twice the cores of a small machine, because about half of the processes are waiting at any time.
   '--test-concurrency=4',
   // The timeout of a whole group. Its files, and their tests, have shorter ones.
   '--test-timeout=1800000',
@@ -50,7 +50,7 @@ const runner = spawn(process.execPath, [...OPTIONS, ...options, ...writeEntries(
   stdio: 'inherit',
   env: { ...process.env, ...temporary.env },
 })
-// An interrupt at the keyboard also reaches the runner. This process waits for it to end, then removes the folders.
+// Ctrl-C also interrupts the runner. This process waits for the end of the runner, and then removes the folders.
 process.on('SIGINT', () => {})
 process.on('SIGTERM', () => runner.kill('SIGTERM'))
 const [code] = await once(runner, 'exit')
