@@ -1,4 +1,6 @@
-/** Admin actions by commands while a server is running: the server applies them in time, and callers see the effect. */
+/**
+ * Tests admin actions by commands while a server is running: the server applies them in time, and callers notice the effect.
+ */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
@@ -10,12 +12,12 @@ import { type Ended, installation, type Server } from './server-process.ts'
 
 const timeout = 60_000
 const ADMIN_TOKEN = 'admin-token-for-tests'
-/** A running server applies what a command changed within this time. */
+/** A running server applies what a command changed within this time, in milliseconds. */
 const KNOWN_WITHIN_MS = 5000
-/** The call of a cancelled job ends within this time. */
+/** The call of a cancelled job ends within this time, in milliseconds. */
 const ENDED_WITHIN_MS = 1000
 
-/** Commands that run in one process. */
+/** Runs commands in one shared process. */
 interface Commands {
   readonly parley: RunCommand
 }
@@ -27,14 +29,14 @@ interface Shared {
 }
 
 interface Place extends Shared {
-  /** An account of this test, with a key that the caller has. */
+  /** The account of this test. Its key belongs to the caller. */
   readonly account: string
   readonly caller: Caller
-  /** How many calls the model server had before the test. */
+  /** How many calls the model server had received before the test. */
   readonly called: number
 }
 
-/** A server for all tests on a store: starting one takes longer than most of them. */
+/** Starts a server that all tests on a store share, because starting one takes longer than most of the tests. */
 async function start(databaseUrl?: string): Promise<Shared> {
   const models = await startModelServer()
   after(() => models.close())
@@ -83,7 +85,7 @@ both(
     models.script = () => reply.stall()
     const waiting = caller.single('stalls')
     await models.received(called + 1)
-    // The waiting caller does not know the ID yet, and the call starts before the job is stored.
+    // The waiting caller does not know the ID yet, and the job's status is stored after its call has started.
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const openJob = async () => {
       const open = await fetch(`${url}/admin/api/jobs?status=assigned`, { headers })
@@ -202,7 +204,7 @@ both('usage is what the jobs used, in every form', async ({ place, models, calle
   await caller.single('one')
   models.script = () => reply.status(400)
   await caller.single('fails', { model: 'gpt-5' })
-  // The model server counts characters, and echoes the message.
+  // The model server counts characters as tokens, and its answer is an echo of the message.
   const input = texts.join('').length
   const output = texts.map((text) => `echo: ${text}`).join('').length
   const month = new Date().toISOString().slice(0, 7)

@@ -4,7 +4,7 @@
  * ```ts
  * const { place, ask } = await startAsking(t)
  * const ended = await ask(['send', 'Hello'])
- * const program = place.spawn(command(['batch', 'jobs.jsonl']), { env: env })   // to be ended on the way
+ * const program = place.spawn(command(['batch', 'jobs.jsonl']), { env: env })   // to be ended midway
  * ```
  */
 import { writeFile } from 'node:fs/promises'
@@ -25,13 +25,13 @@ export interface Asking {
   readonly place: Installation
   readonly server: Server
   readonly key: string
-  /** Runs `parley …` to its end, with address and key in its environment. */
+  /** Runs `parley …` to its end. The URL and the key are in its environment. */
   ask(args: readonly string[], options?: AskOptions): Promise<Ended>
-  /** Runs commands in one shared process: see many-commands.ts. */
+  /** Runs commands in one shared process; see many-commands.ts. */
   readonly run: RunCommand
-  /** Starts `parley …` as a process, to be watched and ended midway. */
+  /** Starts `parley …` as a process that the test can watch and end midway. */
   begin(args: readonly string[], options?: AskOptions): Program
-  /** Writes a file into the working directory of the commands. */
+  /** Writes a file into the folder in which the commands run. */
   write(name: string, text: string): Promise<string>
 }
 
@@ -40,7 +40,7 @@ export interface AskOptions {
   readonly stdin?: string
 }
 
-/** A server on a free port, and client commands for it. */
+/** Starts a server on a free port, and returns client commands for it. */
 export async function startAsking(t: Lifetime, options: InstallationOptions = {}): Promise<Asking> {
   const place = await installation(t, options)
   const server = await place.start()
@@ -80,7 +80,7 @@ export function startAgain({ place, server }: Asking): Promise<Server> {
   return place.start({ env: { PORT: new URL(server.url).port } })
 }
 
-/** A line of a batch file. */
+/** Returns a line of an input file for `parley batch`. */
 export function jobLine(content: string, more: object = {}): string {
   return JSON.stringify({
     model: 'gpt-5-mini',

@@ -1,4 +1,4 @@
-/** Callers that keep sending requests to a server, and a record of what was acknowledged to them and how long that took. */
+/** Callers that keep sending requests to a server, with a record of which jobs were acknowledged and how long that took. */
 import assert from 'node:assert/strict'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 
@@ -11,7 +11,7 @@ interface Timed {
 }
 
 export class BackupLoad {
-  /** In the order in which they were acknowledged. */
+  /** The IDs of the jobs, in the order in which they were acknowledged. */
   readonly ids: string[] = []
   readonly #singles: Timed[] = []
   readonly #watchers = new Set<() => void>()
@@ -20,11 +20,11 @@ export class BackupLoad {
 
   start(callers: readonly Caller[]): void {
     this.#asking = Promise.all(callers.map((caller, index) => this.#askOnAndOn(caller, `caller ${index}`)))
-    // Reports an error to whoever waits for more; `stop` throws it.
+    // A test that waits gets the error through `#tell`; `stop` throws it as well.
     this.#asking.catch(() => this.#tell())
   }
 
-  /** Resolves once this many jobs were acknowledged. */
+  /** Resolves when this many jobs have been acknowledged. */
   reached(jobs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const look = () => {
@@ -43,7 +43,9 @@ export class BackupLoad {
     await this.#asking
   }
 
-  /** The latencies of single creates that started within these times; null if there were none. */
+  /**
+   * Returns the 99th percentile of the latencies of single creates that started within these times; null if there were none.
+   */
   p99Ms(within: (atMs: number) => boolean): number | null {
     const took = this.#singles.filter(({ atMs }) => within(atMs)).map(({ ms }) => ms)
     return took.sort((a, b) => a - b)[Math.floor(took.length * 0.99)] ?? null

@@ -1,4 +1,4 @@
-/** What `parley backup` and `parley restore` reject: their messages, and what they leave unchanged. */
+/** Tests what `parley backup` and `parley restore` reject: their messages, and what they leave unchanged. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync } from 'node:fs'
@@ -8,7 +8,7 @@ import { installation, MAIN } from './server-process.ts'
 
 const timeout = 60_000
 const PASSWORD = 'pass-word-that-nobody-sees'
-/** In blocks of 512 bytes. */
+/** The limit of file sizes, in blocks of 512 bytes. */
 const LIMIT_BLOCKS = 64
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 

@@ -1,6 +1,6 @@
 /**
- * `parley backup` under load, and what a server started on the restored file contains: every job that was acknowledged
- * before the backup began. `PARLEY_LONG=1` makes it a large database and ten backups.
+ * Tests `parley backup` under load. A server on the restored file has every job that was acknowledged before the backup began.
+ * With `PARLEY_LONG=1`, the database is large and there are ten backups.
  */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
@@ -17,7 +17,7 @@ const LONG = Boolean(process.env.PARLEY_LONG)
 const timeout = LONG ? 3600_000 : 120_000
 const BACKUPS = LONG ? 10 : 2
 const CALLERS = LONG ? 16 : 6
-/** Jobs before the first backup, so that it takes a while. */
+/** The number of jobs before the first backup, so that it takes a while. */
 const JOBS = LONG ? 30_000 : 1000
 const HELD = 12
 const MAX_TRIES = 30
@@ -25,7 +25,7 @@ const MAX_TRIES = 30
 interface Backup {
   readonly file: string
   readonly says: Readonly<Record<string, unknown>> & { readonly jobs: Readonly<Record<string, number>> }
-  /** Jobs that were acknowledged before the backup began. */
+  /** The jobs that were acknowledged before the backup began. */
   readonly before: readonly string[]
   readonly fromMs: number
   readonly toMs: number
@@ -42,7 +42,7 @@ test(`${BACKUPS} backups under load: each holds all that was acknowledged before
   const server = await place.start()
   const key = await server.firstKey()
   const load = new BackupLoad()
-  // Unfinished jobs at each backup, until the server is killed.
+  // These jobs are unfinished during each backup, until the server is killed.
   load.acknowledge(await server.caller(key).batch(Array(HELD).fill('hold this')))
   load.start(Array.from({ length: CALLERS }, () => server.caller(key)))
   await load.reached(JOBS)
@@ -70,8 +70,8 @@ test(`${BACKUPS} backups under load: each holds all that was acknowledged before
 })
 
 /**
- * An interrupted backup leaves no file under the requested name, and no file at all if it could clean up. A backup that is
- * faster than the signal is repeated.
+ * Checks that an interrupted backup leaves no file with the requested name, and no file at all if it could clean up. If a
+ * backup ends before the signal, the next one is tried.
  */
 async function leavesNothing(
   place: Installation,
@@ -85,7 +85,7 @@ async function leavesNothing(
     await partial(folder, program)
     program.kill(signal)
     const exit = await program.exited
-    // The signal may come after the backup has its name; then it is complete.
+    // If the signal comes after the backup got its name, the backup is complete.
     const isComplete = existsSync(file)
     if (!isComplete || tries === MAX_TRIES) {
       assert.deepEqual([exit, isComplete], [{ code: null, signal }, false])
@@ -106,7 +106,7 @@ function checked(file: string): unknown[] {
   return rows.map((row) => ({ ...row }))
 }
 
-/** Resolves when the program writes a backup that did not exist before. */
+/** Resolves when the program is writing a backup. */
 async function partial(folder: string, program: Program): Promise<void> {
   const before = readdirSync(folder).length
   while (readdirSync(folder).length === before) {
@@ -156,7 +156,7 @@ async function serves(
   assert.deepEqual([completed, others], [jobs + 1, {}])
 }
 
-/** Reads every ID; returns those that exist, once they have ended. */
+/** Reads all IDs until their jobs have finished. Returns the IDs that exist. */
 async function allEnded(caller: Caller, ids: Iterable<string>): Promise<ReadonlySet<string>> {
   const known = new Set<string>()
   const left = new Set(ids).values()

@@ -1,4 +1,4 @@
-/** `parley batch`: what it reads, writes and rejects, and its exit codes. */
+/** Tests `parley batch`: what it reads, writes and rejects, and its exit codes. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, statSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** conformance/batch.mjs names what a wrong server does with the lines of a batch. */
+/** Tests that conformance/batch.mjs reports what a wrong server does with the lines of a batch. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'

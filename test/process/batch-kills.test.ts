@@ -1,4 +1,6 @@
-/** A batch goes on after kill -9 of the node that runs it, and each of its lines has one result: runs conformance/batch.mjs. */
+/**
+ * Tests with conformance/batch.mjs that a batch continues after its node was killed, and that each of its lines has one result.
+ */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -14,16 +16,19 @@ import { jobOf } from './caller.ts'
 import { CLONE, type Installation, installation, type Server } from './server-process.ts'
 
 const LINES = LONG ? 50_000 : 1500
-/** In the long form, the file has almost 200 MB, which is the limit. */
+/** In the long form, the file has nearly 200 MB, which is the limit. */
 const LINE_BYTES = LONG ? 3800 : 0
 const KILLS = LONG ? 10 : 3
-/** In the short form, answers are so slow that the batch does not end while a node restarts. */
+/**
+ * How long each answer takes, in milliseconds. In the short form, it is so long that the batch does not end while a node
+ * restarts.
+ */
 const ANSWER_MS = LONG ? 20 : 400
 const env = { OPENAI_MAX_CONCURRENCY: LONG ? '256' : '32' }
-/** An idle server takes less memory than this. */
+/** How much memory a server may take in addition to an idle one. */
 const MAX_MIB = 250
 const timeout = LONG ? 3_600_000 : 300_000
-/** A lease that is short enough to wait for. */
+/** The lease is so short that the test can wait for its end. */
 const settings = { jobs: { lease_seconds: 3, max_attempts: 1000 } }
 
 for (const [store, nodes] of [
@@ -70,7 +75,7 @@ async function kills(t: TestContext, count: number): Promise<void> {
   assert.ok(moreMiB <= MAX_MIB, `${moreMiB} MiB`)
 }
 
-/** A node that keeps its port when it is killed, and the memory of its processes. */
+/** A node that keeps its port when it is killed, with the memory of its processes. */
 class WatchedNode {
   readonly #t: TestContext
   readonly #place: Installation
@@ -111,7 +116,7 @@ class WatchedNode {
   }
 }
 
-/** Calls `onKill` for each request, and answers when that is done. */
+/** Starts a server that calls `onKill` for each request, and responds when that is done. */
 async function listener(t: TestContext, onKill: (kill: number) => Promise<void> | undefined) {
   const server = createServer((request, response) => {
     void onKill(Number(request.url?.slice(1)))?.then(() => response.end())
@@ -126,7 +131,7 @@ async function keyOf(place: Installation, account: string): Promise<string> {
   return created.stdout.trim()
 }
 
-/** Measures creates of another account, and of the same one, at the same time; those that a kill interrupts do not count. */
+/** Measures creates of another account, and of the same one, at the same time. Creates that a kill interrupts do not count. */
 function watchCreates(place: Installation, node: WatchedNode) {
   let isOver = false
   const watch = async (account: string) => {

@@ -1,4 +1,4 @@
-/** `parley batch` with OpenAI's batch files: what it reads from them, and results in their format. */
+/** Tests `parley batch` with OpenAI's batch files: what it reads from them, and its results in OpenAI's format. */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,4 +1,6 @@
-/** `parley batch` cut off and resumed: killed, interrupted, run twice at once, and through restarts of the server. */
+/**
+ * Tests `parley batch` when it is killed, interrupted, run twice at the same time, or resumed, and when the server restarts.
+ */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
@@ -15,14 +17,14 @@ import type { Program } from './server-process.ts'
 
 const timeout = 120_000
 const LINES = LONG ? 5000 : 600
-/** A run has at most this many jobs at the server. */
+/** How many unfinished jobs a run has on the server at most. */
 const AT_ONCE = 80
 const OUT = 'jobs.jsonl.results.jsonl'
 const JOURNAL = `${OUT}.journal`
 
 const linesOf = (count: number) => Array.from({ length: count }, (_, index) => jobLine(`job ${index}`))
 
-/** A model server that counts its requests. */
+/** Starts a model server that counts its requests by content. */
 async function startCounting(
   t: TestContext,
 ): Promise<{ models: ModelServerForTests; calls: Map<string, number> }> {
@@ -61,11 +63,11 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
   })
   await asking.write('jobs.jsonl', linesOf(count).join('\n'))
   for (let kill = 0, called = 0; kill < 2; kill++) {
-    // The kill comes after more calls than the server had left at the last kill, because those continue.
+    // Jobs on the server continue after a kill. So the next kill comes only after more calls than these jobs make.
     called += AT_ONCE + 30 + random.below(count * 0.15)
     const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', String(AT_ONCE)])
     await models.received(called)
-    // The turns vary the moment, because each event is the end of something.
+    // The random number of turns varies the moment of the kill, because each event is the end of something.
     for (let turns = random.below(200); turns > 0; turns--)
       await new Promise((resolve) => setImmediate(resolve))
     program.kill('SIGKILL')
@@ -105,7 +107,8 @@ test('a batch whose response was lost is found again by its key', { timeout }, a
   await models.received(60)
   program.kill('SIGKILL')
   await program.exited
-  // As if the responses to both batches had arrived after the crash, and a crash had cut off the last line.
+  // Changes the journal as if neither batch had got its response before the crash, and as if the crash had truncated the last
+  // line.
   const file = join(asking.place.folder, JOURNAL)
   const journal = await readFile(file, 'utf8')
   const kept = journal.split('\n').filter((line) => !line.startsWith('{"sent"') && line !== '')
@@ -172,7 +175,7 @@ test('--concurrency bounds the jobs at the server, and a second run of the same 
   const second = await asking.ask(['batch', 'jobs.jsonl'])
   assert.equal(second.code, 1)
   assert.match(second.stderr, /Another parley batch process is working on this run/)
-  // Another batch of 30 would exceed 40.
+  // The next batch of 30 jobs would exceed the limit of 40.
   assert.equal(models.requests.length, 30)
   models.script = () => undefined
   models.release()

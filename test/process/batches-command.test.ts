@@ -1,4 +1,6 @@
-/** `parley batches`: creates, shows, lists, downloads and cancels batches, what it prints, and its exit codes. */
+/**
+ * Tests `parley batches`: creating, showing, listing, downloading and cancelling batches, what it prints, and its exit codes.
+ */
 import assert from 'node:assert/strict'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { createServer, type RequestListener } from 'node:http'

@@ -1,4 +1,4 @@
-/** SIGTERM while callbacks are in flight to a receiver that does not respond. */
+/** Tests SIGTERM while callbacks are being sent to a receiver that does not respond. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type ReceiverReply, startReceiver } from '../receiver.ts'
@@ -8,7 +8,10 @@ import { installation } from './server-process.ts'
 
 const timeout = 90_000
 const DRAIN_WITHIN_MS = 30_000
-/** These are answered first, so that the receiver is allowed enough attempts for all callbacks that stall. */
+/**
+ * These callbacks are answered first, so that the receiver is allowed as many concurrent attempts as there are callbacks that
+ * stall.
+ */
 const ANSWERED = 20
 const STALLED = 8
 
@@ -17,7 +20,8 @@ test('SIGTERM while callbacks are in flight to a receiver that stalls: the serve
 }, async (t) => {
   let reply: ReceiverReply = { kind: 'answer' }
   const receiver = await startReceiver({ reply: () => reply }, t)
-  // Only one attempt is allowed, so an attempt that the drain cuts off must not count. The attempts have no deadline of their own.
+  // Each callback has only one attempt, so an attempt that the drain interrupts must not count. The timeout of attempts is
+  // never reached.
   const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 3600 }
   const place = await installation(t, { settings: { callbacks } })
   const server = await place.start()

@@ -1,6 +1,6 @@
 /**
- * Every callback arrives at least once, although its sender is killed at random moments and its receivers fail in many
- * ways.
+ * Tests that every callback arrives at least once, although the server is killed at random moments and the receivers fail in
+ * many ways.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -11,7 +11,7 @@ import { installation } from './server-process.ts'
 
 const KILLS = LONG ? 20 : 2
 const CALLBACKS = LONG ? 10_000 : 200
-/** A request and its response. */
+/** Each batch causes two events: its request and its response. */
 const EVENTS_OF_A_BATCH = 2
 
 test(`${KILLS} kills of the server and receivers that fail in many ways: all ${CALLBACKS} callbacks arrive`, {

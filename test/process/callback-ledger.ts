@@ -1,6 +1,6 @@
 /**
- * Records, outside the server, the callbacks that callers were promised, and their requests at the receiver. A callback's
- * expected content follows from its job's.
+ * Records, outside the server, which callbacks were promised to callers, and what receivers got. The expected content of a
+ * callback follows from its job.
  */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
@@ -16,15 +16,15 @@ interface Watcher {
 }
 
 export class CallbackLedger {
-  /** All requests at the receiver, however they ended. */
+  /** The number of requests that receivers got, however they ended. */
   requests = 0
   readonly #accepted = new Map<string, string>()
-  /** The received body by job ID; each repeated one must be the same. */
+  /** The received body of each callback, by job ID. A repeated callback must have the same body. */
   readonly #bodies = new Map<string, string>()
   readonly #answered = new Set<string>()
-  /** The accepted jobs whose callbacks have not been answered 2xx, by their IDs. */
+  /** The IDs of accepted jobs whose callbacks have not got a 2xx response. */
   readonly #missing = new Set<string>()
-  /** For each job ID, all requests for its callback in order, and whether the response to each was a complete 2xx. */
+  /** By job ID: the requests for its callback in order, each with whether it got a complete 2xx response. */
   readonly #requests = new Map<string, { readonly request: ReceivedRequest; readonly whole: boolean }[]>()
   readonly #unread = new Set<ReceivedRequest>()
   #webhook: Webhook | undefined
@@ -41,12 +41,12 @@ export class CallbackLedger {
     return this.#accepted.size
   }
 
-  /** Accepted jobs whose callbacks have not been answered 2xx. */
+  /** The number of accepted jobs whose callbacks have not got a 2xx response. */
   get missing(): number {
     return this.#missing.size
   }
 
-  /** Records the callbacks promised by the response to a batch. */
+  /** Records the callbacks that the response to a batch promises. */
   accepted(contents: readonly string[], reply: Reply): void {
     assert.equal(reply.status, 202, reply.text)
     const ids = idsOf(reply)
@@ -59,12 +59,12 @@ export class CallbackLedger {
     this.#look()
   }
 
-  /** Records that the sender cannot have read the response to this request, so it must send the callback again. */
+  /** Records that the server cannot have read the response to this request, so it must send the callback again. */
   unread(request: ReceivedRequest): void {
     this.#unread.add(request)
   }
 
-  /** Requests for a callback that arrived after a complete 2xx response that the sender may have read. */
+  /** The number of requests for a callback that had already got a complete 2xx response that the server may have read. */
   get duplicates(): number {
     let count = 0
     for (const requests of this.#requests.values()) {
@@ -74,13 +74,13 @@ export class CallbackLedger {
     return count
   }
 
-  /** Complete 2xx responses that the sender cannot have read. */
+  /** The number of complete 2xx responses that the server cannot have read. */
   get unreadAnswers(): number {
     const all = [...this.#requests.values()].flat()
     return all.filter(({ request, whole }) => whole && this.#unread.has(request)).length
   }
 
-  /** Records that a callback has arrived, perhaps before its caller has the response that promises it. */
+  /** Records that a callback has arrived. The response that promises it may arrive later. */
   came(request: ReceivedRequest, answered: Answered): void {
     this.requests += 1
     try {
@@ -98,18 +98,18 @@ export class CallbackLedger {
     this.#look()
   }
 
-  /** Resolves when this many more batches have been accepted; rejects if a callback was wrong. */
+  /** Resolves when this many more batches have been accepted. Rejects if a callback was wrong. */
   moreBatches(count: number): Promise<void> {
     const until = this.#batches + count
     return this.#when(() => this.#batches >= until)
   }
 
-  /** Resolves when no more callbacks than this are missing; rejects if one was wrong. */
+  /** Resolves when at most this many callbacks are missing. Rejects if a callback was wrong. */
   missingAtMost(count: number): Promise<void> {
     return this.#when(() => this.missing <= count)
   }
 
-  /** Reports the missing callbacks at the end of the test. */
+  /** If the test times out, reports the missing callbacks. */
   reportMissing(t: TestContext): void {
     t.signal.addEventListener('abort', () => {
       if (this.missing === 0) return
@@ -117,7 +117,7 @@ export class CallbackLedger {
     })
   }
 
-  /** Checks that each callback contained the same result as a read of its job, and the payload. */
+  /** Checks that each callback contained its payload, and the same result as a read of its job. */
   async assertAsRead(caller: Caller): Promise<void> {
     const left = this.#accepted.entries()
     const readOn = async () => {
@@ -131,7 +131,7 @@ export class CallbackLedger {
     await Promise.all(Array.from({ length: 8 }, readOn))
   }
 
-  /** The ID of the request's job, if the request is correct. */
+  /** Returns the job ID in a request. Throws if the request is not correct. */
   #verified({ headers, body }: ReceivedRequest): string {
     assert.ok(this.#webhook)
     this.#webhook.verify(body, headers as Record<string, string>)
@@ -162,7 +162,7 @@ export class CallbackLedger {
   }
 }
 
-/** The fields with which a job of this content is created. */
+/** Returns the additional fields of a job with a callback to this URL. */
 export function callbackTo(url: string): (content: string) => object {
   return (content) => ({
     callback: { callback_url: `${url}/hook`, callback_payload: payloadOf(content) },

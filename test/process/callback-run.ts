@@ -1,4 +1,4 @@
-/** Runs callers whose jobs have callbacks, with their receivers, and records what was promised and what arrived. */
+/** Runs callers whose jobs have callbacks, with the receivers, and records what was promised and what arrived. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { CallbackLedger, callbackTo } from './callback-ledger.ts'
@@ -8,27 +8,27 @@ import { Random } from './random.ts'
 import type { Ended } from './server-process.ts'
 
 export const LONG = Boolean(process.env.PARLEY_LONG)
-/** More attempts than any callback needs, with short pauses between them. */
+/** These settings allow more attempts than any callback needs, with short pauses. */
 export const CALLBACK_SETTINGS = {
   allow_networks: ['127.0.0.0/8'],
   timeout_seconds: 1,
   retry_seconds: [0, 0.1, 0.2, ...Array.from({ length: 200 }, () => 0.4)],
 }
 const RECEIVERS = 4
-/** Callers wait while this many callbacks are missing, so that kills come while callbacks are being sent, not all before. */
+/** While this many callbacks are missing, callers wait, so that kills happen while callbacks are being sent, not all before. */
 const MOST_MISSING = 100
 const MOST_IN_A_BATCH = 10
 /** The average number of jobs in a batch. */
 export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
 /**
- * A callback arrives again after a readable 2xx if its sender died before it had stored the 2xx. This limits the share of such
- * callbacks. In the short form, where the share would be a handful, the limit is as many per kill as one receiver may have in
- * progress.
+ * The limit for callbacks that arrive again after a readable 2xx response, as a share. That happens if the server is killed
+ * before it has stored the 2xx. In the short form, the share would be a handful, so the limit is as many per kill as one
+ * receiver may have in progress.
  */
 const MOST_DUPLICATES = 0.02
 const IN_PROGRESS = 32
 
-/** Sends a batch; null if no response arrived, so that nothing was promised. */
+/** Sends a batch. Resolves with null if no response arrived, so that nothing was promised. */
 export type SendBatch = (
   contents: readonly string[],
   over: (content: string) => object,
@@ -70,7 +70,7 @@ export class CallbackRun {
     this.#receivers = receivers
   }
 
-  /** Requests the secret that verifies signatures, once, before the first batch. */
+  /** Requests the secret for verifying signatures, once, before the first batch. */
   secretFrom(ask: () => Promise<Ended>): Promise<void> {
     this.#secret ??= ask().then(({ stdout, stderr }) => {
       assert.match(stdout, /^whsec_/, stderr)
@@ -79,7 +79,7 @@ export class CallbackRun {
     return this.#secret
   }
 
-  /** Sends a batch of random size to random receivers. Sometimes one of them goes down before it, or comes back. */
+  /** Sends a batch of random size to random receivers. Sometimes a receiver goes down or comes back before. */
   async ask(name: string, send: SendBatch): Promise<void> {
     for (const receiver of this.#receivers) await receiver.maybeTurn()
     if (this.#ledger.missing > MOST_MISSING) {
@@ -98,7 +98,7 @@ export class CallbackRun {
     }
   }
 
-  /** Resolves when this many more batches have been accepted; rejects if a callback was wrong. */
+  /** Resolves when this many more batches have been accepted. Rejects if a callback was wrong. */
   moreBatches(count: number): Promise<void> {
     return this.#ledger.moreBatches(count)
   }
@@ -111,7 +111,10 @@ export class CallbackRun {
     await Promise.all(this.#receivers.map((receiver) => receiver.up()))
   }
 
-  /** Ends the run: with the receivers up, though still faulty, every callback arrives; none was wrong, and few arrived again. */
+  /**
+   * Ends the run. All receivers come back, although they still fail at times. Checks that every callback arrives, that none was
+   * wrong, and that few arrived again.
+   */
   async end(caller: Caller, kills: number): Promise<void> {
     await this.#up()
     const ledger = this.#ledger

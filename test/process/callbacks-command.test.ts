@@ -1,4 +1,4 @@
-/** `parley callbacks` while a server is running: listing callbacks and replaying them. */
+/** Tests `parley callbacks` while a server is running: listing callbacks and replaying them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type { CallbackDetails, CallbackSummary } from '../../src/admin/job-view.ts'
@@ -11,7 +11,7 @@ import { type Ended, type Installation, installation } from './server-process.ts
 const timeout = 60_000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
-/** A server that tries callbacks once, and has created this many jobs with a callback. */
+/** Starts a server that tries each callback once, and creates this many jobs with callbacks. */
 async function start(t: TestContext, jobs: number, databaseUrl?: string) {
   const receiver = await startReceiver({}, t)
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } }

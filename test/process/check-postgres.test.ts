@@ -1,4 +1,4 @@
-/** `parley check` and `parley serve` on a Postgres that is suitable, weak, unsuitable or missing. */
+/** Tests `parley check` and `parley serve` on a Postgres that is suitable, weak, unsuitable or missing. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import pg from 'pg'
@@ -13,7 +13,7 @@ test('a fit database passes, and no password is shown', { timeout }, async (t) =
   const url = new URL(await freshDatabase(t))
   url.password = 'canary'
   const upstream = await startModelServer({}, t)
-  // With a model server, because check warns of the simulator.
+  // A model server is configured, because the check would warn of the simulator.
   const place = await installation(t, { databaseUrl: url.href, upstream: upstream.baseUrl })
   const { code, stdout } = await place.parley(['check'], { env: { OPENAI_MODEL: 'a-model' } })
   assert.equal(code, 0, stdout)

@@ -1,5 +1,5 @@
 /**
- * `parley check`: valid configurations pass, invalid ones are reported with the path of the setting, and no server is
+ * Tests `parley check`: valid configurations pass, invalid ones are reported with the path of the setting, and no server is
  * started.
  */
 import assert from 'node:assert/strict'
@@ -16,7 +16,7 @@ const timeout = 60_000
 
 const parley = startCommandsAnywhere({ after })
 
-/** Answers every request with the same status and body, and records the requests. */
+/** Starts a model server that responds to every request with this status and body, and records the requests. */
 async function upstreamAnswering(t: TestContext, status: number, body = '{}') {
   const asked: string[] = []
   const server = createServer((request, response) => {
@@ -136,7 +136,7 @@ test('--calls says that it pays, checks each target, and prints what it finds', 
 })
 
 test('an upstream that cannot be reached is wrong', { timeout }, async (t) => {
-  // Nothing can ever listen on port 1 of this address.
+  // No process listens on port 1.
   const place = await installation(t, { upstream: 'http://127.0.0.1:1/v1' })
   const { code, stdout } = await parley(place, ['check'])
   assert.equal(code, 1)

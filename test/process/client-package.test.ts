@@ -1,5 +1,5 @@
 /**
- * The client as its users get it: packed, installed in an empty folder without a network, used from JavaScript and
+ * Tests the client as its users get it: packed, installed in an empty folder without a network, and used from JavaScript and
  * TypeScript.
  */
 import assert from 'node:assert/strict'
@@ -19,7 +19,7 @@ interface Project {
   readonly packed: readonly string[]
   path(name: string): string
   write(name: string, text: string): Promise<void>
-  /** Runs a command in the project to its end, which must succeed. */
+  /** Runs a command in the project to its end. It must succeed. */
   run(command: readonly string[], env?: Record<string, string>): Promise<Ended>
 }
 
@@ -38,7 +38,7 @@ async function installed(t: TestContext): Promise<Project> {
   return { place, path, write, run, packed: paths }
 }
 
-/** The first commands of the README, without their comments. */
+/** Returns the first commands of the README, without their comments. */
 function installCommands(): string[] {
   const [, block = ''] = /```sh\n(.*?)```/s.exec(readFileSync(join(CLONE, 'client/README.md'), 'utf8')) ?? []
   return block.split('\n').flatMap((line) => line.replace(/\s+#.*$/, '') || [])
@@ -49,7 +49,7 @@ test('the README installs the client from a clone', { timeout: 120_000 }, async 
   const project = join(place.folder, 'project')
   await mkdir(project)
   await writeFile(join(project, 'package.json'), '{ "private": true, "type": "module" }')
-  // The commands have an empty folder of their own instead of /tmp, no registry and no cache.
+  // The commands use an empty folder instead of /tmp, and have no registry and no cache.
   const env = { npm_config_offline: 'true', npm_config_cache: join(place.folder, 'empty-cache') }
   const [packing = '', installing = '', ...others] = installCommands()
   assert.deepEqual(others, [])
@@ -96,7 +96,7 @@ const callback: Callback<string> = await webhooks.verify<string>('', new Headers
 export const all: unknown[] = [km, wrong, callback, (error: unknown) => error instanceof ParleyError && error.retryAfter]
 `
 
-/** The strictest settings, which also check the package's declarations. */
+/** The strictest settings, which also check the declarations of the package. */
 const STRICT = {
   noEmit: true,
   strict: true,
@@ -110,11 +110,11 @@ const RESOLUTIONS = [
   { module: 'nodenext', lib: ['es2022', 'dom'] },
   { module: 'node16', lib: ['es2022', 'dom'] },
   { module: 'preserve', moduleResolution: 'bundler', lib: ['es2022', 'dom'] },
-  // A server project, with the types of Node instead of a browser's.
+  // A project for a server, with the types of Node instead of those of a browser.
   { module: 'nodenext', lib: ['es2022'], types: ['node'], typeRoots: [join(MODULES, '@types')] },
 ]
 
-/** The machine's own runtimes besides the one that runs the tests: its Node, and Bun and Deno if installed. */
+/** The runtimes that are installed on this machine, in addition to the one that runs the tests: Node, Bun and Deno. */
 const RUNTIMES: readonly (readonly [name: string, ...options: string[]])[] = [
   ['node'],
   ['bun'],

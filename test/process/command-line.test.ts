@@ -1,4 +1,4 @@
-/** The command line as people and scripts use it: its output, its exit codes, and its effect on a server. */
+/** Tests the command line as people and scripts use it: its output, its exit codes, and its effect on a server. */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
@@ -13,7 +13,7 @@ import { startCommands } from './many-commands.ts'
 import { type Ended, type Installation, installation, MAIN } from './server-process.ts'
 
 const timeout = 60_000
-/** By then a running server applies what a command changed. */
+/** A running server applies what a command changed within this time, in milliseconds. */
 const KNOWN_WITHIN_MS = 5000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
@@ -70,7 +70,7 @@ test('keys list --json is an array of keys with times in Unix seconds', { timeou
   assert.match(table.stdout, /ada +user_go .*revoked/)
 })
 
-/** Tests of commands next to a running server share it. It is started with `--threads`, which has no effect. */
+/** A server that the tests of commands share. It is started with `--threads`, which has no effect. */
 const shared = installation({ after }).then(async (place) => ({
   place,
   server: await place.start({ args: ['--threads', '2'] }),
@@ -209,7 +209,7 @@ test('a command whose output cannot be written says so', { skip: !existsSync('/d
   assert.match(program.stderr, /^Cannot write to standard output: ENOSPC.*\n$/)
 })
 
-/** Returns the full names of the commands that have no subcommands. */
+/** Returns the full names of all commands without subcommands. */
 function namesOf({ commands }: Command, before: readonly string[] = []): string[] {
   return commands.flatMap((command) => {
     const words = [...before, command.name()]
@@ -222,7 +222,7 @@ test('every command has examples in its help', { timeout }, async (t) => {
   for (const command of namesOf(declareCommands(() => {}))) {
     const { code, stdout } = await run([...command.split(' '), '--help'])
     assert.equal(code, 0)
-    // The command's name appears once in the usage line, and again after it.
+    // The name of the command is in the usage line, and once more after it.
     assert.ok(stdout.split(`parley ${command}`).length > 2, `${command}: ${stdout}`)
   }
 })

@@ -1,4 +1,4 @@
-/** `parley completion`: what the scripts offer, tested in the shells that are installed on the machine. */
+/** Tests `parley completion`: what the scripts offer in the shells that are installed on this machine. */
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -22,7 +22,7 @@ async function folder(t: TestContext): Promise<string> {
   return made
 }
 
-/** What bash offers for the last word of a line. */
+/** Prints what bash offers for the last word of a line. */
 const OFFERED = `
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
@@ -50,7 +50,7 @@ test('bash completes commands, options, values and files', { skip: without('bash
       ['keys', 'create', '--tier', 'user_'],
       ['user_free', 'user_go', 'user_pro', 'user_max'],
     ],
-    // The value of an option is not a command, even if it has the name of one.
+    // The value of an option is not a command, even if a command has the same name.
     [['keys', 'create', '--account', 'list', '--e'], ['--expires']],
     [['accounts', 'tier', 'acme', 'user_m'], ['user_max']],
     [['accounts', 'tier', 'user_m'], ['']],

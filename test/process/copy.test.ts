@@ -1,5 +1,6 @@
 /**
- * `parley copy` as people run it: what it prints, what continues on the other side, and what a killed copy leaves behind.
+ * Tests `parley copy` as people run it: what it prints, what continues on the new database, and what a killed copy leaves
+ * behind.
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -127,7 +128,7 @@ test('passwords come from the environment or a file, and reach the database', { 
   }
 })
 
-/** A server that implements just enough of the Postgres protocol to ask for the password and reject it. */
+/** Starts a server that knows just enough of the Postgres protocol to request a password and reject it. */
 async function startAskingForPasswords(t: TestContext) {
   const passwords: string[] = []
   const message = (type: string, body: Buffer) => {
@@ -181,7 +182,7 @@ test('a copy into SQLite that is killed leaves nothing, and the next one succeed
   const to = join(place.folder, 'new.db')
   await populate(from, 1)
   const client = await connect(t, from)
-  // These are more rows than the cache of the file holds, so that it contains uncommitted pages.
+  // These rows are larger than the cache of the file, so the file will contain uncommitted pages.
   await client.query(
     `update jobs set messages = repeat('x', 1000000) where id in (select id from jobs limit 150)`,
   )
@@ -197,7 +198,7 @@ test('a copy into SQLite that is killed leaves nothing, and the next one succeed
   assert.equal(code, 0, stderr)
 })
 
-/** Locks the table that a copy reaches last, waits until the copy waits for it, and kills the copy. */
+/** Locks the table that a copy reaches last, waits until the copy waits for the lock, and kills the copy. */
 async function killAtTheLastTable(t: TestContext, url: string, start: () => Program): Promise<void> {
   const [holder, watcher] = [await connect(t, url), await connect(t, url)]
   await holder.query('begin; lock table idempotency in access exclusive mode')

@@ -1,7 +1,7 @@
 /**
- * Costs match what the model server counted, to the millionth, however often the server crashes, and a cap in money holds:
- * with repairs, cached responses, cancelled jobs and deadlines. Only calls whose answers a kill prevented from being stored are
- * missing: their jobs were run again.
+ * Tests that costs match what the model server counted, to the millionth, however often the server crashes, and that a cap in
+ * money is not exceeded. There are repairs, cached responses, cancelled jobs and deadlines. Only calls whose answers could not
+ * be stored because of a kill are missing; their jobs run again.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -15,7 +15,7 @@ import { installation, type Server } from './server-process.ts'
 
 const KILLS = LONG ? 30 : 5
 const PRICE = { input: 1.5, cached_input: 0.3, output: 7.25 }
-/** A cap in the currency. It is enough for some hundred jobs, so that later creates reach it. */
+/** A cap in the currency. Some hundred jobs reach it, so that later creates are rejected. */
 const CAP = LONG ? 1 : 0.15
 const MAX_TOKENS = 40
 const timeout = LONG ? 900_000 : 180_000
@@ -57,7 +57,7 @@ async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<vo
     mostEvents: 500,
     ask: async (caller, name) => {
       const contents = Array.from({ length: 1 + random.below(8) }, (_, at) => `${name}, job ${at}`)
-      // A tenth of the requests repeat others, and get a cached response if there is one.
+      // A tenth of the requests repeat earlier ones, and get a cached response if there is one.
       if (random.below(10) === 0) contents.fill('the same again')
       const reply = await caller.batch(contents, () => jobFields(random))
       if (reply.status === 403) met.rejected += 1
@@ -76,7 +76,7 @@ async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<vo
   const { server, key } = await run.run()
   await allEnded(server.url)
   const caller = server.caller(key)
-  // The rest of the cap is spent, so that each run reaches it.
+  // Uses up the rest of the cap, so that each run reaches it.
   for (const size of [20, 1]) {
     for (let status = 202, at = 0; status === 202; at++) {
       const contents = Array.from({ length: size }, (_, index) => `the rest ${at} ${index}`)
@@ -104,8 +104,8 @@ function jobFields(random: Random, format = ['text', 'json'][random.below(2)]): 
 }
 
 /**
- * Returns an answer that lists the calls that it took, including the one before a repair, within what the job reserved. Half of
- * the JSON answers are wrong at first.
+ * Returns a reply with a random number of tokens, within what the job reserved. The answer lists its calls, including the one
+ * before a repair. Half of the JSON answers are wrong at first.
  */
 function countedReply(costs: number[], random: Random): Reply {
   return ({ body }, response) => {
@@ -138,7 +138,7 @@ interface UsedJob {
   readonly usage: { readonly cost: number; readonly input_tokens: number; readonly cache_hit: boolean }
 }
 
-/** Each completed job cost its calls; the others cost what is known of them. */
+/** Checks that each completed job cost as much as its calls, and that each other job cost as much as its known calls. */
 async function assertCosts(caller: Caller, costs: readonly number[]) {
   const sums = { jobs: 0, calls: 0, cacheHits: 0, repaired: 0, total: 0 }
   for (let before: string | null | undefined = ''; before !== null; ) {

@@ -1,6 +1,6 @@
 /**
- * Kills or stops a server repeatedly while callers keep sending it requests, on one database. A kill comes after a random number
- * of events: requests sent, responses received, calls that reached the model server.
+ * Kills or stops a server repeatedly while callers send it requests, on one database. Each kill comes after a random number of
+ * events: requests sent, responses received, and calls that reached the model server.
  */
 import { eventually } from '../support/eventually.ts'
 import type { Caller } from './caller.ts'
@@ -11,12 +11,12 @@ export interface CrashRunOptions {
   readonly place: Installation
   readonly kills: number
   readonly callers: number
-  /** A kill happens before this many events since the last start. */
+  /** How many events there are at most between a start and the next kill. */
   readonly mostEvents: number
   readonly random: Random
-  /** One request of a caller, repeated while there is a server. */
+  /** Sends one request of a caller. It is called again and again. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
-  /** How a server is ended: by SIGKILL if absent. */
+  /** Ends a server; by SIGKILL if absent. */
   readonly end?: (server: Server) => Promise<void>
   /** Called after the last kill, so that the requests in progress can end. */
   readonly onCalm: () => void
@@ -33,13 +33,15 @@ export class CrashRun {
     this.#options = options
   }
 
-  /** Reports an event that a kill may follow. */
+  /** Reports an event, after which a kill may follow. */
   event(): void {
     this.#eventsLeft -= 1
     if (this.#eventsLeft === 0) this.#onMoment()
   }
 
-  /** Kills the server as often as configured; resolves with a running server that gets no more requests, and its API key. */
+  /**
+   * Kills the server as often as configured. Resolves with a running server that gets no more requests, and with its API key.
+   */
   async run(): Promise<{ readonly server: Server; readonly key: string }> {
     const { place, kills, callers, end = (server) => server.crash(), onCalm } = this.#options
     const first = await place.start()
@@ -69,13 +71,13 @@ export class CrashRun {
       this.#onMoment = resolve
       if (events === 0) resolve()
     })
-    // The turns vary the moment, because every event is the end of something.
+    // The random number of turns varies the moment of the kill, because each event is the end of something.
     for (let turns = random.below(30); turns > 0; turns--) {
       await new Promise<void>((resolve) => setImmediate(resolve))
     }
   }
 
-  /** Sends requests until the end. Rejects if a response was wrong; a response interrupted by a kill is expected. */
+  /** Sends requests until the run ends. Rejects if a response was wrong. Responses may be interrupted by kills. */
   async #askOnAndOn(name: string, server: () => Promise<Server>): Promise<void> {
     let asked = 0
     while (!this.#over) {
@@ -93,12 +95,12 @@ export class CrashRun {
   }
 }
 
-/** The errors that a caller gets from a killed server. */
+/** Whether a caller gets this error because the server was killed. */
 function isCutOff(error: unknown): boolean {
   return /^(ECONNRESET|ECONNREFUSED|EPIPE|UND_ERR_SOCKET)$/.test(String((error as { code?: string }).code))
 }
 
-/** Resolves when no job is queued or running any more. */
+/** Resolves when no job is queued or running. */
 export async function allEnded(url: string): Promise<void> {
   await eventually(
     async () => (await fetch(`${url}/metrics`)).text(),

@@ -1,4 +1,4 @@
-/** Deleted data is gone: no trace of it remains in the database file, its log, or anything else in its folder. */
+/** Tests that deleted data is gone: no trace of it remains in the database file, its log, or anything else in its folder. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -34,7 +34,7 @@ test('nothing of a deleted account is found in the file or its log after the com
   const myKey = await keyOf(MARK)
   const [mine, theirs] = [server.caller(myKey), server.caller(await keyOf(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
-  // Conversations long enough for their own pages, and short ones that share pages with others'.
+  // Some conversations are so long that they have their own pages; short ones share pages with others.
   const padding = randomBytes(40_000)
     .toString('hex')
     .replaceAll(/.{100}/g, `$& ${MARK} `)
@@ -77,7 +77,8 @@ test('nothing of a deleted account is found in the file or its log after the com
   assert.equal(counts.deleted, true)
   assert.equal(counts.jobs, 114)
   assert.equal(counts.cancelled, 2)
-  // The audit log keeps who was deleted, when and by whom, by name; nothing else may remain.
+  // The audit log still contains the name of the deleted account, when it was deleted and by whom. Nothing else of it may
+  // remain.
   const words = [`${MARK} `, `${MARK}-key`, `"${MARK}`, secret, `echo: ${MARK}`, ...compressed]
   for (const word of words) assert.deepEqual(await found(place.database, word), [], String(word))
   assert.equal((await mine.read('019a0000-0000-7000-8000-000000000000')).status, 401)
@@ -90,7 +91,7 @@ test('nothing of a deleted account is found in the file or its log after the com
   for (const word of words) assert.deepEqual(await found(place.database, word), [], String(word))
 })
 
-/** Pieces of the conversation that is stored compressed, short enough that most of them are within one page of the file. */
+/** Returns pieces of the compressed conversation. They are so short that most of them are within one page of the file. */
 function piecesOfCompressed(database: string): Uint8Array[] {
   const db = new DatabaseSync(database, { readOnly: true })
   try {
@@ -103,7 +104,7 @@ function piecesOfCompressed(database: string): Uint8Array[] {
   }
 }
 
-/** The files in the database's folder that contain the bytes. */
+/** Returns the names of the files in the database's folder that contain the bytes. */
 async function found(database: string, word: string | Uint8Array): Promise<string[]> {
   const folder = dirname(database)
   const names: string[] = []

@@ -1,5 +1,5 @@
 /**
- * A full disk for the database. A limit on the size of files that a process may write stands in for the full disk: it
+ * Tests a full disk for the database. A limit on the size of files that the process may write has the effect of a full disk; it
  * needs no privileges and can be lifted while the server runs. The long form also fills a small tmpfs.
  */
 import assert from 'node:assert/strict'
@@ -21,7 +21,7 @@ const REFUSALS = 50
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 const canLift = spawnSync('prlimit', ['--version']).status === 0
 const skip = canLimit && canLift ? false : 'this system has no `ulimit -f` or no `prlimit`'
-/** Sizes of a small disk, so that different writes find it full; each disk is enlarged later. */
+/** Sizes of small disks, so that a different write finds each of them full. Each disk is enlarged later. */
 const DISKS_MIB = [3, 4, 5, 6, 8, 10, 12, 16]
 const ROOM_MIB = 64
 const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpfs can be mounted here'
@@ -30,7 +30,7 @@ const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpf
 interface Cramped {
   readonly server: Server
   giveRoom(): void
-  /** The path of the database file, for when the server has stopped. */
+  /** Returns the path of the database file after the server has stopped. */
   database(): Promise<string>
 }
 
@@ -88,8 +88,8 @@ async function fillAndRecover(
   const full = new Promise<void>((resolve) => {
     onFull = resolve
   })
-  // A single create whose answer cannot be stored waits until there is space. If the disk is full for the answers of all callers
-  // at once, only those that send batches continue and notice it.
+  // A single create whose answer cannot be stored waits until there is space. If all callers waited like this, none would
+  // notice that the disk is full, so callers that only send batches continue.
   const fill = async (name: string, batchesOnly: boolean) => {
     for (let asked = 0; refused.length < REFUSALS; asked++) {
       const content = `${name}, request ${asked}: ${padding}`
@@ -108,7 +108,7 @@ async function fillAndRecover(
     Array.from({ length: CALLERS }, (_, index) => fill(`caller ${index}`, index === 0)),
   )
   await Promise.race([full, filling])
-  // The server's trial write is small, and may succeed a few more times.
+  // The trial write of `/readyz` is small, so it may succeed a few more times.
   await eventually(
     () => fetch(`${server.url}/readyz`),
     ({ status }) => status === 503,

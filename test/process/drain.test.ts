@@ -1,5 +1,6 @@
 /**
- * SIGTERM under load. No accepted job is lost, no caller of an accepted job gets an error, and it takes at most 30 s.
+ * Tests SIGTERM under load. No accepted job is lost, no caller of an accepted job gets an error, and the shutdown takes at most
+ * 30 s.
  */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -17,13 +18,13 @@ import { installation, type Server } from './server-process.ts'
 const timeout = LONG ? 180_000 : 60_000
 const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
-/** The slot that is reserved for other accounts. */
+/** The number of slots that are reserved for other accounts. */
 const RESERVE = 1
-/** The signal is sent up to this many turns of the event loop after the last caller has started to wait. */
+/** The signal is sent up to this many turns of the event loop after the last caller has begun to wait. */
 const MOST_TURNS = 200
-/** Drains run concurrently, because each mostly waits for its server. */
+/** How many drains run at the same time. Each of them mostly waits for its server. */
 const AT_ONCE = 4
-/** Drains under load, one after the other on one database. */
+/** The number of drains under load, one after the other on the same database. */
 const DRAINS = LONG ? 50 : 2
 const MOST_EVENTS = 240
 const MOST_IN_A_BATCH = 10
@@ -89,7 +90,7 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
   const { server, key } = await run.run()
   await ledger.readAll(server.caller(key))
   await stop(server)
-  // The counts are equal, because a request whose connection was closed was not accepted either.
+  // The counts are equal, because a request whose connection was closed was not accepted.
   assert.deepEqual(jobsByStatus(place.database), { completed: ledger.size })
   assert.equal(calls, ledger.size)
   assert.ok(longestMs <= DRAIN_WITHIN_MS, `a drain took ${longestMs} ms`)
@@ -102,14 +103,14 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   const random = new Random()
   t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
   const models = await startModelServer({}, t)
-  // A job that fails at its node's first crash must not use that up by being released.
+  // With `max_attempts: 1`, a job fails at its first crash. Being released must not count as one.
   const settings = { jobs: { concurrency: CONCURRENCY + RESERVE, drain_seconds: 1, max_attempts: 1 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const server = await place.start()
   const key = await server.firstKey()
   const caller = server.caller(key)
 
-  // All slots are taken: by four jobs that end while the server drains, and four that cannot.
+  // All slots are taken: by four jobs that end while the server drains, and by four that do not end.
   models.script = ({ text }) => (text.includes('never') ? () => {} : reply.stall())
   const running = ['ends', 'never'].flatMap((kind) => [1, 2, 3, 4].map((n) => caller.single(`${kind} ${n}`)))
   await models.received(CONCURRENCY)
@@ -118,7 +119,7 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   const queued = [1, 2, 3, 4].map((n) => caller.single(`queued single ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length)
 
-  // Callers who keep sending requests until nobody listens any more.
+  // These callers send requests until the server no longer listens.
   const busy = [1, 2, 3].map((n) => askUntilRefused(server.caller(key), `busy ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length + 1)
   for (let turns = random.below(MOST_TURNS); turns > 0; turns--) {
@@ -182,7 +183,8 @@ for (const [what, sent] of [
     await new Promise<void>((resolve) => socket.once('connect', resolve))
     const key = await server.firstKey()
     socket.write(sent(key))
-    // A request of another caller, answered later, so the server has seen the connection.
+    // This request of another caller gets its response later than the connection was opened, so the server knows the
+    // connection.
     assert.equal((await server.caller(key).single('Hello')).status, 200)
     const signalledAt = Date.now()
     assert.deepEqual(await server.stop(), { code: 0, signal: null })
@@ -190,7 +192,7 @@ for (const [what, sent] of [
   })
 }
 
-/** Single creates, one after another, until the server no longer listens. */
+/** Sends single creates, one after the other, until the server no longer listens. Returns the responses. */
 async function askUntilRefused(caller: Caller, name: string): Promise<Reply[]> {
   const answers: Reply[] = []
   for (;;) {

@@ -1,4 +1,7 @@
-/** 60 batches with the largest payloads, whose callbacks are due at the same moment: all are delivered within a small heap. */
+/**
+ * Tests that the callbacks of 60 batches with the largest payloads, all due at the same moment, are delivered with a small
+ * heap.
+ */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -9,7 +12,10 @@ import { idsOf } from './caller.ts'
 import { installation, MAIN } from './server-process.ts'
 
 const BATCHES = 60
-/** The largest batches: one large payload if only the batch limits a payload, otherwise many of the largest allowed. */
+/**
+ * The largest batches: one job with a payload that only the limit of the batch limits, or many jobs with the largest payload
+ * that is allowed by default.
+ */
 const LARGEST = {
   whole: { jobs: 1, payload: 'x'.repeat(10_000_000) },
   many: { jobs: 30, payload: 'x'.repeat(65_000) },
@@ -71,7 +77,7 @@ test(`${BATCHES} batches with the largest payloads, their callbacks due at once,
   assert.deepEqual(await next.stop(), { code: 0, signal: null })
 })
 
-/** A receiver that answers 503 until `up` is called, and keeps only the job IDs of complete bodies. */
+/** Starts a receiver that responds with 503 until `up` is called, and only stores the job IDs of complete bodies. */
 async function startReceiver(t: TestContext) {
   const ids = new Set<string>()
   let status = 503

@@ -1,6 +1,7 @@
 /**
- * A kill cannot prove that accepted jobs are on the disk: the page cache outlives the process. So the system calls are
- * traced: between the arrival of a create and its response the database's log is written and synced.
+ * Tests that accepted jobs are on the disk before the response. A kill cannot prove this, because the page cache survives the
+ * process. So system calls are traced: between the arrival of a create and its response, the log of the database is written and
+ * synced.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -21,7 +22,7 @@ test('a create is synced to the disk before it is answered', { timeout, skip }, 
   const place = await installation(t)
   const file = join(place.folder, 'trace')
   const server = await place.startAs([
-    // -D makes the server our child process instead of the tracer's, so that signals reach it.
+    // With -D, the server is the child process of the test instead of the tracer's, so that it gets signals.
     ...['strace', '-D', '-f', '-y', '-s', '16384', '-e', CALLS, '-o', file],
     ...[process.execPath, MAIN, 'serve'],
   ])
@@ -55,9 +56,7 @@ test('a create is synced to the disk before it is answered', { timeout, skip }, 
   }
 })
 
-/**
- * Whether a sync of the log ends successfully at this line: within the line, or begun in an earlier line of the same thread.
- */
+/** Whether a sync of the log ends successfully at this line. It may have begun in an earlier line of the same thread. */
 function isSynced(lines: readonly string[], at: number): boolean {
   const line = lines[at] ?? ''
   if (/\b(fdatasync|fsync)\(\d+<[^>]*-wal>\) += 0/.test(line)) return true

@@ -1,4 +1,7 @@
-/** No request and no answer blocks the event loop for long, whatever it contains. Version 0.2.0 fails each of these. */
+/**
+ * Tests that no request and no answer blocks the event loop for long, whatever it contains. Version 0.2.0 fails each of these
+ * tests.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -17,14 +20,14 @@ import {
 } from './watched-server.ts'
 
 const timeout = 240_000
-/** CPU milliseconds on a machine like the one on which the limits were set. */
+/** In milliseconds of CPU time, on a machine like the one on which the limit was set. */
 const LONGEST_HOLD_MS = 100
 
 const PROPERTIES = Object.fromEntries(
   Array.from({ length: 8_000 }, (_, index) => [`k${index}`, { type: 'string' }]),
 )
 
-/** The body of a batch and its response. */
+/** Bodies of batches, each with its response. */
 const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
   [
     'a payload of numbers',
@@ -179,7 +182,7 @@ test('no file that a server prepares when it is first requested holds the event 
 const LEVELS = 4_000_000
 const TOO_DEEP = /nested more than 64 levels deep/
 
-/** What the model answers, and how the job ends. */
+/** Answers of the model, each with how its job ends. */
 const ANSWERS: [string, () => string, { code: string; error: RegExp } | null][] = [
   ['8 MB of brackets', () => '['.repeat(8 * MIB), { code: 'validation_error', error: TOO_DEEP }],
   [

@@ -1,4 +1,7 @@
-/** Slow jobs of one account do not delay jobs of another: neither at the slots of a node nor at those of an upstream. */
+/**
+ * Tests that slow jobs of one account do not delay jobs of another one, neither at the slots of a node nor at those of an
+ * upstream.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, type Received, reply, startModelServer } from '../model-server.ts'
@@ -7,7 +10,7 @@ import type { Caller } from './caller.ts'
 import { type Installation, installation, type Server } from './server-process.ts'
 
 const timeout = 60_000
-/** More than the slots of the node. */
+/** More jobs than the node has slots. */
 const SLOW_JOBS = 300
 const BATCH = 30
 const NODE_SLOTS = 256
@@ -31,7 +34,7 @@ interface Scene {
   readonly single: Caller
 }
 
-/** A server with two accounts, and a model server that holds back its answers to slow requests. */
+/** Starts a server with two accounts, and a model server that holds its answers to slow requests. */
 async function scene(t: TestContext, { databaseUrl, maxConcurrency = 1000 }: SceneOptions): Promise<Scene> {
   const models = await startModelServer(
     {
@@ -71,7 +74,7 @@ async function createSlow(caller: Caller, count: number): Promise<void> {
   }
 }
 
-/** How long a single create takes. */
+/** Returns how many milliseconds a single create takes. */
 async function timed(caller: Caller, content: string): Promise<number> {
   const startedMs = performance.now()
   const { body, text } = await caller.single(content, { timeout: 30 })
@@ -107,7 +110,7 @@ test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account come
   await createSlow(many, CALLS)
   await models.received(SLOTS)
   const created = single.single('single', { timeout: 30 })
-  // One of the jobs is claimed in advance, so that a call begins when another ends.
+  // One job is claimed in advance, so its call begins when another one ends.
   await waitingCalls(t, many, 2)
   models.releaseNext()
   await models.received(SLOTS + 1)

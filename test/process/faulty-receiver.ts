@@ -1,21 +1,21 @@
 /**
- * A faulty receiver of callbacks: it answers correctly or with one of many faults, as seeded random numbers decide, and it
- * can go down and come back on the same port.
+ * A receiver of callbacks that responds correctly or with one of many faults, according to seeded random numbers. It can go
+ * down and come back on the same port.
  *
  * ```ts
  * const receiver = await startFaultyReceiver(random, { onRequest: (request, answered) => …, onUnread: (request) => … })
- * await receiver.maybeTurn()   // now and then: down, and up again
+ * await receiver.maybeTurn()   // from time to time: it goes down or comes back
  * await receiver.up()
  * ```
  */
 import { type ReceivedRequest, type Receiver, type ReceiverReply, startReceiver } from '../receiver.ts'
 import type { Random } from './random.ts'
 
-/** What the sender may have seen of a response; `whole` and `begun` are a 2xx. */
+/** How much of a response the server may have read. `whole` and `begun` are about a 2xx response. */
 export type Answered = 'whole' | 'begun' | 'no'
 
 interface Behaviour {
-  /** Percentages of requests. */
+  /** The percentage of requests that get this reply. */
   readonly share: number
   readonly reply: ReceiverReply
   readonly answered: Answered
@@ -39,15 +39,15 @@ const BEHAVIOURS: readonly Behaviour[] = [
   { share: 3, reply: busy(429), answered: 'no' },
 ]
 
-/** At a turn, the chance of going down is one in TURNS_UP, and of coming back one in TURNS_DOWN. */
+/** At each turn, the receiver goes down with a chance of one in TURNS_UP, or comes back with a chance of one in TURNS_DOWN. */
 const TURNS_UP = 60
 const TURNS_DOWN = 10
 
 export interface ReceiverEvents {
   onRequest(request: ReceivedRequest, answered: Answered): void
   /**
-   * Called when the sender cannot have read the answer to this request: it died or stopped waiting, or the receiver went down,
-   * before that.
+   * Called if the server cannot have read the response to this request: the server was killed, it stopped waiting, or the
+   * receiver went down before.
    */
   onUnread(request: ReceivedRequest): void
 }
@@ -63,15 +63,15 @@ export async function startFaultyReceiver(random: Random, events: ReceiverEvents
 }
 
 export class FaultyReceiver {
-  /** `http://127.0.0.1:PORT`, the same whether it is up or down. */
+  /** `http://127.0.0.1:PORT`. It stays the same while the receiver is down. */
   readonly url: string
-  /** How often it went down. */
+  /** How often the receiver has gone down. */
   outages = 0
   readonly #port: number
   readonly #start: (port: number) => Promise<Receiver>
   readonly #random: Random
   #receiver: Receiver | null
-  /** Turns come one after another. */
+  /** Resolves at the end of the last turn, because turns must not overlap. */
   #turning: Promise<void> = Promise.resolve()
 
   constructor(receiver: Receiver, start: (port: number) => Promise<Receiver>, random: Random) {
@@ -82,14 +82,14 @@ export class FaultyReceiver {
     this.#random = random
   }
 
-  /** May go down or come back, at random. */
+  /** Goes down or comes back, at random. */
   async maybeTurn(): Promise<void> {
     if (this.#receiver) {
       if (this.#random.below(TURNS_UP) === 0) await this.down()
     } else if (this.#random.below(TURNS_DOWN) === 0) await this.up()
   }
 
-  /** Cuts off whatever is in progress; new connections are refused. */
+  /** Goes down: interrupts everything in progress, and rejects new connections. */
   down(): Promise<void> {
     return this.#turn(async () => {
       if (!this.#receiver) return
@@ -111,7 +111,7 @@ export class FaultyReceiver {
     return this.#turning
   }
 
-  /** Meanwhile the system may have assigned the port to an outgoing connection. */
+  /** While the receiver was down, the system may have given its port to an outgoing connection, so starting is retried. */
   async #startAgain(): Promise<Receiver> {
     for (;;) {
       try {

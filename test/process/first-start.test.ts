@@ -1,4 +1,4 @@
-/** What happens between `npm start` and the first response, and what happens only once. */
+/** Tests what happens between `npm start` and the first response, and what happens only at the first start. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -187,7 +187,7 @@ test('the printed curl line works as pasted', { timeout }, async (t) => {
   }
 })
 
-/** Without curl: sends what the printed line would send. */
+/** If there is no curl, sends what the printed command would send. */
 async function sentByHand(line: string): Promise<Body> {
   const url = /http:\S+/.exec(line)?.[0] ?? ''
   const body = / -d '(.+)'$/.exec(line)?.[1] ?? ''
@@ -225,11 +225,11 @@ test('npm start serves; SIGTERM to npm, even twice, drains the server and frees 
   npm.kill('SIGTERM')
   const answer = await waiting
   assert.deepEqual([answer.status, answer.body.data?.status], [202, 'timeout'])
-  // npm may have exited by now; if not, it must not cut the drain short.
+  // If npm is still running, its exit must not interrupt the drain.
   npm.kill('SIGTERM')
   models.release()
 
-  // Everything that npm started has ended once its output is closed.
+  // When the output of npm is closed, all processes that it started have ended.
   await npm.exited
   const port = new URL(npm.url).port
   const next = await place.start({ env: { PORT: port } })
@@ -241,7 +241,7 @@ test('npm start serves; SIGTERM to npm, even twice, drains the server and frees 
 test('a server that npm started drains when its parent is gone', { timeout }, async (t) => {
   const place = await installation(t)
   const node = `"${process.execPath}" "${MAIN}"`
-  // The shell stays in between, as shells do that do not replace themselves with their last command.
+  // The shell stays between npm and the server, because not all shells replace themselves with their last command.
   const server = await place.startAs(['sh', '-c', `${node} serve; exit $?`], {
     env: { npm_lifecycle_event: 'start' },
   })

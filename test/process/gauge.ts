@@ -1,7 +1,7 @@
 /** Reads a server's metrics. */
 import { eventually } from '../support/eventually.ts'
 
-/** Reads until a gauge has at least this value. */
+/** Reads the metrics until a gauge has at least this value. */
 export async function gauge(url: string, name: string, atLeast: number): Promise<void> {
   const line = new RegExp(`^${name} (\\d+)$`, 'm')
   const read = async () => {

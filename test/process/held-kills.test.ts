@@ -1,4 +1,4 @@
-/** A server that is killed while it runs requests of OpenAI's client: those that it holds, and those in the background. */
+/** Tests that requests of OpenAI's client, held or in the background, survive kills of the server. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
@@ -7,7 +7,7 @@ import { startFleet } from '../nodes/fleet.ts'
 import { startReceiver } from '../receiver.ts'
 import { installation } from './server-process.ts'
 
-/** The client waits half a second to eight between retries, which is enough for a restart however slow the machine is. */
+/** The client waits half a second to eight seconds between retries, which is enough for a restart even on a slow machine. */
 const PATIENT = { maxRetries: 40 }
 const KILLS = 2
 const EQUAL = 3

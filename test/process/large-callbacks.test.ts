@@ -1,6 +1,6 @@
 /**
- * More bytes of callbacks are due at once than the heap can hold: the server survives, and delivers all of them after a
- * restart.
+ * Tests callbacks that are due at the same time and together larger than the heap: the server survives, and delivers all of
+ * them after a restart.
  */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
@@ -13,7 +13,7 @@ import { installation, MAIN } from './server-process.ts'
 const timeout = 120_000
 const HEAP_MIB = 256
 const CALLBACKS = 16
-/** One character outside Latin-1, so that each takes two bytes of heap: together 320 MB. */
+/** The text has one character outside Latin-1, so that each character takes two bytes of heap: 320 MB for all callbacks. */
 const CONTENT = `${'x'.repeat(10_000_000)}€`
 const CONTENT_JSON = Buffer.from(JSON.stringify(CONTENT))
 
@@ -48,7 +48,7 @@ test(`${CALLBACKS} callbacks of 10 MB are delivered with a heap of ${HEAP_MIB} M
   assert.doesNotMatch(next.program.stderr, /callback failed/)
 })
 
-/** A receiver that answers 503 until `up` is called, and keeps no bodies. */
+/** Starts a receiver that responds with 503 until `up` is called, and stores no bodies. */
 async function startReceiver(t: TestContext) {
   let ids = new Set<string>()
   let status = 503
@@ -72,7 +72,7 @@ async function startReceiver(t: TestContext) {
       status = 200
       ids = new Set()
     },
-    /** Resolves with the job IDs once `count` complete callbacks have arrived, with whichever status they were answered. */
+    /** Resolves with the job IDs when `count` complete callbacks have arrived, whatever their response was. */
     received: (count: number) =>
       new Promise<ReadonlySet<string>>((resolve) => {
         check = () => ids.size >= count && resolve(ids)

@@ -1,4 +1,4 @@
-/** More bytes of jobs than the heap can hold: few run at a time, and jobs of other accounts are not delayed. */
+/** Tests jobs that together are larger than the heap: only a few run at a time, and jobs of other accounts are not delayed. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Received, reply, startModelServer } from '../model-server.ts'
@@ -9,7 +9,7 @@ import { installation, MAIN } from './server-process.ts'
 const timeout = 240_000
 const HEAP_MIB = 512
 const JOBS = 21
-/** Nearly the body limit of 10 MB. One character outside Latin-1, so that each character takes two bytes of heap. */
+/** Nearly 10 MB, the limit of a body. It has one character outside Latin-1, so that each character takes two bytes of heap. */
 const LARGE = `${'large '.repeat(1_600_000)}€`
 
 const isLarge = ({ text }: Received) => text.length > 1_000_000

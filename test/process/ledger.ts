@@ -1,5 +1,5 @@
 /**
- * What callers were promised, recorded outside of the server: the accepted jobs, and the final state that was read of each.
+ * What callers were promised, recorded outside the server: the accepted jobs, and the final state that a read of each returned.
  */
 import assert from 'node:assert/strict'
 import { type Caller, idsOf, isFinal, type Reply } from './caller.ts'
@@ -7,7 +7,7 @@ import type { Random } from './random.ts'
 
 interface Entry {
   readonly content: string
-  /** The response to the first read that showed a final state. */
+  /** The text of the first response that showed a final state. */
   final: string | null
 }
 
@@ -16,7 +16,7 @@ export class Ledger {
   readonly #ids: string[] = []
   readonly #expect: (content: string) => unknown
 
-  /** @param expect the correct answer to a job of this content */
+  /** @param expect returns the correct answer to a job with this content */
   constructor(expect: (content: string) => unknown) {
     this.#expect = expect
   }
@@ -38,18 +38,18 @@ export class Ledger {
       assert.ok(!this.#jobs.has(id), `the id ${id} was given twice`)
       this.#jobs.set(id, { content: contents[index] ?? '', final: null })
       this.#ids.push(id)
-      // A single create that waited returns the same data as a read.
+      // The response to a single create contains the same data as a read, if the create has waited for the answer.
       if (isFinal(reply)) this.#look(id, reply)
     }
   }
 
-  /** Reads one of the jobs: it must exist, and be unchanged if it had ended. */
+  /** Reads one of the jobs. It must exist, and it must be unchanged if it had finished. */
   async readAny(caller: Caller, random: Random): Promise<void> {
     const id = this.#ids[random.below(this.size)]
     if (id !== undefined) this.#look(id, await caller.read(id))
   }
 
-  /** Reads every job until it has ended. */
+  /** Reads each job until it has finished. */
   async readAll(caller: Caller): Promise<void> {
     const left = this.#ids.values()
     const readOn = async () => {

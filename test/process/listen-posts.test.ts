@@ -1,4 +1,4 @@
-/** How `parley listen` handles forged posts, requests that are not callbacks, and its options. */
+/** Tests what `parley listen` does with forged POSTs and with requests that are not callbacks, and its options. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { makeSecret } from '../../src/net/signing-secrets.ts'
@@ -124,7 +124,7 @@ test('a request that is not a callback is rejected with a line, and the next one
   for (const { what, init, status, says } of noCallbacks) {
     await t.test(what, async () => {
       const answer = await fetch(`${url}/a`, init).catch((error: Error) => error)
-      // A client that is still sending may find the connection closed before it reads the response.
+      // If the client is still sending, its connection may be closed before it reads the response.
       if (!(answer instanceof Error && status === 413)) {
         assert.ok(answer instanceof Response, String(answer))
         assert.equal(answer.status, status)

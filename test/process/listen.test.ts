@@ -1,5 +1,5 @@
 /**
- * `parley listen` with the real server, both as processes: what arrives is verified with the account's secret and printed.
+ * Tests `parley listen` with the real server, both as processes: callbacks are verified with the account's secret, and printed.
  */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
@@ -24,16 +24,16 @@ interface Place {
 
 async function start(t: Lifetime, databaseUrl?: string): Promise<Place> {
   const place = await installation(t, { settings, ...(databaseUrl && { databaseUrl }) })
-  // With an account besides `default`, the first start makes none.
+  // If there is any account, the first start does not create the account `default`.
   await place.parley(['keys', 'create', '--account', 'first', '--tier', 'user_go'])
   return { place, server: await place.start() }
 }
 
-/** Of the tests on SQLite. */
+/** The server that all tests on SQLite share. */
 const shared = start({ after })
 let accounts = 0
 
-/** A server that may call loopback, and an account for the test. */
+/** Returns a server that may send callbacks to loopback, and an account for the test. */
 async function serverWith(t: TestContext, databaseUrl?: string) {
   const { place, server } = await (databaseUrl === undefined ? shared : start(t, databaseUrl))
   const account = `ada${accounts++}`
@@ -41,7 +41,7 @@ async function serverWith(t: TestContext, databaseUrl?: string) {
   return { place, account, caller: server.caller(made.stdout.trim()) }
 }
 
-/** Creates a job of one message with this callback; resolves with its ID. */
+/** Creates a job with one message and this callback. Resolves with the job ID. */
 async function send(caller: Caller, url: string, content = 'Hello', payload: object = {}): Promise<string> {
   const job = {
     model: 'gpt-5-mini',
@@ -145,7 +145,7 @@ test('while a secret is rotated the old and the new one verify', { timeout }, as
     const id = await send(caller, url)
     await program.line(new RegExp(`  verified: job ${id}`))
   }
-  // It requests the secret again when no known one verifies, so it learns of a rotation.
+  // If no known secret verifies a callback, `listen` reads the secrets again, so it notices a rotation.
   const recent = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
   const newest = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
   const answers = [newest, recent, old].map((secret) => post(sinceBefore.url, signedCallback(secret)))

@@ -1,4 +1,6 @@
-/** A log that cannot be written, as on a full disk, stops neither the service nor its shutdown. */
+/**
+ * Tests that a log that cannot be written, for example because the disk is full, stops neither the service nor its shutdown.
+ */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import test from 'node:test'
@@ -10,7 +12,7 @@ test('jobs are accepted, run and answered though no line of the log can be writt
   const place = await installation(t)
   const server = await place.startAs(['sh', '-c', `exec "${process.execPath}" "${MAIN}" serve 2>/dev/full`])
   const caller = server.caller(await server.firstKey())
-  // More lines than are buffered before a write.
+  // More lines than the log buffers before it writes.
   for (let asked = 0; asked < 400; asked++) {
     const { status, text } = await caller.single(`job ${asked}`)
     assert.equal(status, 200, text)

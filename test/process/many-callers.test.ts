@@ -1,4 +1,4 @@
-/** 10,000 jobs from 200 concurrent callers, singly and in batches: all of them end, and soon. */
+/** Tests 10,000 jobs from 200 concurrent callers, in single creates and batches: all of them finish soon. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { idsOf } from './caller.ts'

@@ -1,7 +1,4 @@
-/**
- * Runs commands in the process that many-commands.ts starts: it runs each command that it gets, and replies with what the
- * command printed.
- */
+/** The process of many-commands.ts: runs each command that it gets, and replies with what the command printed. */
 import { runCommandLine } from '../../src/cli/program.ts'
 
 export interface CommandLine {

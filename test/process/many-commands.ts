@@ -1,6 +1,6 @@
 /**
- * Runs commands of the program in one process, one after the other, where a test is about what they print and not about the
- * process: loading the program takes longer than most commands.
+ * Runs commands of the program in one process, one after the other, for tests of what commands print. Loading the program takes
+ * longer than most commands.
  *
  * ```ts
  * const run = await startCommands(t, place)
@@ -18,13 +18,13 @@ const PROCESS = fileURLToPath(new URL('many-commands-process.ts', import.meta.ur
 
 export type RunCommand = (args: readonly string[], options?: Pick<ProgramOptions, 'env'>) => Promise<Ended>
 
-/** Ends with `t`. A command must not wait for its standard input, nor start a server. */
+/** Starts the process, which ends with `t`. A command must not read standard input or start a server. */
 export async function startCommands(t: Lifetime, place: Installation): Promise<RunCommand> {
   const run = startCommandsAnywhere(t)
   return (args, options) => run(place, args, options)
 }
 
-/** The same for several installations: each command runs in the folder of one of them, and with its environment. */
+/** The same for several installations. Each command runs in the folder and with the environment of one of them. */
 export function startCommandsAnywhere(
   t: Lifetime,
 ): (place: Installation, ...command: Parameters<RunCommand>) => Promise<Ended> {

@@ -1,7 +1,7 @@
 /**
- * A faulty model server affects only its own jobs. These end by their deadline, the server's memory stays bounded, and
- * the jobs of another model server complete meanwhile. The long form sends many jobs into each fault, one fault after the
- * other; the short form a few into all of them at once.
+ * Tests that a faulty model server only affects its own jobs. They end by their deadlines, the memory of the server stays
+ * limited, and jobs of another model server complete meanwhile. The long form sends many jobs into each fault, one fault after
+ * the other; the short form sends a few jobs into all faults at the same time.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -18,7 +18,7 @@ const HUGE = 'answers with 100 MB'
 const HUGE_BYTES = 100 * 1024 * 1024
 const DRIP_MS = 50
 
-/** What the faulty server does with a request that names the fault. */
+/** What the faulty server does with a request whose conversation names the fault. */
 const FAULTS: Readonly<Record<string, Reply>> = {
   'never answers': () => {},
   'resets the connection': reply.reset(),
@@ -31,7 +31,7 @@ const FAULTS: Readonly<Record<string, Reply>> = {
     const timer = setInterval(() => response.write(' '), DRIP_MS)
     response.once('close', () => clearInterval(timer))
   },
-  // This fault comes last, because the process keeps the memory that it took.
+  // This fault comes last, because the process keeps the memory that it takes.
   [HUGE]: reply.huge(HUGE_BYTES),
 }
 
@@ -42,16 +42,19 @@ const JOBS = LONG ? 1000 : 40
 const BATCH = 20
 const CALL_TIMEOUT_S = 2
 const RUN_TIMEOUT_S = 4
-/** Extra time for settling after the deadline, on a busy machine. */
+/** How many seconds a busy machine may need to settle jobs after their deadline. */
 const SLACK_S = 6
-/** There are 256 slots, less those that are reserved for other accounts. */
+/** There are 256 slots, some of which are reserved for other accounts. */
 const SLOTS = 240
 /**
- * The limit for an answer of 100 MB, of which 16 MiB are read. Few calls run at once: the faults before have lowered the limit,
- * and a server without useful answers does not raise it.
+ * How many seconds an answer of 100 MB may take, of which 16 MiB are read. Few calls run at the same time: earlier faults have
+ * lowered the limit, and a server without useful answers does not raise it.
  */
 const HUGE_S = 0.5
-/** This exceeds the peak with as many jobs at a healthy model server, because V8 enlarges its young generation under any load. */
+/**
+ * By how many MiB the memory may exceed the peak with as many jobs on a healthy model server. V8 enlarges its young generation
+ * under any load.
+ */
 const MAX_MIB = 100
 const HEALTHY_JOBS = Math.max(600, JOBS)
 const ADMIN_TOKEN = 'an-admin-token-for-this-test'
@@ -102,7 +105,7 @@ const answerLater: Reply = (request, response, server) => {
   setTimeout(() => reply.echo()(request, response, server), HEALTHY_MS)
 }
 
-/** The model `gpt-5-mini` runs on the faulty server, every other model on the good one. */
+/** Starts a server. Jobs with the model `gpt-5-mini` run on the faulty model server, all others on the good one. */
 async function start(t: TestContext) {
   const good = await startModelServer({ keep: false })
   const bad = await startModelServer({
@@ -126,12 +129,12 @@ async function start(t: TestContext) {
   return { server, caller, other: server.caller(made.stdout.trim()) }
 }
 
-/** The fault that a request's conversation names; none for a list of models. */
+/** Returns the fault that the conversation of a request names; an empty text for a list of models. */
 function faultOf({ messages }: Partial<ChatRequest>): string {
   return String(messages?.[0]?.content).split(':')[0] ?? ''
 }
 
-/** Batches of the faulty server's jobs, each fault in turn. Returns the IDs. */
+/** Creates batches of jobs for the faulty server. Each job gets the next fault. Returns the job IDs. */
 async function sendAll(caller: Caller, faults: readonly string[], jobs: number): Promise<string[]> {
   const ids: string[] = []
   for (let sent = 0; sent < jobs; sent += BATCH) {
@@ -146,7 +149,10 @@ async function sendAll(caller: Caller, faults: readonly string[], jobs: number):
   return ids
 }
 
-/** Single creates for the good server until the load ends; each must complete. Returns the milliseconds of the slowest. */
+/**
+ * Sends single creates for the good server until the load ends. Each must complete. Returns how many milliseconds the slowest
+ * took.
+ */
 async function askOn(other: Caller, isOver: () => boolean): Promise<number> {
   let slowestMs = 0
   for (let asked = 0; !isOver(); asked++) {
@@ -159,7 +165,7 @@ async function askOn(other: Caller, isOver: () => boolean): Promise<number> {
   return slowestMs
 }
 
-/** Resolves when no job is queued or running any more, except the one that `askOn` may have in progress. */
+/** Resolves when no job is queued or running, except the one that `askOn` may have in progress. */
 async function noneLeft({ signal }: TestContext, { url }: Server): Promise<void> {
   const metrics = async () => (await fetch(`${url}/metrics`)).text()
   const left = (text: string, name: string) =>
@@ -167,13 +173,13 @@ async function noneLeft({ signal }: TestContext, { url }: Server): Promise<void>
   await eventually(metrics, (text) => left(text, 'queue_jobs') + left(text, 'jobs_assigned') <= 1, { signal })
 }
 
-/** How all the jobs ended, and how long the longest run took. */
+/** Returns how all the jobs ended, and how long the longest execution took. */
 async function runsOfAll(server: Server, caller: Caller, ids: readonly string[]) {
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
   let failed = 0
   let longestS = 0
   for (const id of ids) {
-    // The metrics may have missed one job.
+    // The metrics do not count the latest changes yet, so one job may still be open.
     await caller.ended(id)
     const response = await fetch(`${server.url}/admin/api/jobs/${id}`, { headers })
     const { data } = (await response.json()) as {

@@ -1,4 +1,7 @@
-/** One server per database file, and one per port: the second one exits with an explanation, and the first continues. */
+/**
+ * Tests that there is one server per database file and per port: a second server exits with an explanation, and the first one
+ * continues.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { installation, MAIN } from './server-process.ts'
@@ -19,7 +22,7 @@ test('a second server on the same file is refused, and the first continues', { t
     assert.equal((await caller.single('Still here?')).status, 200)
   }
   await first.crash()
-  // The lock ends with its holder, however that ended.
+  // The lock ends with the process that holds it, even if that was killed.
   const next = await place.start()
   assert.equal((await next.caller(await first.firstKey()).single('Hello')).status, 200)
 })

@@ -1,4 +1,7 @@
-/** Telemetry by OTLP: a job is one trace across a restart, metrics arrive, and a collector that does not answer harms nothing. */
+/**
+ * Tests telemetry by OTLP: a job is one trace even across a restart, metrics arrive, and a collector that does not respond does
+ * no harm.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -36,12 +39,12 @@ interface Span {
   readonly attributes: readonly Attribute[]
 }
 
-/** The bodies that a path of the collector received. */
+/** Returns the bodies that the collector got on a path. */
 function bodies({ requests }: Receiver, path: string) {
   return requests.filter((request) => request.path === path).map(({ body }) => JSON.parse(body))
 }
 
-/** @param service whose spans; those of all if it is left out */
+/** @param service the service whose spans are returned; all spans if absent */
 function spansOf(collector: Receiver, service?: string): Span[] {
   const isFrom = ({ resource }: { resource: { attributes: readonly Attribute[] } }) =>
     service === undefined ||
@@ -210,7 +213,7 @@ test('the span of a request whose client hangs up before the response ends with 
 test('by default, telemetry is sent as protobuf', { timeout }, async (t) => {
   const collector = await receiver(t)
   const place = await installation(t)
-  // A variable that is empty, as Compose sets it if it has no value, counts as absent.
+  // Compose sets a variable without a value to an empty text, which must count as absent.
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_EXPORTER_OTLP_PROTOCOL: '' }
   const server = await place.start({ env })
   assert.equal((await create(server, await server.firstKey(), job())).status, 200)

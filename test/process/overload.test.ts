@@ -1,6 +1,6 @@
 /**
- * Under five times the load that it can handle, a server rejects the excess and says when to retry; it keeps what it
- * accepted, and its memory does not grow with the load.
+ * Tests a server with five times the load that it can handle: it rejects the excess and tells clients when to retry, it keeps
+ * what it has accepted, and its memory does not grow with the load.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -19,8 +19,8 @@ const REQUESTS = LONG ? 20_000 : 500
 const BATCH = 5
 const TEXT = 'x'.repeat(5000)
 /**
- * With this heap, a process whose memory grew with the load would crash; a larger one would need no full collection for a long
- * time.
+ * The heap of the server. If memory grew with the load, a process with such a heap would crash. With a larger heap, V8 would
+ * not need a full collection for a long time.
  */
 const HEAP_MIB = 192
 const MAX_MIB = 200
@@ -70,7 +70,10 @@ interface Load {
   refused: number
 }
 
-/** Runs all callers at once: each sends its next request as soon as it has a response, singly or in batches. */
+/**
+ * Runs all callers at the same time. Each sends its next request as soon as it has a response, alternately a single create or a
+ * batch.
+ */
 async function askAll(load: Load, name: string, requests: number): Promise<void> {
   const left = Array.from({ length: requests }, (_, index) => index).values()
   const ask = async () => {

@@ -1,17 +1,17 @@
-/** Packages as npm creates and installs them, for the tests of what users get. */
+/** Packs and installs packages with npm, for tests of what users get. */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import type { Ended, Installation, ProgramOptions } from './server-process.ts'
 
 export interface Packed {
-  /** The tarball, in the installation's folder. */
+  /** The path of the tarball. */
   readonly file: string
   /** The paths of the packed files. */
   readonly paths: readonly string[]
 }
 
-/** Runs a command to its end, which must succeed. */
+/** Runs a command to its end. It must succeed. */
 export async function succeed(
   place: Installation,
   command: readonly string[],
@@ -36,21 +36,21 @@ interface NpmReport {
   readonly files: readonly { readonly path: string }[]
 }
 
-/** npm 12 reports an object of packages by name; earlier versions report an array. */
+/** npm 12 reports an object with packages by name; earlier versions report an array. */
 function onlyOne(said: Readonly<Record<string, NpmReport>> | readonly NpmReport[]): NpmReport {
   const [only] = Object.values(said)
   assert.ok(only)
   return only
 }
 
-/** A program installed on the machine, not by a package of this project. */
+/** Returns the path of a program that is installed on this machine, not by a package of this project. */
 export function onThePath(name: string): string | undefined {
   return ownPath()
     .map((folder) => join(folder, name))
     .find((path) => existsSync(path))
 }
 
-/** The user's PATH, without what this project adds to it. */
+/** Returns the user's PATH without the folders that this project adds. */
 export function ownPath(): readonly string[] {
   return (process.env.PATH ?? '').split(delimiter).filter((path) => !path.includes('node_modules'))
 }

@@ -1,6 +1,6 @@
 /**
- * Tests that requests on a connection hold little memory while they wait for the response to an earlier one, and that each gets
- * its response in order. Version 0.3.0 fails the attacks.
+ * Tests that requests hold little memory while they wait for the response to an earlier one on the same connection, and that
+ * responses are in order. Version 0.3.0 fails the attacks.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -24,7 +24,7 @@ const timeout = 120_000
 const MESSAGES = '/api/v1/messages'
 const UNKNOWN_KEY = 'none'
 const LONG_TEXT = 'word '.repeat(BODY_BYTES / 5 - 40)
-/** The attack begins once memory grows by less than this for a while. */
+/** The attack begins when the memory has grown by less than this for a while. */
 const GROWTH_MIB = 5
 const STEADY_MS = LONG ? 5_000 : 1_000
 const WARM_ANSWERS = 200
@@ -62,8 +62,8 @@ async function stage(t: TestContext) {
 }
 
 /**
- * Keeps as many connections busy without pipelining, until that takes no more memory: any load makes the threads that count
- * tokens start, and V8 enlarge its heaps.
+ * Keeps the same number of connections busy without pipelining until that takes no more memory. Any load makes V8 enlarge its
+ * heaps, and starts the threads that count tokens.
  */
 async function warmUp(server: Server, key: string): Promise<void> {
   const busy = server.caller(key)
@@ -94,7 +94,7 @@ async function warmUp(server: Server, key: string): Promise<void> {
   await all
 }
 
-/** In the short form, one attack with and one without a key. */
+/** In the short form, there is one attack with a key and one without. */
 function isRun(attack: string, hasKey: boolean, reads: boolean): boolean {
   return LONG || (attack === Object.keys(ATTACKS)[0] && hasKey === reads)
 }

@@ -1,4 +1,7 @@
-/** A job whose runs always crash the process fails after `max_attempts`; the others complete. */
+/**
+ * Tests that a job that crashes the process each time it runs fails after `max_attempts` crashes, and that the other jobs
+ * complete.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Received, type Reply, reply, startModelServer } from '../model-server.ts'
@@ -8,7 +11,7 @@ import { installation } from './server-process.ts'
 const timeout = 60_000
 const MAX_ATTEMPTS = 3
 
-/** A server with `concurrency` slots whose jobs `one`, `poison`, `two` and `three` are stored as one batch. */
+/** Starts a server with `concurrency` slots, and stores the jobs `one`, `poison`, `two` and `three` as one batch. */
 async function stage(t: TestContext, concurrency: number) {
   const models = await startModelServer({}, t)
   const settings = { jobs: { max_attempts: MAX_ATTEMPTS, concurrency } }
@@ -16,7 +19,7 @@ async function stage(t: TestContext, concurrency: number) {
   return { models, place, server: await place.start() }
 }
 
-/** Kills the server each time the poison job reaches the model server, and answers the others as configured. */
+/** Kills the server each time the job `poison` reaches the model server. `others` returns the replies to the other jobs. */
 async function killAtEachPoison(
   { models, place, server: first }: Awaited<ReturnType<typeof stage>>,
   others: (deaths: number) => Reply | undefined,
@@ -62,7 +65,7 @@ test('a job that kills its process fails after max_attempts, and those behind it
 
 for (const [pace, others] of [
   ['answered at once', () => undefined],
-  // After a crash, one job runs until it ends, before two run at once.
+  // After a crash, a single job runs until it ends; only then do two run at the same time.
   ['that take their time', (deaths: number) => (deaths === 0 ? reply.stall() : undefined)],
 ] as const) {
   test(`jobs ${pace} that run next to one that kills its process finish`, {

@@ -1,4 +1,6 @@
-/** An account that creates jobs in a loop: its quota stops it, other accounts are unaffected, and accepted jobs end. */
+/**
+ * Tests an account that creates jobs in a loop: its quota stops it, other accounts are not affected, and accepted jobs finish.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -6,7 +8,7 @@ import { freshDatabase } from '../postgres/database.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 import { type Installation, installation } from './server-process.ts'
 
-/** The quota of tier user_free. */
+/** The quota of the tier user_free. */
 const MAX_OPEN_JOBS = 1000
 const BATCH = 2
 const CONCURRENCY = 20
@@ -25,7 +27,7 @@ async function keyOf(at: Installation, account: string, tier: string): Promise<s
   return JSON.parse(made.stdout).key
 }
 
-/** Creates until a request is rejected, or until there are far too many jobs. */
+/** Creates jobs until a request is rejected, or until there are far too many jobs. */
 async function createUntilRefused(caller: Caller) {
   const ids: string[] = []
   let refusal: Reply | null = null
@@ -61,7 +63,7 @@ for (const [store, databaseUrl] of [
     const accepted = await other.batch(['Mine'])
     assert.equal(accepted.status, 202, accepted.text)
 
-    // A quota below the number of open jobs: all of them still end.
+    // The new quota is below the number of open jobs. All of these must still finish.
     const cap = ['accounts', 'cap', 'greedy', '--open-jobs', '5', '--stored-bytes', '1', '--json']
     assert.equal(JSON.parse((await at.parley(cap)).stdout).max_open_jobs, 5)
     models.script = () => undefined

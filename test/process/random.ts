@@ -1,4 +1,4 @@
-/** Random numbers that a printed seed reproduces: PARLEY_TEST_SEED=… repeats a run's choices. */
+/** Random numbers that depend on a seed. Tests print the seed; PARLEY_TEST_SEED=… repeats the choices of a run. */
 export class Random {
   readonly seed: number
   #state: number
@@ -8,7 +8,7 @@ export class Random {
     this.#state = seed
   }
 
-  /** An integer from 0 to `below` - 1 (mulberry32). */
+  /** Returns an integer from 0 to `below` - 1 (mulberry32). */
   below(below: number): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)

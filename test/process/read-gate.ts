@@ -1,6 +1,6 @@
 /**
- * A proxy between callers and a server that limits reads of jobs as the server does, but in windows of seconds instead of a
- * minute, so that a test sees several.
+ * A proxy between callers and a server. Like the server, it limits reads of jobs, but in windows of seconds instead of a
+ * minute, so that a test sees several windows.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -9,17 +9,17 @@ import type { TestContext } from 'node:test'
 
 export interface ReadGate {
   readonly url: string
-  /** Reads of jobs that arrived, and those that were rejected with 429. */
+  /** How many reads of jobs have arrived, and how many of them were rejected with 429. */
   readonly reads: () => number
   readonly refused: () => number
-  /** The shortest time that a caller waited after a rejection, relative to its Retry-After in seconds. */
+  /** How many reads came before the time in an earlier Retry-After was over. */
   readonly earlyAfterRefusal: () => number
 }
 
 export interface GateOptions {
   readonly reads: number
   readonly windowS: number
-  /** The number of first reads to reject, as if another caller had used up the limit; with Retry-After: 1. */
+  /** How many of the first reads are rejected, as if another caller had used up the limit. Their Retry-After is 1. */
   readonly refuseFirst?: number
 }
 
@@ -44,7 +44,7 @@ export async function startReadGate(t: TestContext, target: string, options: Gat
 class Gate {
   reads = 0
   refused = 0
-  /** Reads before the end of a Retry-After, except those in progress. */
+  /** How many reads came before the end of a Retry-After, without those that were already in progress. */
   early = 0
   readonly #target: string
   readonly #options: GateOptions

@@ -1,4 +1,7 @@
-/** The memory of clients that never read their responses is bounded by a budget, and they are disconnected. */
+/**
+ * Tests that the memory of clients that never read their responses is limited by a budget, and that these clients are
+ * disconnected.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -12,7 +15,7 @@ const READERS = 200
 const MAX_MIB = 150
 const STALLED_S = 4
 const CLOSED_WITHIN_MS = 90_000
-/** The model's answer, in bytes. */
+/** The answer of the model. */
 const ANSWER = 'x'.repeat(5_000_000)
 
 const timeout = 120_000
@@ -27,7 +30,7 @@ async function stage(t: TestContext) {
   return { place, server, key: await server.firstKey(), pid: server.program.pid }
 }
 
-/** Opens the connections, sends the request on each, reads nothing, and waits until none of them holds memory. */
+/** Opens connections, sends the request on each, reads nothing, and waits until no connection holds memory. */
 async function neverRead(
   t: TestContext,
   { url, program: { pid } }: Server,
@@ -84,7 +87,7 @@ test(`${READERS} readers of one account that never read take at most ${MAX_MIB} 
     const text = await metrics()
     return /^parley_connections_stalled_total [1-9]/m.test(text) && !isHeld(text)
   })
-  // An earlier read would take the account's share, so that all further reads would be rejected.
+  // If the read came earlier, it would use the share of the account, and all further reads would be rejected.
   await eventually(metrics, isHeld)
   const read = await eventually(
     () => caller.read(jobId),

@@ -1,7 +1,7 @@
 /** Reads the database file of a stopped server directly. */
 import { DatabaseSync } from 'node:sqlite'
 
-/** The number of jobs for each content of a user message. */
+/** Returns how many jobs there are for each content of a user message. */
 export function jobsByContent(file: string): Map<string, number> {
   const counts = new Map<string, number>()
   for (const { messages } of rows(file, 'select messages from jobs join requests using (seq)')) {
@@ -16,7 +16,7 @@ export function jobsByStatus(file: string): Readonly<Record<string, number>> {
   return Object.fromEntries(found.map(({ status, jobs }) => [String(status), Number(jobs)]))
 }
 
-/** The public model name and the answer of each completed job. */
+/** Returns the public model name and the answer of each completed job. */
 export function outcomes(file: string): { model: string; content: string }[] {
   const sql = "select model, content from jobs join outcomes using (seq) where status = 'completed'"
   return rows(file, sql).map(({ model, content }) => ({
@@ -25,7 +25,7 @@ export function outcomes(file: string): { model: string; content: string }[] {
   }))
 }
 
-/** What was used, by model. */
+/** Returns the usage of each model. */
 export function usageSums(file: string): Readonly<Record<string, Readonly<Record<string, number>>>> {
   const found = rows(
     file,

@@ -1,6 +1,6 @@
 /**
- * No schema and no answer blocks the event loop of a real server for long: hostile ones are stopped, and large answers are
- * checked.
+ * Tests that no schema and no answer blocks the event loop of a real server for long: checks of hostile ones are stopped, and
+ * large answers are checked.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -12,10 +12,10 @@ import { job, MESSAGES, MIB, slowness, startWatched } from './watched-server.ts'
 
 const timeout = 240_000
 
-/** In CPU milliseconds on the machine on which the limits were set. */
+/** In milliseconds of CPU time, on the machine on which the limit was set. */
 const LONGEST_HOLD_MS = 20
 
-/** Nearly the largest answer that a model may give, of 16 MiB. */
+/** Not far below 16 MiB, the largest answer that a model may give. */
 const ANSWER_BYTES = 10 * MIB
 
 function rows(make: (index: number) => unknown): unknown[] {
@@ -35,7 +35,7 @@ const ROW = {
   additionalProperties: false,
 }
 
-/** Schemas with a valid answer of 10 MB. */
+/** Schemas, each with a valid answer of 10 MB. */
 const LARGE: [name: string, schema: object, answer: () => unknown][] = [
   [
     'a table',
@@ -61,7 +61,7 @@ const LARGE: [name: string, schema: object, answer: () => unknown][] = [
   ],
 ]
 
-/** A hostile schema with its answer, as large as the limits of a request allow. */
+/** Returns a hostile schema with its answer, as large as the limits of a request allow. */
 function hostile(make: (typeof HOSTILE_FAMILIES)[number]) {
   const within = [100, 30, 10, 1].map(make).find(({ schema }) => JSON.stringify(schema).length < 60_000)
   return within ?? make(1)
@@ -85,7 +85,7 @@ async function start(t: TestContext, databaseUrl?: string) {
     ...(databaseUrl !== undefined && { databaseUrl }),
   })
   const caller = await key('acme', 'user_max')
-  /** Asks a unique question, so that no answer is cached. */
+  /** Asks a unique question, so that the answer is not from the cache. */
   const ask = async (question: string, schema: unknown, answer: string) => {
     content = answer
     calls = 0
@@ -95,7 +95,10 @@ async function start(t: TestContext, databaseUrl?: string) {
     return { status, job: body.data, calls }
   }
   await ask('Ready?', { type: 'object' }, '{}')
-  /** The minimum of several: another process evicts the CPU caches, and any run may include a garbage collection. */
+  /**
+   * Takes the minimum of several runs, because other processes evict the CPU caches, and a run may include a garbage
+   * collection.
+   */
   const holdsNothing = async (name: string, work: (attempt: number) => Promise<unknown>): Promise<void> => {
     let heldMs = Number.POSITIVE_INFINITY
     let limitMs = LONGEST_HOLD_MS
@@ -127,7 +130,9 @@ async function completesLarge({ ask, holdsNothing }: Started, large: typeof LARG
   }
 }
 
-/** A schema whose branches multiply is not the model's fault: the model is called, and billed, once. */
+/**
+ * Checks that a schema with exponentially many branches is not blamed on the model: the model is called, and billed, only once.
+ */
 async function checksOnce({ ask, holdsNothing }: Started): Promise<void> {
   const exponential = HOSTILE_FAMILIES.map((make) => make(30)).find(
     ({ family }) => family === 'branching $ref one step in',

@@ -1,4 +1,6 @@
-/** The package `parley-json-schema` as a release publishes it: packed, installed in an empty folder, and used as its README shows. */
+/**
+ * Tests the package `parley-json-schema` as users get it: packed, installed in an empty folder, and used as its README shows.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'

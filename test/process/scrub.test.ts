@@ -1,4 +1,4 @@
-/** `parley scrub`, and deletions that cannot be scrubbed immediately: on SQLite, while a reader holds the log. */
+/** Tests `parley scrub`, and deletions that cannot be scrubbed at once, because on SQLite a reader holds the log. */
 import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import test from 'node:test'

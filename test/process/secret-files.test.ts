@@ -1,4 +1,4 @@
-/** Secrets that the server and the commands read from files, as Kubernetes and Docker mount them. */
+/** Tests secrets that the server and the commands read from files, as Kubernetes and Docker provide them. */
 import assert from 'node:assert/strict'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -63,7 +63,7 @@ test('a file that gives no value, and a variable that is set twice, are errors',
     `OPENAI_API_KEY_FILE: the file ${folder} cannot be read (EISDIR)`,
     `PARLEY_ADMIN_TOKEN_FILE: the file ${empty} is empty`,
   ])
-  // Commands that need only the database do not read the other files.
+  // Commands that only need the database do not read the other files.
   assert.deepEqual(await problems(['keys', 'list'], { ...wrong, DATABASE_URL: undefined }), [
     `DATABASE_URL_FILE: the file ${missing} cannot be read (ENOENT)`,
   ])

@@ -1,4 +1,4 @@
-/** `parley send`: what it sends, what it prints, and its exit codes. */
+/** Tests `parley send`: what it sends, what it prints, and its exit codes. */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -10,7 +10,7 @@ const timeout = 60_000
 
 const models = await startModelServer()
 after(() => models.close())
-/** A server with a model server, and one with the simulator, each for several tests. */
+/** A server with a model server, and a server with the simulator. Several tests share each of them. */
 const shared = await startAsking({ after }, { upstream: models.baseUrl })
 const simulated = await startAsking({ after })
 const RIVER = {
@@ -20,7 +20,7 @@ const RIVER = {
   additionalProperties: false,
 }
 
-/** Sets the model server's script until the test ends. */
+/** Sets the script of the model server until the test ends. */
 function answers(t: TestContext, script: Script): void {
   models.script = script
   t.after(() => {
@@ -118,7 +118,7 @@ test('an answer that takes longer than the wait is waited for, and Ctrl-C says h
   timeout,
 }, async (t) => {
   const models = await startModelServer({ script: () => reply.stall() }, t)
-  // A server without a free slot for waiting answers 202 at once.
+  // A server without a free slot for waiting responds with 202 at once.
   const settings = { sync: { max_waiters: 1 } }
   const { ask, begin, server, key } = await startAsking(t, { upstream: models.baseUrl, settings })
   const occupying = server.caller(key).single('the only one that may wait')

@@ -1,6 +1,6 @@
 /**
- * Tests the server as users get it: packed, installed globally in a clean prefix, used through its command, upgraded, removed.
- * It runs on the Node that runs the tests, and on those in TEST_NODES: paths of node binaries, joined as in a PATH.
+ * Tests the server as users get it: packed, installed globally in a clean prefix, used through its command, upgraded and
+ * removed. It runs on the Node that runs the tests, and on those in TEST_NODES: paths of node binaries, separated as in a PATH.
  */
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
@@ -16,18 +16,18 @@ const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
 const NEXT = '99.0.0'
 const CARRIED =
   /^dist\/(src|client\/src|json-schema\/src)\/.+\.js$|^dist\/src\/dashboard\/page\/.+\.css$|^docs\/(internals\/|recipes\/)?(README|[a-z-]+)\.md$/
-/** npm's cache has what `npm ci` fetched, which is sufficient. */
+/** The cache of npm contains what `npm ci` has downloaded, which is enough. */
 const INSTALL_OPTIONS = ['--prefer-offline', '--no-audit', '--no-fund']
 
 interface Command {
   readonly place: Installation
   readonly prefix: string
-  /** The installed package's folder. */
+  /** The folder of the installed package. */
   readonly folder: string
-  /** Its PATH: this Node and the prefix come first, and nothing of this project is on it. */
+  /** The PATH of the command begins with this Node and the prefix, and contains nothing of this project. */
   readonly env: { readonly PATH: string }
   npm(...args: readonly string[]): Promise<Ended>
-  /** Runs `parley …` to its end, which must succeed. */
+  /** Runs `parley …` to its end. It must succeed. */
   run(args: readonly string[], env?: Readonly<Record<string, string>>): Promise<Ended>
   serve(): Promise<Server>
 }
@@ -47,7 +47,7 @@ async function commandOn(t: TestContext, node: string): Promise<Command> {
   }
 }
 
-/** The package with another version, packed again from its installation. */
+/** Packs the package again from its installation, with a different version. */
 async function packNext({ place, folder }: Command): Promise<Packed> {
   const next = join(place.folder, 'next')
   await cp(folder, next, { recursive: true, filter: (path) => !path.includes('/parley/node_modules') })
@@ -56,7 +56,7 @@ async function packNext({ place, folder }: Command): Promise<Packed> {
   return pack(place, [next, '--ignore-scripts'], place.folder)
 }
 
-/** The timeout for npm, which downloads: on a busy machine it took two minutes. It must only end what hangs. */
+/** The timeout of npm in milliseconds. It only has to end what hangs: on a busy machine, downloads took two minutes. */
 const NPM_MS = 600_000
 
 test('the packed server', { timeout: (1 + NODES.length) * NPM_MS }, async (t) => {
@@ -101,7 +101,7 @@ function holdsWhatItNeeds({ paths }: Packed): void {
   )
 }
 
-/** The packages that a packed module imports, without Node's own. */
+/** Returns the packages that a packed module imports, without Node's own modules. */
 function packagesNamedIn(path: string): readonly string[] {
   const text = readFileSync(join(CLONE, path), 'utf8')
   return [...text.matchAll(/^(?:import|export) (?:[^'"]* from )?'([^.'][^']*)';$/gm)]
@@ -143,7 +143,7 @@ async function liveWith(command: Command, packed: Packed): Promise<void> {
   assert.equal((await place.spawn(['sh', '-c', 'parley --version'], { env }).exited).code, 127)
 }
 
-/** The dashboard with all its modules, and the API reference page with its script. */
+/** Checks that the server serves the dashboard with all its modules, and the page of the API reference with its script. */
 async function servesItsPages(url: string): Promise<void> {
   for (const [path, least] of [
     ['/dashboard', 60],

@@ -1,6 +1,6 @@
 /**
- * The real program, as processes: a folder with a configuration and a database, the servers started on it and the
- * commands run in it. Processes still running when the test ends are killed by their IDs, and the folder is removed.
+ * The real program as processes: a folder with a configuration and a database, servers on it, and commands that run in it.
+ * Processes that are still running when the test ends are killed by their IDs, and the folder is removed.
  *
  * ```ts
  * const place = await installation(t, { upstream: modelServer.baseUrl, settings: { jobs: { concurrency: 8 } } })
@@ -18,26 +18,26 @@ import { fileURLToPath } from 'node:url'
 import type { Lifetime } from '../parley.ts'
 import { Caller } from './caller.ts'
 
-/** The clone, in which `npm start` is run. */
+/** The folder of the clone, in which `npm start` runs. */
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 export const MAIN = join(CLONE, 'src/main.ts')
 
 export interface InstallationOptions {
-  /** The contents of `parley.config.json`. Reads are not limited unless it sets a limit. */
+  /** The contents of `parley.config.json`. Reads are not limited unless they set a limit. */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The base URL of a model server for every model; without one the simulator answers. */
+  /** The base URL of a model server for all models; if absent, the simulator answers. */
   readonly upstream?: string
-  /** The database to use instead of the SQLite file in the folder. */
+  /** The database; if absent, a SQLite file in the folder. */
   readonly databaseUrl?: string
 }
 
 export interface ProgramOptions {
-  /** Variables in addition to those of every program of the installation; undefined removes a variable. */
+  /** Environment variables in addition to those of every program of the installation. Undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
-  /** Arguments after `parley serve`. */
+  /** The arguments after `parley serve`. */
   readonly args?: readonly string[]
-  /** The source file of the program of another clone. */
+  /** The source file of the program in another clone. */
   readonly main?: string
 }
 
@@ -73,25 +73,25 @@ export class Installation {
     this.database = join(folder, 'parley.db')
     this.#databaseUrl = databaseUrl ?? `sqlite:${this.database}`
     this.#upstream = upstream
-    // By itself, the simulator answers only on SQLite.
+    // Without this variable, the simulator only answers on SQLite.
     const isSimulated =
       databaseUrl !== undefined && upstream === undefined && settings.upstreams === undefined
     this.#simulator = isSimulated ? { PARLEY_SIMULATOR: 'true' } : {}
   }
 
-  /** Writes `parley.config.json`, which programs started from now on find in their working directory. */
+  /** Writes `parley.config.json`, which programs find in their working directory from now on. */
   async configure(settings: Readonly<Record<string, unknown>>): Promise<void> {
     const unlimited = { tiers: { user_max: { reads_per_minute: 1_000_000_000 } } }
     await writeFile(join(this.folder, 'parley.config.json'), JSON.stringify({ ...unlimited, ...settings }))
   }
 
-  /** Starts a server and resolves when it listens. */
+  /** Starts a server. Resolves when it listens. */
   async start(options: ProgramOptions = {}): Promise<Server> {
     const { main = MAIN, args = [] } = options
     return this.startAs([process.execPath, main, 'serve', ...args], options)
   }
 
-  /** Starts a server with the test's own command, such as npm or strace. */
+  /** Starts a server by a command of the test, such as npm or strace. */
   async startAs(command: readonly string[], options: ProgramOptions = {}): Promise<Server> {
     const program = this.spawn(command, options)
     const [, url = ''] = await program.line(/listening on (http:\/\/\S+)\n/)
@@ -105,20 +105,20 @@ export class Installation {
     return { ...exit, stdout: program.stdout, stderr: program.stderr }
   }
 
-  /** Returns the environment of every program of the installation. */
+  /** Returns the environment of all programs of the installation. */
   environment(more: ProgramOptions['env'] = {}): NodeJS.ProcessEnv {
     return {
       ...outerEnvironment(),
       DATABASE_URL: this.#databaseUrl,
       PORT: '0',
       ...this.#simulator,
-      // Tests expect calls to be made at once, whatever is known about the server.
+      // Tests expect that calls are made at once, although nothing is known of the server yet.
       ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream, OPENAI_MAX_CONCURRENCY: '256' }),
       ...more,
     }
   }
 
-  /** Runs in its own process group, so that processes started by the program can be ended with it. */
+  /** Starts a program in its own process group, so that processes that it starts can be ended with it. */
   spawn([command = '', ...args]: readonly string[], { env, cwd }: ProgramOptions = {}): Program {
     const child = spawn(command, args, {
       cwd: cwd ?? this.folder,
@@ -161,15 +161,15 @@ function killLiving(): void {
   for (const program of living) program.killGroup()
 }
 
-/** The environment of the tests, without variables that configure a Parley or tell it that npm started it. */
+/** Returns the environment of the tests without variables that configure Parley, or that show that npm has started it. */
 function outerEnvironment(): NodeJS.ProcessEnv {
   const ours = /^(OPENAI_|PARLEY_|OTEL_|npm_|NODE_TEST_CONTEXT$|DATABASE_URL$|HOST$|PORT$|LOG_LEVEL$)/i
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !ours.test(name)))
 }
 
-/** A process and its output so far. */
+/** A process, and its output so far. */
 export class Program {
-  /** Resolves once the process has ended and all output, including that of processes that it started, has been read. */
+  /** Resolves when the process has ended and all output has been read, including that of processes that it started. */
   readonly exited: Promise<Exit>
   stdout = ''
   stderr = ''
@@ -211,28 +211,28 @@ export class Program {
     this.#child.kill(signal)
   }
 
-  /** Writes the whole of the program's standard input. */
+  /** Writes the whole standard input of the program. */
   write(text: string): void {
     // The program may have ended without reading its input.
     this.#child.stdin?.on('error', () => {}).end(text)
   }
 
-  /** The process and everything that it started. There is nothing to kill if all of it has ended. */
+  /** Kills the process and everything that it started. Does nothing if all of it has ended. */
   killGroup(): void {
     if (this.#ended || this.#child.pid === undefined) return
     try {
       process.kill(-this.#child.pid, 'SIGKILL')
     } catch {
-      // The process has ended, but its event has not arrived here.
+      // The process has ended, but its event has not arrived here yet.
     }
   }
 
-  /** Resolves when standard output contains a match; rejects if the program ends without one. */
+  /** Resolves when standard output contains a match. Rejects if the program ends without one. */
   line(pattern: RegExp): Promise<RegExpExecArray> {
     return this.#said(pattern, () => this.stdout)
   }
 
-  /** Waits for a match in the log, on standard error. */
+  /** Resolves when the log, which is on standard error, contains a match. */
   logged(pattern: RegExp): Promise<RegExpExecArray> {
     return this.#said(pattern, () => this.stderr)
   }
@@ -266,7 +266,7 @@ export class Server {
     this.#makeCaller = makeCaller
   }
 
-  /** The API key that the first start prints. */
+  /** Returns the API key that the first start prints. */
   async firstKey(): Promise<string> {
     const [, key = ''] = await this.program.line(/^ {2}(prl_\w+)\n/m)
     return key
@@ -280,7 +280,7 @@ export class Server {
     this.program.kill(signal)
   }
 
-  /** Sends SIGKILL, and resolves once the process is gone. */
+  /** Sends SIGKILL. Resolves when the process is gone. */
   async crash(): Promise<void> {
     this.kill('SIGKILL')
     await this.exited

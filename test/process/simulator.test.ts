@@ -1,4 +1,4 @@
-/** `parley serve` and `parley check` without a model: the simulator never answers by accident. */
+/** Tests `parley serve` and `parley check` without a model: the simulator never answers by accident. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { gauge } from './gauge.ts'

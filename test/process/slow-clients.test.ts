@@ -1,4 +1,4 @@
-/** Clients that send their requests too slowly are disconnected, and others are not affected. */
+/** Tests that clients that send their requests too slowly are disconnected, and that others are not affected. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { LONG } from '../support/long-form.ts'
@@ -6,14 +6,14 @@ import { type HostileSocket, hostileSocket, postHead } from './hostile-sockets.t
 import { installation, type Server } from './server-process.ts'
 
 const SOCKETS = 500
-/** The defaults, used in the long form. */
+/** The limits in seconds. The long form uses the defaults. */
 const HEADER_S = LONG ? 10 : 2
 const REQUEST_S = LONG ? 30 : 4
-/** A connection may stay this long after its limit. */
+/** How many milliseconds after its limit a connection is closed at the latest. */
 const CUT_WITHIN_MS = 12_000
 const DRIP_MS = 1000
 const REQUESTS = LONG ? 2000 : 200
-/** Allowance for other work on the machine. */
+/** How many milliseconds other work on the machine may take. */
 const NOISE_MS = 5
 
 test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, {
@@ -44,8 +44,8 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
     `cut after ${Math.round(Math.max(...headers))} ms (headers), ${Math.round(Math.max(...bodies))} ms (bodies); ` +
       `p99 of others ${busy.p99.toFixed(1)} ms, ${idle.p99.toFixed(1)} and ${idleAgain.p99.toFixed(1)} ms when idle`,
   )
-  // In the short form only the median is compared: the 99th percentile of such a short run depends on what else the machine
-  // does.
+  // In the short form, only the median is compared. The 99th percentile of such a short run depends on other work on the
+  // machine.
   assert.ok(
     busy.median <= 2 * idle.median + NOISE_MS,
     `median ${busy.median} ms, ${idle.median} ms when idle`,
@@ -54,7 +54,7 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
   if (LONG) assert.ok(busy.p99 <= 2 * p99 + NOISE_MS, `p99 ${busy.p99} ms, ${p99} ms when idle`)
 })
 
-/** Resolves with the milliseconds until the server closed the connection. */
+/** Sends one character after the other. Resolves with how many milliseconds later the server closed the connection. */
 async function drip(socket: HostileSocket, start: string): Promise<number> {
   await socket.send(start)
   const timer = setInterval(() => void socket.send('x'), DRIP_MS)
@@ -63,7 +63,7 @@ async function drip(socket: HostileSocket, start: string): Promise<number> {
   return ms
 }
 
-/** Milliseconds of single creates, one after the other. */
+/** Returns how many milliseconds single creates take, one after the other. */
 async function timesOf(server: Server, key: string) {
   const caller = server.caller(key)
   const times: number[] = []

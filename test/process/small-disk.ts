@@ -1,15 +1,15 @@
-/** A small disk for a test: a tmpfs in its own mount namespace, which needs no privileges if user namespaces are allowed. */
+/** A small disk for a test: a tmpfs in its own mount namespace. It needs no privileges if user namespaces are allowed. */
 import { spawnSync } from 'node:child_process'
 import { cp, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Installation } from './server-process.ts'
 
 export interface SmallDisk {
-  /** Where it is mounted, as seen by programs started with `command`. */
+  /** Where the disk is mounted for programs that were started with `command`. */
   readonly folder: string
-  /** Copies its files to a folder outside of the namespace. */
+  /** Copies the files of the disk to a folder outside the namespace. */
   copyTo(folder: string): Promise<void>
-  /** Wraps a command so that it runs where the disk is mounted. */
+  /** Wraps a command so that it runs in the namespace. */
   command(command: readonly string[]): readonly string[]
   resize(mib: number): void
 }
@@ -21,12 +21,12 @@ export function canMount(): boolean {
   return spawnSync('unshare', [...NAMESPACE, 'sh', '-c', probe]).status === 0
 }
 
-/** The disk exists until the installation is removed. */
+/** Starts a disk, which exists until the installation is removed. */
 export async function startDisk(place: Installation, mib: number): Promise<SmallDisk> {
   const folder = join(place.folder, 'small-disk')
   await mkdir(folder)
   const mount = `mount -t tmpfs -o size=${mib}m parley-test "$0" && echo mounted && exec cat`
-  // It keeps the namespace alive while its standard input is open.
+  // This process keeps the namespace alive while its standard input is open.
   const holder = place.spawn(['unshare', ...NAMESPACE, 'sh', '-c', mount, folder])
   await holder.line(/mounted\n/)
   const enter = [

@@ -1,6 +1,6 @@
 /**
- * Tests that jobs which ran during crashes do not fail for it and run again soon, and that only the job that kills its process
- * fails.
+ * Tests that jobs that were running during crashes do not fail because of that and soon run again, and that only a job that
+ * kills its process fails.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -14,11 +14,11 @@ import { installation, type Server } from './server-process.ts'
 const timeout = 600_000
 /** The long form has as many jobs, and as long ones, as a busy installation. */
 const [BATCHES, JOB_MS] = LONG ? [32, 10_000] : [4, 300]
-/** The long form promises that 256 jobs of 10 s are done five minutes after the last kill. */
+/** The promise of the long form in milliseconds: 256 jobs of 10 s are done five minutes after the last kill. */
 const WITHIN_MS = 300_000
 const BATCH = 8
 
-/** On Postgres, a job fails for crashes only when its node has been absent for ten leases. */
+/** On Postgres, a job fails because of crashes only when its node has been absent for ten leases, so the lease is short. */
 const LEASE_S = 3
 const STORES = ['SQLite', 'Postgres'] as const
 type StoreName = (typeof STORES)[number]
@@ -36,7 +36,7 @@ async function stage(t: TestContext, store: StoreName, maxConcurrency: number, s
 
 const contents = (count: number) => Array.from({ length: count }, (_, index) => `job ${index}`)
 
-/** Stores the jobs in batches, which nobody waits for. */
+/** Stores jobs in batches, for which no request waits. */
 async function queue(server: Server, key: string, jobs: readonly string[]): Promise<string[]> {
   const ids: string[] = []
   for (let from = 0; from < jobs.length; from += BATCH) {
@@ -45,13 +45,13 @@ async function queue(server: Server, key: string, jobs: readonly string[]): Prom
   return ids
 }
 
-/** How the job ends. */
+/** Returns how the job ends. */
 async function end(caller: Caller, id: string) {
   return (await eventually(() => caller.read(id), isFinal, { withinMs: WITHIN_MS })).body.data
 }
 
 for (const store of STORES) {
-  /** Each crash takes a lease on Postgres, and the last one ten. */
+  /** On Postgres, each crash takes a lease, and the last one ten leases. */
   const isShort = store === 'Postgres' && !LONG && 'takes a minute'
 
   test(`jobs that ran while the process was killed twice complete soon after, on ${store}`, {
@@ -115,7 +115,9 @@ for (const store of STORES) {
   }, async (t) => {
     const KILLS = 5
     const { models, place } = await stage(t, store, 1, { max_attempts: KILLS })
-    /** How often the call of each job stalled. A job that ran alone in all crashes would fail, so it is answered before that. */
+    /**
+     * How often the call of each job stalled. A job that was running alone in all crashes would fail, so it is answered before.
+     */
     const stalls = new Map<string, number>()
     let isAnswered = false
     models.script = ({ text }) => {
@@ -134,7 +136,7 @@ for (const store of STORES) {
     await models.received(1)
     for (let kills = 1; kills <= KILLS; kills++) {
       await server.crash()
-      // From the second kill on, one job is answered after each.
+      // From the second kill on, one job is answered after each kill.
       isAnswered = kills > 1
       const before = models.requests.length
       server = await place.start()

@@ -1,18 +1,22 @@
 /**
- * Texts that are expensive to count do not delay other accounts, and nothing is counted for clients that have disconnected.
+ * Tests that texts that take long to count do not delay other accounts, and that nothing is counted for clients that have
+ * disconnected.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { BATCHES, job, MESSAGES, MIB, randomText, startWatched } from './watched-server.ts'
 
 const timeout = 240_000
-/** 57 KB are more bytes, but fewer tokens, than the lowest tier allows: they are counted and accepted. */
+/**
+ * These 57 KB have more bytes, but fewer tokens, than the lowest tier allows. So their tokens are counted, and they are
+ * accepted.
+ */
 const PROSE = 'The quick brown fox jumps over the lazy dog. '.repeat(1_300)
 
 const saying = (content: string) => JSON.stringify(job({ messages: [{ role: 'user', content }] }))
 
 const TEXTS = 30
-/** A busy machine may not give the other request a core for a while. */
+/** How often the test tries. On a busy machine, the other request may not get a CPU core for a while. */
 const ATTEMPTS = 4
 
 async function timed(work: () => Promise<unknown>): Promise<number> {
@@ -28,9 +32,9 @@ test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`
     const answer = await post(MESSAGES, saying(`${index} ${PROSE}`), other)
     assert.equal(answer.status, 200)
   }
-  // Now every thread has started and loaded the tokenizer.
+  // Afterwards, every thread has started and loaded the tokenizer.
   await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
-  // The test compares the order of the responses, because their times mean little on a busy machine.
+  // The order of the responses is compared, because durations mean little on a busy machine.
   let least = 1
   for (let attempt = 0; attempt < ATTEMPTS && least >= 0.5; attempt++) {
     let unanswered = TEXTS
@@ -39,7 +43,7 @@ test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`
       unanswered -= 1
       return status
     })
-    // They are all in progress before the other account's request.
+    // When this request has its response, the others are all in progress.
     await post(MESSAGES, saying(`x ${attempt}`), other)
     const before = unanswered
     await create(attempt)
@@ -55,7 +59,7 @@ test('nothing is counted for clients that have gone', { timeout }, async (t) => 
   const { post, key } = await startWatched(t)
   const [attacker, other] = [await key('attacker', 'user_max'), await key('other', 'user_free')]
   const create = (index: number) => post(MESSAGES, saying(`${index} ${PROSE}`), other)
-  // As above: a thread takes longer to load the tokenizer than to count.
+  // Every thread loads the tokenizer first, because that takes longer than counting.
   await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
   const aloneMs = await timed(() => create(1))
   const countMs = await timed(() => post(MESSAGES, saying(randomText(300_000, 99)), attacker))
@@ -63,7 +67,7 @@ test('nothing is counted for clients that have gone', { timeout }, async (t) => 
   const left = Array.from({ length: 20 }, (_, text) =>
     assert.rejects(post(MESSAGES, saying(randomText(1.9 * MIB, text)), attacker, gone.signal)),
   )
-  // This request is sent after the others.
+  // When this request has its response, the others have arrived as well, because they were sent before.
   await post(MESSAGES, saying('x'), other)
   gone.abort()
   await Promise.all(left)

@@ -1,4 +1,4 @@
-/** The program on a Unix socket, behind a reverse proxy on the same machine. */
+/** Tests the program on a Unix socket, behind a reverse proxy on the same machine. */
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { stat } from 'node:fs/promises'
@@ -12,7 +12,7 @@ import { installation, MAIN } from './server-process.ts'
 const hasCurl = spawnSync('curl', ['--version']).status === 0
 const TOKEN = 'of-the-operators'
 
-/** Sends a request over the socket; resolves with status and body. */
+/** Sends a request over the socket. Resolves with the status and the body. */
 function send(socketPath: string, method: string, path: string, headers: Record<string, string>) {
   return new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
     const sent = request({ socketPath, method, path, headers }, async (response) => {

@@ -1,7 +1,7 @@
 /**
- * Usage matches what the model server counted, to the last token, however often the server crashes: the sums and the jobs
- * with their answers are written together. Only answers that a kill prevented from being stored are missing: their jobs were
- * run again, and the model server has counted both calls.
+ * Tests that usage matches what the model server counted, to the last token, however often the server crashes: the sums are
+ * stored together with the answers. Only answers that could not be stored because of a kill are missing; their jobs ran again,
+ * and the model server has counted both calls.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -76,7 +76,7 @@ test(`after ${KILLS} kills under load usage equals what the model server counted
   t.diagnostic(`${jobs} jobs, each counted once; ${lost} more answers were lost to the kills and given again`)
 })
 
-/** A unique answer with a unique number of tokens. */
+/** Returns a unique answer with random numbers of tokens. */
 function countedReply(counted: Map<string, Counted>, random: Random): Reply {
   return ({ body }, response) => {
     const content = `answer ${counted.size}`

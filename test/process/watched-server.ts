@@ -1,4 +1,4 @@
-/** A server whose event loop is watched during attacks, and the building blocks of the attacks. */
+/** A server whose event loop is watched during attacks, and what attacks are made of. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
@@ -23,10 +23,10 @@ export interface Answered {
 
 export interface WatchedServer {
   readonly server: Server
-  /** The API key of a new account. */
+  /** Returns the API key of a new account. */
   key(account: string, tier: string): Promise<string>
   post(path: string, body: string, key: string, signal?: AbortSignal): Promise<Answered>
-  /** The longest time for which the event loop was blocked during the work, in CPU milliseconds. */
+  /** Returns the longest time for which the event loop was blocked during the work, in milliseconds of CPU time. */
   held(work: () => Promise<unknown>): Promise<number>
 }
 
@@ -39,7 +39,7 @@ export async function startWatched(
   } = {},
 ): Promise<WatchedServer> {
   const { heapMib, ...rest } = options
-  // Rejections are not paced, because their cost is measured.
+  // Responses to rejected requests are not delayed, because their cost is measured.
   const limits = { rejections_per_second: 1_000_000 }
   const place = await installation(t, { ...rest, settings: { limits, ...rest.settings } })
   const file = join(place.folder, 'loop-probe')
@@ -71,7 +71,7 @@ export async function startWatched(
     held: async (work) => {
       const before = (await readFile(file, 'utf8')).length
       await work()
-      // The response to this request arrives after the probe has written its line.
+      // When this request has its response, the probe has written its line.
       for (let turn = 0; turn < 3; turn++)
         await request(`${server.url}/healthz`).then(({ body }) => body.dump())
       const holds = (await readFile(file, 'utf8')).slice(before).split('\n')
@@ -80,10 +80,10 @@ export async function startWatched(
   }
 }
 
-/** `calibration` takes this long on an idle core of the machine on which the limits were set. */
+/** How many milliseconds `calibration` takes on an idle core of the machine on which the limits were set. */
 const CALIBRATION_MS = 20
 
-/** Returns how much slower this machine is now, at least 1. Limits in CPU time are multiplied by it. */
+/** Returns how many times slower this machine is now, at least 1. Limits of CPU time are multiplied by it. */
 export function slowness(): number {
   const times = [1, 2, 3].map(() => {
     const before = process.threadCpuUsage()
@@ -98,7 +98,7 @@ export function filled(unit: string, characters: number): string {
   return unit.repeat(Math.floor(characters / unit.length))
 }
 
-/** Returns as many different names as fit. */
+/** Returns an object with as many different names as fit into this many characters. */
 export function names(characters: number): string {
   const members: string[] = []
   for (let length = 0; length < characters; ) {
@@ -118,18 +118,18 @@ export function job(over: Readonly<Record<string, unknown>> = {}): Record<string
   }
 }
 
-/** A batch of this many jobs. */
+/** Returns the body of a batch with this many jobs. */
 export function batchOf(count: number, over: (index: number) => Readonly<Record<string, unknown>>): string {
   return JSON.stringify(Array.from({ length: count }, (_, index) => job(over(index))))
 }
 
-/** A batch of one job with the text of its payload. */
+/** Returns the body of a batch with one job, whose payload is this text. */
 export function withPayload(payload: string): string {
   const callback = `"callback":{"callback_url":"https://receiver.invalid/","callback_payload":${payload}}`
   return `[${JSON.stringify(job()).slice(0, -1)},${callback}}]`
 }
 
-/** Letters without a pattern, which take the tokenizer longest. */
+/** Returns letters without a pattern, which take the tokenizer the longest. */
 export function randomText(characters: number, seed: number): string {
   let state = seed
   let text = ''
