@@ -1,6 +1,6 @@
 /**
- * Tests that an account learns nothing about another's jobs, whatever their state: a request with their IDs gets the same
- * response as one with unknown IDs.
+ * Tests that an account learns nothing about the jobs of another account, whatever the state of those jobs: a request with
+ * their IDs gets the same response as a request with unknown IDs.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -15,11 +15,11 @@ import { type Stage, startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-/** Each account asks for the job of each other account. */
+/** Each account asks for the job of every other account. */
 const ACCOUNTS = LONG ? 101 : 6
 const AT_ONCE = 20
 const CONCURRENCY = 2
-/** Headers that differ between any two responses. */
+/** Names of the headers that differ between any two responses. */
 const CHANGING = ['date', 'x-request-id', 'ratelimit-remaining', 'ratelimit-reset']
 
 interface Account {
@@ -27,7 +27,7 @@ interface Account {
   readonly jobId: string
 }
 
-/** Accounts with one job each, in every state that a job can have. */
+/** Returns accounts with one job each. Together, the jobs are in every state that a job can have. */
 async function accountsWithJobs({ parley, models }: Stage): Promise<Account[]> {
   const keys = await Promise.all(
     Array.from({ length: ACCOUNTS }, (_, index) => parley.key('user_pro', `account-${index}`)),
@@ -53,12 +53,12 @@ async function accountsWithJobs({ parley, models }: Stage): Promise<Account[]> {
   return accounts
 }
 
-/** Returns everything in a response that might distinguish one reason from another. */
+/** Returns all parts of a response that could tell a caller whether a job of another account exists. */
 function traits({ status, text, headers }: Answer) {
   return { status, text, headers: [...headers].filter(([name]) => !CHANGING.includes(name)) }
 }
 
-/** Everything that callers can do with a job, by its ID. */
+/** All requests that a caller can make about a job, by the job's ID. */
 const REQUESTS: readonly ((parley: Parley, id: string, key: string) => Promise<Answer>)[] = [
   (parley, id, key) => parley.get(`${MESSAGES}/${id}`, key),
   (parley, id, key) => parley.get(`${MESSAGES}/${id}?wait=60`, key),
@@ -68,7 +68,7 @@ const REQUESTS: readonly ((parley: Parley, id: string, key: string) => Promise<A
 
 const byKey = (method: string, key: string) => ({ method, headers: { 'x-api-key': key } })
 
-/** Asks in every way for the jobs of all other accounts; returns how many requests that took. */
+/** Sends each of `REQUESTS` for the jobs of all other accounts; returns the number of requests. */
 async function askForOthers(parley: Parley, accounts: readonly Account[], { key }: Account): Promise<number> {
   const others = accounts.filter((other) => other.key !== key)
   for (const send of REQUESTS) {
@@ -86,7 +86,9 @@ async function askForOthers(parley: Parley, accounts: readonly Account[], { key 
   return others.length
 }
 
-/** Returns what each account reads about its own jobs, one by one and in its list, which contains no other jobs. */
+/**
+ * Returns what each account reads about its own jobs, one by one and as a list; asserts that the list contains no other jobs.
+ */
 async function ownStates(parley: Parley, accounts: readonly Account[]): Promise<unknown[]> {
   return Promise.all(
     accounts.map(async ({ key, jobId }) => {

@@ -1,4 +1,4 @@
-/** From the conversation to `response_content`, and why a job fails (SPEC §2.2, §2.3, §3 and §7). */
+/** Tests how a conversation becomes `response_content`, and why jobs fail (SPEC §2.2, §2.3, §3 and §7). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply, type Script } from '../model-server.ts'
@@ -242,7 +242,7 @@ onEachStore(() => {
       [375, 625],
       [1500, 2500],
     ] as const) {
-      // Jitter makes it a fraction of a millisecond, unlike other timers.
+      // The pause is random and therefore usually not a whole number of milliseconds. All other timers are whole.
       const ms = await clock.timerSet((pause) => pause >= least && pause <= most && !Number.isInteger(pause))
       clock.advance(Math.ceil(ms))
     }

@@ -1,4 +1,4 @@
-/** SPEC §5: the API key, and what it determines about its caller. */
+/** Tests API keys, and what a key determines about its caller (SPEC §5). */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -32,7 +32,7 @@ function unauthorised(answer: Answer, problem: Problem = 'unknown'): void {
   assert.deepEqual(answer.body, { ...REFUSAL, details: `${REFUSAL.details} ${PROBLEMS[problem]}` })
 }
 
-/** A key with its last character changed: the checksum is wrong. */
+/** Changes the last character of the key, so that the key's checksum is wrong. */
 function misspelt(key: string): string {
   return key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
 }

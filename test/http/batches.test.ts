@@ -1,4 +1,4 @@
-/** SPEC §4.1: several jobs in one request. */
+/** Tests requests that create several jobs (SPEC §4.1). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { DEFAULTS } from '../../src/config/settings.ts'

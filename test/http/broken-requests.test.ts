@@ -1,5 +1,6 @@
 /**
- * SPEC §7: requests that are not valid HTTP or JSON also get an error of the standard shape, whichever layer rejects them.
+ * Tests that requests which are not valid HTTP or JSON get an error of the standard shape, whichever layer rejects them (SPEC
+ * §7).
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -36,7 +37,7 @@ onAnyStore(async () => {
     else assert.match(refusal.details ?? '', details)
   }
 
-  /** Returns the log line of a response. */
+  /** Returns the log line about the request with this response. */
   function lineOf(answer: Answer) {
     const id = answer.headers.get('x-request-id')
     return parley.log.find(({ message, request_id }) => message === 'request completed' && request_id === id)
@@ -86,10 +87,10 @@ onAnyStore(async () => {
       }
       assert.equal(lineOf(answer)?.status, 405, about)
     }
-    // A path that two routes share allows the methods of both.
+    // If two routes have the same path, the header lists the methods of both.
     const batches = (await parley.request(BATCHES, { method: 'PUT' })).headers.get('allow') ?? ''
     for (const method of ['GET', 'POST']) assert.ok(batches.split(', ').includes(method), batches)
-    // No identifier has these path segments.
+    // These paths look like those of a job or a page, but no route has them.
     for (const path of [
       `${MESSAGES}/`,
       `${MESSAGES}/x/y`,
@@ -162,17 +163,17 @@ onAnyStore(async () => {
     notJson(await post(MESSAGES, nested(65, '[', ']')), tooDeep)
     notJson(await post(MESSAGES, nested(65, '{"a":', '}').replace(':}', ':1}')), tooDeep)
     notJson(await post(MESSAGES, '['.repeat(100_000)), tooDeep)
-    // A backslash at the end of a string does not escape what follows it.
+    // The string ends with an escaped backslash, so the quotation mark after it ends the string.
     notJson(await post(MESSAGES, nested(65, '{"\\\\":', '}').replace(':}', ':1}')), tooDeep)
     invalid(await post(MESSAGES, nested(64, '[', ']')), 'the body must be an object')
-    // Array, job, callback and payload are four levels, so 60 are left.
+    // Array, job, callback and payload are four levels of nesting, so 60 of the 64 are left.
     const payload = (depth: number) => {
       const callback = { callback_url: 'https://example.com', callback_payload: { a: 0 } }
       return JSON.stringify([job({ callback })]).replace('{"a":0}', `{"a":${nested(depth, '[', ']')}}`)
     }
     enqueued(await post(BATCHES, payload(60)), 1)
     notJson(await post(BATCHES, payload(61)), tooDeep)
-    // Brackets inside of strings are text.
+    // Brackets inside strings are text and don't count as nesting.
     completed(
       await post(MESSAGES, JSON.stringify(job({ messages: [{ role: 'user', content: '["'.repeat(99) }] }))),
     )
@@ -199,8 +200,8 @@ onAnyStore(async () => {
       const fits = await small.post(path, filled(bytes, wrap), own)
       assert.ok([200, 202].includes(fits.status), fits.text)
     }
-    // A client that reads the response only after it has sent everything gets it, with or without a declared length. While the
-    // clock stands still, only the first megabytes that are left are read.
+    // A client that reads only after it has sent its whole body still gets the response, with or without a declared length. The
+    // clock stands still here, so the server reads only the first megabytes of the rest.
     const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
     const [first, rest] = [1501, 500_000].map((length) => ' '.repeat(length))
     const chunk = (text = '') => `${text.length.toString(16)}\r\n${text}\r\n`
@@ -251,7 +252,7 @@ onAnyStore(async () => {
       assert.equal(details, 'Send the body uncompressed, without Content-Encoding.')
     }
     completed(await post(MESSAGES, body, { ...json, 'content-encoding': 'Identity' }))
-    // The body is never sent.
+    // The test never sends the body: the headers are enough for the rejection.
     const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
     refused(
       await talk(parley, `${head}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: 100\r\n\r\n`),
@@ -352,7 +353,7 @@ onAnyStore(async () => {
     line.send('{"model":')
     line.hangUp()
     await line.closed
-    // The server notices the closed connection before it answers a request of a later connection.
+    // By the time that this later request is answered, the server has noticed that the earlier connection is closed.
     completed(await parley.post(MESSAGES, job({ message_cache_ttl: 180 }), key))
     assert.deepEqual(
       parley.log.filter(

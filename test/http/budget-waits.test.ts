@@ -1,4 +1,4 @@
-/** Caps in money with `over_cap: wait`: jobs that the cap has no room for are accepted, and stay queued until it has. */
+/** Tests caps in money with `over_cap: wait`: a job that doesn't fit in the cap is accepted, and stays queued until it fits. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Reply, reply } from '../model-server.ts'
@@ -13,7 +13,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = `${MESSAGES}/batches`
 const LOOK_MS = 1000
 const MONTH_MS = 31 * 86_400_000
-/** Input costs nothing, so that the estimates for these jobs are round numbers. */
+/** Input is free, so that the reserved costs of jobs are round numbers. */
 const settings = (cap: number) => ({
   currency: 'EUR',
   models: {
@@ -27,7 +27,7 @@ const settings = (cap: number) => ({
   },
 })
 let seed = 0
-/** Creates a job that reserves 10 * `tokens` millionths. */
+/** Creates a job that reserves 10 * `tokens` millionths of the currency. */
 const ask = (tokens: number, over = {}) =>
   job({ model: 'priced', options: { max_tokens: tokens, seed: ++seed }, ...over })
 const answering = (tokens: number): Reply =>
@@ -38,7 +38,7 @@ const answering = (tokens: number): Reply =>
     },
   })
 
-/** Advances the clock until the response matches. */
+/** Advances the clock until a response satisfies the condition; returns that response. */
 async function until(
   t: { signal: AbortSignal },
   { clock }: Stage,
@@ -86,7 +86,7 @@ onEachStore(() => {
     const shown = granted(await parley.get(`/admin/api/jobs/${second}`, undefined, admin), 200)
     assert.equal(shown.waiting_for_budget, true)
     assert.equal(granted(await parley.get('/api/v1/me', key), 200).reserved_cost, 9000)
-    // A job that could never start does not wait, nor does one that costs nothing.
+    // A job that costs more than the whole cap is rejected, because it could never start. A free job starts at once.
     refused(await parley.post(MESSAGES, ask(1001), key), 403)
     refused(await parley.post(BATCHES, [ask(10), ask(1001)], key), 403)
     const [free] = enqueued(await parley.post(BATCHES, [job({ model: 'free' })], key), 1)
@@ -95,7 +95,7 @@ onEachStore(() => {
     models.release()
     completed(await parley.ended(free ?? '', key))
     completed(await parley.ended(first ?? '', key))
-    // 400 have been spent, so the jobs of 2000, 6000 and 500 all fit.
+    // 400 have been spent, so the jobs that reserve 2000, 6000 and 500 all fit.
     await models.received(5)
     assert.deepEqual(await states(), [false, false, false, false])
     models.release()
@@ -139,7 +139,7 @@ onEachStore(() => {
     }
     clock.advance(MONTH_MS)
     for (const one of [high, id, low]) completed(await until(t, stage, reading(parley, one, key), hasEnded))
-    // Each reserves more than half of the cap: one at a time, in the order of their priorities.
+    // Each of these jobs reserves more than half of the cap, so they run one at a time, in the order of their priorities.
     assert.deepEqual(order, [String(seed), String(seed - 1), String(seed - 2)])
   })
 
@@ -162,7 +162,7 @@ onEachStore(() => {
     const answers = await Promise.all(Array.from({ length: 10 }, batch))
     const ids = answers.flatMap((answer) => enqueued(answer, 30))
     const me = async () => granted(await parley.get('/api/v1/me', key), 200)
-    // What is left has no room for another job that may cost 70.
+    // What is left of the cap is less than 70, the most that a job may cost.
     const isSpent = ({ usage, reserved_cost }: Answer['body']) =>
       reserved_cost === 0 && usage.cost > 2000 - 70
     await until(t, stage, () => parley.get('/api/v1/me', key), isSpent)
@@ -240,7 +240,7 @@ onEachStore(() => {
   })
 })
 
-/** Resolves with the response to a request that waits for its job, and moves the clock as often as needed. */
+/** Resolves with the response of a request that waits for its job; advances the clock to the end of that wait. */
 async function answerOf({ clock }: Stage, answer: Promise<Answer>): Promise<Answer> {
   await clock.timerSet((ms) => ms === 30_000)
   clock.advance(30_000)

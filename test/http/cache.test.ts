@@ -1,4 +1,4 @@
-/** SPEC §2.1 message_cache_ttl: an identical later job is answered without calling the model. */
+/** Tests `message_cache_ttl`: a later identical job is answered without a call to the model (SPEC §2.1). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -10,7 +10,7 @@ import { type Stage, startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 
-/** A stage whose model server answers every request differently. */
+/** Starts a stage whose model server answers every request with a different text. */
 function startCounting(t: Parameters<typeof startStage>[0], settings = {}): Promise<Stage> {
   return startStage(t, { settings, script: (_request, index) => reply.text(`answer ${index}`) })
 }
@@ -45,7 +45,7 @@ onEachStore(() => {
     assert.equal(isHit(second), true)
     assert.equal(completed(second), 'answer 0')
     assert.notEqual(second.body.data.job_id, first.body.data.job_id)
-    // Later reads show a completed job like any other.
+    // A read doesn't show that the answer came from the cache.
     assert.equal((await parley.get(`${MESSAGES}/${second.body.data.job_id}`, key)).text, second.text)
     assert.equal(models.requests.length, 1)
   })

@@ -1,4 +1,7 @@
-/** SPEC §6: a result never depends on its callback, nor the callbacks of one account on another account's receivers. */
+/**
+ * Tests that a job's result never depends on its callback, and that the callbacks of one account never depend on another
+ * account's receivers (SPEC §6).
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
@@ -9,7 +12,7 @@ import { enqueued } from './expect.ts'
 const timeout = 60_000
 const BATCHES = '/api/v1/messages/batches'
 const BATCH = 30
-/** These batches have more callbacks than a node sends at once. */
+/** Together, these batches have more callbacks than a node sends at once. */
 const BATCHES_OF_ONE_RECEIVER = 10
 const ROUNDS = 3
 
@@ -24,7 +27,7 @@ async function createBatch(parley: Parley, key: string, url: string): Promise<st
 }
 
 onEachStore(() => {
-  /** The receiver of one account neither responds nor fails during the test, so its requests stay open. */
+  /** The receiver of one account doesn't answer during the whole test, so requests to it stay open. */
   test('6 receivers that stall or are down change no result and delay no callback of another account', {
     timeout,
   }, async (t) => {

@@ -1,4 +1,4 @@
-/** SPEC §2.4: what a callback may contain, checked when its job is created, and how it is stored. */
+/** Tests what a callback may contain, that it is checked when its job is created, and how it is stored (SPEC §2.4). */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply } from '../model-server.ts'
@@ -12,7 +12,7 @@ const BATCHES = '/api/v1/messages/batches'
 const URL = 'https://example.com/hook'
 
 onEachStore(async () => {
-  // The model server stalls, so no job ends and nothing is delivered.
+  // The model server stalls, so that no job ends and no callback is delivered.
   const stage = await startStage({ after }, { script: () => reply.stall() })
   const key = await stage.parley.key()
   const database = await openDatabase({ after }, stage.parley)
@@ -21,7 +21,7 @@ onEachStore(async () => {
     return parley.post(BATCHES, [job({ callback })], apiKey)
   }
 
-  /** The stored callback of the newest job. */
+  /** Returns the stored callback of the newest job. */
   async function stored() {
     return (await database.callbacks()).at(-1)
   }

@@ -1,4 +1,6 @@
-/** A cancelled job: within half a second its call ends and its waiting callers get responses, whoever cancelled it. */
+/**
+ * Tests cancelled jobs: within half a second, the call ends and waiting callers get their responses, whoever cancelled the job.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'

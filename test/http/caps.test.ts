@@ -1,4 +1,4 @@
-/** Monthly caps and suspended accounts, as callers see them. */
+/** Tests monthly caps and suspended accounts, as callers see them. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
@@ -74,7 +74,7 @@ onEachStore(() => {
     const key = await parley.key('user_go')
     const { limits } = granted(await parley.get('/api/v1/me', key), 200)
     assert.deepEqual([limits.max_monthly_jobs, limits.max_monthly_tokens], [null, 10])
-    // The model server counts characters: 5 of input, and an echo as output.
+    // The model server counts characters as tokens: 5 of input, and the echo as output.
     completed(await parley.post(MESSAGES, job(), key))
     clock.advance(FRESH_MS)
     const { message } = refused(await parley.post(MESSAGES, job(), key), 403)

@@ -1,4 +1,4 @@
-/** Caps in money: jobs reserve what they may cost, and free the rest when they end. */
+/** Tests caps in money: jobs reserve the most that they may cost, and free the rest when they end. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { isPostgres } from '../../src/store/open.ts'
@@ -14,7 +14,7 @@ import { startStage, UNLIMITED_READS } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = `${MESSAGES}/batches`
 const FRESH_MS = 2000
-/** Input costs nothing, so that the estimates for these jobs are round numbers. */
+/** Input is free, so that the reserved costs of jobs are round numbers. */
 const settings = (cap: number) => ({
   currency: 'EUR',
   models: {
@@ -23,7 +23,10 @@ const settings = (cap: number) => ({
   },
   tiers: { ...UNLIMITED_READS, user_go: { ...UNLIMITED_READS.user_go, max_monthly_cost: cap } },
 })
-/** Each job reserves 10 * `tokens` millionths. */
+/**
+ * The seed of the newest job: each job has another, so that none is answered from the cache. A job reserves 10 * `tokens`
+ * millionths of the currency.
+ */
 let seed = 0
 const ask = (tokens: number) => job({ model: 'priced', options: { max_tokens: tokens, seed: ++seed } })
 const answering = (tokens: number): Reply =>
@@ -55,7 +58,7 @@ onEachStore(() => {
     await models.received(4)
     models.script = () => answering(40)
     models.release()
-    // Each of these jobs ends with a cost of 400.
+    // Each of these jobs costs 400.
     for (const id of [...first, ...last]) completed(await parley.ended(id ?? '', key))
     completed(await parley.post(MESSAGES, ask(840), key))
   })
@@ -131,7 +134,7 @@ onEachStore(() => {
     }
     const { parley } = await startStage(t, { settings: settings(0.005), script })
     const key = await parley.key('user_go')
-    // More connections at once than a busy listener accepts would be reset.
+    // 200 callers at a time, because a busy listener resets further connections.
     const callers = Array.from({ length: 200 }, async () => {
       const own: Answer[] = []
       for (let sent = 0; sent < 5; sent++) own.push(await parley.post(MESSAGES, ask(7), key))
@@ -140,13 +143,13 @@ onEachStore(() => {
     const answers = (await Promise.all(callers)).flat()
     const accepted = answers.filter(({ status }) => status === 200)
     assert.equal(answers.filter(({ status }) => status === 403).length, 1000 - accepted.length)
-    // Even if each job cost as much as it may, this many would fit.
+    // Even if each job cost the most that it may cost, 71 jobs would fit.
     assert.ok(accepted.length >= 71, `${accepted.length}`)
     const me = granted(await parley.get('/api/v1/me', key), 200)
     assert.equal(me.usage.cost, paid)
     assert.ok(paid <= 5000)
     assert.equal(me.reserved_cost, 0)
-    // Now there is only room that is too small for a job.
+    // Creates jobs until what is left of the cap is too little for one more.
     while ((await parley.post(MESSAGES, ask(7), key)).status === 200);
     assert.ok(paid > 5000 - 70 && paid <= 5000, `${paid}`)
   })

@@ -1,4 +1,4 @@
-/** What jobs cost: by the target that answered, over all calls, and everywhere where usage is shown. */
+/** Tests what jobs cost: the prices of the target that answered, the sum over all calls, and each place that shows usage. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Reply, reply, startModelServer } from '../model-server.ts'
@@ -26,7 +26,7 @@ const PRICES = {
     free: { targets: [{ upstream: 'openai', model: 'free' }] },
   },
 }
-/** The cost of one answer by the first target: (30 - 20) * 2 + 20 * 0.5 + 4 * 10. */
+/** The cost of one answer by the first target, in millionths of the currency: (30 - 20) * 2 + 20 * 0.5 + 4 * 10. */
 const ONE = 70
 const answering = (content = 'Amur'): Reply =>
   reply.status(200, {
@@ -108,7 +108,7 @@ onEachStore(() => {
     const failing = granted(await parley.post(USED, ask({ ...format, options: { seed: 1 } }), key), 200)
     assert.equal(failing.status, 'failed')
     assert.equal(failing.usage.cost, 2 * ONE)
-    // The first target counts tokens although it fails.
+    // The first target reports tokens although its call fails.
     models.script = ({ body }) =>
       body.model === 'second'
         ? answering()

@@ -1,4 +1,6 @@
-/** Schemas that crash model servers, and connections that break for other reasons: no innocent job fails or waits for long. */
+/**
+ * Tests schemas that crash model servers, and connections that break for other reasons: no other job fails or waits for long.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isModelList, reply, startModelServer } from '../model-server.ts'
@@ -24,7 +26,7 @@ onEachStore(() => {
     const upstreams = { openai: upstream, fallback: { ...upstream, base_url: fallback.baseUrl } }
     const stage = await startStage(t, { settings: { upstreams, models: { 'gpt-5-mini': { targets } } } })
     const { parley, models, clock } = stage
-    /** Contents of the jobs whose calls crashed a server. */
+    /** The contents of the jobs whose calls crashed a model server. */
     const crashed: string[] = []
     for (const server of [models, fallback]) {
       server.script = ({ body }) => {

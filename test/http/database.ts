@@ -1,4 +1,7 @@
-/** Opens a second connection to the database of a running Parley on either store, to see what is stored and to disturb it. */
+/**
+ * Opens a second connection to the database of a running Parley, on SQLite or Postgres. Tests use it to see what is stored and
+ * to disturb the database.
+ */
 import { setImmediate } from 'node:timers/promises'
 import { isPostgres } from '../../src/store/open.ts'
 import type { Lifetime, Parley } from '../parley.ts'
@@ -6,21 +9,24 @@ import { openSqlite } from './sqlite-database.ts'
 
 export interface Database {
   jobCount(): Promise<number>
-  /** The IDs of the stored jobs, oldest first. */
+  /** Returns the IDs of the stored jobs, oldest first. */
   jobIds(): Promise<string[]>
-  /** The stored callback of each job, oldest job first; null for a job without one. */
+  /** Returns the stored callback of each job, oldest job first; null for a job without a callback. */
   callbacks(): Promise<unknown[]>
-  /** Returns the callbacks that are owed, and those that have ended. */
+  /** Returns the callbacks that are still to be delivered, and those that have ended. */
   owed(): Promise<Owed[]>
-  /** Returns the metadata stored with each answer, as JSON text. */
+  /** Returns the usage and the receipt stored with each answer, as JSON texts. */
   outcomes(): Promise<StoredOutcome[]>
   /** Deletes all jobs, including running ones, as if the database had been restored from a backup. */
   deleteJobs(): Promise<void>
-  /** Changes every job to what an older version may have stored. */
+  /** Sets the cache time of every stored job, to values that only older versions may have stored. */
   setCacheTtl(seconds: number): Promise<void>
-  /** Rejects outcomes whose content contains the text (all if it is empty), until the returned function is called. */
+  /**
+   * Lets the database reject outcomes whose content contains the text (all outcomes if the text is empty). The returned
+   * function ends this.
+   */
   rejectOutcomes(holding: string): Promise<() => Promise<void>>
-  /** Blocks the storage of jobs until the returned function is called. Attempts wait. */
+  /** Blocks writes of jobs, which wait in the meantime. The returned function ends this. */
   holdWrites(): Promise<() => Promise<void>>
 }
 
@@ -29,7 +35,7 @@ export interface Owed {
   readonly account: string
 }
 
-/** The usage of an ended job, and what was sent and received. */
+/** The usage of an ended job, and the receipt of what was sent and received, as JSON texts. */
 export interface StoredOutcome {
   readonly usage: string
   readonly receipt: string
@@ -37,12 +43,12 @@ export interface StoredOutcome {
 
 export async function openDatabase(t: Lifetime, { database }: Pick<Parley, 'database'>): Promise<Database> {
   if (!isPostgres(database)) return openSqlite(t, database)
-  // Loaded only where needed, as in the program.
+  // Loaded only if needed, so that tests on SQLite run without the Postgres driver, as Parley does.
   const { openPostgres } = await import('./postgres-database.ts')
   return openPostgres(t, database)
 }
 
-/** Resolves with the IDs of the stored jobs as soon as there are this many. */
+/** Resolves with the IDs of the stored jobs, once there are this many. */
 export async function jobsStored(
   t: { signal: AbortSignal },
   database: Database,
@@ -52,7 +58,7 @@ export async function jobsStored(
     const ids = await database.jobIds()
     if (ids.length === count) return ids
     t.signal.throwIfAborted()
-    // SQLite answers in the same turn of the event loop, but Parley may need turns of its own.
+    // SQLite answers in the same turn of the event loop. Without this pause, Parley would get no turn.
     await setImmediate()
   }
 }

@@ -1,4 +1,4 @@
-/** `complete_within` of a job: it fails at its deadline, wherever it is then, and is never started later. */
+/** Tests `complete_within`: a job fails at its deadline, whatever state it is in, and never starts later. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { isModelList, reply } from '../model-server.ts'
@@ -21,7 +21,7 @@ function tooLate(answer: Answer): void {
   assert.deepEqual(failed(answer), { code: 'deadline_exceeded', message })
 }
 
-/** Fails if the job ends a second before its deadline, or does not end at it. */
+/** Asserts that the job is still open a second before its deadline, and ends at the deadline. */
 async function endsAtDeadline({ parley, clock }: Stage, key: string, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { deadline } = granted(await admin.get(`/jobs/${id}`), 200)
@@ -78,7 +78,7 @@ onEachStore(() => {
     assert.equal(granted(await parley.get(`${MESSAGES}/${other}`, key), 200).error, null)
     assert.equal(completions(models), 1)
     assert.equal(await metric(parley, 'parley_jobs_total{model="gpt-5-mini",outcome="deadline_exceeded"}'), 3)
-    // One of them had been claimed to be the next; the others have not run, so they are no runs of 0 s.
+    // Only one of the three jobs had been claimed and counts as a run. The others are no runs of 0 s.
     assert.equal(await metric(parley, 'parley_job_run_seconds_count{model="gpt-5-mini"}'), 1)
   })
 

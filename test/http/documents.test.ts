@@ -1,4 +1,4 @@
-/** The OpenAPI documents and the page that shows them. */
+/** Tests the OpenAPI documents and the page that shows them. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { after } from 'node:test'
@@ -13,7 +13,7 @@ import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-/** Statuses that every route documents. */
+/** The error statuses that every route documents. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
 onAnyStore(async () => {
@@ -44,7 +44,9 @@ onAnyStore(async () => {
     return (callers.paths[path] ?? operators.paths[path])[method]
   }
 
-  /** Asserts that the answer has a status that its route documents, and a body of the documented shape. */
+  /**
+   * Asserts that the response has this status, that its route documents the status, and that the body has the documented shape.
+   */
   function documented(method: string, path: string, status: number, given: Answer): void {
     assert.equal(given.status, status, given.text)
     const response = operation(method, path).responses[String(status)]
@@ -76,7 +78,7 @@ onAnyStore(async () => {
     assert.deepEqual(noKey, {})
   })
 
-  /** Each operation's name in generated clients, its authentication, and its statuses beyond those of every request. */
+  /** Returns each operation's ID, its authentication, and its statuses except those that every route has. */
   function contentsOf(document: Answer['body']) {
     const names: string[] = []
     const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
@@ -302,7 +304,7 @@ onAnyStore(async () => {
 
   test('/openapi.json: 500 and 503 are as documented on every route', async (t) => {
     const { parley: broken } = await startStage(t)
-    // The first key is cached before the store breaks; the second is never looked up successfully.
+    // The first key is cached before the store breaks; the second is never found.
     const [own, unseen] = [await broken.key(), await broken.key()]
     await broken.get('/api/v1/me', own)
     for (const [status, error] of [

@@ -1,7 +1,7 @@
 /**
- * Every accepted request ends, and counts as often as its model server was called. Requests are generated from the
- * OpenAPI document, with each number in any spelling that JSON allows. The model server counts what it is asked and what it
- * answers.
+ * Tests that every accepted request ends, and that usage counts each call to the model server once. Requests are generated from
+ * the OpenAPI document, with numbers in every spelling that JSON allows. The model server counts calls and tokens for the
+ * comparison.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -22,7 +22,7 @@ import { UNLIMITED_READS } from './stage.ts'
 const LONG = Boolean(process.env.PARLEY_LONG)
 const REQUESTS = LONG ? 20_000 : 200
 const AT_ONCE = 20
-/** A job makes one call, and one repair of a JSON answer. */
+/** The most calls of a job: the first, and one to repair a JSON answer. */
 const MOST_CALLS = 2
 const LEAST_DEADLINE_S = 3600
 const MESSAGES = '/api/v1/messages'
@@ -35,9 +35,9 @@ interface Element {
 
 interface CreateRequest {
   readonly path: string
-  /** The number of jobs that it creates. */
+  /** The number of jobs that the request creates. */
   readonly jobs: number
-  /** The payloads of its callbacks as spelled, one for each element that has a callback. */
+  /** The payloads of the callbacks, as spelled in the request: one for each job with a callback. */
   readonly payloads: readonly string[]
   readonly text: string
 }
@@ -62,7 +62,7 @@ onEachStore(() => {
     })
     await fc.assert(property, { numRuns: Math.ceil(REQUESTS / AT_ONCE), seed, endOnFailure: true })
 
-    // Jobs that were only accepted must also end.
+    // Jobs whose request was only accepted (202) must end, too.
     const open = async () => {
       const { waiting, assigned } = await parley.store.depth()
       return waiting + assigned
@@ -100,7 +100,7 @@ async function start(t: TestContext) {
   return { parley, key: await parley.key(), counted, receiver, seed }
 }
 
-/** Answers with text or JSON, and with token counts in any spelling; some JSON answers violate their schema. */
+/** Answers with text or JSON, and with token counts in any spelling. Some of the JSON answers violate their schema. */
 function countingScript(
   counted: { calls: number; inputTokens: number; outputTokens: number; mostForOneJob: number },
   seed: number,
@@ -117,7 +117,7 @@ function countingScript(
   const callsOfJob = new Map<string, number>()
   return ({ body }, index) => {
     const { content = '', input = 0, output = 0, spell = String } = answers[index % answers.length] ?? {}
-    // Every job has a different user message, and the request to repair its answer begins with it, too.
+    // Every job has a different first user message, by which its repair call is recognized.
     const job = String(body.messages.find(({ role }) => role === 'user')?.content)
     const calls = (callsOfJob.get(job) ?? 0) + 1
     callsOfJob.set(job, calls)
@@ -135,7 +135,7 @@ interface ElementSchemas {
   readonly batch: Answer['body']
 }
 
-/** The schemas of a single create and of a batch element in the document. */
+/** Returns the schemas of a single create and of an element of a batch, from the OpenAPI document. */
 async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
   const routes = await documentedRoutes(parley)
   const schemaOf = (path: string) =>
@@ -143,10 +143,12 @@ async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
   return { single: schemaOf(MESSAGES), batch: schemaOf(BATCHES).items }
 }
 
-/** Excludes well-formed schemas that are rejected, such as circular references. */
+/** Generates schemas that Parley accepts: some well-formed ones are rejected, such as circular references. */
 const answerSchema = wellFormed.filter((schema) => readSchema(schema).ok)
 
-/** Completes what the document cannot express: model names, a user message, where a schema belongs, addresses. */
+/**
+ * Generates requests. Fills in what the document cannot express: model names, a user message, response schemas, and addresses.
+ */
 function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbitrary<CreateRequest> {
   const elementOf = (schema: Answer['body']) =>
     fc
@@ -162,7 +164,7 @@ function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbit
       })
       .map(({ given, model, format, id }) => {
         const { callback, complete_within: within, ...element } = given
-        // On a busy machine, a shorter deadline passes during a call, whose tokens are then not known.
+        // On a busy machine, a shorter deadline could pass during a call, and the tokens of that call would be unknown.
         const deadline = within !== undefined && { complete_within: Math.max(within, LEAST_DEADLINE_S) }
         const own = callback && { ...callback, callback_url: receiver, callback_headers: { a: 'b' } }
         const messages = [{ role: 'user', content: id }]
@@ -185,7 +187,7 @@ function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbit
   })
 }
 
-/** Cuts payloads from the text, because parsing would lose the spelling of the numbers. */
+/** Cuts the payloads from the JSON text, because parsed numbers would lose their spelling. */
 function payloadsIn(text: string, elements: readonly Element[]): string[] {
   const withCallback = elements.filter(({ callback }) => callback !== undefined).length
   const found = text.split('"callback_payload":').slice(1)
@@ -193,7 +195,7 @@ function payloadsIn(text: string, elements: readonly Element[]): string[] {
   return [...spelled, ...Array.from({ length: withCallback - spelled.length }, () => '{}')]
 }
 
-/** Returns the end of the object with which the text begins. */
+/** Returns the index at which the object at the start of the text ends. */
 function endOfObject(text: string): number {
   let depth = 0
   for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}]/gs)) {
@@ -212,8 +214,8 @@ function accepted(answer: Answer, jobs: number, text: string): string[] {
 }
 
 /**
- * Asserts that every payload arrived at least once, with each number as spelled. Neither their order nor that of keys is
- * guaranteed.
+ * Asserts that every payload arrived at least once, with each number as spelled. Neither the order of the payloads nor that of
+ * their keys is guaranteed.
  */
 function assertDelivered(received: readonly ReceivedRequest[], payloads: readonly string[]): void {
   const numbersOf = (payload: string) => numbersIn(payload).toSorted().join(' ')

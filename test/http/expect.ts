@@ -1,4 +1,4 @@
-/** Asserts what every response must look like (SPEC §2.6 and §7). */
+/** Assertions about responses, for all tests that send requests (SPEC §2.6 and §7). */
 import assert from 'node:assert/strict'
 import type { Answer } from '../parley.ts'
 
@@ -10,7 +10,7 @@ export interface Refusal {
   readonly details: string | undefined
 }
 
-/** Asserts an error with this status in the standard shape; returns its message and details. */
+/** Asserts an error with this status, in the standard shape; returns its message and details. */
 export function refused(answer: Answer, status: number): Refusal {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
@@ -24,7 +24,7 @@ export function refused(answer: Answer, status: number): Refusal {
   return { message, details }
 }
 
-/** Asserts 400 for invalid parameters, with exactly these details. */
+/** Asserts status 400 for invalid parameters, with exactly these details. */
 export function invalid(answer: Answer, details: string | RegExp): void {
   const refusal = refused(answer, 400)
   assert.equal(refusal.message, 'Invalid parameters.')
@@ -32,7 +32,7 @@ export function invalid(answer: Answer, details: string | RegExp): void {
   else assert.match(refusal.details ?? '', details)
 }
 
-/** Asserts a success with this status in the envelope; returns its data. */
+/** Asserts a success with this status, in the standard envelope; returns the `data`. */
 export function granted(answer: Answer, status: number): Answer['body'] {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
@@ -45,7 +45,7 @@ export function granted(answer: Answer, status: number): Answer['body'] {
   return data
 }
 
-/** Asserts the response of a batch create; returns the IDs. */
+/** Asserts the response to a batch create; returns the job IDs. */
 export function enqueued(answer: Answer, count: number): string[] {
   const { job_ids: ids, ...rest } = granted(answer, 202)
   assert.deepEqual(rest, {})
@@ -54,7 +54,7 @@ export function enqueued(answer: Answer, count: number): string[] {
   return ids
 }
 
-/** Asserts a single create whose wait timed out; returns the ID. */
+/** Asserts the response to a single create whose wait ended before its job; returns the job ID. */
 export function timedOut(answer: Answer): string {
   const data = granted(answer, 202)
   assert.deepEqual(data, { status: 'timeout', job_id: data.job_id })
@@ -62,7 +62,7 @@ export function timedOut(answer: Answer): string {
   return data.job_id
 }
 
-/** Asserts that a single create or a read shows a completed job; returns its `response_content`. */
+/** Asserts that the response to a single create or a read shows a completed job; returns its `response_content`. */
 export function completed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'completed', answer.text)
@@ -74,7 +74,7 @@ export function completed(answer: Answer): Answer['body'] {
   return result.response_content
 }
 
-/** Asserts that a single create or a read shows a failed job; returns its `error`. */
+/** Asserts that the response to a single create or a read shows a failed job; returns its `error`. */
 export function failed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'failed', answer.text)

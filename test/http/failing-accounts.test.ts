@@ -1,6 +1,6 @@
 /**
- * Tests jobs of one account that fail on a working model server: other accounts are answered as usual, and each job ends with
- * its cause.
+ * Tests jobs of one account that fail although the model server works: other accounts are answered as usual, and each job ends
+ * with its own cause.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -23,7 +23,7 @@ import { startStage } from './stage.ts'
 const CALL_TIMEOUT_MS = 2000
 const PATIENCE_MS = 60_000
 const ATTACKS = 300
-/** Jobs past their patience fail within five seconds; a last call may still run. */
+/** After the end of its patience, a job fails within five seconds, but a last call may still run. */
 const SWEEP_MS = 10_000
 const CONCURRENCY = 256
 
@@ -43,7 +43,7 @@ onEachStore(() => {
       const stage = await startStage(t, { settings: { upstreams, jobs } })
       const { parley, models } = stage
       const [bad, good] = [await parley.key('user_max', 'bad'), await parley.key('user_max', 'good')]
-      /** How long the slowest of these creates takes. */
+      /** Creates jobs one after the other; returns the milliseconds of the slowest. */
       const slowest = async (content: string, count: number) => {
         let slowestMs = 0
         for (let n = 0; n < count; n++) {
@@ -63,7 +63,7 @@ onEachStore(() => {
       )
       const startMs = stage.clock.nowMs()
       const slowestMs = await slowest('good', 30)
-      // Times are counted in steps of the clock.
+      // Times are multiples of the clock's step.
       const mostMs = 1.5 * Math.max(quietMs, STEP_MS) + CALL_TIMEOUT_MS
       t.diagnostic(`the slowest answer came after ${slowestMs} ms, without these jobs after ${quietMs} ms`)
       assert.ok(slowestMs <= mostMs, `${slowestMs} ms instead of ${mostMs}`)

@@ -1,4 +1,4 @@
-/** Fair order: an account with many queued jobs delays only its own jobs. */
+/** Tests the fair order of jobs: an account with many queued jobs delays only its own jobs. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Received, reply, type Script } from '../model-server.ts'
@@ -11,7 +11,7 @@ const BATCHES = '/api/v1/messages/batches'
 const saying = (content: string) => job({ messages: [{ role: 'user', content }] })
 const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
 
-/** Returns a script that answers the requests in order, each on demand. */
+/** Returns a script that holds requests, and a function that answers the oldest of them. */
 function oneByOne(): { script: Script; answerNext: () => boolean } {
   const held: (() => void)[] = []
   return {
@@ -29,7 +29,7 @@ function oneByOne(): { script: Script; answerNext: () => boolean } {
 onEachStore(() => {
   test('8 one account queues 300 jobs: the single job of another account does not wait for them', async (t) => {
     const { script, answerNext } = oneByOne()
-    // With so few slots none is reserved, so the order of the queue decides.
+    // With only three slots, none is reserved, so the queue alone decides the order.
     const { parley, models } = await startStage(t, { settings: { jobs: { concurrency: 3 } }, script })
     const [crowd, single] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'single')]
     const ids: string[] = []
@@ -38,13 +38,13 @@ onEachStore(() => {
       ids.push(...enqueued(await parley.post(BATCHES, jobs, crowd), 30))
     }
     await models.received(3)
-    // The queue has started to move before the other account arrives.
+    // The queue has already moved when the other account's job arrives.
     for (let done = 1; done <= 8; done++) {
       answerNext()
       await models.received(3 + done)
     }
     const [id = ''] = enqueued(await parley.post(BATCHES, [saying('single')], single), 1)
-    // A new account's turn comes right after the job at the head, which was there first.
+    // The new account's job runs second, after the job that was first in the queue when it arrived.
     const next = ['crowd 11', 'single']
     for (const [index] of next.entries()) {
       answerNext()

@@ -1,4 +1,4 @@
-/** SPEC §4.3, fallback behavior: a wait ends with 408, 503 or 404, and the caller always gets an ID. */
+/** Tests waits that end without a result, with 408, 503 or 404: the caller always gets an ID (SPEC §4.3). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -26,7 +26,7 @@ onEachStore(() => {
     models.release()
     completed(await first)
     completed(await parley.ended(id, key))
-    // One waiting slot is free again.
+    // The earlier wait has ended, so one waiting slot is free.
     models.script = () => undefined
     completed(await parley.post(MESSAGES, job(), key))
   })
@@ -90,7 +90,7 @@ onEachStore(() => {
     const waiting = parley.post(MESSAGES, job(), key)
     await models.received(1)
     const database = await openDatabase(t, parley)
-    // The model is called while the job is still being stored.
+    // The call to the model starts before the job is stored, so the test waits for the storage, too.
     const [vanished] = await jobsStored(t, database, 1)
     await database.deleteJobs()
     models.script = () => undefined
@@ -127,7 +127,7 @@ onEachStore(() => {
     const database = await openDatabase(t, parley)
     await jobsStored(t, database, 1)
     await database.deleteJobs()
-    // The call of the new job stalls, too: otherwise it could be completed before the second of them finds it.
+    // The call of the new job stalls as well. Otherwise the new job could complete before the second caller finds it.
     models.release()
     const answers = await Promise.all([first, second])
     models.script = () => undefined

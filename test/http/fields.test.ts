@@ -1,4 +1,4 @@
-/** SPEC §2.1 to §2.4: every rule of the job creation object. */
+/** Tests every rule for the fields of a job (SPEC §2.1 to §2.4). */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onAnyStore } from '../on-each-store.ts'
@@ -18,7 +18,7 @@ onAnyStore(async () => {
   const MODELS = 'gpt-5, gpt-5.2, gpt-5-mini, gpt-auto'
   const KNOWN_ROLES = 'system, developer, assistant, user'
 
-  /** Both creates reject these with the same message: the changes to a valid job, the field, and the rule. */
+  /** Jobs that both creates reject with the same message: the changes to a valid job, the field, and the rule. */
   const REFUSED: readonly [name: string, over: object, field: string, rule: string | RegExp][] = [
     ['2.1 model is required', without('model'), 'model', 'is required'],
     ['2.1 model is a string', { model: 5 }, 'model', 'must be a string'],
@@ -204,7 +204,7 @@ onAnyStore(async () => {
     }
   })
 
-  /** Both creates accept these. */
+  /** Jobs that both creates accept: the changes to a valid job. */
   const ACCEPTED: readonly [name: string, over: object][] = [
     ...['gpt-auto', 'gpt-5', 'gpt-5.2', 'gpt-5-mini'].map((model): [string, object] => [
       `2.1 ${model}`,

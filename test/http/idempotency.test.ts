@@ -1,4 +1,4 @@
-/** The Idempotency-Key header on the two creates. */
+/** Tests the `Idempotency-Key` header of the two creates. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -21,7 +21,7 @@ onEachStore(() => {
     const key = await parley.key()
     const ids = enqueued(await parley.post(BATCHES, [job(), job()], key, ORDER), 2)
     assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], key, ORDER), 2), ids)
-    // All keys of an account are the same caller.
+    // Idempotency keys belong to the account, so a request with another API key of the account repeats it.
     assert.deepEqual(enqueued(await parley.post(BATCHES, [job(), job()], await parley.key(), ORDER), 2), ids)
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 2)
   })
@@ -81,7 +81,7 @@ onEachStore(() => {
       assert.equal(second.headers.get('x-cache'), null)
     }
     assert.equal(models.requests.length, 1)
-    // None of them still waits.
+    // No wait is left over that would occupy a waiting slot.
     completed(await parley.post(MESSAGES, job({ model: 'gpt-5' }), key))
   })
 
@@ -218,8 +218,9 @@ onEachStore(() => {
 })
 
 /**
- * Resolves when a repeated request reads the earlier job, right after it has started to wait for it. The number of pending
- * responses would not show this: until the request is known to be a repetition, it waits for its own job.
+ * Resolves when a repeated request reads the earlier job, which it does right after it has started to wait for that job. The
+ * number of pending responses can't tell this: a repeated request first waits for a job of its own, until Parley knows that the
+ * request is a repetition.
  */
 function jobIsRead(store: Parley['store']): Promise<void> {
   const { read } = store

@@ -1,4 +1,4 @@
-/** Answers that end at a length limit, and conversations from which a model server silently drops a part. */
+/** Tests answers that end at a length limit, and model servers that silently drop a part of a conversation. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { COUNT_EVERY_MS } from '../../src/queue/context-shift.ts'
@@ -93,7 +93,7 @@ onAnyStore(() => {
       await metric(stage, 'parley_context_shifts_total'),
       'parley_context_shifts_total{upstream="openai",model="gpt-5-mini"} 1',
     )
-    // A text with many bytes but few tokens is not a context shift.
+    // A text with many bytes but few tokens must not be taken for a dropped part.
     stage.clock.advance(COUNT_EVERY_MS)
     const tasks = async () => (await metric(stage, 'parley_cpu_task_seconds_count')) ?? ''
     const before = await tasks()

@@ -1,4 +1,4 @@
-/** The list of an account's own jobs: `GET /api/v1/messages`. */
+/** Tests the list of an account's own jobs, `GET /api/v1/messages`. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -16,7 +16,7 @@ const BATCHES = '/api/v1/messages/batches'
 
 const text = (content: string, over: object = {}) => job({ messages: [{ role: 'user', content }], ...over })
 
-/** Follows `next` to the end; returns the pages. */
+/** Follows `next` to the last page; returns all pages. */
 async function pagesOf(parley: Parley, key: string, query: string, first = ''): Promise<Answer['body'][]> {
   const pages: Answer['body'][] = []
   for (let after = first; ; ) {
@@ -155,7 +155,7 @@ onEachStore(() => {
     const over = await parley.get(MESSAGES, go)
     assert.match(refused(over, 429).details ?? '', /^This key may make at most 25 reads per minute/)
     assert.ok(Number(over.headers.get('retry-after')) > 0)
-    // A rejected list request does not count.
+    // A rejected list request does not count towards the limit.
     assert.equal(await remaining(`${MESSAGES}?ids=${randomUUID()}`, 200, go), '4')
     const free = await parley.key('user_free')
     assert.equal(await remaining(MESSAGES, 200, free), '0')
@@ -207,9 +207,9 @@ onEachStore(() => {
     const asked: (string | undefined)[] = []
     const pages: JobPage[] = [
       { jobs: [], complete: false, next: theirs },
-      // The caller's own job has the same millisecond, and is newer.
+      // The caller's own job was created in the same millisecond as the cursor's, and is newer.
       { jobs, complete: false, next: own.replace('-7', '-6') },
-      // As many jobs of one millisecond as one search scans.
+      // The search stops within one millisecond, in which it has scanned as many jobs as it may.
       { jobs: [], complete: false, next: theirs },
       { jobs: [], complete: true, next: null },
     ]

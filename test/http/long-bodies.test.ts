@@ -1,4 +1,4 @@
-/** Bodies over 64 KiB: read by the event loop or by a thread, their texts are stored and sent unchanged. */
+/** Tests bodies over 64 KiB: whether the event loop or a thread reads them, their texts are stored and sent unchanged. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
@@ -11,7 +11,7 @@ import { startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BYTES = 90_000
 
-/** Fills a job to about this many bytes of JSON. */
+/** Repeats `unit` until its JSON has about `BYTES` bytes. */
 const filled = (unit: string) =>
   unit.repeat(Math.floor(BYTES / (Buffer.byteLength(JSON.stringify(unit)) - 2)))
 
@@ -25,7 +25,7 @@ const KINDS: readonly [name: string, unit: string, reader: 'event loop' | 'threa
   ['quoted JSON', '{"a":"\\"b\\""},', 'thread'],
 ]
 
-/** Counts the tasks that read a body, from now on. */
+/** Returns a function that returns how many bodies threads have read since this call. */
 function countReads(t: TestContext): () => number {
   let reads = 0
   const { run } = CpuPool.prototype

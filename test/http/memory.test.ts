@@ -1,4 +1,6 @@
-/** How much of `limits.memory_bytes` requests and responses hold, and what happens to those that exceed it. */
+/**
+ * Tests how much of `limits.memory_bytes` requests and responses hold, and what happens to requests that would exceed a share.
+ */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
@@ -13,9 +15,12 @@ import { type Stage, startStage } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const MIB = 1024 * 1024
-/** The minimum of the setting: shares of 2 MiB for uploads, and of 4 MiB for requests and for answers. */
+/**
+ * The minimum of `limits.memory_bytes`. The share of uploads is 2 MiB then, and those of requests and of answers are 4 MiB
+ * each.
+ */
 const memory_bytes = 16 * MIB
-/** More than the operating system buffers for a connection. */
+/** More bytes than the operating system buffers for a connection. */
 const LARGE = `${'x'.repeat(14_000_000)}€`
 
 function start(t: TestContext): Promise<Stage> {
@@ -30,14 +35,14 @@ function head(path: string, key: string, fields: readonly string[], method = 'PO
 
 const ofLength = (bytes: number) => ['content-type: application/json', `content-length: ${bytes}`]
 
-/** Resolves when the held bytes of the share match this. */
+/** Resolves when the number of bytes held of the share matches the pattern. */
 async function holds(parley: Parley, share: string, bytes: RegExp): Promise<void> {
   const line = new RegExp(`^parley_memory_bytes\\{share="${share}",state="held"\\} (\\d+)$`, 'm')
   const held = async () => line.exec((await parley.get('/metrics')).text)?.[1] ?? ''
   await eventually(held, (now) => bytes.test(now), { withinMs: 20_000 })
 }
 
-/** Resolves when nothing is held: however a request ended, its bytes are free again. */
+/** Resolves when no share holds any bytes, as after the end of all requests. */
 async function nothingHeld(parley: Parley): Promise<void> {
   const held = async () => {
     const { text } = await parley.get('/metrics')

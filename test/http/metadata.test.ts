@@ -1,4 +1,4 @@
-/** `metadata` of a job: where its caller and operators see it, what it must not change, and what rejects it. */
+/** Tests `metadata` of a job: where callers and operators see it, what it must not change, and which values are rejected. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Parley } from '../../client/src/index.ts'
@@ -121,7 +121,7 @@ onEachStore(() => {
     const acme = await create({ customer: 'acme', team: 'a' })
     const both = await create({ team: 'b', customer: 'acme' }, { options: { seed: 1 } })
     const odd = await create(PAIRS)
-    // The texts of these contain what others look for, but they do not have the pair.
+    // The metadata of these jobs contains the text of the searched pair, but not the pair.
     const quoted = await create({ note: '"customer":"acme"', 'a","customer': 'acme' })
     const shifted = await create({ a: 'b', ':': 'z' })
     const schema = { type: 'object', customer: 'acme', properties: { customer: { const: 'acme' } } }

@@ -1,4 +1,4 @@
-/** What a scrape reports about the node itself, and what it still reports while the database does not answer. */
+/** Tests what `/metrics` reports about the node, and what it still reports while the database does not answer. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import test from 'node:test'
@@ -10,7 +10,7 @@ import { ADMIN_TOKEN, type LogLine, type Parley } from '../parley.ts'
 import { granted } from './expect.ts'
 import { startStage } from './stage.ts'
 
-/** These metrics come from the database. */
+/** Metrics whose values come from the database. */
 const OF_THE_DATABASE = [
   'parley_queue_jobs',
   'parley_queue_oldest_age_seconds',
@@ -66,7 +66,8 @@ onEachStore(() => {
   test('a node that only serves HTTP reports nothing about model servers, which it never calls', async (t) => {
     const { parley } = await startStage(t, { role: 'api' })
     const found = await samples(parley)
-    // Alerts fire if a model server is unavailable on every node that reports it.
+    // This node must not report on model servers: an alert fires if a model server is unavailable on all nodes that report on
+    // it.
     const about = [...found.keys()].filter((name) => name.startsWith('parley_upstream_'))
     assert.deepEqual(about, [])
     const admin = { authorization: `Bearer ${ADMIN_TOKEN}` }

@@ -1,4 +1,4 @@
-/** What reaches models of other vendors: every message in every order, with only the address configured. */
+/** Tests what reaches the models of other vendors: every message, in every order of roles, with only the address configured. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'

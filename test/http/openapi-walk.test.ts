@@ -1,6 +1,6 @@
 /**
- * Walks the OpenAPI documents: every route gets valid and invalid requests made from its schemas and examples, and every
- * response must be one that the document promises. At the end, every promised status has been seen.
+ * Walks through the OpenAPI documents: every route gets valid and invalid requests made from its schemas and examples, and
+ * every response must be documented. At the end, every documented status must have been seen.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -23,10 +23,10 @@ const VARIATIONS = 3
 const WRONG_TOKENS = 10
 /** The default of `limits.unknown_keys_per_minute`. */
 const UNKNOWN_KEYS = 60
-/** Longer than any route accepts here, and short enough to be sent before the rejection arrives. */
+/** Longer than any route accepts in this test, and short enough to be sent before the rejection arrives. */
 const LONG_BODY = 'x'.repeat(1_100_000)
 
-/** What the walk does not provoke, and why. */
+/** The documented responses that the walk does not cause, each with the reason. */
 const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /admin/api/settings 500': 'what it answers is made at the start: nothing in it can fail',
   'GET /admin/api/settings 503': 'the same; it does not ask the database',
@@ -35,10 +35,10 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /healthz 503': 'only while the server has all its connections: src/http/connection-limits.test.ts',
   'GET /metrics 503': 'the same',
 }
-/** This status is sent before the route is known, so broken-requests.test.ts tests it for all routes. */
+/** The server sends this status before it knows the route; broken-requests.test.ts tests it for all routes. */
 const REQUEST_TIMEOUT = ' 408'
 
-/** This route was released without parameters, and ignores any: some callers add one to bypass caches. */
+/** This route ignores any query parameter: it was released without parameters, and some callers add one to bypass caches. */
 const TAKES_ANY_QUERY = 'GET /api/v1/messages/{jobId}'
 
 onEachStore(async () => {
@@ -54,7 +54,7 @@ onEachStore(async () => {
     assert.ok(found, path)
     return found
   }
-  /** Returns the examples, with callbacks that go to this machine. */
+  /** Returns the route's examples, with callbacks to the test's receiver. */
   const examplesFor = ({ body }: Route): unknown[] =>
     (body?.examples ?? []).map((example) =>
       JSON.parse(JSON.stringify(example).replaceAll(/https:\/\/app\.example\.com\/[\w/]*/g, receiver.url)),
@@ -71,7 +71,7 @@ onEachStore(async () => {
     'x-parley-operator': 'x'.repeat(65),
   }
   const SUCCESSES = [200, 201, 202]
-  /** Moves the clock until the promise has settled. */
+  /** Advances the clock until the promise has settled. */
   async function asTimePasses(settles: Promise<unknown>): Promise<void> {
     let isSettled = false
     const settled = settles.finally(() => {
@@ -87,7 +87,7 @@ onEachStore(async () => {
 
   test('every route under /api and /admin/api is in a document, and no other', () => {
     const documented = routes.map(({ method, path }) => `${method} ${path.replaceAll(/\{(\w+)\}/g, ':$1')}`)
-    // Each GET implies a HEAD.
+    // HEAD routes come with GET routes and are not documented.
     const ours = served.filter(
       ({ method, url }) => method !== 'HEAD' && url !== OPERATORS && /^\/(admin\/)?api\//.test(url),
     )
@@ -156,7 +156,7 @@ onEachStore(async () => {
       for (const body of ['{', '{"a":1}}', '\u0000', '"\\ud8"']) {
         await expectOf(route, [400], { about: 'no JSON', body })
       }
-      // Where the body may be omitted, an empty one is accepted whatever its content type.
+      // A route whose body is optional accepts an empty body with any content type, so only the others reject it.
       if (route.body?.required) await expectOf(route, [400], { about: 'an empty body', body: '' })
       if (route.body?.required) {
         const headers = { 'content-type': 'application/json' }
@@ -227,7 +227,7 @@ onEachStore(async () => {
   test('409 where the state does not allow it', async () => {
     const body = { account: 'user_max', tier: 'user_free' }
     await expectOf(ofPath('/admin/api/keys'), [409], { about: 'another tier', body })
-    // Callbacks of earlier requests may still arrive, and stall as well.
+    // Callbacks of earlier requests may still arrive and use up answers of the script, so there are enough for those, too.
     receiver.script(...Array(20).fill({ kind: 'stall' }))
     const created = await parley.post(
       '/api/v1/messages/batches',
@@ -253,7 +253,7 @@ onEachStore(async () => {
     for (let status = 0; status !== 409; ) {
       const answer = await expectOf(replay, [200, 404, 409], { about: 'a replay', parameters: { jobId } })
       status = answer.status
-      // A target that has failed before is called last.
+      // A target that has failed is called last for a while, so time must pass.
       clock.advance(1000)
     }
     receiver.release()
@@ -261,7 +261,8 @@ onEachStore(async () => {
 
   test('413 and 415 for bodies that are too long, or no JSON by their type', async () => {
     for (const route of writes) {
-      // A connection serves the next request once the rest of a long body has been read, as time passes.
+      // The connection serves its next request after the server has read the rest of the long body, which takes time on the
+      // clock.
       await asTimePasses(expectOf(route, [413], { about: 'long', body: LONG_BODY }))
       const headers = { 'content-type': 'text/plain' }
       await asTimePasses(expectOf(route, [415], { about: 'of another type', body: '{}', headers }))
@@ -343,7 +344,7 @@ onEachStore(async () => {
           if (!route.responses[status] || NOT_PROVOKED[`${route.name} ${status}`]) continue
           const [body] = examplesFor(route)
           const byKey = route.path === '/api/v1/me' && { 'x-api-key': unseen[status] }
-          // A health check may report a problem, whatever its reason.
+          // For /readyz, 503 is a documented result as well.
           await expectOf(route, [status, ...(route.path === '/readyz' ? [503] : [])], {
             about: 'a broken store',
             body,

@@ -1,4 +1,4 @@
-/** The routes for operators and for callers who check their limits, and what applies to every response. */
+/** Tests the routes for operators, the route by which callers check their limits, and what applies to every response. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -97,7 +97,7 @@ onEachStore(() => {
     granted(await parley.get('/healthz'), 200)
   })
 
-  /** The samples of a scrape: name with labels, and value. */
+  /** Returns the samples of /metrics: the value by name with labels. */
   async function samples(parley: Parley): Promise<Map<string, number>> {
     const answer = await parley.get('/metrics')
     assert.equal(answer.status, 200)
@@ -228,7 +228,7 @@ onEachStore(() => {
     ]
     const ids = answers.map(({ headers }) => headers.get('x-request-id'))
     assert.equal(new Set(ids).size, answers.length)
-    // The connection may be closed before its log line is written, but only briefly.
+    // A log line may follow its response a little later, but is written before the server has stopped.
     await parley.stop()
     for (const [index, { status }] of answers.entries()) {
       const line = parley.log.find(
@@ -320,9 +320,9 @@ onEachStore(() => {
         for (const name of ['x-api-key', 'content-type', 'idempotency-key', 'traceparent', 'user-agent'])
           assert.ok(headers.includes(name), name)
       } else assert.equal(preflight.headers.get('access-control-allow-methods'), null)
-      // A cache must not serve the response for one origin to another.
+      // The response depends on the origin, so a cache must not serve it for another origin.
       assert.equal(preflight.headers.get('vary'), 'Origin')
-      // Pages must be able to read errors, too.
+      // Pages must be able to read error responses, too.
       for (const answer of [
         await parley.get('/api/v1/me', key, { origin }),
         await parley.get('/api/v1/me', undefined, { origin }),
@@ -344,8 +344,8 @@ onEachStore(() => {
     }
     const document = await parley.get('/openapi.json', undefined, { origin: `${origins[0]}` })
     assert.equal(document.headers.get('vary'), 'Origin, accept-encoding')
-    // A preflight for an unknown path passes, so that the page can read the 404. Other OPTIONS requests are answered
-    // normally.
+    // A preflight request for an unknown path succeeds, so that the page can read the 404 that follows. Other OPTIONS requests
+    // are handled by their route.
     const headers = { origin: `${origins[0]}`, ...PREFLIGHT }
     assert.equal((await parley.request('/api/v1/none', { method: 'OPTIONS', headers })).status, 204)
     const plain = await parley.request(MESSAGES, { method: 'OPTIONS', headers: { origin: `${origins[0]}` } })

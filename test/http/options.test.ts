@@ -1,4 +1,4 @@
-/** `options` of a job: how they reach the model server, how they affect the cache, and what rejects them. */
+/** Tests `options` of a job: how they reach the model server, how they affect the cache, and which values are rejected. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { isPostgres } from '../../src/store/open.ts'

@@ -1,4 +1,4 @@
-/** What callers do with their own jobs: `POST …/{jobId}/cancel` and `DELETE …/{jobId}`. */
+/** Tests what callers do with their own jobs: `POST …/{jobId}/cancel` and `DELETE …/{jobId}`. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { type TestContext } from 'node:test'
@@ -19,7 +19,7 @@ const remove = (parley: Parley, id: string, key: string, query = ''): Promise<An
   parley.request(`${MESSAGES}/${id}${query}`, { method: 'DELETE', headers: { 'x-api-key': key } })
 const read = (parley: Parley, id: string, key: string) => parley.get(`${MESSAGES}/${id}`, key)
 
-/** Creates a job whose call the model server does not answer. */
+/** Creates a job whose call stalls; returns the job's ID. */
 async function runningJob(
   { parley, models }: Stage,
   key: string,
@@ -125,7 +125,7 @@ onEachStore(() => {
     failed(await cancel(parley, id, key))
     const { usage } = granted(await parley.get('/api/v1/me', key), 200)
     assert.deepEqual([usage.jobs, usage.failed_jobs, usage.calls, usage.output_tokens], [1, 1, 1, 0])
-    // These are tokens. Creates are checked against bytes, an upper bound.
+    // Usage counts tokens. Creates are checked against bytes, of which a text never has fewer than tokens.
     assert.ok(usage.input_tokens >= 120 && usage.input_tokens < 140, `${usage.input_tokens}`)
     stage.clock.advance(60_000)
     const rejected = await parley.post(BATCHES, [job()], key)

@@ -1,4 +1,4 @@
-/** Outages of model servers: accepted jobs wait in the queue for up to `jobs.patience_seconds`, and hold no slot. */
+/** Tests outages of model servers: accepted jobs wait in the queue for up to `jobs.patience_seconds`, and occupy no slot. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isModelList, type Received, reply, startModelServer } from '../model-server.ts'
@@ -26,7 +26,7 @@ import { startStage } from './stage.ts'
 
 const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
 
-/** The model server crashes while it answers the fourth job. */
+/** Starts a stage whose model server crashes while it answers the fourth job. */
 async function startOutage(t: { after(end: () => unknown): void; signal: AbortSignal }, count: number) {
   const stage = await startStage(t, { settings: ONE_SLOT, findsConcurrency: true })
   const { parley, models } = stage
@@ -49,7 +49,7 @@ function unreachableSeconds(parley: Parley): Promise<number> {
   return metric(parley, `parley_upstream_unavailable_seconds{${labels}}`)
 }
 
-/** Asserts what operators see of a waiting job. */
+/** Asserts what operators see of a job that waits for a model server. */
 async function assertShown(parley: Parley, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { waiting_for_upstream: waiting } = granted(await admin.get(`/jobs/${id}`), 200)
@@ -102,12 +102,12 @@ onEachStore(() => {
     const stage = await startOutage(t, 60)
     const { parley, clock, key, ids } = stage
     const single = parley.post(MESSAGES, job(), key)
-    // The last step ends up to 30 s later, and still within the patience.
+    // The last step of 30 s may pass this time by up to 30 s, which is still within the patience.
     const untilMs = clock.nowMs() + 3_560_000
     await untilTrue(t, stage, () => clock.nowMs() >= untilMs, 30_000)
     const id = timedOut(await single)
     assert.equal((await statuses(parley, key, ids)).failed, undefined)
-    // The long steps above are over before a check is answered.
+    // Steps are short from here on, so that Parley's check of the model server is answered between them.
     await untilTrue(t, stage, async () => (await unreachableSeconds(parley)) > 0)
     await assertShown(parley, id)
     await untilTrue(t, stage, allEnded(parley, key, [...ids, id]), 1000)
@@ -134,7 +134,7 @@ onEachStore(() => {
     })
     let more = 0
     await untilTrue(t, stage, async () => {
-      // Other jobs keep running: without them Parley could not tell the job's fault from the server's.
+      // Other jobs must keep running: without them, Parley could not tell whether the job or the model server is at fault.
       if (more++ % 4 === 0) ids.push(...(await createJobs(parley, good, 1)))
       return error !== null
     })

@@ -1,4 +1,4 @@
-/** A second connection to a Parley's Postgres. */
+/** A second connection to a Parley's Postgres database, for database.ts. */
 import type { Lifetime } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import type { Database } from './database.ts'

@@ -1,4 +1,7 @@
-/** `priority` of a job: higher ones start first, within an account and between accounts, and low ones still get a twentieth. */
+/**
+ * Tests `priority` of a job: higher priorities start first, within an account and between accounts, and low ones still get a
+ * twentieth.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { PRIORITIES, type Priority } from '../../src/job/priority.ts'
@@ -12,7 +15,7 @@ import { enqueued, granted, invalid, refused } from './expect.ts'
 import { startStage, stopAtOnce } from './stage.ts'
 
 const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true }
-/** This many low jobs already wait at the model server when another job is created. */
+/** The number of low jobs that already wait at the model server when another job is created. */
 const ON_THEIR_WAY = 2
 
 const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
@@ -24,12 +27,12 @@ const jobs = (count: number, priority?: Priority) =>
     withContent(`${priority ?? 'normal'} ${made++}`, priority === undefined ? {} : { priority }),
   )
 
-/** Holds each call until it is released, so that jobs created in the meantime are queued. */
+/** Lets the model server hold each call, so that jobs created in the meantime are queued. */
 function stall(models: ModelServerForTests): void {
   models.script = (request) => (isModelList(request) ? undefined : reply.stall())
 }
 
-/** Releases calls one by one until this many have been made. */
+/** Releases calls one by one until this many have been made; returns the contents of the calls in their order. */
 async function untilCalled(
   t: { signal: AbortSignal },
   parley: Parley,
@@ -44,7 +47,7 @@ async function untilCalled(
   return called(models)
 }
 
-/** Resolves when this many jobs wait for their turn at the model server. */
+/** Resolves when this many jobs wait for a place at the model server. */
 async function callsWait(t: { signal: AbortSignal }, parley: Parley, count: number): Promise<void> {
   const line = new RegExp(`^parley_upstream_calls\\{[^}]*state="waiting"\\} ${count}$`, 'm')
   while (!line.test((await parley.get('/metrics')).text)) t.signal.throwIfAborted()
@@ -63,7 +66,8 @@ onEachStore(() => {
     await busy(first.parley, first.models, key)
     await createBatches(first, key, jobs(10_000, 'low'))
     await createBatches(first, key, jobs(1, 'high'))
-    // These are a low job and the high one. Until the high one waits there, a low one could still overtake it.
+    // The two waiting jobs are a low one and the high one. Before the high one waits here, a second low one could still
+    // overtake it.
     await callsWait(t, first.parley, 2)
     const order = await untilCalled(t, first.parley, first.models, 2)
     assert.equal(order[1]?.split(' ')[0], 'high')
@@ -87,7 +91,7 @@ onEachStore(() => {
       await createBatches({ parley }, other, jobs(5, priority))
     }
     const order = (await untilCalled(t, parley, models, 31)).map((content) => content.split(' ')[0])
-    // One job of each lower priority was already in transit, or had waited for nineteen others.
+    // One job of each lower priority was already on its way, or had its turn because nineteen others had started before it.
     const wrong = order.slice(1, 11).filter((priority) => priority !== 'high').length
     assert.ok(wrong <= ON_THEIR_WAY, String(order))
     assert.ok(
@@ -123,7 +127,7 @@ onEachStore(() => {
     assert.equal(order[1]?.split(' ')[0], 'high')
     const batch = await createBatches({ parley }, key, jobs(1, 'high'))
     await callsWait(t, parley, 21)
-    // One other may have got its turn before the claim.
+    // One other job may have got its place before the high job was claimed.
     const next = (await untilCalled(t, parley, models, 4)).slice(2)
     assert.ok(
       next.some((content) => content.startsWith('high')),

@@ -1,4 +1,7 @@
-/** Reads the selectors and grouping labels of a PromQL expression. Handles only what the rules and the dashboard use. */
+/**
+ * Reads selectors and grouping labels from PromQL expressions, for tests of the alert rules and the Grafana dashboard. Handles
+ * only the syntax that those files use.
+ */
 
 export interface Selector {
   readonly metric: string
@@ -13,7 +16,7 @@ export interface Matcher {
 
 const GROUPING = /\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)/g
 const WORDS = new Set(['and', 'or', 'unless', 'offset', 'bool'])
-/** A name that does not follow a character of a number, duration or variable, and is not a function call. */
+/** Matches a metric name: a name that is not the end of a number, duration or variable, and not the name of a function. */
 const SELECTOR = /(?<![\w.$])([a-zA-Z_:][\w:]*)(?!\w)(?!\s*\()(?:\{([^}]*)\})?/g
 
 export function selectorsOf(expression: string): Selector[] {
@@ -45,7 +48,7 @@ export interface Sample {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** The samples of a scrape. */
+/** Returns the samples in the text of a /metrics response. */
 export function samplesIn(scrape: string): Sample[] {
   const lines = scrape.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return lines.map((line) => {
@@ -55,8 +58,8 @@ export function samplesIn(scrape: string): Sample[] {
 }
 
 /**
- * Whether the selector selects the sample. As in Prometheus, an absent label equals an empty one, and regular expressions match
- * the whole value.
+ * Returns whether the selector selects the sample. As in Prometheus, an absent label equals an empty one, and regular
+ * expressions match the whole value.
  */
 export function selects({ metric, matchers }: Selector, sample: Sample): boolean {
   return (

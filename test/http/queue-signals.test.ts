@@ -1,4 +1,4 @@
-/** GET /metrics/queue and the metrics by route: what autoscalers of model servers use. */
+/** Tests what autoscalers of model servers use: `GET /metrics/queue` and the metrics by route. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isModelList, reply } from '../model-server.ts'
@@ -29,7 +29,7 @@ onEachStore(() => {
     await createJobs(parley, key, 30)
     clock.advance(5_000)
     let state = await stateOf(parley)
-    // One more job than the slots is in transit to the model server.
+    // Parley claims one job more than it has slots, which is on its way to the model server for a moment and not counted.
     while (state.waiting === 0 || state.queued + state.waiting !== 30) {
       t.signal.throwIfAborted()
       state = await stateOf(parley)
@@ -62,7 +62,7 @@ onEachStore(() => {
       await parley.post('/api/v1/messages/batches', bodies, key)
     }
     let state = await stateOf(parley)
-    // At first, one of them is in transit from the queue to the model server.
+    // At first, one of the jobs is on its way from the queue to the model server, and not counted.
     while (state.queued + state.waiting !== 10) {
       t.signal.throwIfAborted()
       state = await stateOf(parley)

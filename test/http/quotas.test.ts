@@ -1,4 +1,4 @@
-/** Quotas of open jobs and stored bytes, as callers see them. */
+/** Tests the quotas of open jobs and stored bytes, as callers see them. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -11,9 +11,9 @@ import { startStage, UNLIMITED_READS } from './stage.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const ME = '/api/v1/me'
-/** A node refreshes its sums after this time at the earliest. */
+/** A node refreshes its sums of stored bytes after this many milliseconds at the earliest. */
 const PAUSE_MS = 100
-/** The time until a node knows of a changed quota. */
+/** A node knows a changed quota after this many milliseconds. */
 const KEY_FRESH_MS = 2000
 
 const limited = (quota: Readonly<Record<string, number>>) => ({
@@ -96,7 +96,7 @@ onEachStore(() => {
       /^Quota reached: tier user_go allows 5000 stored bytes, account acme has 0, and this request would add 50\d\d\.$/,
     )
     assert.match(tooLarge.details ?? '', /until the job expires or is deleted/)
-    // The model echoes the text, so it is stored twice.
+    // The model echoes the text, so the text is stored twice.
     const created = await parley.post(MESSAGES, texts(4000), key)
     completed(created)
     clock.advance(PAUSE_MS)

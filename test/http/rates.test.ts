@@ -1,4 +1,4 @@
-/** Rates of model servers: jobs wait for the minute of a provider that enforces its limits, instead of getting 429. */
+/** Tests rates of upstreams: jobs wait until the provider's limits per minute have room for them, instead of getting 429. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Clock, systemClock, wait } from '../../src/clock.ts'
@@ -23,21 +23,24 @@ import { UNLIMITED_READS } from './stage.ts'
 
 const MINUTE_MS = 60_000
 const STEP_MS = 1000
-/** For long waits in which little happens. */
+/** The step for long waits in which little happens, in milliseconds. */
 const LONG_STEP_MS = 5000
-/** For what is in transit; a job between two tries is as well. */
+/**
+ * How often `pass` checks at most, after a step, whether anything is still on its way. There is a maximum because a job between
+ * two tries looks as if it were on its way.
+ */
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
-/** The provider takes this long for an answer. */
+/** The time that the provider takes for an answer. */
 const CALL_MS = 1_500
 const LIMITS = { requests: 100, tokens: 60_000 }
 
 interface Scene {
   readonly clock: FakeClock
-  /** Returns how many requests the model server is answering. */
+  /** Returns the number of requests that the model server is answering. */
   readonly answering: () => number
-  /** Returns how many reads and writes of shared rates the database has not answered. */
+  /** Returns the number of reads and writes of shared rates that the database has not answered. */
   readonly exchanging: () => number
   readonly models: ModelServerForTests
   readonly provider: ProviderRate
@@ -45,7 +48,10 @@ interface Scene {
   readonly parley: Parley
 }
 
-/** The content of a message begins with how many tokens the provider counts for it. */
+/**
+ * Returns a model server's script with the provider's rate. A message begins with the number of tokens that the provider counts
+ * for it.
+ */
 function rated(
   provider: ProviderRate,
   clock: Clock,
@@ -73,10 +79,10 @@ function rated(
 interface Options {
   readonly kind?: Enforced
   readonly nodes?: number
-  /** Whether the clock runs by itself. */
+  /** Whether the nodes use the real clock instead of the test's. */
   readonly isReal?: boolean
   readonly upstream?: Readonly<Record<string, unknown>>
-  /** Settings of an upstream `other` at the same address. */
+  /** Settings of a second upstream, `other`, at the same address. */
   readonly otherUpstream?: Readonly<Record<string, unknown>>
   readonly settings?: Readonly<Record<string, unknown>>
   readonly limits?: typeof LIMITS
@@ -109,7 +115,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
     }
   }
   for (let n = 0; n < (options.nodes ?? 1); n++) {
-    // This runs before the node stops, which waits until running jobs have ended or are released.
+    // This hook runs before the node stops, and ends the node's wait for running jobs.
     t.after(() => void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS)))
     const node = await startParley(t, { upstream: models.baseUrl, clock: time, folder, settings })
     const { store } = node
@@ -125,7 +131,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
 }
 
 /**
- * Advances time; between steps, what is in transit arrives: each job that runs either waits for the rate or has its request at the
+ * Advances the clock by `ms`. After each step, waits until each running job either waits for the rate or has its request at the
  * model server.
  */
 async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs = STEP_MS): Promise<void> {
@@ -149,13 +155,13 @@ async function isInTransit({ nodes, answering, exchanging }: Scene): Promise<boo
   return exchanging() > 0 || sending.reduce((total, one) => total + one, 0) > answering()
 }
 
-/** Returns sizes from 200 to 2,000 tokens, in an order that looks random. */
+/** Returns job sizes from 200 to 2,000 tokens, in an order that looks random but is the same in every run. */
 const sizes = (count: number) => Array.from({ length: count }, (_, n) => 200 + ((n * 7919) % 1801))
 let made = 0
 const jobsOf = (tokens: readonly number[], over = {}) =>
   tokens.map((one) => withContent(`${one} tokens, ${made++}`, over))
 
-/** Returns how many calls for such contents the model server answered or rejected. */
+/** Returns the number of calls whose content matches, answered or rejected. */
 const callsOf = ({ models }: Scene, content: RegExp) =>
   models.completions().filter(({ body }) => content.test(String(body.messages.at(-1)?.content))).length
 
@@ -187,11 +193,12 @@ onEachStore(() => {
       const used = (provider.accepted.tokens - first) / ((MINUTES - 1) * LIMITS.tokens)
       assert.ok(used >= 0.95 && used <= 1.02, String(used))
       const [acme, other] = [callsOf(scene, /acme/) - before[0], callsOf(scene, /other/) - before[1]]
-      // At the start and at the end of these minutes, an account may be ahead by a call on each node: little in the long form's ten.
+      // An account may be ahead by one call on each node at the start and at the end of these minutes. In the ten minutes of
+      // the long form, this hardly counts.
       const most = 0.1 * Math.max(acme, other) + (LONG ? 0 : 2 * count)
       assert.ok(Math.abs(acme - other) <= most, `${acme} and ${other}`)
       assert.equal(unavailable(parley.log).length, 0)
-      // The others are queued.
+      // All other jobs are queued.
       assert.ok((await metric(parley, 'parley_jobs_running')) <= 24)
       assert.ok((await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}')) > 0)
     })
@@ -277,11 +284,11 @@ onEachStore(() => {
     const key = await parley.key()
     await createBatches(scene, key, jobsOf([1000]))
     await pass(t, scene, 3_000)
-    // Another program uses nearly all of the rest.
+    // Another program uses nearly all tokens that are left of the minute.
     assert.ok(provider.take(56_000, scene.clock.steadyMs()))
     await createBatches(scene, key, jobsOf([1000, ...Array.from({ length: 20 }, () => 1000)]))
     await pass(t, scene, 50_000)
-    // These calls were in transit before the server reported how little is left.
+    // Only calls that were on their way before the server reported how little is left may be rejected.
     assert.ok(provider.rejectedAtMs.length <= 10, String(provider.rejectedAtMs))
     await pass(t, scene, 2 * MINUTE_MS, LONG_STEP_MS)
     assert.equal(callsOf(scene, /1000/) - provider.rejectedAtMs.length, 22)
@@ -339,7 +346,7 @@ onEachStore(() => {
     const startMs = systemClock.steadyMs()
     await createBatches(scene, await parley.key(), jobsOf(sizes(180)))
     await wait(systemClock, 2 * MINUTE_MS)
-    // Calls are sent in bursts, so consecutive minutes may differ by a tenth.
+    // Calls are sent in bursts, so a minute's use may differ by a tenth from the limit.
     const used = provider.accepted.tokens / (2 * LIMITS.tokens)
     t.diagnostic(`used ${used} of two minutes`)
     assert.ok(used >= 0.95 && used <= 1.1, String(used))
@@ -380,7 +387,7 @@ onEachStore(() => {
     })
     const { parley, clock, models } = scene
     const key = await parley.key()
-    // The answer is no object, so a repair waits, too.
+    // The answer is not an object, so the job makes a second call to repair it, which must wait for the rate, too.
     const json = { response_format: { format: 'json', schema: { type: 'object' } } }
     const ids = await createBatches(scene, key, [...jobsOf([100], json), ...jobsOf([100, 100])])
     await pass(t, scene, 30_000)
@@ -405,7 +412,7 @@ onEachStore(() => {
     )
     assert.equal(repaired.status, 'failed')
     assert.equal(repaired.error.code, 'validation_error')
-    // One call for each job, and the repair; none was repeated.
+    // One call for each of three jobs, and the repair; no call was repeated.
     assert.equal(models.completions().length, 4)
   })
 
@@ -425,7 +432,7 @@ onEachStore(() => {
       parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message)).length,
       1,
     )
-    // A 429 is handled like any other, although the upstream has a rate.
+    // A 429 from an upstream with a rate is handled like any other 429.
     const { provider } = scene
     assert.ok(provider.take(LIMITS.tokens - 500, scene.clock.steadyMs()))
     await createBatches(scene, await parley.key(), jobsOf([1000]))

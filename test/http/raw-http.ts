@@ -1,14 +1,13 @@
-/** Sends raw HTTP over a socket, for requests that no client would send, or that must be sent in pieces. */
+/** Sends raw HTTP over a socket: requests that no HTTP client would send, or requests in several pieces. */
 import { connect } from 'node:net'
 import type { Answer, Parley } from '../parley.ts'
 
 export interface Line {
   send(data: string | Uint8Array): void
-  /** Resolves with everything received so far as soon as it matches. */
+  /** Resolves with all text received so far, once it matches. */
   until(pattern: RegExp): Promise<string>
-  /** Resolves with everything received when the other side has closed the connection. */
+  /** Resolves with all text received, once the server has closed the connection. */
   readonly closed: Promise<string>
-  /** Closes the connection. */
   hangUp(): void
 }
 
@@ -22,7 +21,7 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
     came += text
     for (const watcher of watchers) watcher()
   })
-  // The other side may also close with a reset.
+  // The server may end the connection with a reset, which is an error here.
   socket.on('error', () => {})
   const closed = new Promise<string>((resolve) => {
     socket.once('close', () => resolve(came))
@@ -44,14 +43,14 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
   }
 }
 
-/** Sends these bytes and nothing more; resolves with the answer once the server has closed the connection. */
+/** Sends only these bytes; resolves with the response once the server has closed the connection. */
 export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Array): Promise<Answer> {
   const line = openLine(parley)
   line.send(data)
   return readAnswer(await line.closed)
 }
 
-/** Reads the last response, which must be complete. */
+/** Reads the last response in the text, which must be complete. */
 export function readAnswer(came: string): Answer {
   const text = came.slice(came.lastIndexOf('\r\n\r\n') + 4)
   const head = came.slice(came.lastIndexOf('HTTP/1.1 '), came.lastIndexOf('\r\n\r\n'))

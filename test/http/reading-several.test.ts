@@ -1,4 +1,4 @@
-/** Several jobs in one response: `GET /api/v1/messages?ids=`, at once or once any or all have ended. */
+/** Tests reads of several jobs, `GET /api/v1/messages?ids=`: at once, or once any or all of them have ended. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { type TestContext } from 'node:test'
@@ -13,7 +13,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const MIB = 1024 * 1024
 
-/** Creates jobs that their model server answers only on demand. */
+/** Creates jobs whose calls the model server answers only when released; returns the job IDs. */
 async function openJobs({ parley, models }: Stage, key: string, count: number): Promise<string[]> {
   models.script = () => reply.stall()
   const calls = models.requests.length
@@ -44,7 +44,7 @@ async function endedJobs(
 const several = (parley: Parley, key: string, ids: readonly string[], more = '') =>
   parley.get(`${MESSAGES}?ids=${ids.join(',')}${more}`, key)
 
-/** A wait in progress. Wrapped in an object, because a promise would be awaited. */
+/** Starts a read that waits. Its response is a promise inside an object, because `await` would resolve a bare promise. */
 async function waitingFor(
   t: TestContext,
   { parley }: Stage,
@@ -99,7 +99,7 @@ onEachStore(() => {
     const [mine = ''] = await endedJobs(stage, key, ['mine'])
     const data = granted(await several(parley, key, [unknown, mine, theirs, open]), 200)
     assert.deepEqual([idsOf(data), data.not_found], [[mine], [unknown, theirs, open]])
-    // Unknown jobs count as ended, so a wait does not reveal when they end.
+    // Unknown jobs count as ended, so that a wait does not reveal when jobs of others end.
     for (const until of ['any', 'all']) {
       const answer = await several(parley, key, [unknown, open], `&wait=60&wait_for=${until}`)
       assert.deepEqual(granted(answer, 200).not_found, [unknown, open])
@@ -193,7 +193,7 @@ onEachStore(() => {
       const data = granted(answer, 200)
       return { found: idsOf(data), more: data.more, length: answer.text.length }
     }
-    // The first job is included however large it is.
+    // The first job is included, however large it is.
     const alone = await read([...ids, open])
     assert.deepEqual([alone.found, alone.more], [[ids[0]], [...ids.slice(1), open]])
     const some = await read([...alone.more])
@@ -249,7 +249,7 @@ onEachStore(() => {
     const ids = await openJobs(stage, key, 20)
     const waiting = await waitingFor(t, other, key, ids, '&wait=60', 20)
     models.release()
-    // Time stands still, so the database is not polled.
+    // The clock stands still, so Parley doesn't poll the database and must have been notified.
     const data = granted(await waiting.answer, 200)
     assert.deepEqual([idsOf(data), new Set(statuses(data))], [ids, new Set(['completed'])])
   })

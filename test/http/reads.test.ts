@@ -1,4 +1,4 @@
-/** SPEC §4.2: reading a job. */
+/** Tests reads of a job (SPEC §4.2). */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -14,7 +14,10 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const DAY_MS = 86_400_000
 
-/** A batch of two on a Parley that runs one job at a time: the first is assigned, the second pending. */
+/**
+ * Creates a batch of two jobs on a Parley that runs one job at a time: the first is assigned, the second pending. Returns their
+ * IDs.
+ */
 async function twoJobs({ parley, models }: Stage, key: string): Promise<[string, string]> {
   const [first = '', second = ''] = enqueued(await parley.post(BATCHES, [job(), job()], key), 2)
   await models.received(1)
@@ -174,7 +177,7 @@ onEachStore(() => {
     }
   })
 
-  /** Returns everything in a response that might distinguish one reason from another. */
+  /** Returns all parts of a response that could tell a caller whether a job of another account exists. */
   function traits({ status, text, headers }: Answer) {
     return [status, text, headers.get('content-type'), headers.get('content-length')]
   }
@@ -319,7 +322,7 @@ onEachStore(() => {
     assert.deepEqual(limits(over), ['3', '0', '40'])
     assert.equal(over.headers.get('retry-after'), '40')
 
-    // Another key of the account has its own limit, and creates do not count as reads.
+    // Another key of the account has its own limit of reads, and creates do not count as reads.
     completed(await parley.get(path, other))
     completed(await parley.post(MESSAGES, job(), key))
     clock.advance(39_999)

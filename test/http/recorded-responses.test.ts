@@ -1,6 +1,7 @@
 /**
- * Checks that responses to requests without newer fields are byte for byte those of version 0.3.0 (SPEC §2 to §8). IDs, times
- * and keys are replaced by their kinds. `RECORD_RESPONSES=FILE` writes the file; it was recorded on a clone of 0.3.0.
+ * Tests that responses to requests without newer fields are byte for byte those of version 0.3.0 (SPEC §2 to §8), which test
+ * data records. IDs, times and keys are replaced by their kinds. `RECORD_RESPONSES=FILE` writes that data to a file; the
+ * present data was recorded on a clone of 0.3.0.
  */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -21,7 +22,9 @@ type Call = readonly [name: string, method: string, path: string, body?: unknown
 const user = (content: string) => [{ role: 'user', content }]
 const json = { format: 'json', schema: SCHEMA }
 
-/** The calls in order. `ID` is the job that the previous call created, and `LAST` the last one of a batch. */
+/**
+ * The requests, in order. `ID` stands for the job that the previous request created, and `LAST` for the last job of a batch.
+ */
 const CALLS: readonly Call[] = [
   ['a single create', 'POST', MESSAGES, job()],
   ['its read', 'GET', `${MESSAGES}/ID`],
@@ -112,7 +115,7 @@ onEachStore(() => {
     }
     for (const headers of [{}, { 'x-api-key': 'wrong' }]) {
       const { status, text } = await parley.request(`${MESSAGES}/${NOBODY}`, { headers })
-      // Newer versions add a sentence about what is wrong with the key.
+      // Versions after 0.3.0 add a sentence that says what is wrong with the key.
       const body = text.replace(/ The (request has no API key|API key does not exist)\./, '')
       responses[`${Object.values(headers)[0] ?? 'no'} key`] = { status, body }
     }

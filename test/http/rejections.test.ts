@@ -1,4 +1,4 @@
-/** Responses to rejected requests are paced per account, or per address without a valid key. */
+/** Tests that responses to rejected requests are paced: per account, or per address if the request has no valid key. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { StoreUnavailable } from '../../src/store/store.ts'
@@ -19,7 +19,7 @@ const start = (t: TestContext) =>
 
 const invalid = (parley: Parley, key: string) => parley.post(MESSAGES, {}, key)
 
-/** Sends as many requests as are answered at once. */
+/** Sends as many requests as Parley rejects without a delay. */
 async function spendBurst(send: () => Promise<Answer>, status: number): Promise<void> {
   for (let sent = 0; sent < PER_SECOND; sent++) refused(await send(), status)
 }

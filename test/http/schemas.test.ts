@@ -1,4 +1,7 @@
-/** Schemas as generators write them: what is accepted, what is reported as not checked, and what cannot be checked. */
+/**
+ * Tests schemas as generators write them: which are accepted, which keywords are reported as not checked, and which schemas
+ * cannot be checked.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -16,7 +19,7 @@ async function create({ parley }: Stage, schema: object) {
   return parley.post(MESSAGES, job({ response_format: { format: 'json', schema } }), await parley.key())
 }
 
-/** Unions, tuples, sets and records as Zod, pydantic and others write them. */
+/** A schema with unions, tuples, sets and records, as Zod, pydantic and other generators write them. */
 const GENERATED = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
@@ -63,7 +66,7 @@ const NOT_CHECKED = [
   '/$defs/File/contentEncoding',
 ]
 
-/** The JSON text of a schema with integers that have no double of their own. */
+/** The JSON text of a schema with integers that JavaScript numbers cannot hold exactly. */
 const LARGE_INTEGERS = '{"type":"integer","enum":[9007199254740993,1234567890123456789]}'
 
 onAnyStore(() => {
@@ -71,7 +74,7 @@ onAnyStore(() => {
     const { parley, models } = await startStage(t, { script: () => reply.text('9007199254740993') })
     const key = await parley.key()
     const says = (content: string) => [{ role: 'user', content }]
-    // A thread reads such a body.
+    // The body is so long that a thread reads it.
     const many = Array(3000).fill({ role: 'user', content: 'With "quotes".' })
     const format = { format: 'json', schema: 'SCHEMA' }
     const v1Format = { type: 'json_schema', name: 'a', schema: 'SCHEMA' }

@@ -1,6 +1,6 @@
 /**
- * An outcome reaches the database whatever was sent to Parley, and an outcome that the database rejects permanently still
- * ends its job.
+ * Tests that an outcome reaches the database, whatever the request contained, and that a job ends even if the database
+ * permanently rejects its outcome.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -16,7 +16,7 @@ const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const LEASE_MS = 30_000
 const LOOK_MS = 500
-/** With a timeout, a job that never ends fails its test instead of blocking the run. */
+/** Without a timeout, a job that never ends would block the whole run. */
 const LIMITED = { timeout: 60_000 }
 
 const TTLS = ['300.0001', '300.49999999999994', '1.8000001e2', '3e2', '35999999e-4', '180.0000000000000001']
@@ -43,7 +43,7 @@ onEachStore(() => {
       const key = await parley.key()
       for (const ttl of TTLS) {
         completed(await parley.post(MESSAGES, bodyWith(ttl, ttl), key))
-        // An identical job is answered from the cache, so the answer was cached.
+        // The identical job is answered from the cache, so the first answer was cached.
         const again = await parley.post(MESSAGES, bodyWith(ttl, ttl), key)
         assert.equal(again.headers.get('x-cache'), 'hit')
       }
@@ -146,7 +146,7 @@ onEachStore(() => {
       const jobs = contents.map((content) => job({ callback, messages: [{ role: 'user', content }] }))
       const ids = enqueued(await parley.post(BATCHES, jobs, key), jobs.length)
       await models.received(jobs.length)
-      // The answers are sent together, so that they are settled in one group.
+      // The answers are sent together, so that Parley stores the outcomes as one group.
       models.release()
       for (const [index, content] of contents.entries()) {
         const read = await parley.ended(ids[index] ?? '', key)
@@ -196,7 +196,7 @@ onEachStore(() => {
       while (logged(parley, 'error', id).length < 2) await parley.get(`${MESSAGES}/${id}`, key)
       for (let beats = 0; beats < 30; beats++) {
         clock.advance(LEASE_MS / 9)
-        // This write comes after those of the heartbeat.
+        // The write of this request comes after the heartbeat's writes, so those are done when it is answered.
         await parley.get('/readyz')
       }
       assert.equal(models.requests.length, 1)
@@ -209,7 +209,7 @@ onEachStore(() => {
   )
 })
 
-/** Returns text, because JavaScript would format a number. */
+/** Builds the body as JSON text, because `JSON.stringify` would change the spelling of the number. */
 function bodyWith(ttl: string, content: string): string {
   return JSON.stringify(job({ message_cache_ttl: 'TTL', messages: [{ role: 'user', content }] })).replace(
     '"TTL"',

@@ -1,4 +1,4 @@
-/** A shutdown behind a load balancer: `/readyz` first, the listener last. */
+/** Tests a shutdown behind a load balancer: `/readyz` reports it first, and the listener closes last. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -12,10 +12,10 @@ import { type Stage, startStage, stopAtOnce } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const LISTEN_MS = 5000
-/** For this long, open connections are still served after the listener has closed. */
+/** Open connections are served for this many milliseconds after the listener has closed. */
 const LAST_REQUESTS_MS = 500
 
-/** Whether the server accepts a new connection. */
+/** Returns whether the server accepts a new connection. */
 async function isAccepted(url: string): Promise<boolean> {
   const { port, hostname } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -29,7 +29,7 @@ async function isAccepted(url: string): Promise<boolean> {
 
 onEachStore(() => {
   test('for shutdown.listen_seconds, /readyz responds with 503 while requests are accepted and jobs run', async (t) => {
-    // This hook runs before that of the stage: if the test fails early, its server must still stop.
+    // This hook runs before the stage's own. If the test fails early, it advances the clock, so that the server can stop.
     let stage: Stage | undefined
     t.after(() => stage?.clock.advance(LISTEN_MS + LAST_REQUESTS_MS))
     const settings = { shutdown: { listen_seconds: LISTEN_MS / 1000 } }
@@ -44,7 +44,7 @@ onEachStore(() => {
     assert.equal((await parley.get('/healthz')).status, 200)
     const single = await parley.post(MESSAGES, job(), key)
     assert.deepEqual([single.status, single.body.data.status], [200, 'completed'], single.text)
-    // If the listener closed now, a proxy that opens a new connection for each request would lose requests.
+    // A proxy that is told to close would open a new connection for each request.
     assert.equal(single.headers.get('connection'), 'keep-alive')
     const batch = await parley.post(
       `${MESSAGES}/batches`,
@@ -54,7 +54,7 @@ onEachStore(() => {
     const read = await parley.get(`${MESSAGES}/${batch.body.data.job_ids[0]}?wait=10`, key)
     assert.equal(read.body.data.status, 'completed')
 
-    // Now nobody listens, but requests on open connections are still answered, each as the last one.
+    // The listener has closed now. Requests on open connections are still answered, each as the connection's last one.
     models.script = () => reply.stall()
     const waiting = parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'stalls' }] }), key)
     await models.received(3)
@@ -70,7 +70,7 @@ onEachStore(() => {
     while (await isAccepted(parley.url)) {}
     assert.deepEqual(await healthOn(open), [200, 'close'])
 
-    // Then the drain begins: a pending request gets its 202.
+    // Then the drain begins, and the request that waits for its job gets a 202.
     clock.advance(LAST_REQUESTS_MS)
     assert.equal((await waiting).status, 202)
     models.release()

@@ -1,4 +1,4 @@
-/** While the simulator answers, every response to a caller and every callback says so. */
+/** Tests that every response to a caller and every callback says so while the simulator answers instead of a model. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startModelServer } from '../model-server.ts'

@@ -1,4 +1,4 @@
-/** SPEC §4.3: one job, and its answer in the same response. */
+/** Tests requests that create one job and get its answer in the same response (SPEC §4.3). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
@@ -138,12 +138,13 @@ onEachStore(() => {
   test('4.3 503 for what too many queued writes leave no room for, and each 200 is stored', async (t) => {
     const { parley } = await startStage(t, { settings: { limits: { queued_writes: 1 } } })
     const key = await parley.key()
-    // The first use of a key is stored by a write of its own.
+    // A key's first use is stored by a separate write, which must be over, because only one write may wait in this test.
     granted(await parley.get('/api/v1/me', key), 200)
     while ((await parley.store.listKeys())[0]?.usedAtMs === null);
     completed(await parley.post(MESSAGES, job(), key))
     const database = await openDatabase(t, parley)
-    // Another process holds the write lock, so some writes are in progress, one may wait, and the others are rejected.
+    // The test holds the write lock like another process, so some writes are in progress, one may wait, and the others are
+    // rejected.
     const letGo = await database.holdWrites()
     const answers = Array.from({ length: 60 }, (_, index) =>
       parley.post(MESSAGES, job({ messages: [{ role: 'user', content: `${index}` }] }), key),

@@ -1,5 +1,5 @@
 /**
- * Starts what most HTTP tests need: a Parley, its model server, and a clock that the test moves.
+ * Starts what most HTTP tests need: a Parley, a model server, and a clock that the test advances.
  *
  *     const { parley, models, clock } = await startStage(t)
  *     models.script = () => reply.stall()
@@ -20,13 +20,13 @@ export interface StageOptions {
   readonly script?: Script
   readonly findsConcurrency?: boolean
   readonly role?: Role
-  /** The stage of an earlier Parley, to start another one on its database with its model server and clock. */
+  /** The stage of an earlier Parley. The new Parley gets the database, the model server and the clock of that stage. */
   readonly after?: Stage
 }
 
 const DRAIN_MS = 20_000
 
-/** The clock stands still, so polling would reach the read limit; reads are unlimited unless the test sets one. */
+/** Reads are unlimited unless the test sets a limit: the clock stands still, so a test that polls would reach any limit. */
 const UNLIMITED = { reads_per_minute: 1_000_000 }
 export const UNLIMITED_READS = {
   user_free: UNLIMITED,
@@ -35,12 +35,12 @@ export const UNLIMITED_READS = {
   user_max: UNLIMITED,
 }
 
-/** Starts a stage that ends with the test, or with the file if `t` is the `after` of node:test. */
+/** Starts a stage that ends with the test, or with the test file if `t` is the `after` of node:test. */
 export async function startStage(t: Lifetime, options: StageOptions = {}): Promise<Stage> {
   const models = options.after?.models ?? (await startModelServer())
   if (options.script) models.script = options.script
   const clock = options.after?.clock ?? new FakeClock()
-  // This hook runs before Parley's own, which waits for running jobs.
+  // This hook runs before Parley's own, which waits for running jobs, and lets those jobs end.
   t.after(() => {
     models.script = () => undefined
     models.release()
@@ -54,19 +54,20 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
     ...(options.role && { role: options.role }),
     ...(options.after && { folder: options.after.parley.folder }),
   })
-  // This hook runs after Parley's, even if Parley did not start, so that no listening server keeps the process alive.
+  // This hook runs after Parley's own. It is set even if Parley did not start, because a listening server keeps the process
+  // alive.
   const parley = await starting.finally(() => t.after(() => models.close()))
   return { parley, models, clock }
 }
 
-/** Stops Parley although the model server stalls: running jobs are released. */
+/** Stops Parley without waiting for a model server that stalls: running jobs are released. */
 export async function stopAtOnce({ parley, clock }: Stage): Promise<void> {
   const stopped = parley.stop()
   clock.advance(DRAIN_MS)
   await stopped
 }
 
-/** Resolves when this many single creates wait. */
+/** Resolves when this many single creates wait for their jobs. */
 export async function pendingResponsesAre(
   t: { signal: AbortSignal },
   parley: Parley,

@@ -1,4 +1,4 @@
-/** Tests the limits of each tier (SPEC §8). Batch sizes are in batches.test.ts, reads in reads.test.ts. */
+/** Tests the limits of each tier (SPEC §8), except batch sizes (batches.test.ts) and reads (reads.test.ts). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
@@ -16,7 +16,7 @@ const MODELS = ['gpt-5', 'gpt-5.2', 'gpt-5-mini', 'gpt-auto']
 const FREE_MODELS = ['gpt-auto', 'gpt-5-mini']
 
 const saying = (content: string, over = {}) => job({ ...over, messages: [{ role: 'user', content }] })
-/** Counts tokens, including those that the chat format adds for one message. */
+/** Returns the number of tokens of a conversation with one message, including those that the chat format adds. */
 const tokensOf = (content: string) => countTokens(content) + 6
 
 onEachStore(() => {
@@ -80,7 +80,7 @@ onEachStore(() => {
     completed(await parley.post(MESSAGES, fourth, key))
     const me = granted(await parley.get('/api/v1/me', key), 200)
     assert.equal(me.limits.creates_per_minute, 3)
-    // A batch with more jobs than the limit may be created once a minute.
+    // A batch with more jobs than `creates_per_minute` may be created once a minute.
     clock.advance(60_000)
     const five = ['5', '6', '7', '8', '9'].map(saying)
     granted(await parley.post(`${MESSAGES}/batches`, five, key), 202)
@@ -121,7 +121,8 @@ onEachStore(() => {
   test('8 gpt-auto picks by input tokens: up to 2000 gpt-5-mini, beyond gpt-5', async (t) => {
     const { parley, models } = await startStage(t)
     const key = await parley.key('user_go')
-    // The messages have 153 tokens each with framing, and the last one fills the rest; 3 more tokens start the answer.
+    // Twelve messages have 153 tokens each, with those that the chat format adds; the last message fills the rest; 3 more
+    // tokens start the answer.
     const message = (words: number) => ({ role: 'user', content: `a${' hello'.repeat(words)}` })
     const longest = [...Array(12).fill(message(149)), message(157)]
     const longer = [...Array(12).fill(message(149)), message(158)]

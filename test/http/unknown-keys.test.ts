@@ -1,4 +1,7 @@
-/** The limit for API keys that do not exist: by the caller's address, before the database is queried. */
+/**
+ * Tests the limit for API keys that do not exist: it counts by the caller's address, and applies before the database is
+ * queried.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { makeKey } from '../../src/accounts/key.ts'
@@ -25,7 +28,7 @@ async function start(t: TestContext, settings: object = {}) {
   return { parley, clock, from, guess, guessTooOften }
 }
 
-/** Counts how often the database is queried for a key. */
+/** Returns an object whose `count` grows with each query for a key. */
 function watchLookUps(store: Store): { count: number } {
   const lookUps = { count: 0 }
   const { findKey } = store
@@ -74,7 +77,7 @@ onEachStore(() => {
     }
     await parley.store.revokeKey(key_id, clock.nowMs())
     clock.advance(2000)
-    // The owner of the key sends this, so it is not a guess.
+    // A revoked key existed, so its use is not a guess and does not count.
     refused(await parley.get(ME, revoked), 401)
     refused(await parley.get(ME, 'malformed'), 401)
     refused(await parley.get(ME), 401)

@@ -1,4 +1,4 @@
-/** What callers and operators read of a model server's errors, in each shape that servers send. */
+/** Tests what callers and operators read of a model server's errors, in each shape that model servers send. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { Fields } from '../../src/telemetry/log.ts'

@@ -1,4 +1,7 @@
-/** `include=usage`: what a job used, in creates, reads, waits, lists and callbacks; without it nothing is added. */
+/**
+ * Tests `include=usage`, which adds what a job used to creates, reads, waits, lists and callbacks. Without it, nothing is
+ * added.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Parley } from '../../client/src/index.ts'

@@ -1,4 +1,4 @@
-/** A read that waits: `GET /api/v1/messages/{jobId}?wait=SECONDS`. */
+/** Tests a read that waits for its job, `GET /api/v1/messages/{jobId}?wait=SECONDS`. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { type TestContext } from 'node:test'
@@ -12,11 +12,11 @@ import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from './stage
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 
-/** Creates a job that its model server answers only on demand. */
+/** Creates a job whose call the model server answers only when released; returns the job's ID. */
 async function runningJob({ parley, models }: Stage, key: string): Promise<string> {
   models.script = () => reply.stall()
   const calls = models.requests.length
-  // The message is unique, so that the job gets no cached response.
+  // The message is unique, so that the job is not answered from the cache.
   const messages = [{ role: 'user', content: randomUUID() }]
   const [id = ''] = enqueued(await parley.post(BATCHES, [job({ messages })], key), 1)
   await models.received(calls + 1)
@@ -24,8 +24,8 @@ async function runningJob({ parley, models }: Stage, key: string): Promise<strin
 }
 
 /**
- * Starts a read, and resolves when the number of pending responses shows that it waits. The result is wrapped in an object,
- * because a promise would be awaited.
+ * Starts a read; resolves when the number of pending responses shows that the read waits. The response is a promise inside an
+ * object, because `await` would resolve a bare promise.
  */
 async function waitingRead(
   t: TestContext,
@@ -39,7 +39,7 @@ async function waitingRead(
   return { answer }
 }
 
-/** Advances time, and resolves with the response of a wait. */
+/** Asserts that the wait lasts `ms` milliseconds, by advancing the clock; resolves with the response. */
 async function afterTime({ clock }: Stage, ms: number, { answer }: { readonly answer: Promise<Answer> }) {
   clock.advance(ms - 1)
   assert.ok(clock.pending().includes(1), 'the wait ended early')
@@ -149,7 +149,7 @@ onEachStore(() => {
     const { parley, models } = stage
     const [crowd, other] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'other')]
     const [mine, theirs] = [await runningJob(stage, crowd), await runningJob(stage, other)]
-    // One of the four slots is the reserve, which another account may use.
+    // One of the four waiting slots is reserved; another account may use it.
     const waits = [
       parley.get(`${MESSAGES}/${mine}?wait=60`, crowd),
       parley.get(`${MESSAGES}/${mine}?wait=60`, crowd),
@@ -226,7 +226,7 @@ onEachStore(() => {
     ]
     await pendingResponsesAre(t, other.parley, 2)
     models.release()
-    // Time stands still, so the database is not polled.
+    // The clock stands still, so Parley doesn't poll the database and must have been notified.
     for (const answer of [await one, await many]) assert.match(completed(answer), /^echo: /)
   })
 

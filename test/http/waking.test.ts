@@ -1,4 +1,4 @@
-/** `upstreams.NAME.wake_url`: model servers that scale to zero are woken while jobs wait for them. */
+/** Tests `upstreams.NAME.wake_url`: Parley wakes model servers that scale to zero while jobs wait for them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -48,7 +48,7 @@ onEachStore(() => {
     await untilTrue(t, stage, () => waker.requests.length > 0)
     const startMs = performance.now()
     await stopAtOnce(stage)
-    // Without the abort, undici waits for the response for ten seconds.
+    // If Parley did not abort the request, undici would wait ten seconds for the response.
     assert.ok(performance.now() - startMs < 8_000)
   })
 })

@@ -1,6 +1,6 @@
 /**
- * Checks that alerts, dashboard and documents refer only to existing metrics: each of their selectors matches something on a
- * server on which most kinds of events have happened.
+ * Tests that the alert rules, the Grafana dashboard and the documents refer only to existing metrics: each selector must match
+ * a metric of a server on which most kinds of events have happened.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -21,14 +21,14 @@ import { startStage } from './stage.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-/** Prometheus adds these labels itself. */
+/** Labels that Prometheus adds itself. */
 const ADDED_LABELS = ['job', 'instance']
 const ADDED_METRICS = ['up']
-/** The runtime reports these on Linux only. */
+/** Metrics that the runtime reports on Linux only. */
 const ON_LINUX = /^process_(open|max)_fds$/
-/** These describe the disk of a SQLite file. */
+/** Metrics of the disk with the SQLite file. */
 const ON_SQLITE = /^parley_disk_/
-/** Only upstreams with a rate have this metric; rates.test.ts reads it. */
+/** A metric that only upstreams with a rate have; rates.test.ts reads it. */
 const WITH_A_RATE = /^parley_upstream_rate_waiting$/
 
 const alerts = expressionsOfAlerts(file('deploy/prometheus-alerts.yml'))
@@ -102,7 +102,7 @@ onEachStore(async () => {
       parley.post(MESSAGES, job({ messages: [{ role: 'user', content }], ...over }), key)
     completed(await create('Hello'))
     completed(await create('Hello'))
-    // A CPU pool thread reads this body.
+    // The body is so long that a CPU pool thread reads it.
     completed(await create(' word'.repeat(20_000)))
     for (const status of [401, 429, 503]) completed(await create(`STATUS ${status}`))
     failed(await create('STATUS 400'))
@@ -123,7 +123,7 @@ onEachStore(async () => {
     collectGarbage()
     for (;;) {
       const { text } = await parley.get('/metrics')
-      // The metric appears once the texts are counted.
+      // The metric of dropped parts appears once the texts have been counted.
       const isComplete =
         /^parley_context_shifts_total/m.test(text) && text.includes('nodejs_gc_duration_seconds_sum')
       if (isComplete) return samplesIn(text)

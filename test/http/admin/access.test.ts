@@ -1,4 +1,4 @@
-/** Who can access the admin API. */
+/** Tests who can access the admin API. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../../on-each-store.ts'
@@ -80,7 +80,7 @@ onEachStore(async () => {
     refused(await guess('192.0.2.2'), 401)
     clock.advance(MINUTE_MS)
     refused(await guess('192.0.2.1'), 401)
-    // A host usually has a whole network of these addresses.
+    // A host usually has a whole /64 network of IPv6 addresses, so guesses from one network count together.
     for (let sent = 0; sent < WRONG_TOKENS; sent++) refused(await guess(`2001:db8:0:1::${sent}`), 401)
     refused(await guess('2001:db8:0:1:ffff::1'), 429)
     refused(await guess('2001:db8:0:2::1'), 401)

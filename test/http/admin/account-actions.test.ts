@@ -1,4 +1,4 @@
-/** The admin API on accounts: suspend, cap, cancel their jobs, and delete. */
+/** Tests what the admin API does with accounts: suspend them, set their caps, cancel their jobs, and delete them. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
@@ -11,7 +11,7 @@ import { adminOf, BASE } from './admin.ts'
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
 const KNOWN_MS = 5000
-/** A deletion waits this long for every node to apply the suspension. */
+/** The deletion of an account waits this long for every node to apply the suspension. */
 const DELETION_WAITS_MS = 3000
 
 async function start(t: { after(end: () => unknown): void }, options: StageOptions = {}) {
@@ -20,7 +20,7 @@ async function start(t: { after(end: () => unknown): void }, options: StageOptio
   return { ...stage, admin: await adminOf(stage.parley), key }
 }
 
-/** Advances time until the work is done. */
+/** Advances the clock until the promise has settled; returns the promise's result. */
 async function passing<T>({ clock }: Pick<Stage, 'clock'>, work: Promise<T>): Promise<T> {
   let isDone = false
   const done = work.finally(() => {
@@ -157,7 +157,7 @@ onEachStore(() => {
     completed(await parley.ended(theirs, other))
   })
 
-  // Many HTTP libraries send a content type with every request, even without a body.
+  // Many HTTP libraries send a content type with every request, even with requests that have no body.
   test('a content type without a body is accepted where every field is optional', async (t) => {
     const { parley } = await start(t)
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }

@@ -1,4 +1,4 @@
-/** The admin API's accounts and keys. */
+/** Tests the admin API's routes for accounts and keys. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../../on-each-store.ts'
@@ -125,7 +125,7 @@ onEachStore(async () => {
     assert.match(taken.details ?? '', /account acme has user_go/)
     assert.equal(refused(await admin.post('/keys', '{'), 400).message, 'The body is not valid JSON.')
     refused(await admin.post('/keys/key_none/revoke'), 404)
-    // Databases cannot store these values, and Parley rejects them before asking one.
+    // Databases cannot store the character U+0000, so Parley rejects these values before it asks the database.
     refused(await admin.post('/keys/%00/revoke'), 404)
     refused(await admin.post('/accounts/%00/secret'), 404)
     refused(await admin.post('/accounts/%00/tier', { tier: 'user_go' }), 404)

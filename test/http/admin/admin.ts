@@ -1,5 +1,5 @@
 /**
- * Calls the admin API like the dashboard. Every response is checked against the OpenAPI document.
+ * Calls the admin API for tests, as the dashboard does. Every response is checked against the OpenAPI document.
  *
  *     const admin = await adminOf(parley)
  *     const data = granted(await admin.get('/overview'), 200)
@@ -13,7 +13,7 @@ export const BASE = '/admin/api'
 
 export interface Admin {
   get(path: string): Promise<Answer>
-  /** Sends no body if none is passed. */
+  /** Sends no body if `body` is undefined. */
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
   delete(path: string): Promise<Answer>
 }
@@ -24,7 +24,7 @@ interface Response {
 
 export interface AdminRoute {
   readonly method: string
-  /** A path such as `/admin/api/jobs/{jobId}`. */
+  /** The path in the OpenAPI document, such as `/admin/api/jobs/{jobId}`. */
   readonly path: string
   readonly responses: Readonly<Record<string, Response>>
   readonly body: boolean
@@ -78,7 +78,7 @@ function documented(routes: readonly AdminRoute[], method: string, path: string,
     const alike = own.every((part, at) => part === parts[at] || (part.startsWith('{') && parts[at] !== ''))
     return route.method === method && own.length === parts.length && alike
   }
-  // The path with the fewest parameters applies.
+  // If several documented paths match, the one with the fewest parameters applies.
   const [route] = routes.filter(fits).sort((a, b) => a.path.split('{').length - b.path.split('{').length)
   assert.ok(route, `${method} ${path} is not documented`)
   const schema = route.responses[answer.status]?.content?.['application/json']?.schema

@@ -1,4 +1,7 @@
-/** Batches as operators see and cancel them, and what else happens to them: suspension, deletion of their account, metrics. */
+/**
+ * Tests batches in the admin API: how operators see and cancel them, and what a suspension or deletion of their account does to
+ * them.
+ */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type OpenAI from 'openai'
@@ -151,7 +154,7 @@ onEachStore(() => {
   })
 
   test('lines wait while their account is suspended, and the batch says so', async (t) => {
-    // A batch uses half of the open jobs, so its second line starts when the first has ended.
+    // A batch uses at most half of `max_open_jobs`, which is one here, so the second line starts when the first has ended.
     const { models, openai, admin } = await start(t, { tiers: { user_max: { max_open_jobs: 2 } } })
     models.script = () => reply.stall()
     const batch = await submitBatch(openai, ['one', 'two'])

@@ -1,4 +1,4 @@
-/** The admin API's callbacks: their state and attempts, and replays. */
+/** Tests callbacks in the admin API: their state, their attempts, and replays. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { type TestContext } from 'node:test'
@@ -25,7 +25,7 @@ async function start(t: TestContext, retries: readonly number[] = [0]) {
   return { receiver, parley, create, admin: await adminOf(parley) }
 }
 
-/** Resolves when this many callbacks are in the state. */
+/** Resolves when `count` callbacks are in the state. */
 async function callbacksAre(
   t: TestContext,
   admin: Admin,

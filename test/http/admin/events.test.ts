@@ -1,4 +1,4 @@
-/** The admin API's metric samples as server-sent events. */
+/** Tests the admin API's route that sends metric samples as server-sent events. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
@@ -18,9 +18,9 @@ const GREETING = ': points follow\n\n'
 
 interface Listener {
   readonly response: IncomingMessage
-  /** Returns everything received so far. */
+  /** Returns all text received so far. */
   text(): string
-  /** Resolves with everything received once there are this many events. */
+  /** Resolves with all text received, once it contains this many events. */
   events(count: number): Promise<string>
   ended(): Promise<void>
 }
@@ -55,9 +55,9 @@ async function listen(t: TestContext, parley: Parley, token = ADMIN_TOKEN): Prom
   }
 }
 
-/** Advances time to the next sample, once its timer is set. */
+/** Advances the clock to the next sample, once the timer for that sample is set. */
 async function makePoint(clock: FakeClock): Promise<void> {
-  // Waiting starts after a sample only when other work has had its turn.
+  // The next timer is set only after other work of the event loop has had its turn.
   await setImmediate()
   await setImmediate()
   clock.advance(POINT_MS)
@@ -114,7 +114,8 @@ onEachStore(() => {
   })
 
   test('a listener that does not read is disconnected', { timeout: 60_000 }, async (t) => {
-    // The operating system buffers megabytes of a TCP connection, but little of a Unix socket.
+    // The operating system buffers megabytes of a TCP connection, but little of a Unix socket, so a client that doesn't read is
+    // noticed soon.
     const path = join(await temporaryFolder(t), 'socket')
     const { parley, clock } = await startStage(t, { settings: { host: `unix:${path}` } })
     const reading = await listen(t, parley)
@@ -122,7 +123,7 @@ onEachStore(() => {
     t.after(() => socket.destroy())
     socket.pause()
     socket.write(`GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`)
-    // The client may see a reset instead of an orderly end.
+    // The server may end the connection with a reset, which is an error here.
     socket.on('error', () => {})
     const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
     const gone = () => parley.log.some(({ message }) => /client did not read/.test(message))

@@ -1,4 +1,4 @@
-/** The admin API's job actions: cancel and delete, and what callers see of them. */
+/** Tests the admin API's actions on jobs, cancel and delete, and what callers see of them. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -28,7 +28,7 @@ onEachStore(() => {
     const { parley, models, admin, key } = await start(t, { script: () => reply.stall() })
     const waiting = parley.post(MESSAGES, job(), key)
     await models.received(1)
-    // Its call starts before the job is stored.
+    // The call to the model server starts before the job is stored, so the test waits for the storage, too.
     const [id = ''] = await jobsStored(t, await openDatabase(t, parley), 1)
     assert.deepEqual(granted(await admin.post(`/jobs/${id}/cancel`), 200), { cancelled: true })
     assert.deepEqual(failed(await waiting), CANCELLED)
@@ -119,7 +119,10 @@ onEachStore(() => {
   })
 })
 
-/** Nodes on Postgres poll the queue every second of real time, whatever the test's clock shows, so these calls do not count. */
+/**
+ * Operations that the test doesn't count: nodes on Postgres poll the queue every second of real time, whatever time the test's
+ * clock shows.
+ */
 const POLLS = ['claim', 'queued', 'queuedSuspects', 'accountsOverBudget']
 
 function recordOperations(store: Parley['store']): readonly string[] {

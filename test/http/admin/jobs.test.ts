@@ -1,4 +1,4 @@
-/** The admin API's jobs: searches, details and contents. */
+/** Tests jobs in the admin API: searches, details and contents. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -23,7 +23,7 @@ const idsOf = (answer: Answer): string[] =>
 
 const says = (content: string, over: object = {}) => job({ messages: [{ role: 'user', content }], ...over })
 
-/** The admin lines of the log. */
+/** Returns the log lines about admin actions. */
 const acts = (parley: Parley) => parley.log.filter(({ message }) => message === 'admin')
 
 onEachStore(() => {

@@ -1,4 +1,4 @@
-/** The admin API's overview and settings. */
+/** Tests the admin API's overview and settings. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import test from 'node:test'

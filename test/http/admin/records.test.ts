@@ -1,4 +1,4 @@
-/** The admin API's records: usage, and the audit log. */
+/** Tests what the admin API shows of the past: usage, and the audit log. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -22,7 +22,7 @@ onEachStore(() => {
   test('usage is what the jobs used, by month, account and model, a page at a time', async (t) => {
     const { parley, models, admin, key, clock } = await start(t)
     const other = await parley.key('user_go', 'other')
-    // The model server counts characters: 5 of input, and 11 of `echo: Hello`.
+    // The model server counts characters as tokens: 5 of input, and 11 of the answer `echo: Hello`.
     await parley.post(MESSAGES, says('Hello'), key)
     await parley.post(MESSAGES, says('Hello'), key)
     models.script = () => reply.status(400)
@@ -127,7 +127,7 @@ onEachStore(() => {
     assert.equal(line?.operator, 'Ann Lee')
   })
 
-  /** The UTF-8 bytes as a header carries them. */
+  /** Returns the text's UTF-8 bytes as Latin-1 text, because HTTP headers carry bytes in this form. */
   const latin1 = (text: string) => Buffer.from(text).toString('latin1')
 
   test('an action that cannot be logged is not done', async (t) => {

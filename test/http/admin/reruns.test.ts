@@ -1,4 +1,4 @@
-/** The admin API's reruns: new jobs with the request of finished ones. */
+/** Tests the admin API's reruns: new jobs with the requests of finished jobs. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -16,14 +16,14 @@ import { adminOf } from './admin.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = '/api/v1/messages/batches'
-/** No retries, so that a job fails at its first call. */
+/** Parley doesn't retry after status 400, so a job fails at its first call. */
 const FAILS: Script = () => reply.status(400)
 
 async function start(t: { after(end: () => unknown): void }, options: StageOptions = {}) {
   const stage = await startStage(t, options)
   const admin = await adminOf(stage.parley)
   const key = await stage.parley.key('user_max', 'acme')
-  /** Creates jobs one after the other, and waits until they have ended. */
+  /** Creates jobs one after the other; resolves with their IDs when all have ended. */
   const ended = async (jobs: readonly object[], owner = key): Promise<string[]> => {
     const ids: string[] = []
     for (const one of jobs) {
@@ -192,7 +192,7 @@ onEachStore(() => {
     )
     assert.deepEqual(without(first), { ...DONE, jobs: 2, next: ids[3] })
     for (const [, id] of pairsOf(first)) await parley.ended(id, key)
-    // The failed reruns are the newest jobs now, but are not rerun instead of the others.
+    // The failed reruns are the newest failed jobs now. The rerun must choose the next of the callers' jobs all the same.
     const second = granted(await rerun({ account: 'acme', limit: 2 }), 200)
     assert.deepEqual(
       pairsOf(second)
@@ -260,7 +260,7 @@ onEachStore(() => {
     const third = granted(await rerun({ account: 'acme' }), 200)
     const of = [first, second, third].flatMap(pairsOf).map(([of]) => of)
     assert.deepEqual(of.sort(), ids)
-    // None of the reruns took the place of a caller's job.
+    // The caller's four creates have used up its jobs per minute, which did not limit the reruns.
     assert.equal((await parley.post(BATCHES, [job()], key)).status, 429)
     const { usage } = granted(await admin.get('/usage?account=acme'), 200)
     assert.equal(usage[0].jobs, 4)
@@ -304,7 +304,7 @@ onEachStore(() => {
     assert.deepEqual(granted(answer, 200), { job_id: null, rerun_of: id })
     const again = refused(await admin.post(`/jobs/${id}/rerun`), 409)
     assert.match(again.details ?? '', /A rerun of it is requested/)
-    // Until this line, no node links the job.
+    // The original `endRerun` is restored here. Until now, no node could link the job to its reruns.
     parley.store.endRerun = endRerun
     await until(
       async () => JSON.stringify(await linksOf(id)) === JSON.stringify([null, accepted.slice(0, 1)]),
@@ -320,7 +320,7 @@ onEachStore(() => {
     await database.query(
       `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
     )
-    // A node looks at the others every second.
+    // Each node checks once a second which other nodes run.
     const untilKnown = (known: boolean) =>
       eventually(
         () => parley.store.isKnownToAll('uncached'),

@@ -1,4 +1,4 @@
-/** Admin tokens that operators create: named in the audit log, read-only if wanted, and revocable. */
+/** Tests the admin tokens that operators create: the audit log names them, and they can be read-only and be revoked. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../../on-each-store.ts'

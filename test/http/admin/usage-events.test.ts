@@ -1,4 +1,7 @@
-/** GET /admin/api/usage-events: what each finished job used, once, whatever order jobs end in. */
+/**
+ * Tests `GET /admin/api/usage-events`, which lists what each finished job used. Each job appears exactly once, in whatever
+ * order jobs end.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { UsageEvent } from '../../../src/admin/usage-events.ts'
@@ -11,7 +14,7 @@ import { adminOf } from './admin.ts'
 
 const MESSAGES = '/api/v1/messages'
 const BATCHES = `${MESSAGES}/batches`
-/** A job appears this long after its creation. */
+/** A job appears in the list this many milliseconds after its creation. */
 const VISIBLE_MS = 60_001
 const settings = {
   currency: 'EUR',
@@ -49,7 +52,7 @@ onEachStore(() => {
     const [first, cached, free] = events
     const { job_id, created_at, settled_at, ...rest } = first ?? assert.fail('no event')
     assert.ok(created_at <= settled_at)
-    // The model server counts characters: 5 of input, and an echo of 11 as output.
+    // The model server counts characters as tokens: 5 of input, and 11 of the answer.
     const used = { input_tokens: 5, cached_input_tokens: 0, output_tokens: 11, calls: 1, cache_hit: false }
     const of = { account: 'acme', model: 'priced', status: 'completed' }
     assert.deepEqual(rest, { ...of, target: 'openai/one', ...used, cost: 120, metadata })

@@ -1,4 +1,4 @@
-/** Reads the OpenAPI documents as a list of promises, and checks responses against them. */
+/** Reads the OpenAPI documents as a list of routes with their documented responses, and checks responses against them. */
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'
 import type { Answer, Parley } from '../../parley.ts'
@@ -19,21 +19,21 @@ export interface Parameter {
 }
 
 export interface Route {
-  /** A name such as `POST /admin/api/keys/{keyId}/revoke`. */
+  /** The method and the path, such as `POST /admin/api/keys/{keyId}/revoke`. */
   readonly name: string
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
   readonly wants: 'apiKey' | 'adminToken' | null
   readonly parameters: readonly Parameter[]
   readonly body: { readonly schema: Schema; readonly required: boolean; readonly examples: unknown[] } | null
-  /** The responses by status. */
+  /** The documented responses, by status. */
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>
 }
 
 export const CALLERS = '/openapi.json'
 export const OPERATORS = '/admin/api/openapi.json'
 
-/** The document at the path, with a copy of the component in place of each reference. */
+/** Returns the OpenAPI document at the path, with a copy of the component in place of each reference. */
 export async function documentAt(parley: Parley, path: string): Promise<Schema> {
   const document = (await parley.get(path)).body
   return resolved(document, document)
@@ -52,7 +52,7 @@ function resolved(node: Schema, document: Schema): Schema {
   return Object.fromEntries(Object.entries(node).map(([name, value]) => [name, resolved(value, document)]))
 }
 
-/** The routes of both documents. */
+/** Returns the routes of both documents. */
 export async function documentedRoutes(parley: Parley): Promise<readonly Route[]> {
   const documents = await Promise.all([CALLERS, OPERATORS].map((path) => documentAt(parley, path)))
   return documents.flatMap(routesOf)
@@ -105,7 +105,7 @@ export function conforms(
   )
 }
 
-/** The schema, closed to fields that it does not name. */
+/** Returns the schema with all its objects closed: fields that it does not name are invalid. */
 export function closed(schema: Schema): Schema {
   if (typeof schema !== 'object' || schema === null) return schema
   if (Array.isArray(schema)) return schema.map(closed)

@@ -1,19 +1,22 @@
-/** Makes values from the schemas of the document: valid and invalid ones. */
+/** Makes valid and invalid values from the schemas of the OpenAPI document, for the walk through all routes. */
 import fc from 'fast-check'
 import type { Answer } from '../../parley.ts'
 
 type Schema = Answer['body']
-/** The cases are the same in every run, so that failures can be reproduced. */
+/** The seed of the generated values, fixed so that failures can be reproduced. */
 const SEED = 20260102
 
-/** Each example with one field at a time replaced by generated values that satisfy its schema. */
+/**
+ * Returns each example with one field at a time replaced by values that satisfy the field's schema.
+ * @param each the number of values for each field
+ */
 export function variations(schema: Schema, examples: readonly unknown[], each: number): unknown[] {
   return examples.flatMap((example) =>
     placesIn(schema, example).flatMap(({ put, schema: own }) => made(own, each).map(put)),
   )
 }
 
-/** Each example with one mistake at a time, and its description. */
+/** Returns each example with one mistake at a time, and a description of the mistake. */
 export function mistakes(schema: Schema, examples: readonly unknown[]): { about: string; body: unknown }[] {
   return examples.flatMap((example) =>
     placesIn(schema, example).flatMap(({ path, put, schema: own, value }) =>
@@ -22,7 +25,7 @@ export function mistakes(schema: Schema, examples: readonly unknown[]): { about:
   )
 }
 
-/** Texts that are invalid for a query parameter with this schema. */
+/** Returns texts that are invalid for a query parameter with this schema. */
 export function wrongTexts({ enum: allowed, type, minimum, maximum }: Schema): string[] {
   if (allowed) return ['none-of-these', '']
   if (type !== 'integer' && type !== 'number') return []
@@ -39,7 +42,7 @@ interface Place {
   readonly path: string
   readonly schema: Schema
   readonly value: unknown
-  /** Returns the whole example with another value in this place. */
+  /** Returns the whole example with the given value in this place. */
   readonly put: (value: unknown) => unknown
 }
 
@@ -74,7 +77,7 @@ function made(schema: Schema, count: number): unknown[] {
   return fc.sample(valid(schema), { numRuns: count, seed: SEED })
 }
 
-/** Values that satisfy the schema. */
+/** Generates values that satisfy the schema. */
 export function valid(schema: Schema): fc.Arbitrary<unknown> {
   const { type, minimum, exclusiveMinimum, maximum } = schema
   if (schema.anyOf) return fc.oneof(...schema.anyOf.map(valid))
@@ -115,7 +118,7 @@ function validObject({
   )
   if (!additionalProperties) return named
   const value = additionalProperties === true ? fc.jsonValue({ maxDepth: 2 }) : valid(additionalProperties)
-  // A JSON text cannot set this name on an object created here.
+  // JSON.parse makes this name an own property, but the objects of fast-check can't have it as one.
   const name = fc.string({ maxLength: 10 }).filter((text) => text !== '__proto__')
   const more = fc.dictionary(name, value, { maxKeys: 3, noNullPrototype: true })
   return fc.tuple(more, named).map(([some, own]) => ({ ...some, ...(own as object) }))

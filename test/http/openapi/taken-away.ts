@@ -1,4 +1,6 @@
-/** Tests routes that delete or end something, which is created for each of their requests. */
+/**
+ * Tests the routes that delete or end something. Each of their requests needs something new to delete, which this file creates.
+ */
 import { reply } from '../../model-server.ts'
 import { job } from '../../parley.ts'
 import { openaiOf } from '../../v1/official-client.ts'
@@ -8,7 +10,7 @@ import type { Stage } from '../stage.ts'
 import type { Route } from './document.ts'
 import type { Sent, Walker } from './walker.ts'
 
-/** An account's deletion waits this long for every node to apply the suspension. */
+/** The deletion of an account waits this long for every node to apply the suspension. */
 const DELETION_WAITS_MS = 3000
 
 export function takenAway(
@@ -18,7 +20,7 @@ export function takenAway(
 ) {
   let made = 0
 
-  /** Creates a job whose call stalls. */
+  /** Creates a job whose call stalls; returns the job's ID. */
   async function openJob(): Promise<string> {
     const { script } = models
     models.script = () => reply.stall()
@@ -30,7 +32,7 @@ export function takenAway(
       [job({ messages: [{ role: 'user', content }] })],
       key,
     )
-    // Jobs created earlier may be called in the meantime, and do not count.
+    // Calls of jobs created earlier may arrive in the meantime, so the call is recognized by its content.
     const isCalled = () => models.requests.some(({ text }) => text.includes(content))
     while (!isCalled()) await models.received(++asked)
     models.script = script
@@ -65,7 +67,10 @@ export function takenAway(
     'DELETE /admin/api/accounts/{name}': async () => ({ name: await newAccount() }),
   }
 
-  /** Like `expectOf`, on something that can be deleted, and with the time that this takes. */
+  /**
+   * Like `expectOf`, but first creates what the request ends or deletes, and advances the clock past the wait of an account's
+   * deletion.
+   */
   async function done(route: Route, statuses: readonly number[], sent: Sent): Promise<void> {
     const parameters = await makers[route.name]?.()
     let isDone = false
@@ -82,7 +87,10 @@ export function takenAway(
     })
   }
 
-  /** For failure messages: what the caller reads of the job, how often it was called, and after which other jobs. */
+  /**
+   * Returns a text for failure messages: what the caller reads of the job, the last ten requests to the model server, and its
+   * connection errors.
+   */
   async function stateOf(jobId: string): Promise<string> {
     const { text } = await parley.get(`/api/v1/messages/${jobId}`, key)
     const last = models.requests.slice(-10).map((request) => request.text.slice(0, 200))

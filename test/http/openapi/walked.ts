@@ -1,4 +1,4 @@
-/** Starts the Parley that is walked, with data for every path, and lists the routes that it serves. */
+/** Starts the Parley for the walk through all routes, with data for every path, and lists the routes that it serves. */
 import { subscribe } from 'node:diagnostics_channel'
 import type { FastifyInstance } from 'fastify'
 import { reply } from '../../model-server.ts'
@@ -13,7 +13,7 @@ export interface Walked extends Stage {
   readonly receiver: Receiver
   readonly served: readonly { readonly method: string; readonly url: string }[]
   readonly key: string
-  /** Values for path parameters: a job whose callback failed, a key to revoke, an account, a batch that has ended. */
+  /** Values of path parameters: a job whose callback failed, a key to revoke, an account, and a batch that has ended. */
   readonly parameters: Record<string, string>
 }
 
@@ -54,7 +54,7 @@ async function failedCallback(parley: Parley, key: string, receiver: Receiver): 
   for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
 }
 
-/** Creates a batch with an output file and an error file. */
+/** Creates a batch that ends with an output file and an error file; returns its ID. */
 async function endedBatch({ parley, models, clock }: Stage, key: string): Promise<string> {
   const openai = openaiOf(parley, key)
   models.script = ({ text }) => (text.includes('bad') ? reply.status(400) : undefined)

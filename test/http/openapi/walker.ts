@@ -1,4 +1,4 @@
-/** Sends requests to documented routes, and checks every response against the document. */
+/** Sends requests to documented routes, and checks every response against the OpenAPI document. */
 import assert from 'node:assert/strict'
 import { ADMIN_TOKEN, type Answer, type Parley } from '../../parley.ts'
 import { conforms, type Route } from './document.ts'
@@ -7,27 +7,27 @@ export interface Sent {
   readonly about: string
   readonly body?: unknown
   readonly query?: string
-  /** Values that replace existing ones. */
+  /** Values of path parameters, which replace those of the walker. */
   readonly parameters?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
-  /** Headers that replace the route's own. */
+  /** Sent as the method, instead of the route's own. */
   readonly method?: string
 }
 
 export interface Walker {
-  /** The responses so far, such as `GET /healthz 200`. */
+  /** The responses so far, as texts such as `GET /healthz 200`. */
   readonly seen: ReadonlySet<string>
-  /** Fails unless the response is documented and has one of these statuses. */
+  /** Sends the request; fails unless the response is documented and has one of these statuses. */
   expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer>
-  /** Fails unless this response, obtained in another way, is documented and has one of these statuses. */
+  /** Fails unless this response, which the test obtained without the walker, is documented and has one of these statuses. */
   took(route: Route, about: string, answer: Answer, statuses: readonly number[]): void
 }
 
-/** @param parameters values of path parameters, unless the request sets them */
+/** @param parameters values of path parameters, unless the request sets its own */
 export function walkerOf(parley: Parley, key: string, parameters: Readonly<Record<string, string>>): Walker {
   const seen = new Set<string>()
 
-  /** Sends the request with the route's credentials, and checks the response against the document. */
+  /** Sends the request with the credentials that the route needs, and checks the response against the document. */
   async function send(route: Route, { about, body, query = '', headers, ...sent }: Sent): Promise<Answer> {
     const values = { ...parameters, ...sent.parameters }
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_all, name) => encodeURIComponent(values[name] ?? ''))
@@ -63,7 +63,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
     assert.ok(statuses.includes(answer.status), `${route.name}, ${about}: ${answer.status} ${answer.text}`)
   }
 
-  /** Sends the request, and checks that the status is one of these. */
+  /** Sends the request, and asserts that the response has one of these statuses. */
   async function expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer> {
     const answer = await send(route, sent)
     const description = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
@@ -74,7 +74,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
   return { seen, expectOf, took }
 }
 
-/** Returns the text; of an endless stream, its beginning. */
+/** Returns the response's text; of an endless stream, only the first part. */
 async function textOf(response: Response): Promise<string> {
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
   const reader = response.body?.getReader()
