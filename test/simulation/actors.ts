@@ -1,4 +1,4 @@
-/** Carries out the actions of a plan: what callers send and check, what operators do, and what fails. */
+/** Carries out the actions of a simulation's plan: what callers send and check, what operators do, and what fails. */
 import { cancelJobsOf, deleteAccount } from '../../src/admin/delete-account.ts'
 import { makeSecret } from '../../src/net/signing-secrets.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
@@ -8,7 +8,7 @@ import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
 import type { Action, ReceiverFault, Step } from './plan.ts'
 
-/** The pause between one node of an upgrade and the next. */
+/** The pause of an upgrade between one node and the next, in milliseconds. */
 const UPGRADE_PAUSE_MS = 2000
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
 
@@ -19,7 +19,7 @@ export interface ActorOptions extends CallerOptions {
 export class Actors {
   readonly #around: ActorOptions
   readonly callers: Callers
-  /** Rolling upgrades in progress. */
+  /** The number of rolling upgrades in progress. */
   upgrades = 0
 
   constructor(around: ActorOptions) {
@@ -98,7 +98,7 @@ export class Actors {
     })
   }
 
-  /** The process of the node that the operator uses learns of it directly. */
+  /** Cancels the job of a call in progress, as an operator. */
   #cancelCalled({ call: which }: StepOf<'cancel called'>): void {
     const { ledger } = this.#around
     const calls = [...ledger.callsInProgress]
@@ -142,7 +142,7 @@ export class Actors {
     })
   }
 
-  /** A failed action is not repeated. */
+  /** Carries out an operator's action at the node; an action that fails is not repeated. */
   #operate(node: number, kind: string, work: (process: SimulatedProcess) => Promise<unknown>): void {
     const process = runningProcess(this.#around.nodes, node)
     if (process === null) return
@@ -207,7 +207,7 @@ export class Actors {
     storeClock.jumpedMs = world.nowMs
   }
 
-  /** Stops the node and starts it again, then the next one. */
+  /** Stops the node and starts it again, and then each of the following nodes. */
   #upgrade(ms: number, index: number): void {
     const { world, ledger, nodes } = this.#around
     const node = nodes[index]
@@ -222,7 +222,7 @@ export class Actors {
       world.after(UPGRADE_PAUSE_MS, 'the upgrade goes on', () => this.#upgrade(ms, index + 1))
     }
     const { process } = node
-    // A node that is killed while it stops is started again, too.
+    // A node that is killed while it stops is started again as well.
     if (process !== null && node.stop(() => {}))
       process.whenEnded(() => void world.after(ms, `${node.name} starts`, next))
     else next()

@@ -1,4 +1,4 @@
-/** Deliberate defects of what runs batches. */
+/** Deliberate defects of the code that runs batches, each of which the simulation must detect (mutations.ts). */
 import type { Mutation } from './scheduling-mutations.ts'
 
 export const BATCH_MUTATIONS: readonly Mutation[] = [

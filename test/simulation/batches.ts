@@ -1,4 +1,6 @@
-/** Submits batches as callers, creates the runner of a process, and checks each line at the end. */
+/**
+ * The simulation's batches: submits them as callers, creates the batch runner of a process, and checks each line at the end.
+ */
 import { BatchRunner } from '../../src/batches/batch-runner.ts'
 import { LineStarts } from '../../src/batches/line-starts.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
@@ -18,21 +20,21 @@ const YEAR_MS = 31_536_000_000
 const ENDS = 'each line of a batch ends once'
 const NO_LIMITS = { payloadBytes: 1e9, schemaBytes: 1e9 }
 const MAX_OPEN = 100
-/** The most bytes of the result of a line. */
+/** The most bytes that the result of a line may have. */
 const RESULT_BYTES = 2000
 
 export interface KnownBatch {
   readonly id: string
   readonly account: string
   readonly lines: readonly JobPlan[]
-  /** The most bytes of the batch's files. */
+  /** The most bytes that the batch's files may have together. */
   readonly mostBytes: number
   isCancelled: boolean
-  /** For each line, the jobs that may have been created for it. */
+  /** For each line, the IDs of the jobs that may have been created for the line. */
   readonly jobs: Map<string, Set<string>>
 }
 
-/** Creates the runner of a process. The ledger learns of every job before the runner may create it. */
+/** Creates the batch runner of a process. The ledger learns of every job before the runner creates the job. */
 export function batchRunnerOf(process: SimulatedProcess, { plan, ledger, world }: Surroundings): BatchRunner {
   const { store, clock, engine, id } = process
   const { creator, tiers } = engine
@@ -99,7 +101,7 @@ function cancelJobs(ledger: Ledger, { jobs }: KnownBatch): void {
   }
 }
 
-/** Uploads a file and creates its batch; neither is repeated if it fails. */
+/** Uploads a file and creates a batch from it. Neither is repeated after a failure. */
 export function submitBatch(
   { world, ledger, plan, nodes }: Surroundings & { readonly nodes: readonly SimulatedNode[] },
   { account: which, node, lines, windowMs }: StepOf<'submit batch'>,
@@ -168,13 +170,13 @@ function lineOf({ tag, model, size }: JobPlan, at: number): string {
   return JSON.stringify({ custom_id: `${at + 1}`, method: 'POST', url: CHAT, body })
 }
 
-/** Batches that have not ended, of accounts that nobody deletes. */
+/** Returns the number of batches that have not ended, without those of accounts that operators have deleted. */
 export function openBatches(db: MemoryDatabase, ledger: Ledger): number {
   const open = [...db.batches.values()].filter(({ removeAtMs }) => removeAtMs === null)
   return open.filter(({ account }) => !ledger.deletedAccounts.has(account)).length
 }
 
-/** Checks that each line has one result and one job, whatever happened. */
+/** Checks that each line of each batch has exactly one result and one job. */
 export function checkBatches(db: MemoryDatabase, ledger: Ledger): void {
   for (const row of db.batches.values()) {
     const batch = ledger.batches.get(row.id)

@@ -1,4 +1,7 @@
-/** What callers send, and what they check in the responses: creates, reads, waits, lists, and actions on their own jobs. */
+/**
+ * The simulation's callers: what they send (creates, reads, waits, lists, actions on their own jobs), and what they check in
+ * the responses.
+ */
 import { isCancelledError } from '../../src/job/cancelled.ts'
 import type { JobRecord } from '../../src/job/job-record.ts'
 import type { JobPage } from '../../src/store/job-search-store.ts'
@@ -13,9 +16,11 @@ const STATUSES = ['pending', 'assigned', 'ended']
 const rankOf = (status: string | null) =>
   status === null ? -1 : STATUSES.indexOf(isEnd(status) ? 'ended' : status)
 const isEnd = (status: string) => status === 'completed' || status === 'failed'
-/** A lost notification is noticed within this time: nodes poll every second, and the database has delays. */
+/**
+ * The time in which a node notices an end even without a notification: nodes poll every second, and the database has delays.
+ */
 const NOTICED_MS = 2000
-/** The maximum number of pages of a list. */
+/** The most pages that a list may have. */
 const MAX_PAGES = 50
 
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
@@ -26,7 +31,7 @@ export interface CallerOptions extends Surroundings {
 
 export class Callers {
   readonly #around: CallerOptions
-  /** Creates without a response so far, of live processes. */
+  /** The number of creates without a response so far, at processes that have not ended. */
   openRequests = 0
 
   constructor(around: CallerOptions) {
@@ -96,9 +101,9 @@ export class Callers {
     const [first] = jobs
     if (!first || request.isBatch) return
     if (record) this.#learn(first, record, first.readStatus)
-    // A repeated request may refer to a job that ended before.
+    // A repeated request may refer to a job that ended before this request was sent.
     const endedMs = ledger.endedMs.get(first.id)
-    // A node whose clock jumped may have deleted it at once.
+    // A node whose clock jumped may have deleted the job at once.
     if (endedMs !== undefined && !ledger.mayBeGone(first)) this.#noticed(Math.max(endedMs, sentMs), first.id)
   }
 
@@ -123,7 +128,7 @@ export class Callers {
     if (rankOf(status) > rankOf(job.readStatus)) job.readStatus = status
   }
 
-  /** Checks that a wait was answered soon after the end that it waited for, unless there was a fault in between. */
+  /** Checks that a wait was answered soon after the end that it waited for, if there was no fault in between. */
   #noticed(endedMs: number, what: string): void {
     const { world, ledger } = this.#around
     if (world.nowMs - endedMs <= NOTICED_MS || !ledger.wasCalmSince(endedMs)) return
@@ -238,7 +243,7 @@ export class Callers {
     })
   }
 
-  /** Checks that no node keeps calling a model server for a cancelled job, unless there is a fault. */
+  /** Checks that no node keeps calling a model server for a cancelled job, if there is no fault. */
   cancelled(job: KnownJob): void {
     const { world, ledger } = this.#around
     const atMs = world.nowMs

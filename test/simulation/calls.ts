@@ -1,6 +1,6 @@
 /**
- * Records the calls of jobs as model servers see them. The rules: no call comes too early, a job that fails for crashes was
- * executed in them, and a job crashes few model servers.
+ * Records the calls of jobs as the simulated model servers see them, and checks these rules: no call comes too early, a job
+ * that fails because of crashes was executed in them, and a job crashes only few model servers.
  */
 
 import type { UpstreamError } from '../../src/upstreams/model-server.ts'
@@ -14,7 +14,7 @@ import { type Ledger, TOO_EARLY } from './ledger.ts'
 import { UPSTREAMS } from './plan.ts'
 import type { World } from './world.ts'
 
-/** A job's call to an upstream, from a process. */
+/** A job's call to an upstream, sent by a process. */
 export interface JobCall {
   readonly process: string
   readonly account: string
@@ -24,26 +24,32 @@ export interface JobCall {
 
 interface Failure {
   readonly atMs: number
-  /** How often the call has failed in this run. */
+  /** The number of failures of this call in the present run of the job. */
   readonly times: number
 }
 
 const CRASHES = 'a job crashes few model servers'
 const MOST_CRASHES_BY_SCHEMA = 3
-/** Of a job that crashes them without its schema, too: as many pauses as fit into the patience, and those that answers end. */
+/**
+ * The most crashes of a job that crashes model servers even without its schema: as many as pauses fit into the patience, and
+ * some after answers that ended a pause early.
+ */
 const MOST_CRASHES = 24
 
 export class Calls {
   readonly #world: World
   readonly #ledger: Ledger
   readonly #isPatient: boolean
-  /** The earliest time of the next call to the server, by process, account and upstream. */
+  /** The earliest time of the next call, by process, account and upstream. */
   readonly #notBefore = new Map<string, number>()
-  /** The last failure of each job at each upstream; a reply without an error removes it. */
+  /** The last failure of each job at each upstream. A reply without an error removes it. */
   readonly #failures = new Map<string, Failure>()
-  /** When a process last sent a call of a job. */
+  /** The time of the last call, by process and job. */
   readonly #lastMs = new Map<string, number>()
-  /** How many crashes the jobs of each tag caused, as far as the service can know: nobody learns of an interrupted run. */
+  /**
+   * How many crashes the jobs of each tag caused, as far as the service can know: crashes of an interrupted run are not
+   * counted, because nobody learns of them.
+   */
   readonly #crashes = new Map<string, number>()
 
   constructor(world: World, ledger: Ledger, isPatient: boolean) {
@@ -52,13 +58,16 @@ export class Calls {
     this.#isPatient = isPatient
   }
 
-  /** Records a call. @param knownMs when the process learned that the job is assigned to it; null if that is unknown */
+  /**
+   * Records a call.
+   * @param knownMs when the process learned that the job is assigned to it; null if unknown
+   */
   sent(call: JobCall, knownMs: number | null): void {
     const { process, account, tag, upstream } = call
     const { nowMs } = this.#world
     this.#lastMs.set(`${process} ${account} ${tag}`, nowMs)
     const untilMs = this.#notBefore.get(`${process} ${account} ${upstream}`) ?? nowMs
-    // Without patience, a job calls even if the call is likely to fail.
+    // If jobs have no patience, they call even if the call will probably fail.
     if (this.#isPatient && untilMs - nowMs > 1)
       this.#ledger.violate(
         TOO_EARLY,
@@ -72,11 +81,14 @@ export class Calls {
       this.#ledger.violate(TOO_EARLY, `${tag} calls ${upstream} again after ${pausedMs} of ${leastMs} ms`)
   }
 
-  /** Records that the process has received a reply. @param error null if the reply is an answer */
+  /**
+   * Records that the process has received a reply.
+   * @param error null if the reply is an answer
+   */
   replied(call: JobCall, error: UpstreamError | null, knownMs: number | null): void {
     const name = nameOf(call)
     if (error === null) {
-      // A repair is another request, which begins with the first target.
+      // A repair is a new request, which begins with the first target.
       for (const upstream of UPSTREAMS) this.#failures.delete(nameOf({ ...call, upstream }))
       return
     }
@@ -90,7 +102,7 @@ export class Calls {
     this.#notBefore.set(place, Math.max(this.#notBefore.get(place) ?? 0, untilMs))
   }
 
-  /** Whether the process called a model server for the job since then. */
+  /** Returns whether the process has called a model server for the job since `sinceMs`. */
   hasCalled(process: string, account: string, tag: string, sinceMs: number): boolean {
     return (this.#lastMs.get(`${process} ${account} ${tag}`) ?? Number.NEGATIVE_INFINITY) >= sinceMs
   }
@@ -105,7 +117,7 @@ export class Calls {
       this.#ledger.violate(CRASHES, `${tag} of ${account}: ${crashes} by ${jobs}`)
   }
 
-  /** Records that a run of the job was interrupted. */
+  /** Records that a run of the job was interrupted, so that the service forgets the crashes of that run. */
   forgotten(account: string, tag: string): void {
     for (const hasSchema of [true, false]) this.#crashes.delete(crashName(account, tag, hasSchema))
   }

@@ -1,6 +1,7 @@
 /**
- * Checks fair shares while nothing else happens. If slow jobs of one account fill a node or an upstream, a job of another
- * account still starts; two accounts with the same weight get equal shares; a receiver that stalls does not delay others.
+ * Checks fair shares at the end of a simulation, while nothing else happens. If slow jobs of one account fill a node or an
+ * upstream, a job of another account still starts; two accounts with the same weight get equal shares; a receiver that stalls
+ * does not delay the callbacks of other accounts.
  */
 import type { Callers } from './callers.ts'
 import { LEAKS, type Ledger } from './ledger.ts'
@@ -24,30 +25,33 @@ export const FAIRNESS_ACCOUNTS: readonly AccountPlan[] = [
   { name: SINGLE, tier: 'user_max' },
   { name: FILLER, tier: 'user_max' },
 ]
-/** The part of the slots that are reserved for accounts that have none. */
+/** The part of the slots that is reserved for accounts which hold no slot. */
 const SLOT_RESERVE = 1 / 16
 const RULE = 'one account cannot delay another'
 const PRIORITY_RULE = 'a job of a higher priority starts first'
-/** With fewer slots none is reserved for other accounts, or for receivers that have not answered yet. */
+/** With fewer slots, none is reserved for other accounts or for receivers that have not answered yet. */
 const LEAST_SLOTS = 4
-/** Jobs per slot. */
+/** The number of jobs that are created for each slot. */
 const JOBS_OF_A_SLOT = 2
 const START_WITHIN_MS = 1000
-/** A slow job takes up to 18 s, and its answer a few milliseconds. */
+/** A slow job's answer takes up to 18 s, and everything else a few milliseconds. */
 const SLOW_MS = 19_000
-/** The limit from the creation of a quick job to its callback: it runs for 2 s, and the database has delays. */
+/**
+ * The limit from the creation of a quick job to its callback, in milliseconds: the job runs for up to 2 s, and the database has
+ * delays.
+ */
 const CALLBACK_WITHIN_MS = 4000
-/** More failures in a row than open a circuit breaker. */
+/** The number of failing jobs beyond the slots: more failures in a row than open a circuit breaker. */
 const FAILURES = 10
-/** By then, the jobs of the other account have failed a few times. */
+/** After this time, the jobs of the other account have failed a few times. */
 const POISONED_MS = 8000
-/** A quick job is answered within this time once it is called; it is stored and claimed within as much. */
+/** The limit from a quick job's call to its answer, in milliseconds. The limit from its creation to its call is the same. */
 const QUICK_MS = 2000
 const [CRASHING, BYSTANDERS] = [3, 4]
 const CRASHES_DELAY_MS = 10_000
 /**
- * The limit next to jobs that crash their servers even without a schema, up to three times each. It also applies to a job that
- * two crashes interrupted: it may be their cause, and waits until it can run alone.
+ * The limit for a job next to jobs that crash their servers even without a schema, up to three times each. The limit is also
+ * for a job that two crashes interrupted: that job may be their cause, so it waits until it can run alone.
  */
 const MOST_CRASHES_DELAY_MS = 20_000
 const CRASHES_OF_SUSPECT = 2
@@ -64,21 +68,24 @@ export interface FairnessParts {
   readonly ledger: Ledger
   readonly plan: Plan
   readonly callers: Callers
-  /** The node that callers use. */
+  /** The process of the node that callers use. */
   readonly process: SimulatedProcess
-  /** All nodes. */
+  /** The processes of all nodes. */
   readonly processes: readonly SimulatedProcess[]
   readonly receiverFaults: Map<string, ReceiverFault>
   /** Resolves when nothing more happens. */
   readonly untilQuiet: () => Promise<void>
 }
 
-/** Checks everything that has a bound in this plan. Different bounds apply while a route recovers. */
+/**
+ * Checks every rule that has a limit in this plan. While a route recovers, the limits would be different, so nothing is
+ * checked.
+ */
 export async function tryFairness(parts: FairnessParts): Promise<void> {
   const { plan, processes, untilQuiet } = parts
   const { concurrency, nodes, callbackSlots, seed } = plan
   if (processes.some(({ hasStarted, router }) => !hasStarted || router.limited.size > 0)) return
-  // Every load may change the limits.
+  // The upstreams' limits are read again each time, because every load may change them.
   const isCallFree = () =>
     processes.every(({ router }) => router.state().every(({ limit }) => limit > concurrency))
   if (concurrency >= LEAST_SLOTS && (isCallFree() || nodes === 1)) {
@@ -90,7 +97,7 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
     else await tryCrashes(parts)
     await untilQuiet()
   }
-  // Reserved slots go to accounts that hold none, rather than in turns.
+  // The rule of equal shares holds only without reserved slots, which go to accounts that hold none.
   if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree()) {
     await tryShares(parts)
     await untilQuiet()
@@ -105,7 +112,10 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
   }
 }
 
-/** At an upstream that serves fewer calls than the node has slots, another account's turn comes when the next call ends. */
+/**
+ * Tests that another account's job starts soon although slow jobs fill the slots. If the upstream serves fewer calls than the
+ * node has slots, that job starts when the next call ends.
+ */
 async function trySlots({ world, ledger, plan, callers, process }: FairnessParts, isCallFree: boolean) {
   const slow = jobs('slow', 'answer slowly', plan.concurrency * JOBS_OF_A_SLOT)
   callers.request(MANY, process, { jobs: slow, waitMs: null, key: null, leaveMs: null })
@@ -136,10 +146,13 @@ async function trySlots({ world, ledger, plan, callers, process }: FairnessParts
 }
 
 /**
- * Tests that the model server's failures for one account do not delay another account's job: it starts within `START_WITHIN_MS`
- * if the upstream has a free slot, which the node's reserve ensures. If the account's calls fill the upstream, it starts when
- * the next of them ends, after the call timeout at the latest. No pause after the failures of the other account, and no trial,
- * may add to that.
+ * Tests that the model server's failures for one account do not delay another account's job.
+ *
+ * - If the upstream has a free slot, which the node's reserve ensures, the job starts within `START_WITHIN_MS`.
+ * - If the calls of the failing account fill the upstream, the job starts when the next of them ends, after the call timeout at
+ *   the latest.
+ *
+ * No pause after the failures, and no trial of the upstream, may add to that.
  */
 async function tryPoison({ world, ledger, plan, callers, process }: FairnessParts, isCallFree: boolean) {
   const manner = POISONS[Math.floor(plan.seed / 2) % POISONS.length] ?? 'fails'
@@ -158,7 +171,7 @@ async function tryPoison({ world, ledger, plan, callers, process }: FairnessPart
 }
 
 /**
- * Tests that jobs which crash their model servers, and the fallback, hardly delay another account's jobs: there are few crashes,
+ * Tests that jobs which crash their model server and the fallback hardly delay another account's jobs: there are few crashes,
  * and each costs a restart of the server and a pause.
  */
 async function tryCrashes({ world, ledger, plan, callers, process }: FairnessParts) {
@@ -190,12 +203,12 @@ async function tryCrashes({ world, ledger, plan, callers, process }: FairnessPar
 }
 
 /**
- * Tests that jobs of two accounts with the same weight start in turns until one account has no more: all nodes together are
- * ahead by at most their slots.
+ * Tests that jobs of two accounts with the same weight start in turns, until one account has no more. An account may be ahead
+ * by at most the slots of all nodes.
  */
 async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: FairnessParts) {
   const slots = plan.concurrency * plan.nodes
-  // They fill all slots, so everything that follows is queued.
+  // These jobs fill all slots, so that everything after them is queued.
   const first = jobs('first', 'answer slowly', slots)
   callers.request(FILLER, process, { jobs: first, waitMs: null, key: null, leaveMs: null })
   await world.runUntil(world.nowMs + 500)
@@ -223,7 +236,8 @@ async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: 
 }
 
 /**
- * Tests priorities: low jobs fill all slots, and many more are queued. A high job of their account starts in the next free slot.
+ * Tests priorities: low jobs fill all slots, and many more are queued. A high job of the same account must start in the next
+ * free slot.
  */
 async function tryPriorities({ world, ledger, plan, callers, process }: FairnessParts) {
   const count = plan.concurrency * (JOBS_OF_A_SLOT + 1)
@@ -239,7 +253,7 @@ async function tryPriorities({ world, ledger, plan, callers, process }: Fairness
   const hasStarted = () => ledger.callsOf(MANY, 'high0').firstAtMs !== null
   await world.runUntil(world.nowMs + SLOW_MS, () => hasEnded() || hasStarted())
   await world.runUntil(world.nowMs + START_WITHIN_MS, hasStarted)
-  // If none started, what happened before still keeps the account from its model server.
+  // If no low job started either, an earlier event still keeps the account from its model server.
   const overtook = low.some(({ tag }) => (ledger.callsOf(MANY, tag).firstAtMs ?? 0) > sinceMs)
   if (!hasStarted() && overtook) ledger.violate(PRIORITY_RULE, 'low jobs started before a high one')
 }

@@ -1,6 +1,6 @@
 /**
- * Does what the HTTP routes do between a request and the engine, without HTTP: the API key, the create, the wait, the read. It
- * uses the routes' code to look up keys and create jobs, in the order of `src/http/messages.ts`.
+ * The simulation's HTTP layer without HTTP: does what the routes do between a request and the engine (API key, create, wait,
+ * read). Uses the routes' own code to look up keys and create jobs, in the order of `src/http/messages.ts`.
  */
 import { createHash } from 'node:crypto'
 import { makeKey } from '../../src/accounts/key.ts'
@@ -30,7 +30,7 @@ export type Created =
   | {
       readonly status: 200 | 202
       readonly jobIds: readonly string[]
-      /** The result of a job that has ended. */
+      /** The result of a job that has ended; null otherwise. */
       readonly record: JobRecord | null
     }
   | Rejected
@@ -43,7 +43,7 @@ export interface CreateOptions {
   readonly request: KnownRequest
   readonly waitMs: number | null
   readonly key: string | null
-  /** Called once the caller can disconnect. */
+  /** Called once the caller can disconnect; `leave` disconnects it. */
   readonly onWaiting: (leave: () => void) => void
 }
 
@@ -78,7 +78,7 @@ export class Front {
     })
   }
 
-  /** Requests without a response so far. */
+  /** The number of requests without a response so far. */
   get requests(): number {
     return this.#requests
   }
@@ -93,8 +93,8 @@ export class Front {
   }
 
   /**
-   * Returns the record, or null for a job that the account cannot see. Like all methods below, it returns undefined if the
-   * database is unavailable.
+   * Returns the record, or null for a job that the account cannot see. Like all methods below, this one returns undefined if
+   * the database is unavailable.
    */
   read(account: string, jobId: string): Promise<JobRecord | null | undefined> {
     return this.#serve(() => this.#reads.read(account, jobId))
@@ -125,7 +125,7 @@ export class Front {
     )
   }
 
-  /** Runs work for which shutdown waits. */
+  /** Runs work that a shutdown must wait for. */
   async serve<T>(work: () => Promise<T>): Promise<T> {
     this.#requests += 1
     try {
@@ -213,7 +213,7 @@ export class Front {
     })
     const end = await pending.ended
     const waitedMs = world.nowMs - sinceMs
-    // The job was accepted during a part of the wait.
+    // The time to store the job counts towards the wait, so the wait after that may be shorter by it.
     if (end.kind === 'timeout' && !hasLeft && waitMs !== null && waitedMs < waitMs - STORED_WITHIN_MS) {
       if (ledger.wasCalmSince(sinceMs - STORED_WITHIN_MS))
         ledger.violate(TOO_EARLY, `a create with ${waitMs} ms ended after ${waitedMs} ms: ${jobIds}`)
@@ -221,7 +221,7 @@ export class Front {
     return this.#ended(end, options, jobIds)
   }
 
-  /** A job that vanishes during the wait is created again. */
+  /** Returns the response after a wait. A job that vanished during the wait is created again. */
   #ended(end: WaitEnd, options: CreateOptions, jobIds: readonly string[]): Created | Promise<Created> {
     if (end.kind === 'settled') return { status: 200, jobIds, record: end.record }
     if (end.kind === 'vanished') return this.#create({ ...options, waitMs: null })
@@ -229,17 +229,17 @@ export class Front {
   }
 }
 
-/** How long the database takes to store a job while nothing disturbs it. */
+/** The time that the database takes to store a job if nothing disturbs it, in milliseconds. */
 const STORED_WITHIN_MS = 1000
-/** The parts of jobs in histories never reach these limits. */
+/** Limits that no job of a history reaches. */
 const NO_LIMITS = { payloadBytes: 1e9, schemaBytes: 1e9 }
 
-/** No tier of a history limits the tokens of a job. */
+/** Must not be called: no tier of a history limits the tokens of a job. */
 const countNothing = () => {
   throw new Error('the tokens of a job were counted')
 }
 
-/** The body of the request, as its caller would send it. */
+/** Returns the body of the request, as its caller would send it. */
 function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
   const objects = plans.map(
     ({ tag, format, model, size, hasCallback, cacheTtlMs, priority, completeWithinS }) => ({
@@ -259,7 +259,7 @@ function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
   return { kind: 'single', text: JSON.stringify(single), value: single }
 }
 
-/** The account's only key. */
+/** Returns the only API key of the account. */
 export function keyOf(account: string): string {
   let round = 0
   return makeKey(() => createHash('sha256').update(`${account} ${round++}`).digest())

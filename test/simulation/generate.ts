@@ -1,4 +1,4 @@
-/** Makes a plan from a seed. */
+/** Makes the plan of a simulated history from a seed. */
 import { PRIORITIES } from '../../src/job/priority.ts'
 import { incident, poison, rush } from './incidents.ts'
 import {
@@ -15,12 +15,12 @@ import {
 } from './plan.ts'
 import { SeededRandom } from './random.ts'
 
-/** How long callers, operators and faults are active. */
+/** How long callers, operators and faults are active, in milliseconds. */
 const ACTIVE_MS = 60_000
 const LOWER_PRIORITIES = ['normal', 'low'] as const
-/** Only this account's tier allows high jobs. */
+/** The only account whose tier allows high jobs. */
 const HIGH_ACCOUNT = 2
-/** With the long retention, nothing expires in a history. */
+/** With the long retention, nothing expires within a history. */
 const LONG_RETENTION_S = 86_400
 const SHORT_RETENTION_S = 60
 const MANNERS: readonly JobManner[] = [
@@ -37,17 +37,20 @@ const MANNERS: readonly JobManner[] = [
   'reset',
   'unstorable',
 ]
-/** The manners in plans with poison: also jobs that a working server fails, and jobs that crash it. */
+/**
+ * The manners in plans with poison, which also include jobs that fail at a server that works for others, and jobs that crash
+ * their server.
+ */
 const WITH_POISON: readonly JobManner[] = [...MANNERS, ...POISONS, 'crash', 'crash always']
 
 export function generatePlan(seed: number): Plan {
   const random = new SeededRandom(seed)
-  // Its own random numbers leave the other actions of a seed as they are.
+  // A separate sequence of random numbers, so that the other actions of a seed stay as they were.
   const others = new SeededRandom(seed, 2)
   const shared = random.chance(0.4)
   const isCalm = random.chance(0.15)
   const nodes = shared ? random.pick([1, 2, 3, 3]) : 1
-  // With the smallest budget, each of the largest jobs, callbacks and results is larger than its share.
+  // In the smallest byte budget, the largest jobs, callbacks and results are each larger than their share.
   const memoryBytes = random.pick([2, 16, 16]) * 1024 * 1024
   const retentionS = random.pick([...Array<number>(5).fill(LONG_RETENTION_S), SHORT_RETENTION_S])
   const options: ActionOptions = {
@@ -114,7 +117,7 @@ export function generatePlan(seed: number): Plan {
   }
 }
 
-/** In some histories, callers submit and cancel batches, and a node is killed while it starts their lines. */
+/** Adds batches to some histories: callers submit and cancel them, and a node is killed while it starts their lines. */
 function batchesOf(random: SeededRandom, options: ActionOptions): Action[] {
   if (!random.chance(0.3)) return []
   const maker = new ActionMaker({ ...options, random, tags: 'line', largeChance: 0 })
@@ -137,7 +140,7 @@ function batchesOf(random: SeededRandom, options: ActionOptions): Action[] {
   return [...submits, ...others]
 }
 
-/** Some jobs have a priority that their tier allows, or a deadline. Repeated requests stay equal. */
+/** Gives some jobs a deadline, or a priority that their tier allows. Requests that repeat each other stay equal. */
 function addPriorities(actions: Action[], random: SeededRandom): void {
   if (random.chance(0.5)) return
   const changed = new Map<JobPlan, JobPlan>()
@@ -163,12 +166,12 @@ function addPriorities(actions: Action[], random: SeededRandom): void {
 interface ActionOptions {
   readonly random: SeededRandom
   readonly shared: boolean
-  /** The probability that a job or an answer is large. */
+  /** The probability that a job or an answer is large, from 0 to 1. */
   readonly largeChance: number
   readonly cacheTtlMs: number
-  /** The behaviors of its jobs, from which each is drawn. */
+  /** The manners from which each job's manner is drawn. */
   readonly manners: readonly JobManner[]
-  /** The beginning of its jobs' tags. */
+  /** The beginning of the tags of its jobs. */
   readonly tags: string
 }
 
@@ -202,7 +205,7 @@ class ActionMaker {
 
   batch(mostMs: number): Extract<Action, { readonly kind: 'submit batch' }> {
     const random = this.#random
-    // A job of a batch has neither a format nor a callback here, and uses no cache.
+    // In a history, jobs of batches have neither a format nor a callback, and use no cache.
     const lines = Array.from({ length: random.whole(1, 30) }, () => {
       return { ...this.#job(false), format: 'text', cacheTtlMs: 0 } as const
     })
@@ -216,7 +219,7 @@ class ActionMaker {
     }
   }
 
-  /** A read of an existing job. */
+  /** Makes a read of an existing job. */
   look(): Step {
     const random = this.#random
     const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]
@@ -249,7 +252,7 @@ class ActionMaker {
     }
   }
 
-  /** A caller's action on its own job. */
+  /** Makes a caller's action on its own job. */
   ownAction(): Step {
     const random = this.#random
     const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]

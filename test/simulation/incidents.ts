@@ -1,17 +1,17 @@
 /**
- * Faults that happen together, as in reality: one leaves something half done, and the next interrupts its recovery. Faults at
- * random times seldom coincide like this.
+ * Makes faults that happen together, as in reality: one leaves something half done, and the next interrupts the recovery.
+ * Faults at random times seldom coincide like that.
  */
 import { type Action, MODELS, POISONS, type Step, type UpstreamFault } from './plan.ts'
 import type { SeededRandom } from './random.ts'
 
 const OUTAGES: readonly UpstreamFault[] = ['503', '500', 'refused', 'hang']
-/** A model server is retried within this time after its recovery. */
+/** The time in which a model server is tried again after its recovery, in milliseconds. */
 const TRIED_AGAIN_MS = 6000
 
 export interface IncidentOptions {
   readonly random: SeededRandom
-  /** The latest start of the incident. */
+  /** The latest start of the incident, in milliseconds from the beginning of the history. */
   readonly mostMs: number
   readonly create: () => Step
 }
@@ -21,8 +21,8 @@ export function incident(options: IncidentOptions): Action[] {
 }
 
 /**
- * An account has little quota left. Its creates arrive together and repeat each other, while its jobs end, are cancelled and
- * deleted.
+ * Makes an incident of an account that has little quota left: its creates arrive together and repeat each other, while its jobs
+ * end, are cancelled and are deleted.
  */
 export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
@@ -58,8 +58,8 @@ export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
 }
 
 /**
- * Jobs of one account fail at servers that work for others, crash them, or kill their nodes. Jobs of others run at the same
- * time, and processes may end for other reasons.
+ * Makes an incident of jobs that fail at servers which work for others, crash those servers, or kill their nodes. Jobs of other
+ * accounts run at the same time, and processes may end for other reasons.
  */
 export function poison({ random, mostMs, create }: IncidentOptions): Action[] {
   const [atMs, account, node] = [random.whole(0, mostMs), random.whole(0, 2), random.whole(0, 2)]
@@ -84,7 +84,7 @@ export function poison({ random, mostMs, create }: IncidentOptions): Action[] {
   ]
 }
 
-/** Nodes stop while receivers are still stalling. */
+/** Makes an incident in which nodes stop while receivers still stall. */
 function stalledReceivers({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
   const creates = Array.from({ length: random.whole(2, 5) }, create)
@@ -107,7 +107,7 @@ function outage({ random, mostMs, create }: IncidentOptions): Action[] {
   }
   add(random.whole(2, 6), Math.max(0, atMs - 2000), endMs, create)
   if (random.chance(0.5)) {
-    // A caller or an operator cancels just when the first jobs are called again.
+    // A caller or an operator cancels a job just when the first jobs are called again.
     add(4, endMs, endMs + TRIED_AGAIN_MS, () => ({ kind: 'cancel called', call: random.whole(0, 99) }))
   }
   if (random.chance(0.5)) {

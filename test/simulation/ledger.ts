@@ -1,6 +1,7 @@
 /**
- * Records what is known outside the service: what callers sent and received, what model servers and receivers counted, and what
- * happened to processes. The rules (`rules.ts`) compare it with what the service reports. It also collects violations.
+ * The simulation's record of what is known outside the service: what callers sent and received, what model servers and
+ * receivers counted, and what happened to processes. The rules (`rules.ts`) compare this record with what the service reports.
+ * The ledger also collects violations.
  */
 import type { KnownBatch } from './batches.ts'
 import { Calls } from './calls.ts'
@@ -8,11 +9,11 @@ import { Limits, type LimitsOptions } from './limits.ts'
 import type { JobPlan } from './plan.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** Within this time, leases are renewed, and polls find what lost notifications reported. */
+/** The time after a fault in which leases are renewed, and polls find what lost notifications reported. */
 const RECOVERY_MS = 30_000
-/** A call may be answered this long after a fault during which it arrived. */
+/** A call that arrived during a fault may be answered this many milliseconds after the fault's end. */
 const LATE_REPLY_MS = 25_000
-/** Tokens of a conversation in addition to the characters in its plan. */
+/** The tokens of a conversation beyond the characters in its plan. */
 const EXTRA_TOKENS = 100
 
 export interface KnownRequest {
@@ -21,9 +22,9 @@ export interface KnownRequest {
   readonly plans: readonly JobPlan[]
   readonly isBatch: boolean
   readonly key: string | null
-  /** The jobs in the request's responses. */
+  /** The IDs of the jobs in each response to the request. */
   readonly answers: string[]
-  /** The jobs that a node created for the request; several lists if it was created again. */
+  /** The IDs of the jobs that a node created for the request; several lists if the jobs were created again. */
   readonly attempts: (readonly string[])[]
 }
 
@@ -33,7 +34,7 @@ export interface KnownCrash {
   readonly atMs: number
   /** Whether a model server received a call of the job from this process. */
   readonly executed: boolean
-  /** Whether the process came back before the job ended: it was only paused. */
+  /** Whether the process came back before the job ended, because it was only paused. */
   isReverted: boolean
 }
 
@@ -43,48 +44,48 @@ export interface KnownJob {
   readonly plan: JobPlan
   readonly request: KnownRequest
   readonly createdAtMs: number
-  /** Whether its caller knows that it was accepted. */
+  /** Whether the caller knows that the job was accepted. */
   isAccepted: boolean
-  /** The furthest status that its caller has read. */
+  /** The furthest status that the caller has read. */
   readStatus: string | null
-  /** The result or error that its caller has read. */
+  /** The result or error that the caller has read. */
   readResult: string | null
   wasCancelled: boolean
   wasDeleted: boolean
-  /** When its caller learned that it was deleted. */
+  /** When the caller learned that the job is deleted, in milliseconds of the world. */
   goneAtMs: number | null
   readonly crashes: KnownCrash[]
-  /** Attempts of its callback that ended, and whether an operator has replayed it. */
+  /** The attempts of the job's callback that have ended. */
   readonly callbackTries: {
     readonly process: string
     readonly endedMs: number
     readonly retryAfterMs: number
   }[]
   wasReplayed: boolean
-  /** The statuses with which its receiver answered its callbacks. */
+  /** The statuses with which the receiver answered the job's callbacks. */
   readonly callbackAnswers: number[]
-  /** How often its receiver received it. */
+  /** How often the receiver got the job's callback. */
   callbacksReceived: number
 }
 
-/** What model servers replied about the jobs of an account with one tag. */
+/** What model servers replied to the jobs of one account with the same tag. */
 export interface CallCounts {
-  /** Jobs that were created with this tag. */
+  /** The number of jobs created with this tag. */
   jobs: number
   calls: number
-  /** Replies that may count against the job. */
+  /** The number of replies that may count against the job. */
   blamed: number
-  /** Tokens of the replies that reached the process that had sent the call. */
+  /** The tokens in replies that reached the process which had sent the call. */
   tokens: number
-  /** The processes that received these replies. */
+  /** The processes that those replies reached. */
   readonly answered: Set<string>
-  /** How many errors cost tokens. */
+  /** The number of errors that cost tokens. */
   paidErrors: number
-  /** The time until which the upstreams of a repair are overloaded; null before the first. */
+  /** The time until which the upstreams are overloaded for a repair; null before the first repair. */
   overloadedUntilMs: number | null
   /** The job that was created last with this tag. */
   jobId: string | null
-  /** When the first call arrived. */
+  /** When the first call arrived, in milliseconds of the world. */
   firstAtMs: number | null
 }
 
@@ -94,7 +95,7 @@ export interface Violation {
   readonly atMs: number
 }
 
-/** The rule for everything that must not happen before a certain time, such as retries, callbacks, waits and expiry. */
+/** The rule for everything that must not happen before a certain time, such as retries, callbacks, ends of waits and expiry. */
 export const TOO_EARLY = 'nothing happens before its time'
 export const LEAKS = 'nothing leaks once everything has settled'
 export const STORES_AGREE = 'the real store answers as the reference store'
@@ -103,7 +104,7 @@ export const STORES_AGREE = 'the real store answers as the reference store'
 export interface CallInProgress {
   readonly account: string
   readonly tag: string
-  /** The thread that waits for the call. */
+  /** The thread that waits for the reply. */
   readonly thread: SimulatedThread
 }
 
@@ -115,38 +116,38 @@ export interface LedgerOptions extends Pick<LimitsOptions, 'shared' | 'tierOf'> 
 export class Ledger {
   readonly #world: World
   readonly retentionMs: number
-  /** What accounts have, for rules about quotas and caps. */
+  /** What accounts have open, stored and used, for the rules about quotas and caps. */
   readonly limits: Limits
-  /** What model servers saw, for rules about single calls. */
+  /** What model servers saw, for the rules about single calls. */
   readonly jobCalls: Calls
   readonly requests: KnownRequest[] = []
   readonly jobs = new Map<string, KnownJob>()
   readonly plans = new Map<string, JobPlan>()
   readonly calls = new Map<string, CallCounts>()
   readonly callsInProgress = new Set<CallInProgress>()
-  /** Processes that ended, stopped or were paused: their usage may be lost. */
+  /** The processes that ended, stopped or were paused, so that usage may be lost. */
   readonly disturbed = new Set<string>()
-  /** Input tokens by account that may count for calls that ended because callers cancelled the jobs. */
+  /** By account, the input tokens that may count for calls of jobs that callers cancelled. */
   readonly inputOfCancelled = new Map<string, number>()
-  /** When each job ended, by the world's time, except for those that an operator cancelled together. */
+  /** By job, the time of its end, in milliseconds of the world. Jobs that an operator cancelled together are absent. */
   readonly endedMs = new Map<string, number>()
-  /** The end times that were stored, by the world's time. */
+  /** By job, the end time that the database stored, in milliseconds of the world. */
   readonly settledAtMs = new Map<string, number>()
-  /** How far the clocks of nodes may be wrong. */
+  /** The most milliseconds by which the clocks of nodes may be wrong. */
   clockJumpsMs = 0
-  /** Whether the database's clock jumped. */
+  /** Whether the database's clock has jumped. */
   storeClockJumped = false
   readonly deletedAccounts = new Set<string>()
-  /** Accounts all of whose jobs an operator cancelled at some time. */
+  /** The accounts of which an operator has cancelled all jobs at some time. */
   readonly cancelledAccounts = new Set<string>()
   /** By account, all secrets that it has had. */
   readonly secrets = new Map<string, readonly string[]>()
   readonly batches = new Map<string, KnownBatch>()
   readonly violations: Violation[] = []
-  /** Whether something happened that may lose usage: then usage may be less than what model servers counted. */
+  /** Whether something happened that may lose usage, so that usage may be less than what model servers counted. */
   mayLoseUsage = false
   #troubledUntilMs = Number.NEGATIVE_INFINITY
-  /** The database rejects calls until this time, or may have rejected them. */
+  /** Until this time, the database may reject calls, or may answer calls that arrived during a fault. */
   #storeFaultUntilMs = Number.NEGATIVE_INFINITY
 
   constructor(world: World, { retentionMs, isPatient, shared, tierOf }: LedgerOptions) {
@@ -156,7 +157,7 @@ export class Ledger {
     this.jobCalls = new Calls(world, this, isPatient)
   }
 
-  /** Reports a violation. The first one of each rule is kept. */
+  /** Reports a violation. Only the first one of each rule is kept. */
   violate(rule: string, what: string): void {
     this.#world.note(`VIOLATION ${rule}: ${what}`)
     if (this.violations.some((known) => known.rule === rule)) return
@@ -225,37 +226,37 @@ export class Ledger {
     this.secrets.set(account, [...(this.secrets.get(account) ?? []), secret])
   }
 
-  /** Whether a real store and the reference store have diverged, so that nothing further can be checked. */
+  /** Whether the real store and the reference store have diverged, so that nothing further can be checked. */
   get hasDiverged(): boolean {
     return this.violations.some(({ rule }) => rule === STORES_AGREE)
   }
 
-  /** The jobs that callers know, in order of creation. */
+  /** Returns the jobs that callers know of, in the order of their creation. */
   accepted(): KnownJob[] {
     return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
   }
 
-  /** Records a fault of a process or the database. Its effects may last for some time after it. */
+  /** Records a fault of a process or of the database. Its effects may last for some time after the fault. */
   troubledFor(ms: number): void {
     this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.#world.nowMs + Math.max(0, ms) + RECOVERY_MS)
   }
 
-  /** Records that the database rejects calls for this long. */
+  /** Records that the database rejects calls for this many milliseconds. */
   storeFaultFor(ms: number): void {
     this.#storeFaultUntilMs = Math.max(this.#storeFaultUntilMs, this.#world.nowMs + ms + LATE_REPLY_MS)
   }
 
-  /** Whether the database may have rejected calls since then. */
+  /** Returns whether the database may have rejected calls since this time. */
   hadStoreFault(sinceMs: number): boolean {
     return this.#storeFaultUntilMs >= sinceMs
   }
 
-  /** Whether all processes and the database have been healthy since then. */
+  /** Returns whether all processes and the database have been healthy since this time. */
   wasCalmSince(ms: number): boolean {
     return ms > this.#troubledUntilMs
   }
 
-  /** Records that the job's caller cancels it. */
+  /** Records that the caller cancels the job. */
   cancels(job: KnownJob): void {
     job.wasCancelled = true
     this.mayLoseUsage = true
@@ -267,12 +268,12 @@ export class Ledger {
     return wasCancelled || this.cancelledAccounts.has(account) || this.deletedAccounts.has(account)
   }
 
-  /** How long the job is kept after its end. */
+  /** Returns how long the job is kept after its end, in milliseconds. */
   keptMs({ plan }: KnownJob): number {
     return Math.max(this.retentionMs, plan.cacheTtlMs)
   }
 
-  /** Whether the job may have been deleted, or may have expired. */
+  /** Returns whether the job may have been deleted, or may have expired. */
   mayBeGone(job: KnownJob): boolean {
     if (job.wasDeleted || this.deletedAccounts.has(job.account)) return true
     const endedMs = this.settledAtMs.get(job.id) ?? (this.mayBeCancelled(job) ? job.createdAtMs : null)

@@ -1,7 +1,7 @@
 /**
- * Computes what each account has open, stored and used from callers' requests and what the database did with them, independently
- * of the sums that stores keep and nodes estimate. Every rejection of a create must follow from it, and no acceptance may
- * contradict it.
+ * Computes what each account has open, stored and used, for rules about quotas and caps. It is computed from callers' requests
+ * and what the database did with them, and not from the sums that stores keep and nodes estimate. It must explain every
+ * rejection of a create, and no acceptance may contradict it.
  */
 import type { Job } from '../../src/job/job.ts'
 import type { Tier } from '../../src/job/tier.ts'
@@ -15,13 +15,13 @@ import type { World } from './world.ts'
 
 const JUSTIFIED = 'every rejection is justified'
 const HOLDS = 'a limit holds'
-/** A rejection may be based on sums that a node looked up this long before; the database has delays, too. */
+/** A rejection may be based on sums that a node read this many milliseconds before, including delays of the database. */
 const SUMS_AGE_MS = 150
-/** Keys with their caps, and what is used of monthly caps, are looked up again after two seconds. */
+/** A node reads keys with their caps, and what is used of monthly caps, again after two seconds. */
 const LOOKED_UP_MS = 2100
-/** While the database or a process has a fault, lookups may be this old, because one may have begun long before. */
+/** The age of what a node knows while the database or a process has a fault, because a read may have begun long before. */
 const DISTURBED_MS = 60_000
-/** Within this time, a node has looked up the results of jobs that have ended. */
+/** The time after which a node knows the results of jobs that have ended, in milliseconds. */
 const RESULTS_AGE_MS = 5100
 /** The most bytes of the error and the receipt of a cancelled job. */
 const CANCELLED_BYTES = 2000
@@ -35,7 +35,7 @@ const NO_CAPS: Required<OwnCaps> = {
 
 export type Rejection = { readonly kind: 'unknown account' | 'unavailable' | 'conflict' } | AdmissionError
 
-/** A request that a node is handling. */
+/** A create that a node is handling. */
 export interface CreateAttempt {
   readonly request: KnownRequest
   readonly process: string
@@ -49,13 +49,13 @@ interface CountedJob {
   readonly fromMs: number
   readonly bytes: number
   resultBytes: number
-  /** The tokens used, which equal the cost. */
+  /** The tokens that the job used. A token costs one millionth, so this is also its cost. */
   tokens: number
-  /** The least that it may cost. */
+  /** The least cost that the job may have reserved, in millionths. */
   readonly reserved: number
   isStored: boolean
   storedMs: number
-  /** The times when the job was no longer open, and no longer stored. */
+  /** When the job was no longer open. `removedMs` is when it was no longer stored. */
   endedMs: number
   removedMs: number
 }
@@ -88,7 +88,7 @@ export class Limits {
     return { request, process, startedMs: this.#options.world.nowMs, jobs: [], hasEnded: false }
   }
 
-  /** These jobs may be stored from now on. */
+  /** Records that these jobs may be stored from now on. */
   reserve(attempt: CreateAttempt, jobs: readonly Job[]): void {
     const fromMs = this.#options.world.nowMs
     for (const { id, messagesJson, responseFormatJson, callbackJson, inputTokens } of jobs) {
@@ -109,14 +109,14 @@ export class Limits {
     for (const job of attempt.jobs) if (!job.isStored) this.#remove(job)
   }
 
-  /** Records that requests of an ended process get no response. */
+  /** Records that the requests to an ended process get no response. */
   processEnded(process: string): void {
     for (const { attempt } of this.#jobs.values()) if (attempt.process === process) this.end(attempt)
   }
 
   /**
    * Records that the database stored the jobs, even if nobody learns of it.
-   * @param answered for each job that a cached response completed, which costs nothing, the bytes of the result
+   * @param answered for each job that a cached response completed at no cost, the bytes of the result
    */
   accepted(jobIds: readonly string[], answered: ReadonlyMap<string, number>): void {
     for (const id of jobIds) {
@@ -158,7 +158,7 @@ export class Limits {
     addTo(this.#suspended, account, { atMs: this.#options.world.nowMs, value: isSuspended })
   }
 
-  /** Checks a rejection: the account must have had no room at some time while the node decided. */
+  /** Checks a rejection: at some time while the node decided, the account must have had no room. */
   rejected(attempt: CreateAttempt, rejection: Rejection): void {
     if (this.#isJustified(attempt, rejection)) return
     const { account, plans } = attempt.request
@@ -190,7 +190,7 @@ export class Limits {
     }
   }
 
-  /** Whether the request repeats an earlier one whose jobs are stored, and whose key cannot have expired. */
+  /** Returns whether the request repeats an earlier one whose jobs are stored, and whose key cannot have expired. */
   #isRepeated({ request, startedMs }: CreateAttempt): boolean {
     const { ledger, world } = this.#options
     const { account, key } = request
@@ -238,14 +238,14 @@ export class Limits {
     let tokens = ledger.inputOfCancelled.get(account) ?? 0
     for (const [name, counts] of ledger.calls) if (name.startsWith(`${account} `)) tokens += counts.tokens
     if (unit === 'tokens') return tokens >= this.#limits(attempt, 'monthlyTokens').least
-    // Only the database knows what open jobs reserve for JSON.
+    // Only the database knows how much the open jobs reserve for JSON, so `used` can't be checked while there are open jobs.
     const open = this.#of(account).some((job) => job.attempt !== attempt && job.endedMs >= startedMs)
     return (open || used <= tokens) && used + added > this.#limits(attempt, 'monthlyCost').least
   }
 
   /**
-   * Checks an acceptance: a node that uses the database alone exceeds no limit, except by results and tokens that it cannot know
-   * yet.
+   * Checks an acceptance: a node that uses the database alone exceeds no limit. The exception are results and tokens that the
+   * node cannot know yet.
    */
   #checkAcceptance(attempt: CreateAttempt): void {
     const { ledger, shared } = this.#options
@@ -263,7 +263,8 @@ export class Limits {
       (sum, job) => sum + (Number.isFinite(job.endedMs) ? job.tokens : job.reserved),
       0,
     )
-    // A request whose jobs all have cached responses costs nothing, and is accepted however much the account has spent.
+    // If all jobs of a request have cached responses, the request costs nothing, and is accepted however much the account has
+    // spent.
     const hasCost = attempt.jobs.some(({ endedMs }) => !Number.isFinite(endedMs))
     if (hasCost && this.#wasCalm(attempt)) check('monthlyCost', cost)
     if (shared) return
@@ -276,7 +277,7 @@ export class Limits {
     if (this.#wasCalm(attempt)) check('storedBytes', bytes)
   }
 
-  /** The least and the greatest limit that a node may have applied to the request. */
+  /** Returns the least and the greatest limit that the node may have applied to the request. */
   #limits(attempt: CreateAttempt, unit: keyof OwnCaps): { readonly least: number; readonly most: number } {
     const { account } = attempt.request
     const tier = this.#options.tierOf(account)
@@ -294,7 +295,7 @@ export class Limits {
     return { least: Math.min(...limits), most: Math.max(...limits) }
   }
 
-  /** What a node may have known while it handled the request. */
+  /** Returns the values that the node may have known while it handled the request. */
   #during<T>(
     known: ReadonlyMap<string, readonly Since<T>[]>,
     account: string,

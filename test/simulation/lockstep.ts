@@ -1,7 +1,7 @@
 /**
- * Runs a real store beside the reference store, which is slower. Each call runs on both at the moment that the world decides,
- * and the world waits until the real one has answered. Their results must agree; the nodes get that of the real store. The rules
- * read the tables of the reference store.
+ * Runs a real store beside the reference store, which slows the simulation down. Each call runs on both at the moment that the
+ * world decides, and the world waits until the real store has answered. Both results must agree; nodes get the result of the
+ * real store. The rules read the tables of the reference store.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { DueCallback } from '../../src/store/callback-store.ts'
@@ -12,7 +12,7 @@ import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import type { RealStore } from './real-stores.ts'
 import type { World } from './world.ts'
 
-/** Results that depend on the clock of the database. */
+/** Methods whose results depend on the database's clock. */
 const BY_CLOCK: readonly MethodName[] = [
   'renew',
   'rescue',
@@ -22,7 +22,7 @@ const BY_CLOCK: readonly MethodName[] = [
   'claimBatches',
   'liveNodes',
 ]
-/** Results whose order has no meaning. */
+/** Methods whose results are lists without a meaningful order. */
 const UNORDERED: readonly MethodName[] = [
   'takeCancelled',
   'claimsOf',
@@ -34,7 +34,7 @@ const UNORDERED: readonly MethodName[] = [
 
 type Method = (...args: readonly unknown[]) => unknown
 
-/** The outcome of a call: what it returned, or what it threw. */
+/** The outcome of a call: the value that it returned, or the error that it threw. */
 export type CallEnd = { readonly value: unknown } | { readonly error: unknown }
 
 export interface LockstepOptions {
@@ -52,15 +52,15 @@ export class Lockstep {
   }
 
   /**
-   * @param runOnReference runs the call on the reference store, which follows the real one where the contract leaves the
-   * order open
+   * Runs a call on both stores; returns the outcome on the real one.
+   * @param runOnReference runs the call on the reference store, which follows the real store where the contract leaves a choice
    */
   async run(
     { name, args }: Pick<StoreCall, 'name' | 'args'>,
     runOnReference: () => CallEnd,
   ): Promise<CallEnd> {
     const { real, ledger, db } = this.#options
-    // From here on, the real store has a different state, so its responses prove nothing.
+    // Once the stores have diverged, the results of the real store prove nothing.
     if (ledger.hasDiverged) return runOnReference()
     if (BY_CLOCK.includes(name)) await real.setClock(db.clockMs())
     const end = await endOf(async () => (real.store[name] as Method)(...args))
@@ -80,7 +80,10 @@ export class Lockstep {
     return 'value' in end ? chosenBy(name, end.value, this.#options.db.shared) : null
   }
 
-  /** Returns expired jobs. Each store decides when it deletes them: Postgres deletes whole hours or days at once. */
+  /**
+   * Returns the jobs that the real store has deleted. Each store decides when it deletes expired jobs: Postgres deletes whole
+   * hours or days at once.
+   */
   async #expired(): Promise<ReadonlySet<string>> {
     const { real, db } = this.#options
     return new Set(await real.store.findMissing([...db.jobs.keys()]))
@@ -88,8 +91,9 @@ export class Lockstep {
 }
 
 /**
- * Returns the jobs that the real store has taken where the contract leaves it a choice: among overdue jobs, among callbacks due
- * at the same time, and on Postgres among all jobs, because it walks whole routes from time to time. Null if there is no choice.
+ * Returns the jobs that the real store has taken, if the contract leaves it a choice: among overdue jobs, among callbacks due
+ * at the same time, and on Postgres among all queued jobs, because it reads a whole route from time to time. Null if there is
+ * no choice.
  */
 function chosenBy(name: MethodName, value: unknown, shared: boolean): ReadonlySet<string> | null {
   if (name === 'takeCallbacks') return new Set((value as DueCallback[]).map(({ jobId }) => jobId))
@@ -105,13 +109,13 @@ async function endOf(call: () => Promise<unknown>): Promise<CallEnd> {
   }
 }
 
-/** Removes what callers cannot distinguish: absent fields, order where none is guaranteed, error messages. */
+/** Removes what callers cannot distinguish: absent fields, the order where none is guaranteed, and error messages. */
 function plainEnd(name: MethodName, end: CallEnd, isFree: boolean): unknown {
   if ('error' in end) return { error: kindOf(end.error) }
-  // Whether more is left to expire: the reference store keeps no files.
+  // The result says whether more is left to expire. The reference store can differ, because it keeps no files.
   if (name === 'expire') return {}
   const answer = isFree && name === 'claim' ? (end.value as Claimed).jobs : end.value
-  // Postgres returns bytes as a Buffer, SQLite as a plain array.
+  // Postgres returns bytes as a Buffer, and SQLite as a Uint8Array.
   const plain = answer instanceof Uint8Array ? Buffer.from(answer) : answer
   const value: unknown = plain === undefined ? null : JSON.parse(JSON.stringify(plain))
   if (!Array.isArray(value) || !(isFree || UNORDERED.includes(name))) return { value }

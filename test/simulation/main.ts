@@ -1,4 +1,6 @@
-/** `npm run simulate`: runs many seeds, or one with all its steps. See docs/internals/simulation.md. */
+/**
+ * The command `npm run simulate`: runs many seeds of the simulation, or one with all its steps (docs/internals/simulation.md).
+ */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -12,26 +14,26 @@ import { type Result, simulate } from './simulate.ts'
 
 const { values } = parseArgs({
   options: {
-    /** Runs only this seed, with its steps. */
+    /** Runs only this seed, and prints its steps. */
     seed: { type: 'string' },
-    /** Runs only the plan in this file, with its steps. */
+    /** Runs only the plan in this file, and prints its steps. */
     plan: { type: 'string' },
-    /** With `--seed` or `--plan`: every event, including timers and store calls. */
+    /** With `--seed` or `--plan`: prints every event, including timers and store calls. */
     all: { type: 'boolean', default: false },
-    /** How many seeds, the first one (a random one if absent), and after how many minutes to stop early. */
+    /** The number of seeds. `from` is the first one (random if absent); after `minutes`, no further seed is started. */
     seeds: { type: 'string', default: '1000' },
     from: { type: 'string' },
     minutes: { type: 'string' },
     /** Stops at the first failure. */
     'until-failure': { type: 'boolean', default: false },
-    /** A real store that also runs every call: `sqlite` or `postgres`. Default: that of the plan, or none. */
+    /** A real store that also runs every call, `sqlite` or `postgres`. By default the plan's, or none. */
     store: { type: 'string' },
     /** Reports failures without shrinking them, which is faster. */
     'no-shrink': { type: 'boolean', default: false },
   },
 })
 
-/** Random first seeds are below this, so that they are easy to type. */
+/** Random first seeds are below this number, so that they are easy to type. */
 const LAST_BASE = 1_000_000_000
 
 const print = (text: string) => void process.stdout.write(`${text}\n`)
@@ -57,7 +59,10 @@ async function realStores(store: string): Promise<RealStores | null> {
 const one = readPlan()
 const stores = await realStores(values.store ?? one?.store ?? 'memory')
 
-/** What a smaller history must break, too: the same rule, and for a rule about all calls of the store, with the same call. */
+/**
+ * Returns what a smaller history must break, too, to count as the same failure: the same rule, and for the rule about the
+ * results of both stores, in the same call.
+ */
 function kindOf({ rule, what }: Violation): string {
   return rule === STORES_AGREE ? `${rule}: ${what.split(' ', 1)}` : rule
 }
@@ -105,7 +110,7 @@ async function runMany(): Promise<boolean> {
   })
   const mayGoOn = () => !isInterrupted && sums.seeds < most && performance.now() - startedMs < untilMs
   for (let seed = from; mayGoOn(); seed++) {
-    // Receives the signal.
+    // Lets a signal to the process be handled between two seeds.
     await nextTurn()
     const plan = generatePlan(seed)
     const result = await simulate(plan, { stores })

@@ -1,4 +1,7 @@
-/** Simulates model servers at the contract of the router: each upstream has its current fault, and each job its manner. */
+/**
+ * Simulates model servers behind the interface that the router calls. Each upstream has its current fault, and each job its
+ * manner.
+ */
 import type { Clock } from '../../src/clock.ts'
 import type { Message } from '../../src/job/job.ts'
 import type { StopSignal } from '../../src/job/stop.ts'
@@ -19,24 +22,24 @@ import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
-/** The tokens of an answer, which the models' `max_output_tokens` also promises. */
+/** The tokens of an answer. The settings of the models promise the same number as `max_output_tokens`. */
 export const MAX_OUTPUT_TOKENS = 50
-/** How long the servers are overloaded for a job that is overloaded at its repair. */
+/** How long the upstreams are overloaded for a job with the manner `wrong, then overloaded`, in milliseconds. */
 const OVERLOADED_MS = 8000
-/** How many calls a server with the fault `few at once` serves. */
+/** The number of calls that a server with the fault `few at once` serves at the same time. */
 const FEW = 2
-/** How long a server takes to start again after a crash. */
+/** The time that a server takes to start again after a crash, in milliseconds. */
 export const RESTART_MS = 2000
 const HOUR_MS = 3_600_000
 
-/** An upstream, shared by all nodes. */
+/** An upstream, which all nodes share. */
 export interface Upstream {
   readonly name: string
   fault: UpstreamFault | null
-  /** Whether it has crashed and not started again. */
+  /** Whether the server has crashed and not started again yet. */
   isDown: boolean
   inProgress: number
-  /** Called on a crash, for each call in progress: it breaks the connection. */
+  /** For each call in progress, a function that breaks its connection, called on a crash. */
   readonly onCrash: Set<() => void>
 }
 
@@ -77,7 +80,7 @@ const FAILURES: Readonly<Record<string, UpstreamError>> = {
 /** Errors that may count against a job. */
 const BLAMED = ['reset', '500', '401', 'invalid', 'forbidden', 'fails']
 
-/** A node's connection to an upstream. */
+/** Creates a node's connection to an upstream. */
 export function simulatedServer(options: ServerOptions): ModelServer {
   const { world, upstream, thread } = options
   return {
@@ -102,10 +105,10 @@ export function simulatedServer(options: ServerOptions): ModelServer {
   }
 }
 
-/** The schema of a job that may crash the server is sent in this form. */
+/** The `json_mode` for a job whose schema may crash the server: the schema is sent as an instruction. */
 const NO_SCHEMA = 'instruction'
 
-/** Tokens as the model servers of this world count them. */
+/** Returns the tokens of a conversation, as the simulated model servers count them. */
 export function tokensOf(messagesJson: string): number {
   return Math.ceil(messagesJson.length / 4)
 }
@@ -187,7 +190,7 @@ class ServedCall {
     })
   }
 
-  /** Crashes the server, which breaks all its calls and starts again soon. */
+  /** Crashes the server. All its calls break, and it starts again soon. */
   #crash(): void {
     const { world, upstream, ledger } = this.#options
     if (this.#isEnded || upstream.isDown) return
@@ -210,14 +213,17 @@ class ServedCall {
     return { process: thread.name, account: this.#prompt.account, tag: this.#tag, upstream: upstream.name }
   }
 
-  /** When the process learned that it has the job; null if it does not know, or if other jobs have the same tag. */
+  /**
+   * When the process learned that the job is assigned to it. Null if it has not learned that, or if other jobs have the same
+   * tag.
+   */
   get #knownMs(): number | null {
     const { jobs, jobId } = this.#counts
     const { witness, thread } = this.#options
     return jobs === 1 && jobId !== null ? witness.knownMs(jobId, thread.name) : null
   }
 
-  /** Whether the repair of the job is postponed. */
+  /** Returns whether the upstream is overloaded for the repair of this job. */
   #isOverloaded(manner: JobManner, counts: CallCounts): boolean {
     if (manner !== 'wrong, then overloaded' || !this.#isRepair) return false
     const { world } = this.#options

@@ -1,8 +1,11 @@
 /**
- * `npm run simulate:mutations` makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds there until
- * one fails, and prints how many that took. `-- --only TEXT` takes those whose description contains the text, and `-- --part
- * 1/4` every fourth, to run parts in parallel. `-- --plans` runs each stored plan with the defect that it must detect. A plan
- * whose history has changed since it was stored no longer detects it.
+ * The command `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds
+ * there until one fails, and prints how many seeds that took.
+ *
+ * - `--only TEXT` takes the defects whose description contains the text.
+ * - `--part 1/4` takes every fourth defect, to run parts in parallel.
+ * - `--plans` runs each stored plan with the defect that the plan must detect. A plan whose history has changed since it was
+ *   stored detects the defect no longer.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -14,7 +17,7 @@ import { MUTATIONS } from './mutations.ts'
 import type { Mutation } from './scheduling-mutations.ts'
 
 const CLONE = fileURLToPath(new URL('../..', import.meta.url))
-/** Histories that do not end are detected, too. */
+/** A history that does not end within this time counts as detected. */
 const TIMEOUT_MS = 600_000
 
 const { values } = parseArgs({
@@ -36,7 +39,7 @@ async function copySources(): Promise<string> {
   return copy
 }
 
-/** The result as a row of the table. */
+/** Runs the simulation in the copy; returns the result as a row of the table. */
 function run(copy: string, plan: string | undefined, store = 'memory'): Promise<string> {
   const seeds = ['--until-failure', '--no-shrink', '--from', '1', '--seeds', values.seeds, '--store', store]
   const options = values.plans ? ['--plan', `test/simulation/found/${plan}.json`] : seeds

@@ -1,6 +1,6 @@
 /**
- * Deliberate defects of production code, each of which the simulation must detect. A change replaces the only occurrence of
- * its text.
+ * Deliberate defects of production code, each of which the simulation must detect. A defect replaces a text in a file, which
+ * must occur there exactly once.
  */
 import { BATCH_MUTATIONS } from './batch-mutations.ts'
 import { type Mutation, SCHEDULING_MUTATIONS } from './scheduling-mutations.ts'

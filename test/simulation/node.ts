@@ -1,7 +1,6 @@
 /**
- * A node of the simulated world: the engine of the service (`src/app/engine.ts`) with a clock, randomness, a store
- * connection, model servers and a poster that belong to the world. A node is a sequence of processes, each with its own
- * identity.
+ * A node of the simulated world: the engine of the service (`src/app/engine.ts`), whose clock, random numbers, store
+ * connection, model servers and poster belong to the world. A node is a sequence of processes, each with its own identity.
  */
 import { createEngine, type Engine } from '../../src/app/engine.ts'
 import { LeaseRenewal } from '../../src/app/lease-renewal.ts'
@@ -25,7 +24,7 @@ import { configurationOf } from './settings.ts'
 import { type Shared, StoreConnection } from './store-connection.ts'
 import { SimulatedThread } from './world.ts'
 
-/** The world around its nodes. */
+/** What all nodes share: the plan, the world, and the servers around the nodes. */
 export interface Surroundings extends Shared {
   readonly plan: Plan
   readonly upstreams: ReadonlyMap<string, Upstream>
@@ -34,14 +33,14 @@ export interface Surroundings extends Shared {
 
 /** All processes share these metrics: no rule reads them, and creating them takes longer than a short history. */
 const METRICS = new Metrics()
-/** An event loop that hangs for this long ends its process. */
+/** A process whose event loop hangs for this many milliseconds is ended. */
 export const HANG_MS = 90_000
 
 export class SimulatedNode {
   readonly name: string
   readonly #around: Surroundings
   #processes = 0
-  /** How far its wall clock is wrong. */
+  /** The milliseconds by which its wall clock is wrong. */
   clockOffsetMs = 0
   /** Null between two processes. */
   process: SimulatedProcess | null = null
@@ -51,7 +50,7 @@ export class SimulatedNode {
     this.#around = around
   }
 
-  /** Starts a process, unless one is running. A process that cannot start ends, and the next one is started soon. */
+  /** Starts a process, unless one is running. A process that cannot start ends, and the next one starts soon. */
   start(): void {
     if (this.process !== null) return
     this.#processes += 1
@@ -74,7 +73,7 @@ export class SimulatedNode {
     return true
   }
 
-  /** Ends the process at once; the next one starts after this time. */
+  /** Ends the process at once; the next one starts after `restartMs`. */
   kill(process: SimulatedProcess | null, restartMs: number): void {
     if (process === null || this.process !== process) return
     this.#around.ledger.troubledFor(restartMs)
@@ -97,7 +96,7 @@ export class SimulatedProcess {
   readonly store: Store
   readonly clock: Clock
   readonly router: ModelRouter
-  /** Null in histories without batches, whose events a runner would change. */
+  /** Null in histories without batches, because the events of a batch runner would change those histories. */
   readonly batches: BatchRunner | null
   readonly #around: Surroundings
   readonly #node: SimulatedNode
@@ -167,12 +166,12 @@ export class SimulatedProcess {
     this.#hasStarted = true
   }
 
-  /** Stops the process. A paused one notices it when it continues, as with a signal. */
+  /** Stops the process, as a signal does: a paused process notices it when it continues. */
   stop(then: () => void): void {
     this.isStopping = true
     const { world, ledger } = this.#around
     ledger.disturbed.add(this.id)
-    // A run that the drain releases loses its usage so far.
+    // A run that is released at the end of the drain loses the usage that it has had so far.
     ledger.mayLoseUsage = true
     world.after(0, `${this.id} is told to stop`, () => this.#stop(then), this.main)
   }
@@ -186,7 +185,7 @@ export class SimulatedProcess {
     )
   }
 
-  /** Calls the function once when the process ends. */
+  /** Calls the function once, when the process ends. */
   whenEnded(listener: () => void): void {
     this.#onEnd.add(listener)
   }
@@ -207,7 +206,7 @@ export class SimulatedProcess {
     this.#around.listeners.delete(this.id)
   }
 
-  /** @param what the whole process, or only its event loop */
+  /** @param what whether the whole process pauses or only its event loop */
   pause(ms: number, what: 'process' | 'loop'): void {
     const { world, ledger } = this.#around
     ledger.disturbed.add(this.id)
@@ -222,7 +221,7 @@ export class SimulatedProcess {
     })
   }
 
-  /** Runs the heartbeat on a separate thread and connection, like `app/heartbeat.ts`. */
+  /** Runs the heartbeat on a separate thread and connection, as `app/heartbeat.ts` does. */
   async #startHeartbeat(onExpired: () => void): Promise<Heartbeat> {
     const { world, plan } = this.#around
     const { leaseMs } = plan
@@ -239,7 +238,7 @@ export class SimulatedProcess {
     return { stop: () => renewal.stop() }
   }
 
-  /** The task of a CPU pool thread, after the time that it takes. */
+  /** Runs the task of a CPU pool thread, and resolves after the time that the task takes. */
   async #runTask<Name extends TaskName>(
     name: Name,
     input: TaskInput<Name>,
@@ -250,12 +249,12 @@ export class SimulatedProcess {
     await new Promise<void>((resolve) => {
       world.after(world.random.next() * 20, `task of ${this.id}`, resolve, this.main)
     })
-    // The compiler does not know that name and input belong together.
+    // The compiler does not know that the name and the input belong together.
     const task = tasks[name] as (input: TaskInput<Name>) => TaskOutput<Name> | Promise<TaskOutput<Name>>
     return task(input)
   }
 
-  /** Reports a logged error as a bug, unless it comes from the database or a rejected write. */
+  /** Returns a log that reports each logged error as a bug, except errors of the database and rejected writes. */
   #log(): Log {
     const { world, ledger } = this.#around
     const report = ({ error, error_name: name, stack }: Fields, message: string) => {
@@ -271,7 +270,7 @@ export function hasBatches({ actions }: Plan): boolean {
   return actions.some(({ kind }) => kind === 'submit batch')
 }
 
-/** The process of the node with this number modulo the number of nodes; null unless it serves callers. */
+/** Returns the process of a node, whose number is taken modulo the number of nodes. Null unless the process serves callers. */
 export function runningProcess(nodes: readonly SimulatedNode[], node: number): SimulatedProcess | null {
   const process = nodes[node % nodes.length]?.process ?? null
   return process?.hasStarted ? process : null

@@ -1,48 +1,48 @@
 /**
- * Describes what a seed plans: the world, and the list of everything that callers, operators and faults do in it, each at its
- * time. A history is a plan that was run. Shrinking leaves actions out, so each is independent: it refers to its objects by
- * number, and does nothing if they do not exist.
+ * The plan that a seed determines: the world, and the list of all actions of callers, operators and faults, each with its time.
+ * A history is a plan that was run. Shrinking removes actions, so each action is independent of the others: it refers to
+ * objects by number, and does nothing if they do not exist.
  */
 import type { Status } from '../../src/job/job.ts'
 import type { Priority } from '../../src/job/priority.ts'
 
-/** How a model server treats a job, apart from other faults. */
+/** How a model server treats a job, apart from faults of the server. */
 export type JobManner =
   | 'answer'
-  /** Takes up to a minute. */
+  /** Takes from 2 to 18 s. */
   | 'answer slowly'
-  /** Wrong JSON, once or always. */
+  /** Answers with wrong JSON, once or always. */
   | 'wrong once'
   | 'wrong'
-  /** Wrong JSON once, and the upstream is overloaded at the repair. */
+  /** Answers with wrong JSON once, and is overloaded at the repair. */
   | 'wrong, then overloaded'
-  /** An error that costs tokens, once: gateways report such errors inside a 200. */
+  /** Answers once with an error that costs tokens: gateways report such errors inside a 200. */
   | 'paid error once'
-  /** Ends at the length limit of the model. */
+  /** Ends the answer at the length limit of the model. */
   | 'cut off'
   | 'refuse'
-  /** 400: the request is invalid. */
+  /** Responds with 400: the request is invalid. */
   | 'invalid'
   /** Resets the connection each time. */
   | 'reset'
-  /** An answer that the database rejects. */
+  /** Gives an answer that the database rejects. */
   | 'unstorable'
-  /** The process that sent the call ends. */
+  /** Ends the process that sent the call. */
   | 'kill'
-  /** 403 each time, as a firewall in front of the server answers. */
+  /** Responds with 403 each time, as a firewall in front of the server does. */
   | 'forbidden'
-  /** 500 each time. */
+  /** Responds with 500 each time. */
   | 'fails'
-  /** No answer at all. */
+  /** Never responds. */
   | 'unanswered'
-  /** 503 with a Retry-After of an hour. */
+  /** Responds with 503 and a Retry-After of an hour. */
   | 'later'
-  /** Crashes the model server as long as its schema is sent. */
+  /** Crashes the model server as long as the job's schema is sent. */
   | 'crash'
   /** Crashes the model server each time. */
   | 'crash always'
 
-/** A server that works for others answers these jobs with failures. */
+/** The manners with which a server that works for other jobs lets a job fail. */
 export const POISONS = [
   'forbidden',
   'fails',
@@ -52,20 +52,20 @@ export const POISONS = [
 ] as const satisfies readonly JobManner[]
 
 export interface JobPlan {
-  /** The first word of the conversation. Jobs of an account with the same tag are identical. */
+  /** The first word of the conversation. Jobs of one account with the same tag are identical. */
   readonly tag: string
   readonly manner: JobManner
   readonly format: 'text' | 'json' | 'schema'
   readonly model: string
-  /** Characters of the conversation. */
+  /** The number of characters of the conversation. */
   readonly size: number
-  /** Characters of the answer besides its first words. */
+  /** The number of characters of the answer, without its first words. */
   readonly answerSize?: number
   readonly hasCallback: boolean
   readonly cacheTtlMs: number
   /** Normal if absent. */
   readonly priority?: Priority
-  /** The time from the job's creation to its deadline; no deadline if absent. */
+  /** The seconds from the job's creation to its deadline; no deadline if absent. */
   readonly completeWithinS?: number
 }
 
@@ -85,27 +85,27 @@ export type UpstreamFault = (typeof UPSTREAM_FAULTS)[number]
 export const RECEIVER_FAULTS = ['500', '503', '429', 'stall', 'reset', 'reply lost', 'slow', '410'] as const
 export type ReceiverFault = (typeof RECEIVER_FAULTS)[number]
 
-/** `unavailable`: rejects everything; `full`: rejects writes; `cut`: connections break, before or after a statement ran. */
+/** `unavailable` rejects all calls, and `full` all writes; with `cut`, connections break before or after a statement ran. */
 export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
 export type StoreFault = (typeof STORE_FAULTS)[number]
 
-/** Numbers of objects are taken modulo their count. */
+/** An action without its time. Numbers of objects are taken modulo the number of existing objects. */
 export type Step =
   | {
       readonly kind: 'create'
       readonly account: number
       readonly node: number
       readonly jobs: readonly JobPlan[]
-      /** How long the caller waits for the answer; null for a batch. */
+      /** How long the caller waits for the answer, in milliseconds; null for a batch. */
       readonly waitMs: number | null
       readonly key: string | null
-      /** When the caller disconnects; null if it does not. */
+      /** When the caller disconnects, in milliseconds after its request; null if it does not. */
       readonly leaveMs: number | null
     }
   | { readonly kind: 'read'; readonly job: number; readonly node: number; readonly isForeign: boolean }
   /** Cancels the job of one of the calls in progress. */
   | { readonly kind: 'cancel called'; readonly call: number }
-  /** One job, or several read with the first one's account; some of the others may belong to other accounts. */
+  /** Reads one job, or several with the key of the first one's account. Some of the others may belong to other accounts. */
   | {
       readonly kind: 'wait'
       readonly jobs: readonly number[]
@@ -127,7 +127,7 @@ export type Step =
       readonly job: number
       readonly node: number
       readonly isForeign: boolean
-      /** Whether its caller deletes it at once. */
+      /** Whether the caller deletes the job right after it has cancelled it. */
       readonly thenDelete: boolean
     }
   | {
@@ -180,16 +180,16 @@ export type Step =
       readonly fault: ReceiverFault
       readonly ms: number
     }
-  /** The process ends; another one starts after this time. */
+  /** Ends the process; another one starts after `ms` milliseconds. */
   | { readonly kind: 'kill'; readonly node: number; readonly ms: number }
-  /** Stops as on SIGTERM, and starts again, as in a rolling upgrade. */
+  /** Stops the node as on SIGTERM, and starts it again, as in a rolling upgrade. */
   | { readonly kind: 'restart'; readonly node: number; readonly ms: number }
-  /** `process`: the whole process is stopped; `loop`: its event loop is busy, and its threads continue. */
+  /** With `process`, the whole process pauses; with `loop`, its event loop is busy while its other threads continue. */
   | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
   | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
-  /** Moves the clock of the database, by which leases expire. */
+  /** Moves the database's clock, by which leases expire. */
   | { readonly kind: 'store clock'; readonly ms: number }
-  /** The nodes stop and start again one after the other, each after this time. */
+  /** Stops the nodes and starts them again, one after the other, each after `ms` milliseconds. */
   | { readonly kind: 'upgrade'; readonly ms: number }
 
 export type Action = { readonly atMs: number } & Step
@@ -201,7 +201,7 @@ export interface AccountPlan {
 
 export interface Plan {
   readonly seed: number
-  /** Whether the database is shared, like Postgres, or a file of one node, like SQLite. */
+  /** Whether many nodes share the database, like Postgres, or one node uses it alone, like a SQLite file. */
   readonly shared: boolean
   readonly nodes: number
   readonly accounts: readonly AccountPlan[]
@@ -212,33 +212,33 @@ export interface Plan {
   readonly patienceMs: number
   readonly maxPendingResponses: number
   readonly drainMs: number
-  /** The pauses before the attempts of a callback. */
+  /** The pauses before the attempts of a callback, in seconds. */
   readonly callbackPausesS: readonly number[]
   readonly callbackSlots: number
-  /** Bytes of the byte budget. */
+  /** The size of the byte budget, in bytes. */
   readonly memoryBytes: number
   readonly retentionS: number
-  /** The actions in chronological order. */
+  /** The actions, in chronological order. */
   readonly actions: readonly Action[]
 }
 
-/** A plan in `found/`: the history of a bug. */
+/** A plan in `found/`, whose history showed a bug. */
 export interface StoredPlan extends Plan {
-  /** The real store that also runs it; without one, it runs on the reference store alone. */
+  /** The real store that also runs the plan; without one, only the reference store does. */
   readonly store?: 'sqlite' | 'postgres'
-  /** Marks a bug that nobody has fixed yet: the first rule that its history breaks, and how the violation begins. */
+  /** Set if the bug is not fixed yet: the first rule that the history breaks, and how the text of the violation begins. */
   readonly unfixed?: { readonly rule: string; readonly what: string }
 }
 
 export const UPSTREAMS = ['alpha', 'beta'] as const
-/** The upstreams to try, by public name. */
+/** The upstreams to try, by public model name. */
 export const MODELS: Readonly<Record<string, readonly string[]>> = {
   'one-target': ['alpha'],
   'two-targets': ['alpha', 'beta'],
   'other-target': ['beta'],
 }
 
-/** A line of a printed history. */
+/** Returns the action as a line of a printed history. */
 export function describeAction({ atMs, kind, ...step }: Action): string {
   const fields = Object.entries(step).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return `${(atMs / 1000).toFixed(3).padStart(9)} s  ${kind} ${fields.join(' ')}`

@@ -1,17 +1,19 @@
-/** Random numbers determined by a seed: the generator sfc32, which passes the usual statistical tests. */
+/**
+ * Random numbers that a seed determines, for the simulation. The generator is sfc32, which passes the usual statistical tests.
+ */
 export class SeededRandom {
   readonly #state = new Uint32Array(4)
 
-  /** @param stream distinguishes sequences of the same seed */
+  /** @param stream a number that distinguishes sequences of the same seed */
   constructor(seed: number, stream = 0) {
     this.#state.set([seed, Math.floor(seed / 2 ** 32), stream, 1])
     for (let round = 0; round < 12; round++) this.#next()
   }
 
-  /** From 0 inclusive to 1 exclusive. A property, so that it can be passed on alone. */
+  /** Returns a number from 0 inclusive to 1 exclusive. A property instead of a method, so that it can be passed on alone. */
   readonly next = (): number => this.#next() / 2 ** 32
 
-  /** A whole number from `least` to `most`. */
+  /** Returns a whole number from `least` to `most`, both inclusive. */
   whole(least: number, most: number): number {
     return least + Math.floor(this.next() * (most - least + 1))
   }
@@ -26,7 +28,7 @@ export class SeededRandom {
     return item
   }
 
-  /** Hexadecimal digits for this many bytes. */
+  /** Returns hexadecimal digits for this many bytes. */
   readonly hex = (bytes: number): string => {
     let text = ''
     while (text.length < bytes * 2) text += this.#next().toString(16).padStart(8, '0')

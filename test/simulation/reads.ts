@@ -1,7 +1,7 @@
 /**
- * What the HTTP routes for existing jobs do between a request and the engine, without HTTP: reads at once and with a wait,
- * of one job and of several, lists, and actions of callers on their own jobs. The order of steps is that of
- * `src/http/read-jobs.ts`, `list-jobs.ts` and `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
+ * The simulation's HTTP routes for existing jobs, without HTTP: reads of one or several jobs, at once or with a wait, lists,
+ * and callers' actions on their own jobs. The steps have the order of `src/http/read-jobs.ts`, `list-jobs.ts` and
+ * `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
  */
 import type { Settings } from '../../src/config/settings.ts'
 import { LARGE_ANSWER } from '../../src/http/large-answers.ts'
@@ -15,7 +15,7 @@ import type { ReadJob } from '../../src/store/store.ts'
 import type { SimulatedProcess } from './node.ts'
 import { MODELS } from './plan.ts'
 
-/** Each token costs 1. */
+/** Each token costs one millionth. */
 const INPUT_PRICES = new Map(Object.keys(MODELS).map((model) => [model, 1]))
 
 export interface WaitForJobs {
@@ -27,7 +27,7 @@ export interface WaitForJobs {
 export interface ReadJobs {
   /** In the order of the IDs; null for a job that the account cannot see. */
   readonly states: readonly (ReadJob | null)[]
-  /** Whether the server shortened the wait. */
+  /** Whether the server ended the wait early. */
   readonly wasCut: boolean
 }
 
@@ -70,7 +70,7 @@ export class Reads {
     return { nowMs: this.#process.clock.nowMs(), retentionMs: this.#retentionMs }
   }
 
-  /** The record, or null for a job that the account cannot see. */
+  /** Returns the record, or null for a job that the account cannot see. */
   async read(account: string, jobId: string): Promise<ReadJob | null> {
     const { store } = this.#process
     const expiry = this.#expiry
@@ -78,7 +78,7 @@ export class Reads {
     return record === null || record.omittedBytes === 0 ? record : store.read(account, jobId, expiry)
   }
 
-  /** Resolves as soon as any or all of the jobs have ended. */
+  /** Resolves when any or all of the jobs have ended. */
   async wait(account: string, jobs: WaitForJobs, client: Connection): Promise<ReadJobs> {
     const { jobIds, waitS, until } = jobs
     const states = await this.#states(account, jobIds)
@@ -103,7 +103,7 @@ export class Reads {
     return this.#process.store.searchJobs({ ...search, account, expiry: this.#expiry })
   }
 
-  /** @param countInput the tokens of a conversation, as JSON text */
+  /** @param countInput returns the tokens of a conversation, given as JSON text */
   async cancel(
     account: string,
     jobId: string,
@@ -129,7 +129,7 @@ export class Reads {
     return Promise.all(jobIds.map((id) => this.#process.store.read(account, id, expiry, small)))
   }
 
-  /** The records, with the results that their states omit. */
+  /** Returns the records, with the results that `states` omit. */
   #load(account: string, states: readonly (ReadJob | null)[]): Promise<(ReadJob | null)[]> {
     const { store } = this.#process
     const expiry = this.#expiry

@@ -1,7 +1,7 @@
 /**
- * Real databases for histories: a SQLite file on disk, or a schema of a real Postgres. Each history gets an empty one. The
- * clock of Postgres, by which leases expire, is replaced by one that the world sets: the schema that its connections search
- * first contains a function of the same name.
+ * Opens real databases for simulated histories: a SQLite file on disk, or a schema of a real Postgres. Each history gets an
+ * empty one. The world sets the clock of Postgres, by which leases expire: the schema that its connections search first
+ * contains a function that replaces the one for the time.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ const MAX_QUEUED = 100_000
 
 export interface RealStore {
   readonly store: Store
-  /** Sets the clock of the database, in Unix milliseconds. */
+  /** Sets the database's clock, in Unix milliseconds. */
   readonly setClock: (ms: number) => Promise<void>
   readonly close: () => Promise<void>
 }
@@ -25,8 +25,8 @@ export interface RealStores {
   /** Whether many nodes share a database. */
   readonly shared: boolean
   /**
-   * An empty database. One at a time.
-   * @param nowMs the clock of the nodes
+   * Opens an empty database. Only one may be open at a time.
+   * @param nowMs returns the time of the nodes' clocks in Unix milliseconds
    */
   readonly open: (nowMs: () => number) => Promise<RealStore>
   readonly close: () => Promise<void>
@@ -86,7 +86,9 @@ export async function postgresStores(): Promise<RealStores> {
   return { shared: true, open, close }
 }
 
-/** Histories never cut the database's power, so thousands of statements need not wait for the disk. */
+/**
+ * Turns off the wait for the disk at each commit: histories never cut the database's power, and have thousands of statements.
+ */
 function withoutFlush(url: string): string {
   const address = new URL(url)
   address.searchParams.set('options', `${address.searchParams.get('options')} -c synchronous_commit=off`)

@@ -1,4 +1,4 @@
-/** Simulates callback receivers at the contract of the poster: one for each account, with its current fault. */
+/** Simulates callback receivers behind the interface of the poster: one for each account, with its current fault. */
 import { createHmac } from 'node:crypto'
 import type { Clock } from '../../src/clock.ts'
 import type { Poster, PostRequest, PostResult } from '../../src/net/post.ts'
@@ -10,11 +10,11 @@ export const POST_TIMEOUT_MS = 15_000
 export interface PosterOptions {
   readonly world: World
   readonly ledger: Ledger
-  /** The faults by account. */
+  /** The current faults, by account. */
   readonly faults: ReadonlyMap<string, ReceiverFault>
   readonly thread: SimulatedThread
   readonly clock: Clock
-  /** The pauses before the attempts of a callback. */
+  /** The pauses before the attempts of a callback, in seconds. */
   readonly pausesS: readonly number[]
 }
 
@@ -75,19 +75,22 @@ export function simulatedPoster(options: PosterOptions): Poster {
 }
 
 const STOPPING = failed('the server is stopping', 0)
-/** A pause is random; this is its smallest fraction. */
+/** Pauses are random. This is the smallest part of the configured pause that may pass. */
 const LEAST_PART = 0.8
 
 function retryAfterOf(result: PostResult): number {
   return result.kind === 'answered' ? (result.retryAfterMs ?? 0) : 0
 }
 
-/** Checks that an attempt follows the previous one after the pause of the schedule, unless the record of that one may be lost. */
+/**
+ * Checks that an attempt follows the previous one after the configured pause, unless the record of the previous one may be
+ * lost.
+ */
 function checkTime({ world, ledger, pausesS }: PosterOptions, job: KnownJob): void {
   const [first] = job.callbackTries
   const last = job.callbackTries.at(-1)
   if (first === undefined || last === undefined || job.wasReplayed || ledger.clockJumpsMs > 0) return
-  // If a jump of the database's clock ends a node's lease, the other nodes consider it dead and take over its callbacks.
+  // If a jump of the database's clock ends a node's lease, the other nodes consider that node dead and take over its callbacks.
   if (ledger.storeClockJumped) return
   const mayBeLost = job.callbackTries.some(({ process }) => ledger.disturbed.has(process))
   if (mayBeLost || ledger.hadStoreFault(first.endedMs)) return
@@ -106,7 +109,7 @@ function statusOf(fault: ReceiverFault | null): number {
   return fault !== null && Number.isInteger(status) ? status : 200
 }
 
-/** Records what arrived, and checks whose callback it is and who signed it. */
+/** Records the callback that arrived; checks whose it is and who signed it. */
 function receive(ledger: Ledger, account: string, { body, headers }: PostRequest): KnownJob | null {
   const id = String(headers['webhook-id'])
   const job = ledger.jobs.get(id)

@@ -1,6 +1,6 @@
 /**
- * Checks what must hold when faults are over and nothing more happens: compares the service's records of every job with the
- * ledger.
+ * The rules that must hold when all faults are over and nothing more happens: compares the service's records of every job with
+ * the ledger.
  */
 import { MAX_TRIES } from '../../src/upstreams/call-target.ts'
 import { ROUNDS } from '../../src/upstreams/router.ts'
@@ -9,7 +9,7 @@ import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/databas
 import { type Action, type JobManner, MODELS, type Plan, POISONS } from './plan.ts'
 
 const GONE = 410
-/** Behaviors of jobs that complete if there is no other fault. */
+/** Manners of jobs that complete if there is no other fault. */
 const COMPLETING: readonly JobManner[] = [
   'answer',
   'answer slowly',
@@ -19,12 +19,12 @@ const COMPLETING: readonly JobManner[] = [
   'crash',
 ]
 
-/** Behaviors whose answers are wrong if JSON is requested. */
+/** Manners whose answers are wrong if JSON is requested. */
 const WRONG: readonly JobManner[] = ['wrong', 'cut off']
 const DEADLINE_RULE = 'a job ends by its deadline, and fails for it only then'
-/** The database has delays, and a write may be retried. */
+/** How late a job may end, in milliseconds: the database has delays, and a write may be retried. */
 const DEADLINE_WITHIN_MS = 1000
-/** Events that delay whatever a node does. */
+/** Actions that delay everything that a node does. */
 const DELAYS: readonly Action['kind'][] = [
   'kill',
   'restart',
@@ -34,14 +34,14 @@ const DELAYS: readonly Action['kind'][] = [
   'store',
   'store clock',
 ]
-/** Events that may count as a crash, or add one. */
+/** Actions that may count as a crash, or add one. */
 const ENDS: readonly Action['kind'][] = ['kill', 'restart', 'upgrade', 'pause', 'store clock']
 
 export interface Facts {
   readonly plan: Plan
   readonly ledger: Ledger
   readonly db: MemoryDatabase
-  /** Whether a process of this name has ended. */
+  /** Returns whether the process with this name has ended. */
   readonly hasEnded: (node: string) => boolean
 }
 
@@ -95,7 +95,7 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
   if (counts.calls > most) ledger.violate('calls are bounded', `${job.id}: ${counts.calls} calls`)
 }
 
-/** A deadline holds to the second, unless processes, clocks or the database are disturbed. */
+/** Checks that a deadline holds to the second, unless processes, clocks or the database are disturbed. */
 function checkDeadline(
   { plan, ledger, hasEnded }: Facts,
   job: KnownJob,
@@ -112,7 +112,7 @@ function checkDeadline(
     ledger.violate(DEADLINE_RULE, `${job.id} was called ${firstAtMs - deadlineMs} ms after its deadline`)
 }
 
-/** The rule that a failure violates; null if the job may fail like this. */
+/** Returns the rule that the failure violates; null if the job may fail in this way. */
 function failureProblem(
   { plan, ledger, db, hasEnded }: Facts,
   job: KnownJob,
@@ -147,10 +147,10 @@ function failureProblem(
   if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome matches the answer'
   if (manner === 'invalid' || isPoison(manner) || manner.startsWith('crash')) return null
   const isPatient = plan.patienceMs > 0
-  // Calls that hang use up the time of the run; without patience, waiting for a slot does too.
+  // Calls that hang use up the time of the run; without patience, waits for a slot do so, too.
   const isTooLate = message.startsWith('The job did not finish within its run timeout')
   if (isTooLate && (counts.blamed > 0 || !isPatient)) return null
-  // Without patience, jobs also fail in an outage, but only after as many tries as the others.
+  // Without patience, an outage also fails jobs, but only after as many tries as other failures need.
   const tries = isPatient ? counts.blamed : counts.calls
   return tries >= MAX_TRIES ? null : 'an outage fails no job'
 }
@@ -160,8 +160,8 @@ function isPoison(manner: JobManner): boolean {
 }
 
 /**
- * Returns why a job's crashes do not justify its failure; null if they do. The first one counts even if the job only waited. In
- * all later ones it must have been executing, and in the last one no other suspect may have been.
+ * Returns why the job's crashes do not justify its failure; null if they do. The first crash counts even if the job only
+ * waited. In all later ones the job must have been executing, and in the last one no other suspect may have been.
  */
 function blameProblem(
   ledger: Ledger,
@@ -175,12 +175,12 @@ function blameProblem(
     return 'no job fails for a crash in which it did not execute'
   const isShared = [...ledger.jobs.values()].some((other) => {
     const { account, plan } = other
-    // For identical jobs, it is unknown which one was called.
+    // Of identical jobs, it is unknown which one was called.
     if (other === job || ledger.callsOf(account, plan.tag).jobs > 1) return false
     const at = countedCrashes(other, hasEnded).findIndex(
       ({ node, atMs }) => node === last.node && atMs === last.atMs,
     )
-    // A job that has not crashed before is no suspect, and runs next to them.
+    // A job without earlier crashes is no suspect, and may run next to suspects.
     return crashes.length > 1 ? at > 0 : at >= 0
   })
   return isShared ? 'no job fails for a crash that it shares with others' : null
@@ -193,8 +193,8 @@ function countedCrashes({ crashes }: KnownJob, hasEnded: (node: string) => boole
 }
 
 /**
- * Whether a job may have this many crashes without being their cause: processes end for other reasons, or because of several
- * jobs. A job that kills its process runs next to others until it is found among the suspects.
+ * Returns whether a job may have its crashes without being their cause: processes also end for other reasons, or because of
+ * several jobs. A job that kills its process runs next to others until it is found among the suspects.
  */
 function mayBeBeside({ actions }: Plan): boolean {
   const killers = actions.flatMap((action) =>
@@ -237,7 +237,7 @@ function checkBatch({ ledger, db }: Facts, { attempts, isBatch }: KnownRequest):
   }
 }
 
-/** All responses to requests with one key refer to the same jobs, as long as these exist. */
+/** Checks that all responses to requests with one key refer to the same jobs, as long as those jobs exist. */
 function checkKeys({ ledger }: Facts): void {
   const answers = new Map<string, Set<string>>()
   for (const { account, key, answers: ids } of ledger.requests) {
@@ -257,8 +257,8 @@ function checkKeys({ ledger }: Facts): void {
 }
 
 /**
- * Checks usage that no outage of the database, of model servers or of the network may lose, because the process that received
- * the answer continued.
+ * Checks usage that must not be lost in any outage of the database, of model servers or of the network: the process that
+ * received the answer continued.
  */
 function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): void {
   const { jobs, tokens, answered } = ledger.callsOf(job.account, job.plan.tag)
@@ -274,7 +274,10 @@ function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): vo
 
 const COSTS = 'jobs cost what their calls cost'
 
-/** A token costs a millionth, whatever is lost. A cancelled job may cost less than its tokens, and nothing if it was queued. */
+/**
+ * Checks that each token costs a millionth, whatever is lost. A cancelled job may cost less than its tokens, and nothing if it
+ * was queued.
+ */
 function checkCosts({ ledger, db }: Facts): void {
   for (const { job, outcome } of db.jobs.values()) {
     if (outcome === null || outcome.errorJson?.startsWith('{"code":"cancelled"')) continue
@@ -288,14 +291,17 @@ function checkCosts({ ledger, db }: Facts): void {
   }
 }
 
-/** The sums of deleted accounts are stored under other names. */
+/**
+ * Returns the account's input tokens of cancelled calls. The sums of a deleted account are stored under another name, so any
+ * deleted account may be meant.
+ */
 function inputOfCancelled({ inputOfCancelled, deletedAccounts }: Ledger, account: string): number {
   const own = inputOfCancelled.get(account)
   if (own !== undefined) return own
   return Math.max(0, ...[...deletedAccounts].map((name) => inputOfCancelled.get(name) ?? 0))
 }
 
-/** Usage must equal what model servers counted, minus what was lost. */
+/** Checks that usage equals what model servers counted, minus what was lost. */
 function checkUsage({ ledger, db }: Facts): void {
   const counted = new Map<string, number>()
   for (const [name, { tokens }] of ledger.calls) {

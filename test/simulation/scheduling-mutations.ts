@@ -1,5 +1,6 @@
 /**
- * Deliberate defects of what decides which job runs and calls next: the scheduler, suspects, and the health of model servers.
+ * Deliberate defects of the code that decides which job runs and calls next: the scheduler, suspects, and the health of model
+ * servers. Each is one that the simulation must detect (mutations.ts).
  */
 
 export interface Mutation {
@@ -7,9 +8,9 @@ export interface Mutation {
   readonly file: string
   readonly text: string
   readonly by: string
-  /** The real store of which it is a defect. */
+  /** The real store that has the defect; the reference store does not. */
   readonly store?: 'sqlite' | 'postgres'
-  /** The plans in `found/` whose histories it must break: those of bugs which this defect repeats. */
+  /** The plans in `found/` whose histories the defect must break: those of bugs that the defect repeats. */
   readonly plans?: readonly string[]
 }
 

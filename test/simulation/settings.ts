@@ -1,13 +1,13 @@
-/** The configuration of the nodes of a plan. */
+/** The configuration of the nodes in a simulated plan. */
 import type { Configuration } from '../../src/config/load.ts'
 import { DEFAULTS, UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
 import { CALL_TIMEOUT_MS, MAX_OUTPUT_TOKENS } from './model-servers.ts'
 import { MODELS, type Plan, UPSTREAMS } from './plan.ts'
 import { POST_TIMEOUT_MS } from './receivers.ts'
 
-/** No tier rejects a job of a history, so no tokens are counted. */
+/** No tier rejects a job of a history because of its tokens, so no tokens are counted. */
 const ANY_JOB = { models: 'all' as const, max_input_tokens: 1_000_000_000 }
-/** So that a call costs as many millionths as it has tokens. */
+/** The price of one million tokens; a call costs as many millionths as it has tokens. */
 const PRICE = { input: 1, output: 1 }
 export const RUN_TIMEOUT_MS = 60_000
 

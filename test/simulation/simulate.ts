@@ -1,6 +1,6 @@
 /**
- * Runs one plan: its actions, the time until nothing happens any more, a load that checks the remaining capacity, and the
- * shutdown.
+ * Runs one plan of the simulation: its actions, the time until nothing happens any more, a load that checks what capacity is
+ * left, and the shutdown.
  */
 import { hashKey } from '../../src/accounts/key.ts'
 import { tiersOf } from '../../src/config/conversions.ts'
@@ -33,20 +33,22 @@ import { configurationOf } from './settings.ts'
 import { Witness } from './witness.ts'
 import { type OnStep, WORLD_START_MS, World } from './world.ts'
 
-/** The time after the last action within which every fault is over. */
+/** All faults are over this many milliseconds after the last action. */
 const FAULTS_END_MS = 100_000
-/** Then everything ends within this time. The longest limit is that of a job that no process can run. */
+/**
+ * After the faults, everything ends within this many milliseconds. The longest wait is that of a job that no process can run.
+ */
 const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
-/** How often to check whether everything has ended. */
+/** The milliseconds between two checks whether everything has ended. */
 const LOOK_MS = 1000
-/** The polling loops of a process: retention, remote results, cancellation, callbacks, lease, and batches. */
+/** The number of a process's polling loops: retention, remote results, cancellation, callbacks, lease, and batches. */
 const POLLING_LOOPS = 6
 
 export interface Result {
   readonly violations: readonly Violation[]
-  /** The hash of the history. */
+  /** A hash of all events of the history. */
   readonly hash: string
   readonly events: number
   readonly simulatedMs: number
@@ -54,9 +56,9 @@ export interface Result {
 }
 
 export interface SimulateOptions {
-  /** Receives every event. It changes the hash of a history, because the hash then includes states. */
+  /** Receives every event. The history then has another hash, because the hash includes states. */
   readonly onStep?: OnStep | null
-  /** A database that also runs every call. It determines whether the history has many nodes or one. */
+  /** The real databases that also run every call. They determine whether the history has many nodes or one. */
   readonly stores?: RealStores | null
 }
 
@@ -89,7 +91,7 @@ export async function simulate(
     if (onStep) simulation.noteStates()
     await simulation.run()
     await real?.close()
-    // A rejection that nobody handled is reported in a later turn of the event loop.
+    // Node reports an unhandled rejection in a later turn of the event loop.
     await new Promise((resolve) => setImmediate(resolve))
   } finally {
     process.off('unhandledRejection', onRejection)
@@ -104,14 +106,14 @@ function tiersOfAccounts(plan: Plan): (account: string) => Tier {
   return (account) => tiers.of(names.get(account) ?? '')
 }
 
-/** Runs the history on a database that many nodes share, or on one node's. */
+/** Returns the plan for a database that many nodes share, or for one node's own. */
 function planFor(plan: Plan, { shared }: RealStores): Plan {
   return { ...plan, shared, nodes: shared ? plan.nodes : 1 }
 }
 
 /**
- * Returns what is counted in each share of the byte budget. Large things are counted separately, and one is always granted if
- * none is held.
+ * Returns what is still counted in each share of the byte budget. The reserve is probed with more bytes than the share has, which
+ * are granted only if no other large thing is held.
  */
 function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
   const left: Record<string, number> = {}
@@ -125,8 +127,8 @@ function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
 }
 
 /**
- * Counts the timers of limited routes: one for overdue jobs, and one for the next check of each target that is unavailable, even
- * if only to one account.
+ * Returns the number of timers of limited routes: one for overdue jobs, and one for the next check of each target that is
+ * unavailable, even if only for one account.
  */
 function timersOfWaits(router: ModelRouter): number {
   const targets = router.state().flatMap((upstream) => upstream.targets)
@@ -137,8 +139,8 @@ function timersOfWaits(router: ModelRouter): number {
 }
 
 /**
- * Returns what a scheduler counts of jobs that it runs or knows to be queued. It may not know the queued jobs of a limited route
- * or account.
+ * Returns what a scheduler counts of jobs that run or are known to be queued. The scheduler may not know the queued jobs of a
+ * limited route or account.
  */
 function leftOfSchedule(
   { schedule, suspects }: Worker,
@@ -229,7 +231,7 @@ class Simulation {
     await this.#stop()
   }
 
-  /** Records each change of a job. */
+  /** Records each change of a job's state. */
   noteStates(): void {
     const known = new Map<string, string>()
     this.#world.onSettled = () => {
@@ -291,11 +293,13 @@ class Simulation {
     do await world.runUntil(world.nowMs + LOOK_MS)
     while (!this.#isQuiet && world.nowMs < untilMs && !this.#ledger.hasDiverged)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
-    // Timers that are not set again run out. The first check finds no suspects, but has already planned another one.
+    // Waits for timers that are not set again. The first check for suspects finds none, but has already planned another check.
     await world.runUntil(world.nowMs + 2 * LOOK_EVERY_MS + LOOK_MS)
   }
 
-  /** Due times follow the wall clock: after a jump back they take longer by the jump. */
+  /**
+   * The milliseconds by which clocks jumped. Due times follow the wall clock, so after a jump back they come later by the jump.
+   */
   get #clockJumpsMs(): number {
     const jumps = this.#plan.actions.map((action) =>
       JUMPS.includes(action.kind) && 'ms' in action ? Math.abs(action.ms) : 0,
@@ -303,7 +307,7 @@ class Simulation {
     return jumps.reduce((sum, ms) => sum + ms, 0)
   }
 
-  /** A description for people. */
+  /** Returns a description of what is left, for people. */
   #state(): string {
     const { open, owed } = this.#db
     const jobs = [...open].map(
@@ -323,7 +327,7 @@ class Simulation {
 
   /** Checks that nothing is left at the end: no bytes, permits, pending requests or timers. */
   #checkLeftovers(): void {
-    // A node keeps the timer of a deadline although the job has ended, and may have been deleted.
+    // A node keeps the timer of a deadline even if the job has ended or was deleted.
     const { jobs, batches } = this.#ledger
     const deadlines = batches.size > 0 || [...jobs.values()].some(({ plan }) => plan.completeWithinS) ? 1 : 0
     for (const { process } of this.#nodes) {

@@ -1,4 +1,4 @@
-/** Seeds of the simulation: all rules hold, each seed always gives the same history, and a failing history shrinks. */
+/** Tests seeds of the simulation: all rules hold, a seed always gives the same history, and a failing history shrinks. */
 import assert from 'node:assert/strict'
 import { randomInt } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -15,10 +15,10 @@ import { simulate } from './simulate.ts'
 
 const FOUND = join(ROOT, 'test/simulation/found')
 const SEEDS = LONG ? 100_000 : 60
-/** Seeds of one test. */
+/** The number of seeds in one test. */
 const PART = LONG ? 10_000 : 30
 
-/** The long form runs other seeds each time. The names of its tests contain them. */
+/** The first seed. It is random in the long form; the names of the tests contain it. */
 const FIRST = LONG ? randomInt(1_000_000_000) : 1
 
 for (let from = FIRST; from < FIRST + SEEDS; from += PART) {
@@ -37,7 +37,7 @@ test('without patience for model servers, every rule holds', async () => {
   }
 })
 
-/** For each history on a real store, in which every call takes real time. */
+/** The time limit for the histories of each real store, in which every call takes real time. */
 const FIRST_MS = LONG ? Number.POSITIVE_INFINITY : 10_000
 const REAL = [
   { name: 'SQLite', open: sqliteStores, seeds: LONG ? 200 : 2 },
@@ -72,7 +72,7 @@ for (const { file, title, plan } of STORED) {
     if (unfixed === undefined) return assert.deepEqual(violations, [])
     const [first] = violations
     assert.ok(first, `${title} breaks no rule any more: remove "unfixed" from test/simulation/found/${file}`)
-    // Stores that disagree end the history, which breaks other rules after the first one.
+    // Once the stores disagree, the history ends, and therefore breaks other rules after the first one.
     const found = { rule: first.rule, what: first.what.slice(0, unfixed.what.length) }
     assert.deepEqual(found, unfixed, `${title} breaks another rule first: ${first.what}`)
   })
@@ -103,7 +103,7 @@ test('each mutation still has its one place in the sources', () => {
 
 test('each stored plan has the defect that it must detect', () => {
   const plans = MUTATIONS.flatMap(({ plans = [] }) => plans.map((plan) => `${plan}.json`))
-  // The history of a bug that is not fixed needs no other defect.
+  // The history of a bug that is not fixed needs no further defect.
   const fixed = STORED.filter(({ plan }) => plan.unfixed === undefined).map(({ file }) => file)
   assert.deepEqual(plans.toSorted(), fixed.toSorted())
 })

@@ -1,7 +1,7 @@
 /**
  * The connection of a node to the simulated database: each call takes time in both directions, and is subject to the current
- * faults. The contract's promises despite faults apply here, too: an acceptance that was rejected has stored nothing, unless
- * its outcome stayed unknown for very long.
+ * faults. The store's promises hold despite faults here, too: an acceptance that was rejected has stored nothing, unless its
+ * outcome stayed unknown for very long.
  */
 import type { Claim, NodeEvents } from '../../src/store/node-store.ts'
 import type { OwnCancel } from '../../src/store/own-job-store.ts'
@@ -22,7 +22,7 @@ import type { StoreFault } from './plan.ts'
 import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** A part of an answer that the database rejects. */
+/** The database rejects an answer that contains this text. */
 export const UNSTORABLE = 'unstorable'
 
 const READS: readonly MethodName[] = [
@@ -55,7 +55,7 @@ const READS: readonly MethodName[] = [
 ]
 /** Writes that a store repeats until their outcome is known. */
 const REPEATED: readonly MethodName[] = ['accept', 'settle', 'release', 'releaseWaiting']
-/** After this time, an unknown outcome is reported as a failure. */
+/** A write whose outcome is still unknown after this many milliseconds is reported as failed. */
 const MAX_UNKNOWN_MS = 20_000
 const POLL_MS = 1000
 
@@ -63,7 +63,7 @@ const POLL_MS = 1000
 export interface Shared {
   readonly world: World
   readonly db: MemoryDatabase
-  /** Also runs each call on a real store; null in a history without one. */
+  /** Runs each call on a real store as well; null in a history without one. */
   readonly lockstep: Lockstep | null
   readonly ledger: Ledger
   readonly faults: Set<StoreFault>
@@ -71,7 +71,7 @@ export interface Shared {
   readonly heartbeats: Map<string, SimulatedThread>
   readonly leaseMs: number
   readonly witness: Witness
-  /** How far the clock of the database is wrong. */
+  /** The milliseconds by which the database's clock is wrong, and when it last jumped. */
   readonly storeClock: { offsetMs: number; jumpedMs: number }
   /** By job, the nodes that announced a waiting caller. */
   readonly announced: Map<string, Set<string>>
@@ -84,7 +84,7 @@ export class StoreConnection {
   readonly #node: string
   readonly #thread: SimulatedThread
   readonly store: Store
-  /** A file runs calls in order. */
+  /** When the last call arrived: a file runs calls in their order. */
   #lastArrivalMs = 0
   #lastReplyMs = 0
 
@@ -108,7 +108,7 @@ export class StoreConnection {
     }
   }
 
-  /** Polls for what lost notifications reported, as the Postgres store does. */
+  /** Polls for events whose notifications were lost, as the Postgres store does. */
   #poll(events: NodeEvents): void {
     const { world, listeners } = this.#shared
     const look = () => {
@@ -173,7 +173,7 @@ export class StoreConnection {
   #answer({ name }: StoreCall, reply: () => void, fail: (afterMs?: number) => void, isCut: boolean): void {
     const { random } = this.#shared.world
     if (!isCut) this.#reply(0, `reply to ${name}`, reply)
-    // The statement ran, and its result is lost. A repetition finds what the first one did.
+    // The statement ran, but its result is lost. A repetition finds what the first statement did.
     else if (!READS.includes(name) && !REPEATED.includes(name)) fail()
     else if (random.chance(0.9)) this.#reply(random.whole(50, 5000), `late reply to ${name}`, reply)
     else fail(MAX_UNKNOWN_MS)
@@ -200,7 +200,7 @@ export class StoreConnection {
     }
   }
 
-  /** Records the jobs that are about to be rescued, and their holders. */
+  /** Records the jobs that are about to be rescued, and the nodes that held them. */
   #noteCrashes(): void {
     const { world, db, ledger, witness } = this.#shared
     for (const { node, job } of db.open) {
@@ -210,7 +210,7 @@ export class StoreConnection {
       const known = ledger.jobs.get(job.id)
       if (known !== undefined) {
         const { account, plan } = known
-        // Of identical jobs, nobody knows which one was called.
+        // Of identical jobs, it is unknown which one was called.
         const isOnly = ledger.callsOf(account, plan.tag).jobs === 1
         const executed =
           !isOnly ||
@@ -232,7 +232,7 @@ export class StoreConnection {
     }
   }
 
-  /** Whether the process has run for the length of a lease, and could renew it. */
+  /** Returns whether the process has run for the length of a lease, and was able to renew it. */
   #lives(node: string): boolean {
     const { world, faults, heartbeats, leaseMs, storeClock } = this.#shared
     const thread = heartbeats.get(node)
@@ -253,7 +253,7 @@ export class StoreConnection {
       )
     const jobId = endedBy(name, args, result)
     if (jobId === null) return
-    // Nodes learn about cancellations of their jobs by polling.
+    // Nodes learn of cancellations of their jobs by polling, so only a settlement notifies the job's origin.
     const origin = name === 'settle' ? db.jobs.get(jobId)?.origin : null
     const waiting = announced.get(jobId)
     announced.delete(jobId)
@@ -263,7 +263,7 @@ export class StoreConnection {
     )
   }
 
-  /** Announces jobs. Like any notification, it may be lost. */
+  /** Announces jobs for which a caller waits. As any notification, the announcement may be lost. */
   #announce(jobIds: readonly string[]): Promise<void> {
     const { world, db, announced } = this.#shared
     if (!db.shared) return Promise.resolve()
@@ -282,7 +282,7 @@ export class StoreConnection {
     })
   }
 
-  /** Sends notifications, which may be lost. */
+  /** Sends notifications, each of which may be lost. */
   #tell(isMeant: (node: string) => boolean, what: (events: NodeEvents) => void): void {
     const { world, listeners } = this.#shared
     for (const [node, { events, thread }] of listeners) {
@@ -298,7 +298,7 @@ function queuesAny({ jobs }: Acceptance, accepted: Accepted): boolean {
   return jobs.some(({ job, handedOff }) => !handedOff && !answered.has(job.id))
 }
 
-/** The job that the call ended; null if it ended none. */
+/** Returns the job that the call ended; null if it ended none. */
 function endedBy(name: MethodName, args: readonly unknown[], result: unknown): string | null {
   if (name === 'settle' && result === 'settled') return (args[0] as Settlement).jobId
   if (result !== 'cancelled') return null

@@ -1,7 +1,7 @@
 /**
- * Watches the database's results for the rules about who may write: P3 (a stale holder changes nothing), P2 (a job ends once),
- * no job is assigned to two nodes, and jobs are answered from the cache. It keeps its own record of who holds each job,
- * independent of the rows.
+ * Watches the results of the simulated database, for the rules about who may write: a stale holder changes nothing (P3), a job
+ * ends once (P2), no job is assigned to two nodes, and identical jobs are answered from the cache. Keeps its own record of who
+ * holds each job, which does not depend on the rows of the database.
  */
 
 import type { OwnCaps } from '../../src/store/account-store.ts'
@@ -20,9 +20,9 @@ import type { MemoryDatabase } from './memory-store/database.ts'
 import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import { WORLD_START_MS, type World } from './world.ts'
 
-/** Both stores reject others. */
+/** Both real stores reject times with fractions. */
 const WHOLE = 'times are whole milliseconds'
-/** These calls end or delete jobs, but their results do not name them. */
+/** Calls that end or delete jobs, but whose results do not name these jobs. */
 const CHANGES: readonly MethodName[] = [
   'cancelJob',
   'cancelJobs',
@@ -35,16 +35,19 @@ const CHANGES: readonly MethodName[] = [
   'failOverdue',
 ]
 
-/** A waiting job is claimed again after a pause of at least a second; nodes, targets and faults add some claims. */
+/**
+ * The most claims of a job: a waiting job is claimed again after a pause of at least a second, and nodes, targets and faults
+ * add some claims.
+ */
 const MOST_CLAIMS = 100
 const MOST_CLAIMS_PER_SECOND = 5
 
 interface Holder {
   readonly node: string
   readonly attempt: number
-  /** When the job was assigned. */
+  /** When the job was assigned, in milliseconds of the world. */
   readonly sinceMs: number
-  /** When the node learned of it; null before that, while calls can only be those of an earlier run. */
+  /** When the node learned that the job is assigned to it. Null before that; calls can then only be those of an earlier run. */
   knownMs: number | null
 }
 
@@ -61,13 +64,16 @@ export class Witness {
   readonly #db: MemoryDatabase
   /** The holder of each job. */
   readonly #holders = new Map<string, Holder>()
-  /** For each job, how often it was assigned, and when first. */
+  /** By job, how often it was assigned, and when first. */
   readonly #claims = new Map<string, { count: number; readonly firstMs: number }>()
-  /** Recorded starts whose process does not know it yet. When it does, it calls at once, unless it ends first. */
+  /**
+   * Starts that are recorded although their process does not know that yet. Once it knows, it calls at once, unless it ends
+   * first.
+   */
   readonly #starts = new Set<string>()
   /** Jobs that are known to be deleted. */
   readonly #wasGone = new Set<string>()
-  /** Cached responses by fingerprint. */
+  /** Cached responses, by fingerprint. */
   readonly #cached = new Map<string, CachedResponse>()
 
   constructor(world: World, ledger: Ledger, db: MemoryDatabase) {
@@ -76,7 +82,7 @@ export class Witness {
     this.#db = db
   }
 
-  /** Records that the database ran a call of a node with this result. */
+  /** Records the result of a call that the database ran for a node. */
   saw(node: string, { name, args }: StoreCall, result: unknown): void {
     switch (name) {
       case 'accept':
@@ -129,12 +135,12 @@ export class Witness {
     if (CHANGES.includes(name)) this.#ledger.limits.changed((jobId) => this.#stateOf(jobId))
   }
 
-  /** Records that the process knows its starts are recorded. */
+  /** Records that the process knows that its starts are recorded. */
   knowsStarts(node: string, claims: readonly Claim[]): void {
     for (const { jobId } of claims) this.#starts.delete(`${node} ${jobId}`)
   }
 
-  /** Whether the process was about to call. If it ended, nobody knows whether it did. */
+  /** Returns whether the process was about to call a model server. If the process ended, nobody knows whether it did. */
   isStarting(node: string, jobId: string): boolean {
     return this.#starts.has(`${node} ${jobId}`)
   }
@@ -147,13 +153,13 @@ export class Witness {
     }
   }
 
-  /** When the node learned that the job is assigned to it; null if it did not. */
+  /** Returns when the node learned that the job is assigned to it; null if it did not. */
   knownMs(jobId: string, node: string): number | null {
     const holder = this.#holders.get(jobId)
     return holder?.node === node ? holder.knownMs : null
   }
 
-  /** When the job was assigned to the node; null unless the node holds it. */
+  /** Returns when the job was assigned to the node; null unless the node holds it. */
   assignedMs(jobId: string, node: string): number | null {
     const holder = this.#holders.get(jobId)
     return holder?.node === node ? holder.sinceMs : null
@@ -165,7 +171,7 @@ export class Witness {
     this.#forgotten(jobId)
   }
 
-  /** Forgets what the last run of the job learned, because it is not stored. */
+  /** Forgets what the last run of the job learned, because the service does not store that. */
   #forgotten(jobId: string): void {
     const job = this.#ledger.jobs.get(jobId)
     if (job !== undefined) this.#ledger.jobCalls.forgotten(job.account, job.plan.tag)
@@ -243,14 +249,16 @@ export class Witness {
     }
   }
 
-  /** Checks that a job which a model answered had no cached response of an identical job when it was assigned. */
+  /**
+   * Checks a job that a model answered: when the job was assigned, there must have been no cached response of an identical job.
+   */
   #checkCache({ jobId, cache, nowMs }: Settlement, { sinceMs }: Holder): void {
     const ledger = this.#ledger
     const cached = cache && this.#cached.get(cache.fingerprint)
     if (!cached || cached.storedMs >= sinceMs || cached.untilMs <= nowMs) return
     const earlier = ledger.jobs.get(cached.jobId)
     const mayBeAbsent = earlier === undefined || ledger.mayBeGone(earlier) || ledger.clockJumpsMs > 0
-    // During a fault, a job is run if the response cannot be read in time.
+    // During a fault, a job is run if the cached response cannot be read in time.
     if (mayBeAbsent || !ledger.wasCalmSince(cached.storedMs)) return
     ledger.violate(
       'an identical job is answered from the cache',
@@ -258,7 +266,7 @@ export class Witness {
     )
   }
 
-  /** @param atMs the time according to the node's clock; a retried settlement keeps its time */
+  /** @param atMs the end by the clock of the node, in Unix milliseconds; a settlement that is retried keeps this time */
   #ended(jobId: string, atMs = this.#world.nowMs + WORLD_START_MS): void {
     if (this.#ledger.endedMs.has(jobId))
       this.#ledger.violate('one final state, never changed', `${jobId} ended twice`)

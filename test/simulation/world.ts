@@ -1,13 +1,13 @@
 /**
- * Virtual time and everything that happens in it. Everything that production code waits for (timers, replies of the store, of
- * model servers and of receivers) is an event here, at a time that the seed determines. One event runs at a time, and the next
- * starts when all promises that it settled have run, so the same seed always gives the same history. `hash` identifies the
- * history.
+ * The virtual time of the simulation, and everything that happens in it. Everything that production code waits for (timers, and
+ * replies of the store, of model servers and of receivers) is an event here, at a time that the seed determines. One event runs
+ * at a time, and the next one starts when all code that the event continued has run, so the same seed always gives the same
+ * history. `hash` identifies the history.
  */
 import type { Clock } from '../../src/clock.ts'
 import { SeededRandom } from './random.ts'
 
-/** The virtual wall clock at the beginning. */
+/** The virtual wall clock at the beginning, in Unix milliseconds. */
 export const WORLD_START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 
 const TIMER = 'timer'
@@ -22,15 +22,15 @@ interface WorldEvent {
   isCancelled: boolean
 }
 
-/** A thread of a simulated process: its events happen while it runs, late after a pause, and never after its end. */
+/** A thread of a simulated process. Its events happen while it runs, late if it was paused, and never after its end. */
 export class SimulatedThread {
   readonly name: string
   state: 'running' | 'paused' | 'ended' = 'running'
-  /** Timers that are set; there must be none after a stop. */
+  /** The number of timers that are set; must be 0 after a stop. */
   timers = 0
-  /** When it continued after a pause, by the world's time. */
+  /** When the thread continued after its last pause, in milliseconds of the world. */
   resumedMs = Number.NEGATIVE_INFINITY
-  /** What happened during a pause. */
+  /** The events of the present pause, which happen when the thread continues. */
   missed: WorldEvent[] = []
 
   constructor(name: string) {
@@ -38,13 +38,13 @@ export class SimulatedThread {
   }
 }
 
-/** Receives every event: `state` is what a person reads first, `event` the rest. */
+/** Receives every event. `state` is what a person reads first, and `event` is the rest. */
 export type OnStep = (atMs: number, text: string, kind: 'state' | 'event') => void
 
 export class World {
   readonly random: SeededRandom
   readonly #onStep: OnStep | null
-  /** A binary heap, earliest first. */
+  /** A binary heap, earliest event first. */
   readonly #events: WorldEvent[] = []
   #nowMs = 0
   #orders = 0
@@ -59,19 +59,20 @@ export class World {
     this.#onStep = onStep
   }
 
-  /** Time since the beginning. */
+  /** The milliseconds since the beginning. */
   get nowMs(): number {
     return this.#nowMs
   }
 
-  /** The hash of everything that happened so far. */
+  /** The hash of everything that has happened so far. */
   get hash(): string {
     return (this.#hash >>> 0).toString(16).padStart(8, '0')
   }
 
   /**
-   * Runs the function after this time, on a thread or outside of all processes (null). The returned function cancels it.
-   * @param label for the history
+   * Runs the function after this many milliseconds, on a thread or outside all processes (null). The returned function cancels
+   * it.
+   * @param label a text for the history
    */
   after(ms: number, label: string, run: () => void, thread: SimulatedThread | null = null): () => void {
     const atMs = this.#nowMs + Math.max(0, ms)
@@ -90,7 +91,7 @@ export class World {
     this.#onStep?.(this.#nowMs, text, kind)
   }
 
-  /** Lets nothing else happen until the promise has settled, because it concerns something real. */
+  /** Holds back all further events until the promise has settled, because it waits for something real. */
   hold(real: Promise<unknown>): void {
     this.#held = real
   }
@@ -120,7 +121,7 @@ export class World {
     this.#nowMs = Math.max(this.#nowMs, endMs)
   }
 
-  /** Continues the thread: what it missed happens at once, timers first, as in an event loop. */
+  /** Continues the thread. What it missed happens at once, timers first, as in an event loop. */
   resume(thread: SimulatedThread): void {
     if (thread.state !== 'paused') return
     thread.state = 'running'
@@ -133,8 +134,8 @@ export class World {
   }
 
   /**
-   * The clock of a thread.
-   * @param offsetMs how far its wall clock is wrong, which may change
+   * Returns the clock of a thread.
+   * @param offsetMs returns the milliseconds by which its wall clock is wrong, which may change
    */
   clockOf(thread: SimulatedThread, offsetMs: () => number): Clock {
     return {
@@ -148,7 +149,7 @@ export class World {
           isSet = false
         }
         const fire = () => {
-          // A timer cancelled during a pause of its thread may be among the missed events.
+          // A timer that was cancelled during a pause of its thread may be among the missed events.
           if (!isSet) return
           unset()
           callback()
@@ -164,9 +165,9 @@ export class World {
 }
 
 /**
- * Resolves when every promise that can settle without a further event has settled: microtasks run before this, in the order
- * that the language specifies. Production code that requests a turn of the event loop (`setImmediate`) gets it in the order
- * of the requests.
+ * Resolves when every promise that can settle without a further event has settled: microtasks run before, in the order that the
+ * language specifies. Production code that requests a turn of the event loop (`setImmediate`) gets it in the order of the
+ * requests.
  */
 function settledPromises(): Promise<void> {
   return new Promise((resolve) => {

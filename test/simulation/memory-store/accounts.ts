@@ -317,7 +317,7 @@ function byAge(one: KeyRow, other: KeyRow): number {
 
 type UsageKey = Pick<UsageRecord, 'account' | 'month' | 'model'>
 
-/** Newest month first, then by account and model. */
+/** Orders usage by month, newest first, then by account and model. */
 function byMonth(one: UsageKey, other: UsageKey): number {
   if (one.month !== other.month) return one.month > other.month ? -1 : 1
   if (one.account !== other.account) return one.account < other.account ? -1 : 1

@@ -1,4 +1,4 @@
-/** Claims of the reference store, and the leases and crashes of nodes. */
+/** Claims of jobs in the reference store, and the leases and crashes of nodes. */
 import type { ClaimedJob } from '../../../src/job/job.ts'
 import type { Claim } from '../../../src/store/node-store.ts'
 import {
@@ -130,14 +130,15 @@ function find(db: MemoryDatabase, node: string, limit: number, from: ClaimFrom):
 }
 
 /**
- * False while a job that would fail because of its crashes must wait, because one of them may turn out to have been a pause.
+ * Returns false while a job with too many crashes must not fail yet, because one of the crashes may turn out to have been a
+ * pause.
  */
 function mayFail(db: MemoryDatabase, row: JobRow, maxCrashCount: number): boolean {
   if (row.crashCount < maxCrashCount || !row.crashedAlone) return true
   return !db.crashes.some(({ jobId, confirmed }) => jobId === row.job.id && !confirmed)
 }
 
-/** Walks the queue. If a real store has chosen the jobs, it has also decided where to begin. */
+/** Walks the queue of a route. If a real store has chosen the jobs, that store has also decided where to begin. */
 function walk(db: MemoryDatabase, node: string, limit: number, from: ClaimOfRoute): Found {
   const { route, exceptAccounts, exceptJobs, keepsPlace } = from
   const place = db.place(node, route)

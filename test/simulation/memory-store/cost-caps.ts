@@ -1,4 +1,4 @@
-/** Jobs of the reference store that wait for the budget of their account. */
+/** Jobs in the reference store that wait until their account's budget has room for them. */
 import { monthOf } from '../../../src/job/month.ts'
 import {
   BUDGET_QUEUES,
@@ -52,7 +52,7 @@ function isOver({ turn, route }: JobRow): boolean {
   return turn !== null && BUDGET_QUEUES.includes(route)
 }
 
-/** What the account's jobs of the month cost, and its open ones have reserved. */
+/** Returns the account's cost of the month: that of its ended jobs, and what its open ones have reserved. */
 export function costUsed(db: MemoryDatabase, account: string, nowMs: number): number {
   let used = 0
   for (const row of db.usage.values()) {

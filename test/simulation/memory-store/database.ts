@@ -1,6 +1,6 @@
 /**
- * The contents of a database of the reference store, and how databases differ: one node uses it alone, like a SQLite file,
- * or many share it, like Postgres.
+ * The tables of a reference store's database. A database is either used by one node alone, like a SQLite file, or shared by
+ * many, like Postgres.
  */
 import type { Job, Usage } from '../../../src/job/job.ts'
 import type { AdminTokenRecord, OwnCaps } from '../../../src/store/account-store.ts'
@@ -17,15 +17,15 @@ import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
 export interface JobRow {
   readonly job: Job
   status: 'pending' | 'assigned' | 'completed' | 'failed'
-  /** The place in the queue; null unless it is queued. */
+  /** The job's place in the queue; null unless it is queued. */
   turn: number | null
-  /** The node that holds it; null if none does. */
+  /** The node that holds the job; null if none does. */
   node: string | null
   attempt: number
   crashCount: number
-  /** Whether it crashed alone in the last crash that counted. */
+  /** Whether the job ran alone in the last crash that counted. */
   crashedAlone: boolean
-  /** The attempt under which its start was recorded; 0 if none was. */
+  /** The attempt under which the start of the job was recorded; 0 if none was. */
   startedAttempt: number
   claimedAtMs: number | null
   settledAtMs: number | null
@@ -33,7 +33,7 @@ export interface JobRow {
   earlierJson: string | null
   waitsSinceMs: number | null
   waitedMs: number
-  /** The node with a pending response for it; null if none has one. */
+  /** The node on which a caller waits for the job's response; null if there is none. */
   readonly origin: string | null
   outcome: OutcomeRow | null
   callback: CallbackRow | null
@@ -66,7 +66,7 @@ export interface CallbackRow {
   attempt: number
   tries: number
   owedSinceMs: number
-  /** Null once it was delivered or failed permanently. */
+  /** Null once the callback was delivered or has failed permanently. */
   dueAtMs: number | null
   node: string | null
   isInProgress: boolean
@@ -118,7 +118,7 @@ export interface FileRow {
   purpose: string
   readonly pieces: Uint8Array[]
   isComplete: boolean
-  /** The time at which it is removed; 0 if it was deleted. */
+  /** The time at which the file is removed; 0 if it was deleted. */
   removeAtMs: number | null
 }
 
@@ -129,7 +129,7 @@ export interface RerunRow {
   readonly requestedAtMs: number
   takenAtMs: number | null
   endedAtMs: number | null
-  /** Null until the job was made, or refused. */
+  /** Null until the new job was made, or the rerun was refused. */
   end: RerunEnd | null
 }
 
@@ -150,19 +150,19 @@ export interface CrashRow {
 export interface CancelledRow {
   readonly jobId: string
   readonly attempt: number
-  /** The node to be notified; null for the node that uses the database alone. */
+  /** The node to be notified; null if one node uses the database alone. */
   readonly node: string | null
 }
 
 export class MemoryDatabase {
-  /** Whether many nodes share it. */
+  /** Whether many nodes share the database. */
   readonly shared: boolean
-  /** The clock of the database, by which leases expire. */
+  /** Returns the time of the database's clock in Unix milliseconds, by which leases expire. */
   readonly clockMs: () => number
   readonly jobs = new Map<string, JobRow>()
-  /** Jobs that have not ended. */
+  /** The jobs that have not ended. */
   readonly open = new Set<JobRow>()
-  /** Jobs whose callback is owed. */
+  /** The jobs whose callback has neither been delivered nor failed permanently. */
   readonly owed = new Set<JobRow>()
   readonly accounts = new Map<string, AccountRow>()
   readonly keys = new Map<string, KeyRow>()
@@ -175,13 +175,13 @@ export class MemoryDatabase {
   readonly rates = new Map<string, StoredRate>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()
-  /** The end of each node's lease. */
+  /** When the lease of each node ends. */
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** How far each route has been claimed. */
+  /** For each route, the turn up to which jobs have been claimed. */
   readonly #turns = new Map<string, number>()
-  /** Where the next walk of each route begins: each node has a place of its own. */
+  /** Where the next walk of each route begins; each node has its own place. */
   readonly #places = new Map<string, Map<string, Place>>()
   #walker = ''
   /** The jobs that may be taken, if a real store beside this one has decided; null if any may. */
@@ -205,13 +205,16 @@ export class MemoryDatabase {
     return [...this.open].filter(({ turn }) => turn !== null).sort(inFairOrder)
   }
 
-  /** Forgets where walks begin, as after a start of the only node. */
+  /** Forgets where walks begin, as the only node does when it starts. */
   forgetPlaces(): void {
     this.#turns.clear()
     this.#places.clear()
   }
 
-  /** The only node of a database that is not shared does not know what the one before has claimed. */
+  /**
+   * Forgets where walks begin if another node than before uses an unshared database: that node does not know what the earlier
+   * one claimed.
+   */
   walkedBy(node: string): void {
     if (this.shared || node === this.#walker) return
     this.#walker = node
@@ -226,25 +229,25 @@ export class MemoryDatabase {
     this.#placesOf(route).set(node, place)
   }
 
-  /** Makes walks begin early enough for a job that is queued with this turn. */
+  /** Lets walks begin early enough to find a job that is queued with this turn. */
   joined(route: string, turn: number): void {
     const places = this.#placesOf(route)
     for (const [node, place] of places) if (turn <= place.turn) places.set(node, { turn, id: '' })
   }
 
-  /** A claim beyond the node's place does not count: it was not made in order. */
+  /** Records a claim. A turn beyond the node's place does not count, because that claim was not made in order. */
   claimed(node: string, route: string, turn: number): void {
     const counted = Math.min(turn, this.place(node, route).turn)
     this.#turns.set(route, Math.max(this.#turns.get(route) ?? 0, counted))
   }
 
-  /** The turn of the first job that is queued on the route, not before how far the route has been claimed. */
+  /** Returns the turn of the route's first queued job that is not behind what has been claimed. */
   headTurn(route: string): number {
     const turn = this.#turns.get(route) ?? 0
     return this.queued().find((row) => row.route === route && (row.turn ?? 0) >= turn)?.turn ?? turn
   }
 
-  /** The turn of a new job. */
+  /** Returns the turn of a new job. */
   nextTurn(account: string, route: string, step: number): number {
     const lane = this.queued().filter((row) => row.route === route && row.job.account === account)
     const last = lane.findLast(({ crashCount }) => crashCount === 0)
@@ -267,7 +270,7 @@ export class MemoryDatabase {
     for (const { id, jobId } of this.reruns.values()) if (jobId === row.job.id) this.reruns.delete(id)
   }
 
-  /** The job while it can be read. */
+  /** Returns the job if it can be read, and null otherwise. */
   readable(jobId: string, expiry: Expiry): JobRow | null {
     const row = this.jobs.get(jobId)
     return row === undefined || !isJob(row) || hasExpired(row, expiry) ? null : row
@@ -278,7 +281,7 @@ function inFairOrder(one: JobRow, other: JobRow): number {
   return (one.turn ?? 0) - (other.turn ?? 0) || (one.job.id < other.job.id ? -1 : 1)
 }
 
-/** False for the end of a batch, which only has a callback. */
+/** Returns false for the row of a batch that has ended, which exists only for its callback. */
 export const isJob = ({ job }: JobRow) => job.model !== NO_MODEL
 
 export function hasExpired({ job, settledAtMs, callback }: JobRow, { nowMs, retentionMs }: Expiry): boolean {

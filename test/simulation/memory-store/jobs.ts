@@ -63,7 +63,7 @@ import {
   type UsageRow,
 } from './database.ts'
 
-/** Rows that one step of a deletion scans. */
+/** The number of rows that one step of a deletion reads. */
 const STEP = 400
 
 export function jobOperations(db: MemoryDatabase) {
@@ -403,12 +403,12 @@ export function owe(db: MemoryDatabase, row: JobRow, nowMs: number): void {
   db.owed.add(row)
 }
 
-/** The fence: whether the node holds the job with this attempt. */
+/** Returns whether the node holds the job with this attempt. Only then may the node change the job. */
 function isHeld(row: JobRow, node: string, { attempt }: Claim): boolean {
   return row.outcome === null && row.node === node && row.attempt === attempt
 }
 
-/** Rounds as an integer column does. */
+/** Rejects a time that is not a whole number of milliseconds, as both real stores do. */
 function checkSettlement({ nowMs, jobId }: Settlement): void {
   if (!Number.isInteger(nowMs)) throw new WriteRejected(`the settlement of ${jobId} has no whole time`)
 }
@@ -422,7 +422,7 @@ function outcomeOf({ outcome, usage, receiptJson }: Settlement): OutcomeRow {
   }
 }
 
-/** Everything that a settlement stores. */
+/** Stores everything that a settlement contains. */
 function end(
   db: MemoryDatabase,
   row: JobRow,

@@ -1,4 +1,4 @@
-/** The reference store passes the suite of all stores, in both of its forms. */
+/** Tests that the reference store passes the suite of all stores, in both of its forms (shared, and for one node). */
 import { sharedStoreContract, storeContract } from '../../store-contract/store-contract.ts'
 import { MemoryDatabase } from './database.ts'
 import { openMemoryStore } from './memory-store.ts'

@@ -1,7 +1,7 @@
 /**
- * The reference store: the storage contract in memory, short enough to be verified by reading. It passes the suite that
- * SQLite and Postgres pass (`memory-store.test.ts`). Each operation is one uninterrupted function, so it is atomic; it
- * changes nothing before it throws.
+ * The reference store: the storage contract in memory, short enough to be verified by reading. It passes the suite that SQLite
+ * and Postgres pass (`memory-store.test.ts`). Each operation is one function without interruption, and is therefore atomic; an
+ * operation that throws has changed nothing.
  */
 import type { NodeEvents } from '../../../src/store/node-store.ts'
 import type { Store } from '../../../src/store/store.ts'
@@ -16,11 +16,11 @@ import { jobOperations } from './jobs.ts'
 import { rerunOperations } from './reruns.ts'
 import { searchOperations } from './searches.ts'
 
-/** What a node asks of the database; the other methods concern the node itself. */
+/** The methods by which a node uses the database; the other methods of a store concern the node itself. */
 export type Methods = Omit<Store, 'shared' | 'isKnownToAll' | 'subscribe' | 'announceWaits' | 'close'>
 export type MethodName = keyof Methods
 
-/** The methods of the contract, which return their result here instead of a promise. */
+/** The methods of the contract, which return their results here instead of promises. */
 type Operations = {
   readonly [Name in MethodName]: (...args: Parameters<Methods[Name]>) => Awaited<ReturnType<Methods[Name]>>
 }
@@ -47,14 +47,14 @@ export function memoryOperations(db: MemoryDatabase): Operations {
   }
 }
 
-/** A call of a node: the method, its arguments, and the function that the database runs for it. */
+/** A node's call: the method, its arguments, and the function that the database runs for the call. */
 export interface StoreCall {
   readonly name: MethodName
   readonly args: readonly unknown[]
   readonly run: () => unknown
 }
 
-/** The methods of the contract, each of whose calls goes through `send`. */
+/** Makes the methods of the contract, each of whose calls goes through `send`. */
 export function methodsOf(operations: Operations, send: (call: StoreCall) => Promise<unknown>): Methods {
   const methods = Object.entries(operations).map(([name, operation]) => {
     const run = operation as (...args: unknown[]) => unknown
@@ -64,7 +64,7 @@ export function methodsOf(operations: Operations, send: (call: StoreCall) => Pro
   return Object.fromEntries(methods) as Methods
 }
 
-/** Opens the database for one node, without any delay. */
+/** Opens the database for one node, without any delays. */
 export function openMemoryStore(
   db: MemoryDatabase,
   subscribe: (events: NodeEvents) => void = () => {},

@@ -1,4 +1,4 @@
-/** Jobs as operators see them in the reference store. */
+/** Searches of jobs by operators, in the reference store. */
 
 import type { MetadataById } from '../../../src/job/job-record.ts'
 import { hasMetadata } from '../../../src/job/metadata-filter.ts'
