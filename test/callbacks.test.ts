@@ -1,4 +1,4 @@
-/** SPEC §6: tests callbacks through the whole service, with a real receiver. */
+/** Tests callbacks through the whole service, with a real receiver (SPEC §6). */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { Webhook } from 'standardwebhooks'

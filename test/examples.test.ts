@@ -1,6 +1,6 @@
 /**
- * Runs each of examples/ as its header says, copied out of the clone, with a real server and real callbacks. Examples that need
- * a program missing on this machine are skipped with a reason.
+ * Runs each of examples/ as its header says, outside the clone, with a real server and real callbacks. An example is skipped,
+ * with the reason, if it needs a program that this machine doesn't have.
  */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
@@ -32,11 +32,11 @@ const noNginx = missing('nginx', '-v')
 interface Scene {
   readonly parley: Parley
   readonly place: Installation
-  /** The server's address, and the account's API key and secret. */
+  /** Environment variables for the example: the server's address, and the account's API key and secret. */
   readonly env: Readonly<Record<string, string>>
 }
 
-/** @param upstream a model server; without one, the simulator answers */
+/** @param upstream the base URL of a model server; without one, the simulator answers */
 async function scene(t: TestContext, upstream?: string): Promise<Scene> {
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
   const parley = await startParley(t, { settings, ...(upstream !== undefined && { upstream }) })
@@ -59,7 +59,7 @@ async function run(
   for (const name of ['express', 'zod']) {
     await symlink(join(CLONE, 'node_modules', name), join(folder, 'node_modules', name))
   }
-  // The client's source needs no build; client-package.test.ts uses the package.
+  // The source of the client needs no build. The built package is tested in client-package.test.ts.
   await mkdir(join(folder, 'client'))
   await writeFile(join(folder, 'client/package.json'), '{ "exports": "./src/index.ts" }')
   await symlink(join(CLONE, 'client/src'), join(folder, 'client/src'))
@@ -74,7 +74,10 @@ async function printed(program: Program): Promise<string> {
   return program.stdout
 }
 
-/** Asserts that the receiver accepts only what was recently signed with its secret. */
+/**
+ * Asserts that the receiver rejects callbacks with another secret's signature, changed ones and old ones, and accepts a valid
+ * one.
+ */
 async function assertVerifies(url: string, secret: string): Promise<void> {
   const changed = signedCallback(secret)
   assert.equal(await post(url, signedCallback(makeSecret())), 401)
@@ -116,7 +119,7 @@ test('parley.py waits, cancels and verifies a callback', { timeout, skip: noPyth
 test('parley.py also works with a model that answers at once', { timeout, skip: noPython }, async (t) => {
   const models = await startModelServer({}, t)
   const here = await scene(t, models.baseUrl)
-  // By then, the job to cancel has its answer.
+  // `Name a river` gets its answer when all other jobs have ended, among them the job that the program tries to cancel.
   models.script = ({ body }) => (JSON.stringify(body).includes('Name a river') ? reply.stall() : undefined)
   void models.received(3).then(async () => {
     const ended = async () => (await here.parley.store.depth()).assigned === 1
@@ -136,7 +139,7 @@ for (const [command, file, skip] of [
   ['python3', 'parley.py', noPython],
 ] as const) {
   test(`${file} rejects what its secret did not sign`, { timeout, skip }, async (t) => {
-    // With a wrong secret, it keeps waiting for callbacks from the server.
+    // The program's secret is not the account's, so the program rejects the server's callbacks and keeps waiting.
     const PARLEY_CALLBACK_SECRET = makeSecret()
     const program = await run(await scene(t), [command, file], { PARLEY_CALLBACK_SECRET })
     const [, url = ''] = await program.line(RECEIVING)
@@ -149,7 +152,7 @@ async function inetd(t: TestContext, env: Readonly<Record<string, string>>) {
   const reports: Promise<string>[] = []
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     const child = spawn('sh', [join(EXAMPLES, 'parley.sh'), 'receive'], { env: { ...process.env, ...env } })
-    // The script may leave part of a request unread, and a caller part of the response.
+    // The script may leave a part of the request unread, and the caller a part of the response.
     for (const stream of [child.stdin, socket]) stream.on('error', () => {})
     socket.pipe(child.stdin)
     child.stdout.pipe(socket)
@@ -192,7 +195,7 @@ test('zod-answers.ts gets a typed answer', { timeout }, async (t) => {
   assert.match(said, /^simulated name: \d+ km through .+\nmeasured in \d{4}\n$/)
 })
 
-/** Sends a create on its own connection; resolves with the status. */
+/** Sends a single create on a new connection; resolves with the status. */
 function create(socketPath: string, key: string, content: string): Promise<number | undefined> {
   const body = JSON.stringify({
     model: 'gpt-5-mini',
@@ -229,7 +232,7 @@ test('two-nodes shares jobs between two nodes behind nginx, and one node continu
   }
   assert.deepEqual(await creates('both'), [200])
   for (const name of ['node-1', 'node-2']) {
-    // nginx writes the log a moment later.
+    // nginx writes its log line a moment after the response.
     const log = () => readFile(join(folder, `${name}.log`), 'utf8')
     await eventually(log, (lines) => lines.includes('"method":"POST"'), { signal: t.signal })
   }

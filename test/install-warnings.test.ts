@@ -1,6 +1,6 @@
 /**
- * Tests what npm warns about when it installs this project. `.npmrc` hides warnings about the machine's Node, which are
- * misleading because the project installs its own. It must hide no other.
+ * Tests which warnings npm prints when it installs this project. `.npmrc` hides warnings about the Node of the machine, which
+ * are misleading because the project installs its own Node. No other warning may be hidden.
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -14,10 +14,10 @@ import { ownPath } from './process/packages.ts'
 const run = promisify(execFile)
 const CLONE = fileURLToPath(new URL('..', import.meta.url))
 
-/** The Node on which a user runs npm: the one that runs npm now, or else the first on the PATH. */
+/** The Node on which a user runs npm: the Node that npm uses now, or else the first one on the PATH. */
 const OF_THE_MACHINE = process.env.npm_node_execpath ?? 'node'
 
-/** Returns everything that npm prints when it would install this project, on `node` and without user settings. */
+/** Returns all text that npm prints when it installs this project as a dry run, on `node` and without user settings. */
 async function install(node: string, ...options: readonly string[]): Promise<string> {
   const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name))
   const path = [...(isAbsolute(node) ? [dirname(node)] : []), ...ownPath()].join(delimiter)

@@ -1,4 +1,4 @@
-/** Tests that the model server for tests can be killed and restarted, and lists its models. */
+/** Tests that the model server for tests can be killed and started again, and that it lists its models. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { reply, startModelServer } from './model-server.ts'

@@ -1,6 +1,6 @@
 /**
- * A model server for tests: real HTTP on a free port of 127.0.0.1. It records every request, answers each
- * with a valid chat completion, and misbehaves if a script says so.
+ * A model server for tests: real HTTP on a free port of 127.0.0.1. It records every request, answers each with a valid chat
+ * completion, and misbehaves if a script says so.
  *
  *     const server = await startModelServer({}, t)
  *     // … point an upstream at server.baseUrl …
@@ -33,49 +33,49 @@ import type { Lifetime } from './parley.ts'
 export type ChatRequest = ChatCompletionCreateParamsNonStreaming
 
 export interface Received {
-  /** The number of the request, from 0 at the server's start. */
+  /** The number of the request, counted from 0 at the server's start. */
   readonly index: number
   readonly method: string
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** The body as received, and parsed; an empty object if there is none, as in `GET /models`. */
+  /** The body as received. `body` is the parsed body: an empty object if the request has none, as `GET /models`. */
   readonly text: string
   readonly body: ChatRequest
-  /** `answered` once the response is sent, `cut` if the connection was closed before that. */
+  /** `answered` once the response is sent; `cut` if the connection was closed before. */
   readonly ended: Promise<'answered' | 'cut'>
-  /** Returns how many bytes of this response the connection has received so far. */
+  /** Returns how many bytes of this response have been sent on the connection so far. */
   readonly sentBytes: () => number
 }
 
-/** Handles a request. It may return before it has answered, and may never answer. */
+/** Answers a request. The function may return before it has answered, and may never answer. */
 export type Reply = (request: Received, response: ServerResponse, server: ModelServerForTests) => void
-/** Chooses a reply. If it returns undefined, a request is echoed, and `GET /models` returns a list of one model. */
+/** Chooses the reply to a request. If undefined, the request is echoed, and `GET /models` returns a list of one model. */
 export type Script = (request: Received, index: number) => Reply | undefined
 
 export interface ModelServerForTests {
-  /** The value of `base_url`. */
+  /** The value for the upstream's `base_url`. */
   readonly baseUrl: string
   readonly requests: readonly Received[]
-  /** Reasons why Node's HTTP server itself responded with 400. */
+  /** The reasons why Node's HTTP server responded with 400 by itself. */
   readonly connectionErrors: readonly string[]
-  /** Called for each request; by default each is answered with an echo of its last user message. */
+  /** Chooses the reply to each request; by default, each is answered with its last user message. */
   script: Script
-  /** Returns the completion requests, without those for the list of models. */
+  /** Returns the requests for completions, without those for the list of models. */
   completions(): readonly Received[]
-  /** Resolves once `count` requests in total have arrived, bodies included. */
+  /** Resolves when `count` requests have arrived since the start, including their bodies. */
   received(count: number): Promise<void>
-  /** Requests being answered now, and the maximum so far. */
+  /** Returns the number of requests that are being answered now. `mostRunning` returns the maximum so far. */
   running(): number
   mostRunning(): number
-  /** Answers the requests that are stalled now; later ones stall again. */
+  /** Answers all requests that are stalled now; requests that come later stall again. */
   release(): void
-  /** Answers the request that has stalled longest. */
+  /** Answers the request that has been stalled longest. */
   releaseNext(): void
-  /** The number of connections accepted since the start. */
+  /** Returns the number of connections accepted since the start. */
   connections(): number
-  /** Resets every connection and refuses new ones, as the operating system does when a process is killed. */
+  /** Resets every connection and refuses new ones, as the operating system does after a process was killed. */
   kill(): Promise<void>
-  /** Listens again after `kill`, on the same port. */
+  /** Listens again on the same port, after `kill`. */
   start(): Promise<void>
   /** Ends every connection and stops listening. */
   close(): Promise<void>
@@ -83,11 +83,11 @@ export interface ModelServerForTests {
 
 export interface ModelServerOptions {
   readonly script?: Script
-  /** If false, no requests are kept, for runs of many thousands. */
+  /** If false, requests are not recorded, which saves memory in runs of many thousands. */
   readonly keep?: boolean
 }
 
-/** @param t when it ends, the server is closed */
+/** @param t the server is closed when the test ends */
 export async function startModelServer(
   options: ModelServerOptions = {},
   t?: Lifetime,
@@ -99,22 +99,22 @@ export async function startModelServer(
 }
 
 export const reply = {
-  /** Echoes the last user message; `usage` counts characters, so that tests can predict it. */
+  /** Echoes the last user message. Its `usage` counts characters, so that tests can predict the numbers. */
   echo: (): Reply => (request, response) => {
     sendJson(response, 200, chatCompletion(request.body, { content: echoOf(request.body) }))
   },
   text: (content: string): Reply => completion({ content }),
-  /** A text cut off at the model's length limit. */
+  /** A text that ends at the model's length limit. */
   truncated: (content: string | null): Reply => completion({ content, finish: 'length' }),
-  /** The list of models, as `GET /models` returns it. */
+  /** The list of models, in the form of `GET /models`. */
   models: (...ids: readonly string[]): Reply => {
     return (_request, response) => sendJson(response, 200, modelList(ids))
   },
-  /** A JSON answer. */
+  /** An answer whose content is the value as JSON. */
   json: (value: unknown): Reply => completion({ content: JSON.stringify(value) }),
   refusal: (refusal = 'I cannot help with that.'): Reply => completion({ content: null, refusal }),
   contentFilter: (content = ''): Reply => completion({ content, finish: 'content_filter' }),
-  /** Any status; without a body, an error object as OpenAI sends it. */
+  /** Any status. Without a body, the response has an error object as OpenAI sends it. */
   status:
     (status: number, extra: { headers?: Record<string, string>; body?: unknown } = {}): Reply =>
     (_request, response) => {
@@ -123,44 +123,46 @@ export const reply = {
       if (typeof body === 'string') response.writeHead(status).end(body)
       else sendJson(response, status, body)
     },
-  /** Closes the connection without an answer (RST). */
+  /** Closes the connection without an answer, with a reset (RST). */
   reset: (): Reply => (_request, response) => {
     response.socket?.resetAndDestroy()
   },
-  /** Sends the headers and half of an answer, then closes the connection (RST). */
+  /** Sends the headers and half of an answer, then closes the connection with a reset (RST). */
   resetMidBody: (): Reply => (request, response) => {
     const text = JSON.stringify(chatCompletion(request.body, { content: 'half of it' }))
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
     response.write(text.slice(0, text.length / 2), () => response.socket?.resetAndDestroy())
   },
-  /** Answers only after `server.release()`, with `then`. */
+  /** Answers with `then`, but only after `server.release()`. */
   stall:
     (then: Reply = reply.echo()): Reply =>
     (request, response, server) => {
       stalled(server).push(() => then(request, response, server))
     },
-  /** Answers with `then` after the time that a model takes. */
+  /** Answers with `then` after `ms` milliseconds of real time. */
   after:
     (ms: number, then: Reply = reply.echo()): Reply =>
     (request, response, server) => {
       const timer = setTimeout(() => then(request, response, server), ms)
       response.once('close', () => clearTimeout(timer))
     },
-  /** Sends the headers of an answer and then a space every millisecond, forever: the start of valid JSON. */
+  /**
+   * Sends the headers of an answer and then a space every millisecond, forever. The spaces could be the start of valid JSON.
+   */
   drip: (): Reply => (_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' })
     const timer = setInterval(() => response.write(' '), 1)
     response.once('close', () => clearInterval(timer))
   },
-  /** 200, but not JSON. */
+  /** Status 200 with a body that is not JSON. */
   garbage: (text = '<html>It works!</html>'): Reply => rawly(text),
-  /** Not even HTTP. */
+  /** Text that is not HTTP, then the end of the connection. */
   notHttp: (): Reply => (_request, response) => {
     response.socket?.end('SSH-2.0-OpenSSH_9.9\r\n')
   },
-  /** 200 and JSON, but not a chat completion. */
+  /** Status 200 with JSON that is not a chat completion. */
   notACompletion: (value: unknown = { object: 'list', data: [] }): Reply => rawly(JSON.stringify(value)),
-  /** An answer of this many bytes, sent no faster than it is read. With `declare`, its length is sent first. */
+  /** An answer of this many bytes, sent no faster than the client reads. With `declare`, the headers contain its length. */
   huge: (bytes: number, { declare = false } = {}): Reply => hugeReply(bytes, declare),
 }
 
@@ -170,7 +172,7 @@ interface Content {
   readonly finish?: ChatCompletion.Choice['finish_reason']
 }
 
-/** A chat completion as OpenAI sends it, for tests that build their own reply. */
+/** Makes a chat completion as OpenAI sends it, for tests that write their own reply. */
 export function chatCompletion(request: ChatRequest, { content, refusal, finish }: Content): ChatCompletion {
   const input = request.messages.reduce((sum, message) => sum + String(message.content).length, 0)
   const output = (content ?? refusal ?? '').length
@@ -191,7 +193,7 @@ export function chatCompletion(request: ChatRequest, { content, refusal, finish 
   }
 }
 
-/** The list of models as OpenAI sends it. */
+/** Makes the list of models as OpenAI sends it. */
 export function modelList(ids: readonly string[]): unknown {
   const data = ids.map((id) => ({ id, object: 'model', created: 1_767_323_045, owned_by: 'test' }))
   return { object: 'list', data }
@@ -206,7 +208,7 @@ function completion(content: Content): Reply {
   return (request, response) => sendJson(response, 200, chatCompletion(request.body, content))
 }
 
-/** Whether the request asks for the list of models. */
+/** Returns whether the request is for the list of models. */
 export function isModelList({ method, path }: Received): boolean {
   return method === 'GET' && /\/models\/?(\?|$)/.test(path)
 }
@@ -295,7 +297,7 @@ class RecordingServer implements ModelServerForTests {
       )
       socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n')
     })
-    // Connections of idle clients stay open for the whole test.
+    // Idle connections of clients stay open for the whole test.
     this.#server.keepAliveTimeout = 0
   }
 
@@ -351,7 +353,8 @@ class RecordingServer implements ModelServerForTests {
   }
 
   #take(request: IncomingMessage, response: ServerResponse): void {
-    // At its start, a server checks once whether its model server responds; tests count only the calls of jobs.
+    // At its start, a Parley checks once whether its model servers respond. That check is not recorded, because tests count the
+    // calls of jobs.
     if (request.headers['user-agent'] === 'parley-start') {
       sendJson(response, 200, modelList(['a-model']))
       return

@@ -1,4 +1,7 @@
-/** Checks that every test of the HTTP API runs on each store, some only in the long form, and on the store in its name. */
+/**
+ * Tests that every test of the HTTP API runs on each store (some only in the long form), and that each suite uses the store in
+ * its name.
+ */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +12,7 @@ import { startParley, temporaryFolder } from './parley.ts'
 
 const TESTS = fileURLToPath(new URL('.', import.meta.url))
 
-/** Dashboard files take seconds each, so only those about stored data run on each store. */
+/** Test files that must run on each store. A dashboard file takes seconds, so only those about stored data are among them. */
 const ON_EACH_STORE = [
   'client/**/*.test.ts',
   'http/**/*.test.ts',
@@ -18,7 +21,7 @@ const ON_EACH_STORE = [
   'browser/{live,jobs,admin-actions}.test.ts',
 ]
 
-/** The client uses no store, and the other tests concern requests before a store is used. */
+/** Of these, the test files that run on SQLite only, except in the long form: their result depends on no store. */
 const ON_ANY_STORE = [
   'client/**/*.test.ts',
   'http/{broken-requests,documents,fields,length-limits,schemas,model-roles,long-bodies}.test.ts',

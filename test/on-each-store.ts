@@ -1,5 +1,6 @@
 /**
- * Declares the tests of a file once for each store. Every Parley that they start keeps its jobs in that store.
+ * Declares the tests of a file once for each store, SQLite and Postgres. Every Parley that these tests start keeps its jobs in
+ * that store.
  *
  * ```ts
  * onEachStore(() => {
@@ -9,7 +10,7 @@
  * })
  * ```
  *
- * `TEST_STORE=sqlite` or `TEST_STORE=postgres` in the environment selects one of them.
+ * `TEST_STORE=sqlite` or `TEST_STORE=postgres` in the environment selects one store.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { join } from 'node:path'
@@ -19,9 +20,12 @@ import { makeEmptyFile } from './support/empty-file.ts'
 import { LONG } from './support/long-form.ts'
 
 interface StoreForTests {
-  /** The store's name in test names. */
+  /** The store's name, for the names of suites. */
   readonly name: string
-  /** Returns the database URL that belongs to this folder, the same at each call. */
+  /**
+   * Returns the database URL that belongs to the folder, the same at each call.
+   * @param nowMs the test's time in Unix milliseconds
+   */
   databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string>
 }
 
@@ -34,13 +38,13 @@ const SQLITE: StoreForTests = {
   },
 }
 
-/** The schema of each folder. */
+/** The URL of the Postgres schema that belongs to each folder. */
 const schemas = new Map<string, Promise<string>>()
 
 const POSTGRES: StoreForTests = {
   name: 'Postgres',
   databaseUrl: async (t, folder, nowMs) => {
-    // The module is loaded only when needed, as in the program.
+    // Loaded only if needed, so that tests on SQLite run without the Postgres driver, as Parley does.
     const { emptyTables } = await import('./postgres/emptied-schemas.ts')
     const schema = schemas.get(folder) ?? emptyTables(t, nowMs)
     schemas.set(folder, schema)
@@ -50,7 +54,10 @@ const POSTGRES: StoreForTests = {
 
 const STORES: Readonly<Record<string, StoreForTests>> = { sqlite: SQLITE, postgres: POSTGRES }
 
-/** The suites of a file are built at the same time, so the current store depends on the caller. */
+/**
+ * The store of the suite that is running. It depends on the asynchronous context, because all suites of a file are declared at
+ * the same time.
+ */
 const current = new AsyncLocalStorage<StoreForTests>()
 
 export function onEachStore(declareTests: () => void | Promise<void>): void {
@@ -58,8 +65,8 @@ export function onEachStore(declareTests: () => void | Promise<void>): void {
 }
 
 /**
- * For tests of the client, or of decisions that need no store. On Postgres they run only in the long form, unless `TEST_STORE`
- * selects it.
+ * Declares tests that depend on no store, such as tests of the client. They run on Postgres only in the long form, or if
+ * `TEST_STORE` selects it.
  */
 export function onAnyStore(declareTests: () => void | Promise<void>): void {
   declareOn(selectedStores(LONG ? Object.values(STORES) : [SQLITE]), declareTests)
@@ -73,8 +80,8 @@ function declareOn(stores: readonly StoreForTests[], declareTests: () => void | 
 }
 
 /**
- * Returns the database URL of the store that the test runs on; outside `onEachStore`, tests use SQLite.
- * @param nowMs the test's time
+ * Returns the database URL in the store on which the test runs: SQLite for tests outside `onEachStore`.
+ * @param nowMs the test's time in Unix milliseconds
  */
 export function databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string> {
   return (current.getStore() ?? SQLITE).databaseUrl(t, folder, nowMs)

@@ -1,5 +1,5 @@
 /**
- * Starts a whole Parley in the test's own process, with its own database and port, for tests that send HTTP requests to it.
+ * Starts a whole Parley in the process of the test, with its own database and port, for tests that send HTTP requests.
  *
  * ```ts
  * const parley = await startParley(t, { upstream: modelServer.url })
@@ -22,23 +22,23 @@ import type { Store } from '../src/store/store.ts'
 import type { Fields, Log } from '../src/telemetry/log.ts'
 import { databaseUrl } from './on-each-store.ts'
 
-/** Grants access to the admin API of every Parley here. */
+/** Grants access to the admin API of every Parley that this file starts. */
 export const ADMIN_TOKEN = 'admin-token-for-tests'
 
 export interface ParleyOptions {
   /** The contents of the configuration file. */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The base URL of a model server for every model; without one the simulator answers. */
+  /** The base URL of a model server for all models; without one, the simulator answers. */
   readonly upstream?: string
-  /** The API key for the upstream. */
+  /** The API key that Parley sends to the model server. */
   readonly upstreamKey?: string
-  /** If true, the limit of concurrent calls comes from the settings or the default; otherwise it is 256 from the start. */
+  /** If true, the limit of concurrent calls comes from the settings or the default. Otherwise it is 256 from the start. */
   readonly findsConcurrency?: boolean
-  /** More environment variables. */
+  /** Additional environment variables. */
   readonly env?: Environment
   readonly clock?: Clock
   readonly role?: Role
-  /** A folder that outlives this Parley, to start another one on the same database, on either store. */
+  /** A folder that outlives this Parley, so that the test can start another one on the same database. */
   readonly folder?: string
 }
 
@@ -50,7 +50,7 @@ export interface Answer {
   readonly text: string
 }
 
-/** Determines how long a Parley lives: a test, or a whole file with `after` of node:test. */
+/** The duration of a Parley: a test, or a whole file with `after` of node:test. */
 export interface Lifetime {
   after(end: () => unknown): void
 }
@@ -64,20 +64,20 @@ export interface Parley {
   readonly url: string
   readonly store: Store
   readonly folder: string
-  /** The address of its database. */
+  /** The URL of the Parley's database. */
   readonly database: string
   readonly log: LogLine[]
-  /** A new API key; the account is named after the tier unless another name is passed. */
+  /** Creates an API key. The account is named after the tier unless `account` is passed. */
   key(tier?: string, account?: string): Promise<string>
   post(path: string, body: unknown, key?: string, headers?: Record<string, string>): Promise<Answer>
   get(path: string, key?: string, headers?: Record<string, string>): Promise<Answer>
   request(path: string, init: RequestInit): Promise<Answer>
-  /** Resolves with the first read that shows the job in a final state. */
+  /** Reads the job until it has ended; resolves with that response. */
   ended(jobId: string, key: string): Promise<Answer>
   stop(): Promise<void>
 }
 
-/** A well-formed creation object; `over` replaces its fields. */
+/** Makes a valid job; `over` replaces its fields. */
 export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate {
   return {
     model: 'gpt-5-mini',
@@ -87,7 +87,7 @@ export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate 
   } as SingleCreate
 }
 
-/** Turns off the pacing of rejections: tests send many rejected requests at once, some while the clock stands still. */
+/** Turns off the pacing of rejections, because tests send many rejected requests at once, some while the clock stands still. */
 const UNPACED = { rejections_per_second: 1_000_000 }
 
 /** Starts a Parley that stops when the test ends. */
@@ -108,9 +108,9 @@ export async function startParley(t: Lifetime, options: ParleyOptions = {}): Pro
     PORT: '0',
     PARLEY_ADMIN_TOKEN: ADMIN_TOKEN,
     ...(options.upstream && { OPENAI_BASE_URL: options.upstream }),
-    // Without the variable, the simulator answers only on SQLite.
+    // Without this variable, the simulator answers on SQLite but not on Postgres.
     ...(isSimulated(options) && { PARLEY_SIMULATOR: 'true' }),
-    // Tests expect calls at once, whatever is known about the model server.
+    // Tests expect calls at once, even if Parley knows nothing about the model server yet.
     ...(options.upstream && !options.findsConcurrency && { OPENAI_MAX_CONCURRENCY: '256' }),
     ...(options.upstreamKey && { OPENAI_API_KEY: options.upstreamKey }),
     ...options.env,

@@ -1,6 +1,6 @@
 /**
- * Tests a long outage in the middle of a backlog, of hours in the long form. It runs on one store, because simulating hours
- * takes long.
+ * Tests a long outage in the middle of a backlog, which takes hours in the long form. Runs on SQLite only, because simulating
+ * hours takes long.
  */
 
 import assert from 'node:assert/strict'
@@ -20,7 +20,7 @@ import {
   untilTrue,
 } from './support/outage.ts'
 
-/** Each job takes two minutes. */
+/** The number of jobs, each of which takes two minutes. */
 const JOBS = LONG ? 60 : 12
 
 test(`a backlog of ${2 * JOBS} min at one slot completes, with an outage of 50 min in the middle`, async (t) => {

@@ -1,4 +1,6 @@
-/** Tests that the receiver knows which responses nobody can have read, on which tests with kills rely. */
+/**
+ * Tests that the receiver for tests knows which of its responses nobody can have read. Tests that kill a Parley rely on that.
+ */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
@@ -49,7 +51,7 @@ test('an answer that was read is not unread, whether its connection goes on or e
 test('an answer that lies unread when its sender is gone is unread', async (t) => {
   const { receiver, unread, found } = await start(t)
   const socket = connect(receiver.port, '127.0.0.1')
-  // The socket must be paused before it connects, or it would read ahead.
+  // The socket must be paused before it connects, because it would read ahead otherwise.
   socket.pause()
   socket.on('error', () => {})
   socket.write(REQUEST)
@@ -63,7 +65,7 @@ test('an answer that lies unread when its sender is gone is unread', async (t) =
 test('an answer to a sender that was gone before it is unread', async (t) => {
   let socket: Socket | undefined
   const { receiver, unread, found } = await start(t, () => {
-    // The system ends the connection before the response is written, but this process learns of it only later.
+    // The operating system ends the connection before the response is written, but the receiver learns of the end only later.
     socket?.destroy()
     return { kind: 'answer' }
   })

@@ -1,6 +1,6 @@
 /**
- * A receiver of callbacks for tests: a real HTTP server on loopback that records its requests and answers as a script
- * says, correctly or not.
+ * A receiver of callbacks for tests: a real HTTP server on 127.0.0.1 that records its requests, and responds correctly or
+ * wrongly as a script says.
  *
  *     const receiver = await startReceiver({}, t)
  *     receiver.script({ kind: 'answer', status: 503 }, { kind: 'stall' }) // then 200 for all further requests
@@ -16,48 +16,51 @@ import type { Lifetime } from './parley.ts'
 
 export interface ReceivedRequest {
   readonly method: string
-  /** Path and query, as received. */
+  /** The path and the query, as received. */
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** Names and values in turn, spelled and ordered as received. */
+  /** Names and values in turn, in the spelling and order in which they were received. */
   readonly rawHeaders: readonly string[]
   readonly body: string
-  /** When the whole request had arrived, in milliseconds since 1970. */
+  /** When the whole request had arrived, in Unix milliseconds. */
   readonly atMs: number
-  /** The number of the connection, from 1. */
+  /** The number of the connection, counted from 1. */
   readonly connection: number
 }
 
-/** What the receiver does with one request. */
+/** How the receiver responds to one request. */
 export type ReceiverReply =
   | {
       readonly kind: 'answer'
-      /** Defaults to 200. */
+      /** 200 if absent. */
       readonly status?: number
       readonly headers?: { readonly [name: string]: string }
       readonly body?: string | Uint8Array
     }
-  /** Responds only after `release()`, with 200. With `afterHeaders`, status and headers are sent at once, and the body is held. */
+  /**
+   * Responds with 200, but only after `release()`. With `afterHeaders`, the status and headers are sent at once, and only the
+   * body is held back.
+   */
   | { readonly kind: 'stall'; readonly afterHeaders?: boolean }
-  /** Resets the connection before the response, or ends it in the middle of a 200's body. */
+  /** Resets the connection before the response, or in the middle of the body of a 200. */
   | { readonly kind: 'reset'; readonly when: 'before' | 'middle' }
   /** A 200 whose body is sent byte by byte and never ends. */
   | { readonly kind: 'drip'; readonly everyMs: number }
   /** A 200 with a body of this many bytes. */
   | { readonly kind: 'huge'; readonly bytes: number }
-  /** Sends these bytes instead of a response, then closes the connection. */
+  /** Sends this text instead of a response, then closes the connection. */
   | { readonly kind: 'raw'; readonly text: string }
 
 export interface ReceiverOptions {
-  /** Chooses the response after the script has ended; a plain 200 by default. */
+  /** Chooses the response to requests after the script's last one; a plain 200 by default. */
   readonly reply?: (request: ReceivedRequest) => ReceiverReply
-  /** Called once for each response that the sender cannot have read: the sender had gone, or the response was never sent. */
+  /** Called once for each response that the sender cannot have read: the sender was gone, or the response was never sent. */
   readonly onUnread?: (request: ReceivedRequest) => void
-  /** The address to listen on: 127.0.0.1 if absent. */
+  /** The address to listen on; 127.0.0.1 if absent. */
   readonly host?: string
-  /** The port to listen on, for a receiver that comes back at the same address; any free port if absent. */
+  /** The port to listen on, for a receiver that starts again at the same address; any free port if absent. */
   readonly port?: number
-  /** Key and certificate in PEM, to use TLS. */
+  /** The key and certificate in PEM; the receiver uses TLS if present. */
   readonly tls?: Pick<TlsOptions, 'key' | 'cert' | 'SNICallback'>
 }
 
@@ -65,28 +68,28 @@ export interface Receiver {
   /** `http://127.0.0.1:PORT`, without a trailing slash. */
   readonly url: string
   readonly port: number
-  /** All requests so far, in the order in which they arrived completely. */
+  /** All requests so far, in the order in which they were complete. */
   readonly requests: readonly ReceivedRequest[]
-  /** Connections accepted so far. */
+  /** Returns the number of connections accepted so far. */
   connections(): number
-  /** Connections open now. */
+  /** Returns the number of connections that are open now. */
   open(): number
   /** Resolves when no connection is open. */
   allClosed(): Promise<void>
-  /** Appends to the script: one reply for each following request. */
+  /** Appends replies to the script, one for each further request. */
   script(...replies: readonly ReceiverReply[]): void
-  /** Resolves with all requests as soon as there are at least `count`. */
+  /** Resolves with all requests when there are at least `count`. */
   received(count: number): Promise<readonly ReceivedRequest[]>
-  /** Releases all requests that are stalled now. */
+  /** Responds to all requests that are stalled now. */
   release(): void
-  /** Closes all connections, whatever they are doing, and stops listening. */
+  /** Closes all connections at once and stops listening. */
   close(): Promise<void>
 }
 
 const OK: ReceiverReply = { kind: 'answer' }
 const CHUNK = Buffer.alloc(65_536, 'x')
 
-/** @param t when it ends, the receiver is closed */
+/** @param t the receiver is closed when the test ends */
 export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime): Promise<Receiver> {
   const { host = '127.0.0.1', onUnread } = options
   const requests: ReceivedRequest[] = []
@@ -94,7 +97,9 @@ export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime)
   const sockets = new Set<Socket>()
   const stalled = new Set<ServerResponse>()
   const { changed, when } = watch()
-  /** Connections by remote port, which a connection shares with its TLS layer. */
+  /**
+   * The number of each connection, by remote port. A TLS connection has two sockets, which have only the remote port in common.
+   */
   const numbers = new Map<number | undefined, number>()
   const watchUntilRead = answerWatch()
   let connections = 0
@@ -105,7 +110,7 @@ export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime)
     connections += 1
     sockets.add(socket)
     numbers.set(socket.remotePort, connections)
-    // Some tests use clients that disconnect in the middle.
+    // Some tests use clients that disconnect in the middle of a request.
     socket.on('error', () => {})
     socket.once('close', () => {
       sockets.delete(socket)
@@ -156,7 +161,7 @@ export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime)
   return receiver
 }
 
-/** Lets tests wait for a condition: call `changed` whenever a condition may have become true. */
+/** Lets tests wait for a condition. `changed` must be called whenever the condition may have become true. */
 function watch(): { changed(): void; when(holds: () => boolean): Promise<void> } {
   const watchers = new Set<() => void>()
   return {
@@ -199,9 +204,12 @@ function readRequest(
 }
 
 /**
- * Finds responses that cannot have been read. A response was read if another request follows on the connection, or if the
- * connection ends in order. The system resets a connection whose other side is gone: if that was before the response, the next
- * write fails; if it was after an unread response, reading fails. If neither is certain, it counts as read.
+ * Finds responses that cannot have been read.
+ *
+ * - A response was read if another request follows on its connection, or if the connection ends in order.
+ * - The operating system resets a connection whose other side is gone. If the other side was gone before the response, the next
+ *   write fails; if it left the response unread, reading fails.
+ * - In all other cases, the response counts as read.
  */
 function answerWatch(): (response: ServerResponse, onUnread: () => void) => void {
   const last = new WeakMap<Socket, () => void>()
@@ -217,7 +225,7 @@ function answerWatch(): (response: ServerResponse, onUnread: () => void) => void
     }
     const read = () => settle(false)
     const lost = () => settle(true)
-    // Nothing more can be written once this side has ended the connection.
+    // If the receiver itself has ended the connection, nothing can be written to find out, so the response counts as read.
     const probe = () => (socket.writable ? socket.write('\n', (error) => settle(Boolean(error))) : read())
     socket.once('error', lost).prependOnceListener('end', probe)
     response.once('close', () => {
@@ -255,7 +263,7 @@ function perform(reply: ReceiverReply, response: ServerResponse, stalled: Set<Se
   }
 }
 
-/** Writes as fast as the other side reads, until the connection closes. */
+/** Writes bytes as fast as the other side reads them, until the connection closes. */
 function pour(response: ServerResponse, bytes: number): void {
   let left = bytes
   const more = () => {
