@@ -14,7 +14,7 @@ export interface Clock {
   readonly about?: (ms: number, callback: () => void) => () => void
 }
 
-/** Polls happen at multiples of these periods; the second one is for shorter pauses. */
+/** Timers of `about` end at multiples of one of these periods: the first that is not longer than the timer. */
 const SHARED_MS = [1000, 500]
 
 /** A hundred thousand days. Added to any time, it results in a whole number of milliseconds that fits into every database. */

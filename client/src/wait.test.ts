@@ -90,9 +90,9 @@ const jobs = (count: number, endOf: (at: number) => number) =>
   new Map(Array.from({ length: count }, (_, at) => [jobId(at), endOf(at)]))
 
 test('of more than a hundred jobs, those behind the first hundred are not late', async () => {
-  // In the first case, the first hundred jobs do not end.
+  // The first hundred jobs do not end during the wait.
   await waitForThose(jobs(180, (at) => (at < 100 ? 600_000 : at * 3000)))
-  // In the next two cases, the first hundred jobs end one after the other.
+  // In these two waits, the first hundred jobs end one after the other.
   await waitForThose(jobs(200, (at) => (at < 100 ? at * 4000 : 0)))
   await waitForThose(jobs(200, (at) => (at < 100 ? at * 1000 : 50_000)))
   // In the last case, the jobs in front end last.

@@ -180,7 +180,7 @@ export const usageSums = {
   input_tokens: sum('As counted by the model servers.'),
   output_tokens: sum('As counted by the model servers.'),
 }
-/** The cost of the calls, if models have prices. */
+/** The schema of a cost of calls, which is absent if the models have no prices. */
 export const costSum = Type.Optional(
   sum('What the calls cost, in millionths of the currency. Absent if the models have no price.'),
 )

@@ -77,7 +77,7 @@ export async function readUsageEvents(
   const earlier = unfinished.length === 0 ? [] : await store.jobUsesOf(unfinished)
   const late = earlier.filter(hasEnded).slice(0, limit)
   const isLate = new Set(late.map(({ id }) => id))
-  // A job that no longer exists was deleted.
+  // Jobs that were deleted are not in `earlier`, and are no longer waited for.
   const left = earlier.flatMap(({ id }) => (isLate.has(id) ? [] : [id]))
   const wanted = limit - late.length
   const found =

@@ -37,7 +37,7 @@ export interface LineFormat {
   unfinished(customId: string, id: string, problem: Problem): string
   /** Returns the result of a line that is not allowed to run. */
   refused(endpoint: string, customId: string, id: string, error: AdmissionError): string
-  /** Returns why a line is not allowed to run, as a problem in the batch. */
+  /** Returns why a line is not allowed to run, in the form in which the batch lists wrong lines. */
   problemOf(endpoint: string, error: AdmissionError): WrongLine
   /** Returns the event that reports the end of a batch. */
   eventTo(url: string, status: BatchStatus): Callback

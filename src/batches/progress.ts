@@ -2,7 +2,7 @@
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
-  /** Up to which line and byte the input has been read. */
+  /** How many lines of the input have been read, and up to which byte (`offset`). */
   readonly line: number
   readonly offset: number
   /** How many lines have requests; null until all are validated. */

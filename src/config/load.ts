@@ -42,7 +42,7 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   const given = path === null ? {} : readFile(path)
   const unread: string[] = []
   const env = withSecretFiles(environment, unread)
-  // Most other problems, such as a missing key, would only be consequences of these.
+  // Most other problems, such as a missing key, would only be consequences of secret files that could not be read.
   if (unread.length > 0)
     throw new ConfigurationError([...environmentNameProblems(environment, given), ...unread])
   const fromEnvironment: string[] = []

@@ -54,7 +54,7 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
     : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
 }
 
-/** Jobs, and how many milliseconds it took to count their tokens. These count towards the caller's `timeout`. */
+/** Jobs, and the milliseconds that counting their tokens took. That time is a part of the caller's `timeout`. */
 interface CountedJobs extends AdmittedJobs {
   readonly countedMs: number
 }

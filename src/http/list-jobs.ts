@@ -236,7 +236,7 @@ function cursorOf({ jobs, complete, next }: JobPage, beforeJobId: string | null)
   const time = leastJobId(jobIdMs(next) + 1)
   const last = jobs.at(-1)?.id
   const cursor = last !== undefined && last < time ? last : time
-  // If one millisecond has thousands of jobs, a cursor with only the time would return the same page again. So the cursor then
-  // is the ID after all.
+  // If one millisecond has thousands of jobs, a cursor with only the time would return the same page again, so the cursor is the
+  // ID.
   return beforeJobId === null || cursor < beforeJobId ? cursor : next
 }

@@ -8,7 +8,7 @@ export const IGNORED_HEADER = 'x-parley-ignored'
 
 /** Maximum bytes of the value of `x-parley-ignored`. */
 const MAX_BYTES = 1024
-/** Bytes of that value reserved for the final `+N`. */
+/** The part of these bytes that is reserved for the final `+N`. */
 const COUNT_BYTES = 16
 
 /**

@@ -191,7 +191,7 @@ test('requests that do not fit into the share are not read, and those before the
     (count) => count === 2,
   )
   assert.deepEqual(rejected, ['requests: over part'])
-  // The second error comes from Node's parser, because it was stopped.
+  // The server stops Node's parser, which then reports the second error.
   assert.deepEqual(errors, ['TOO_MANY_WAIT', 'HPE_CB_HEADERS_COMPLETE'])
   const fitting = bytes / (2048 + 64)
   assert.ok(fitting >= 2 && fitting < 50, `${fitting} wait`)

@@ -7,8 +7,8 @@
  * - A rejected request counts once, and once more for each 2 KiB of its body, because the body was received and perhaps parsed.
  * - Files that need no key, such as those of /docs, count once for each 16 KiB: sixteen connections that repeatedly read one of
  *   3 MB used up the whole event loop.
- * - The requests of one second at the rate are answered at once. Beyond that, each response waits for its turn, but at most ten
- *   seconds.
+ * - As many requests as the rate allows in a second are answered at once. Beyond that, each response waits for its turn, but at
+ *   most ten seconds.
  */
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'

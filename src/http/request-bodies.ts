@@ -176,7 +176,7 @@ export class RequestBodies {
     if (requestBytes > 0) this.#requests.share.release(account, requestBytes)
   }
 
-  /** Counts a body of unknown length as the largest that its route accepts, because it is not small. */
+  /** Counts a body of unknown length that turned out to be large: as the largest body that its route accepts. */
   async #grow(request: FastifyRequest, limit: number): Promise<HttpError | null> {
     const memory = request.bodyMemory
     if (memory === null) return null

@@ -13,7 +13,10 @@ export type CutTexts = (string | null)[]
 const BRACE = 0x7b
 const BRACKET = 0x5b
 
-/** @param text JSON text; if it is not an object, no member is found */
+/**
+ * Returns the texts of the wanted members.
+ * @param text JSON text; if it is not an object, no member is found
+ */
 export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   const cut: CutTexts = []
   clear(wanted, cut)

@@ -50,7 +50,7 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
  */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
-/** `header` is the name in the caller's spelling. `rule` continues the name to a message. */
+/** `header` is the name in the caller's spelling. The name followed by `rule` is the message, such as `a is given twice`. */
 export interface HeaderProblem {
   readonly header: string
   readonly rule: string

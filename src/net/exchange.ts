@@ -37,7 +37,7 @@ export type ExchangeResult =
   | { readonly kind: 'connection closed' }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** No more bytes of a response's body are read. */
+/** The most bytes that are read of a response's body. */
 export const MAX_ANSWER_BYTES = 65_536
 export const KEPT_BODY_BYTES = 1024
 export const MAX_RETRY_AFTER_MS = 86_400_000

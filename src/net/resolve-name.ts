@@ -53,7 +53,7 @@ export function createResolver(options: ResolverOptions): ResolveName {
 
 interface DnsAnswer {
   readonly addresses: readonly string[]
-  /** Why there are no addresses; otherwise not used. */
+  /** Why `addresses` is empty; meaningless otherwise. */
   readonly error: unknown
 }
 

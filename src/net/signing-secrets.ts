@@ -7,7 +7,7 @@ import { createHmac, randomBytes } from 'node:crypto'
 
 const PREFIX = 'whsec_'
 
-/** Standard Webhooks requires 24 to 64 bytes. 32 is the size of the hash. */
+/** Standard Webhooks requires 24 to 64 bytes. 32 is the size of the SHA-256 hash in a signature. */
 const SECRET_BYTES = 32
 /** For how many milliseconds after a rotation callbacks are also signed with the previous secret. */
 const ROTATION_MS = 86_400_000

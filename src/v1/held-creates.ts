@@ -229,7 +229,7 @@ async function unlessFailed<Result>(
   }
 }
 
-/** If the caller disconnects before it has the response, an equal request can join the job later. */
+/** Records how the response ended. If the caller disconnected before, an equal request can join the job later. */
 function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
   raw.once('close', () => {
     if (raw.writableFinished) held.answered(hold)

@@ -170,7 +170,7 @@ export class BatchRun {
     onChange()
   }
 
-  /** Returns if the rejected jobs can be sent in a different way; otherwise throws. */
+  /** Resolves when the rejected jobs can be sent again, perhaps in smaller batches or without an invalid one; otherwise throws. */
   async #handleRejection(
     error: InvalidRequestError | PermissionError,
     batch: readonly InputJob[],

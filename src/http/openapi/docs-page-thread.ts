@@ -18,7 +18,7 @@ export interface DocsPage {
   readonly script: StaticFile
 }
 
-/** The package can only serve the files from a Fastify server. So they are read from such a server, which does not listen. */
+/** Reads the page from a Fastify server that does not listen, because Scalar's package can only serve the page in Fastify. */
 async function makeDocsPage(): Promise<DocsPage> {
   const server = await renderer()
   const [page, script] = await Promise.all([server.inject(PAGE), server.inject(SCRIPT)])
