@@ -71,7 +71,7 @@ export class CrashRun {
       this.#onMoment = resolve
       if (events === 0) resolve()
     })
-    // The random number of turns varies the moment of the kill, because each event is the end of something.
+    // Without these random turns, each kill would come right after an event, which is the end of something.
     for (let turns = random.below(30); turns > 0; turns--) {
       await new Promise<void>((resolve) => setImmediate(resolve))
     }

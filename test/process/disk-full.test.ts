@@ -14,7 +14,7 @@ import { type Installation, installation, MAIN, type Server } from './server-pro
 import { canMount, startDisk } from './small-disk.ts'
 
 const timeout = 60_000
-/** In blocks of 512 bytes: 2 MiB. */
+/** The largest size of a file, in blocks of 512 bytes: 2 MiB. */
 const LIMIT_BLOCKS = 4096
 const CALLERS = 8
 const REFUSALS = 50

@@ -81,7 +81,7 @@ async function health({ url }: Server): Promise<{ readonly status: number }> {
   return answer
 }
 
-/** One request after the other: each gets 200. Milliseconds of each. */
+/** Sends one request after the other, each of which must get 200. Returns the milliseconds that each took. */
 async function timesUntil(
   untilMs: number,
   send: () => Promise<{ readonly status: number }>,
