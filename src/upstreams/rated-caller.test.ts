@@ -78,6 +78,16 @@ test('a short request asks for what it may use, also after long ones', async () 
   }
 })
 
+test('of answers from 200 to 2,000 tokens, few are longer than was asked for', async () => {
+  const call = start()
+  const calls: { asked: number; used: number }[] = []
+  for (let n = 0; n < 80; n++) calls.push(await call(400, 200 + ((n * 7919) % 1801)))
+  const short = calls.filter(({ asked, used }) => asked < used).length
+  assert.ok(short <= 8, `${short} of ${calls.length}`)
+  const sum = (name: 'asked' | 'used') => calls.reduce((total, one) => total + one[name], 0)
+  assert.ok(sum('asked') < 2 * sum('used'), `${sum('asked')} for ${sum('used')}`)
+})
+
 test('the input is not estimated higher than it was counted', async () => {
   const call = start()
   await call(4000, 500)

@@ -171,8 +171,9 @@ onEachStore(() => {
       const { parley, provider } = scene
       for (const account of ['acme', 'other']) {
         const key = await parley.key('user_max', account)
+        // The limits are only kept exactly if estimates are right; learned ones are sometimes too low for a large answer.
         const bodies = sizes(33 * MINUTES).map((size) =>
-          withContent(`${size} tokens of ${account}, ${made++}`),
+          withContent(`${size} tokens of ${account}, ${made++}`, { options: { max_tokens: size } }),
         )
         await createBatches(scene, key, bodies)
       }
