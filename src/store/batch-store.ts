@@ -96,6 +96,8 @@ export interface BatchSearch {
   readonly onlyOpen?: boolean
   /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
+  /** Only batches of the same file, with the same endpoint and description, that are at least as new. */
+  readonly like?: Pick<NewBatch, 'inputFileId' | 'endpoint' | 'aboutJson' | 'createdAtMs'>
   readonly limit: number
 }
 

@@ -53,11 +53,14 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 
   listBatches: read(function* (search: BatchSearch): Steps<StoredBatch[]> {
-    const { account, onlyOpen = false, afterBatchId, limit } = search
+    const { account, onlyOpen = false, afterBatchId, like, limit } = search
     const which = allOf(
       account === undefined ? undefined : sql`account = ${account}`,
       onlyOpen ? IS_OPEN : undefined,
       afterBatchId === undefined ? undefined : sql`id < ${afterBatchId}`,
+      like &&
+        sql`input_file_id = ${like.inputFileId} and endpoint = ${like.endpoint} and about = ${like.aboutJson}
+          and created_at_ms >= ${like.createdAtMs}`,
     )
     const order = onlyOpen ? OPEN_IN_ORDER : sql`id`
     return (yield sql`select ${COLUMNS} from batches where ${which} order by ${order} desc limit ${limit}`).map(

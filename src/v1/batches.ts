@@ -13,6 +13,7 @@ import { BATCH_SCHEMAS } from './batch-openapi.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type FieldPolicy, type Fields, supportedFields } from './fields.ts'
 import { fileIdOf, fileName } from './files.ts'
+import { isRetry } from './held-creates.ts'
 import { UNCHECKED } from './openapi.ts'
 import { metadataOf } from './response-fields.ts'
 
@@ -30,6 +31,8 @@ const WINDOW_MS = 86_400_000
 /** The limit for each account. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
+/** A client may repeat its request this long after the first try: OpenAI's clients try three times, for ten minutes each. */
+const RETRIED_MS = 1_800_000
 const BODY: FieldPolicy = {
   supported: ['input_file_id', 'endpoint', 'completion_window', 'metadata', 'output_expires_after'],
   ignored: [],
@@ -62,6 +65,11 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
       const batch = {
         ...{ id: makeBatchId(), account, inputFileId: file.id, endpoint: wanted.endpoint, createdAtMs },
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },
+      }
+      if (isRetry(request.headers)) {
+        const like = { ...batch, createdAtMs: createdAtMs - RETRIED_MS }
+        const [earlier] = await store.listBatches({ account, like, limit: 1 })
+        if (earlier?.cancellingAtMs === null) return send(reply, viewOf(earlier))
       }
       if (!(await store.createBatch(batch, MAX_OPEN_BATCHES))) throw tooManyBatches()
       const created = await found(account, batch.id)

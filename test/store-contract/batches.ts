@@ -116,6 +116,11 @@ export function batchTests(on: On): void {
     assert.equal(await store.findAnyBatch(newJob().id), null)
     const page = { account: 'acme', afterBatchId: second.id, limit: 5 }
     assert.deepEqual(ids(await store.listBatches(page)), [first.id])
+    const like = async (over: object) =>
+      ids(await store.listBatches({ account: 'acme', like: { ...second, ...over }, limit: 1 }))
+    assert.deepEqual(await like({}), [second.id])
+    for (const other of [{ inputFileId: 'x' }, { endpoint: 'x' }, { aboutJson: 'x' }, { createdAtMs: 1e15 }])
+      assert.deepEqual(await like(other), [])
     assert.equal(await store.createBatch({ ...first, id: newJob().id }, 2), false)
     await assert.rejects(store.createBatch(first, 3))
     await store.deleteBatchesOf('acme')

@@ -69,11 +69,12 @@ export function batchOperations(db: MemoryDatabase) {
       return row === undefined ? null : viewOf(row)
     },
 
-    listBatches({ account, onlyOpen = false, afterBatchId, limit }: BatchSearch): StoredBatch[] {
+    listBatches({ account, onlyOpen = false, afterBatchId, like, limit }: BatchSearch): StoredBatch[] {
       return [...db.batches.values()]
         .filter((row) => account === undefined || row.account === account)
         .filter((row) => !onlyOpen || isOpen(row))
         .filter(({ id }) => afterBatchId === undefined || id < afterBatchId)
+        .filter((row) => like === undefined || isLike(row, like))
         .sort((one, other) => (one.id < other.id ? 1 : -1))
         .slice(0, limit)
         .map(viewOf)
@@ -179,4 +180,9 @@ function report(db: MemoryDatabase, batch: BatchRow, callbackJson: string, nowMs
 
 function viewOf({ node, removeAtMs, lines, ...batch }: BatchRow): StoredBatch {
   return batch
+}
+
+function isLike(row: BatchRow, like: NonNullable<BatchSearch['like']>): boolean {
+  const isSame = row.inputFileId === like.inputFileId && row.endpoint === like.endpoint
+  return isSame && row.aboutJson === like.aboutJson && row.createdAtMs >= like.createdAtMs
 }
