@@ -569,5 +569,26 @@ onEachStore(() => {
     await assert.rejects(other.batches.cancel(ids[0] ?? ''), { status: 404 })
     await assert.rejects(openai.batches.retrieve('batch_x'), { status: 404 })
     for (const id of ids) await ended(t, openai, { id } as Batch)
+    // Batches with many problems are large, so other work runs between them.
+    const { store } = parley
+    const [row] = await store.listBatches({ account: 'user_max', limit: 1 })
+    let turn = 0
+    const turns = new Set<number>()
+    const large = {
+      ...row,
+      get progressJson() {
+        turns.add(turn)
+        return `${row?.progressJson}${' '.repeat(1e5)}`
+      },
+    }
+    t.mock.method(store, 'listBatches', async () => [large, large, large])
+    const count = () => {
+      turn++
+      counting = setImmediate(count)
+    }
+    let counting = setImmediate(count)
+    await openai.batches.list()
+    clearImmediate(counting)
+    assert.equal(turns.size, 3)
   })
 })
