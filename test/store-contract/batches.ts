@@ -138,6 +138,20 @@ export function batchTests(on: On): void {
     },
   )
 
+  on('deletes the oldest batch above a number of stored ones, if it has ended', async (store) => {
+    const [first, second] = [await create(store), await create(store)]
+    const add = async () => {
+      assert.equal(await store.createBatch({ ...first, id: newJob().id }, 100, 2), true)
+      return (await store.listBatches({ account: 'acme', limit: 5 })).map(({ id }) => id)
+    }
+    assert.deepEqual((await add()).slice(1), [second.id, first.id])
+    await store.claimBatches(NODE, 10)
+    assert.equal(await store.advanceBatch(stepOf(second.id, 1, { status: 'failed', end: END })), true)
+    const other = await create(store, 'other')
+    assert.deepEqual((await add()).slice(2), [first.id])
+    assert.notEqual(await store.findAnyBatch(other.id), null)
+  })
+
   on('claims batches up to a limit, and above it the oldest of each account', async (store) => {
     const batches = [await create(store), await create(store), await create(store)]
     const [first, second, third] = batches.map(({ id }) => id)
