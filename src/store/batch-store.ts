@@ -10,9 +10,16 @@ export const OPEN_STATUSES = ['validating', 'in_progress', 'cancelling'] as cons
 export const ENDED_STATUSES = ['completed', 'failed', 'expired', 'cancelled'] as const
 export type BatchStatus = (typeof OPEN_STATUSES | typeof ENDED_STATUSES)[number]
 
+/** Batches that fail at once count in no quota, and each may have 256 KiB of problems. */
+export const MAX_STORED_BATCHES = 10_000
+
 export interface BatchStore {
-  /** Returns false, and stores nothing, if the account has `maxOpen` open batches already. A second call with the same ID rejects. */
-  createBatch(batch: NewBatch, maxOpen: number): Promise<boolean>
+  /**
+   * Returns false, and stores nothing, if the account has `maxOpen` open batches already. A second call with the same ID rejects.
+   * Deletes the oldest batch of the account if it would have more than `maxStored` and this one has ended. If `maxStored` is
+   * absent, it is `MAX_STORED_BATCHES`.
+   */
+  createBatch(batch: NewBatch, maxOpen: number, maxStored?: number): Promise<boolean>
 
   /** Returns null if the batch does not exist or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
@@ -96,6 +103,8 @@ export interface BatchSearch {
   readonly onlyOpen?: boolean
   /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
+  /** Only batches of the same file, with the same endpoint and description, that are at least as new. */
+  readonly like?: Pick<NewBatch, 'inputFileId' | 'endpoint' | 'aboutJson' | 'createdAtMs'>
   readonly limit: number
 }
 

@@ -10,6 +10,7 @@ import {
   ENDED_STATUSES,
   type FileExtension,
   type JobRequest,
+  MAX_STORED_BATCHES,
   type NewBatch,
   OPEN_STATUSES,
   OUTPUT_PURPOSE,
@@ -30,12 +31,20 @@ const OPEN_IN_ORDER = sql`id || ''`
 const MAX_OLDEST = 400
 
 export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockAccount }: Dialect) => ({
-  createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
+  createBatch: write(function* (
+    batch: NewBatch,
+    maxOpen: number,
+    maxStored: number = MAX_STORED_BATCHES,
+  ): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     yield lockAccount(account)
     const [row = {}] =
       yield sql`select count(*) as open from batches where account = ${account} and ${IS_OPEN}`
     if (numberOf(row, 'open') >= maxOpen) return false
+    yield sql`
+      delete from batches where not ${IS_OPEN} and id in (
+        select id from batches where account = ${account} order by id desc limit 1 offset ${maxStored - 1}
+      )`
     yield sql`
       insert into batches (id, account, version, status, endpoint, input_file_id, about, progress, created_at_ms, deadline_ms)
       values (${id}, ${account}, 0, 'validating', ${endpoint}, ${inputFileId}, ${aboutJson}, '', ${createdAtMs}, ${deadlineMs})`
@@ -53,11 +62,14 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 
   listBatches: read(function* (search: BatchSearch): Steps<StoredBatch[]> {
-    const { account, onlyOpen = false, afterBatchId, limit } = search
+    const { account, onlyOpen = false, afterBatchId, like, limit } = search
     const which = allOf(
       account === undefined ? undefined : sql`account = ${account}`,
       onlyOpen ? IS_OPEN : undefined,
       afterBatchId === undefined ? undefined : sql`id < ${afterBatchId}`,
+      like &&
+        sql`input_file_id = ${like.inputFileId} and endpoint = ${like.endpoint} and about = ${like.aboutJson}
+          and created_at_ms >= ${like.createdAtMs}`,
     )
     const order = onlyOpen ? OPEN_IN_ORDER : sql`id`
     return (yield sql`select ${COLUMNS} from batches where ${which} order by ${order} desc limit ${limit}`).map(

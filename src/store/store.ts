@@ -59,9 +59,9 @@ export interface Store
     UsageStore {
   /**
    * Stores all jobs of the acceptance or none. If its idempotency key is stored for the account, it stores nothing and returns
-   * the jobs of the earlier request (`repeated`), or `conflict` if that request was different. If those jobs no longer exist, the
-   * request is accepted again. A second call without a key stores the jobs again, or rejects. Rejects with `UnknownAccount`, and
-   * stores nothing, if the account does not exist.
+   * the jobs of the earlier request (`repeated`), or `conflict` if that request was different. If none of those jobs exists any
+   * more, the request is accepted again. A second call without a key stores the jobs again, or rejects. Rejects with
+   * `UnknownAccount`, and stores nothing, if the account does not exist.
    *
    * A job with a cached response (`NewJob.fingerprint`) is stored as completed, with everything that settling stores, regardless
    * of whether it would be handed off or queued otherwise.

@@ -1,4 +1,5 @@
 /** The routes of batches. For a caller, a batch of another account does not exist. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AboutBatch, aboutOf, progressOf } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
@@ -13,6 +14,7 @@ import { BATCH_SCHEMAS } from './batch-openapi.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type FieldPolicy, type Fields, supportedFields } from './fields.ts'
 import { fileIdOf, fileName } from './files.ts'
+import { isRetry } from './held-creates.ts'
 import { UNCHECKED } from './openapi.ts'
 import { metadataOf } from './response-fields.ts'
 
@@ -30,6 +32,10 @@ const WINDOW_MS = 86_400_000
 /** The limit for each account. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
+/** Characters of a batch with many problems: a hundred such batches would take the event loop a quarter of a second. */
+const LARGE = 10_000
+/** A client may repeat its request this long after the first try: OpenAI's clients try three times, for ten minutes each. */
+const RETRIED_MS = 1_800_000
 const BODY: FieldPolicy = {
   supported: ['input_file_id', 'endpoint', 'completion_window', 'metadata', 'output_expires_after'],
   ignored: [],
@@ -63,6 +69,11 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
         ...{ id: makeBatchId(), account, inputFileId: file.id, endpoint: wanted.endpoint, createdAtMs },
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },
       }
+      if (isRetry(request.headers)) {
+        const like = { ...batch, createdAtMs: createdAtMs - RETRIED_MS }
+        const [earlier] = await store.listBatches({ account, like, limit: 1 })
+        if (earlier?.cancellingAtMs === null) return send(reply, viewOf(earlier))
+      }
       if (!(await store.createBatch(batch, MAX_OPEN_BATCHES))) throw tooManyBatches()
       const created = await found(account, batch.id)
       onBatchChanged()
@@ -77,9 +88,16 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
       const { limit, ...search } = searchOf(request.query as Record<string, unknown>)
       const { account } = request.caller
       const rows = await store.listBatches({ ...search, account, limit: limit + 1 })
-      const data = rows.slice(0, limit).map(viewOf)
-      const ids = { first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null }
-      return send(reply, { object: 'list', data, ...ids, has_more: rows.length > limit })
+      const batches = rows.slice(0, limit)
+      const data: string[] = []
+      for (const batch of batches) {
+        data.push(JSON.stringify(viewOf(batch)))
+        if (batch.progressJson.length > LARGE) await nextTurn()
+      }
+      const [first, last] = [batches.at(0), batches.at(-1)].map((one) => one && PREFIX + one.id)
+      const page = { first_id: first ?? null, last_id: last ?? null, has_more: rows.length > limit }
+      const rest = JSON.stringify({ object: 'list', ...page }).slice(1)
+      return reply.header('content-type', JSON_TYPE).send(`{"data":[${data.join(',')}],${rest}`)
     },
   )
 

@@ -281,6 +281,6 @@ function holdMs(headers: IncomingHttpHeaders): number {
 }
 
 /** Whether the client repeats an earlier request. */
-function isRetry(headers: IncomingHttpHeaders): boolean {
+export function isRetry(headers: IncomingHttpHeaders): boolean {
   return Number(headers['x-stainless-retry-count']) >= 1
 }

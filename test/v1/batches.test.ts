@@ -523,6 +523,20 @@ onEachStore(() => {
     assert.equal((await parley.store.quotaUse('user_max')).storedBytes, before - bytes)
   })
 
+  test('a retry of a request gets the batch that the request has created', async (t) => {
+    const { openai } = await start(t)
+    const first = await submit(openai, [chatLine('a')])
+    const wanted = { input_file_id: first.input_file_id, endpoint: CHAT, completion_window: '24h' } as const
+    const create = (retryCount: number, over: object = {}) => {
+      const headers = { 'x-stainless-retry-count': `${retryCount}` }
+      return openai.batches.create({ ...wanted, ...over }, { headers })
+    }
+    assert.equal((await create(1)).id, first.id)
+    const others = [await create(1, { metadata: { team: 'b' } }), await create(0)]
+    assert.equal(new Set([first.id, ...others.map(({ id }) => id)]).size, 3)
+    assert.equal((await create(2)).id, others[1]?.id)
+  })
+
   test('while a node of an earlier version is alive, batches are refused', async (t) => {
     const { openai, parley } = await start(t)
     if (!isPostgres(parley.database)) return t.skip('a file has one node')
@@ -555,5 +569,26 @@ onEachStore(() => {
     await assert.rejects(other.batches.cancel(ids[0] ?? ''), { status: 404 })
     await assert.rejects(openai.batches.retrieve('batch_x'), { status: 404 })
     for (const id of ids) await ended(t, openai, { id } as Batch)
+    // Batches with many problems are large, so other work runs between them.
+    const { store } = parley
+    const [row] = await store.listBatches({ account: 'user_max', limit: 1 })
+    let turn = 0
+    const turns = new Set<number>()
+    const large = {
+      ...row,
+      get progressJson() {
+        turns.add(turn)
+        return `${row?.progressJson}${' '.repeat(1e5)}`
+      },
+    }
+    t.mock.method(store, 'listBatches', async () => [large, large, large])
+    const count = () => {
+      turn++
+      counting = setImmediate(count)
+    }
+    let counting = setImmediate(count)
+    await openai.batches.list()
+    clearImmediate(counting)
+    assert.equal(turns.size, 3)
   })
 })

@@ -22,6 +22,8 @@ export interface CreateBatchOptions extends ServerOptions {
 const ENDED = ['completed', 'failed', 'expired', 'cancelled']
 const POLL_MS = 1000
 const MAX_PRINTED = 20
+/** A batch that was just created is among so many of the newest. */
+const LATEST = 20
 
 /** All of these resolve with the exit code. */
 export async function createBatch(file: string, options: CreateBatchOptions): Promise<number> {
@@ -34,8 +36,11 @@ export async function createBatch(file: string, options: CreateBatchOptions): Pr
       try {
         return await calls.create({ ...wanted, ...(metadata && { metadata }) })
       } catch (error) {
-        // Without the batch, nothing refers to the file.
-        await calls.deleteFile(id).catch(() => {})
+        // The batch exists if only the response was lost.
+        const batches = await calls.list(LATEST).catch(() => null)
+        const created = batches?.find(({ input_file_id }) => input_file_id === id)
+        if (created) return created
+        if (batches !== null) await calls.deleteFile(id).catch(() => {})
         throw error
       }
     },

@@ -19,6 +19,7 @@ export interface Batch {
   readonly id: string
   readonly status: string
   readonly endpoint: string
+  readonly input_file_id: string
   readonly created_at: number
   readonly in_progress_at?: number
   readonly expires_at: number

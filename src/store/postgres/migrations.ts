@@ -476,6 +476,12 @@ alter table outcomes add column content_zstd bytea, add column content_bytes int
 alter table outcomes alter column content_zstd set storage external;
 `
 
+/** A key is free again only if none of its jobs exists: the others would run twice. Earlier versions freed it if one was missing. */
+const anyJobTakesKey = takenKeys
+  .replace('create function', 'create or replace function')
+  .replace('is_repeat and exists', 'is_repeat and not exists')
+  .replace('limit 1) is null', 'limit 1) is not null')
+
 export const MIGRATIONS: readonly string[] = [
   first,
   adminActions,
@@ -500,4 +506,5 @@ export const MIGRATIONS: readonly string[] = [
   rates,
   compressedMessages,
   compressedContents,
+  anyJobTakesKey,
 ]

@@ -12,6 +12,7 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 /** How many partitions always exist: the current one and the next ones. */
 const AHEAD = 3
+const MOST = 60
 /** Maximum partitions that a transfer creates: each takes about ten locks, and a transaction may hold a limited number. */
 const MAX_CREATED = 300
 /** SPEC §2.1: no cached response lives longer, regardless of its job's retention. */
@@ -24,18 +25,35 @@ interface Span {
   readonly toMs: number
 }
 
-/** Creates missing partitions and drops expired ones. Only one node at a time does this, and only if its role owns the tables. */
+/**
+ * Creates missing partitions and drops expired ones. Only one node at a time does this, and only if its role owns the tables. Each
+ * drop is a transaction of its own: until it is committed, all other statements on jobs wait.
+ */
 export async function keepPartitions(database: Database, expiry: Expiry): Promise<void> {
-  await database.transaction(async (queries) => {
+  await ifOwner(database, async (queries) => {
+    for (const span of missing(await spansOf(queries), expiry)) await create(queries, span)
+  })
+  while (await ifOwner(database, (queries) => dropOne(queries, expiry)));
+}
+
+function ifOwner<T>(database: Database, work: (queries: Queries) => Promise<T>): Promise<T | undefined> {
+  return database.transaction(async (queries) => {
     const [lock] = await queries.query(TRY_LOCK)
-    if (!lock?.mine) return
+    if (!lock?.mine) return undefined
     await queries.query(LIMIT_LOCKS)
     await queries.query(ALLOW_BITMAPS)
-    const spans = await spansOf(queries)
-    for (const span of missing(spans, expiry)) await create(queries, span)
-    for (const span of spans) if (await isOver(queries, span, expiry)) await drop(queries, span)
-    await forgetEmptyHours(queries, expiry.nowMs - expiry.retentionMs)
+    return work(queries)
   })
+}
+
+async function dropOne(queries: Queries, expiry: Expiry): Promise<boolean> {
+  for (const span of await spansOf(queries)) {
+    if (!(await isOver(queries, span, expiry))) continue
+    await drop(queries, span)
+    return true
+  }
+  await forgetEmptyHours(queries, expiry.nowMs - expiry.retentionMs)
+  return false
 }
 
 /**
@@ -71,16 +89,22 @@ function missing(spans: readonly Span[], expiry: Expiry): Span[] {
   const width = widthOf(expiry)
   const wanted: Span[] = []
   const first = Math.floor(expiry.nowMs / width) * width
-  for (let fromMs = first; fromMs < first + AHEAD * width; fromMs += width) {
-    const span = { fromMs, toMs: fromMs + width }
-    if (!overlaps(spans, span)) wanted.push(span)
+  for (let at = first; at < first + AHEAD * width; at += width) {
+    const toMs = at + width
+    // The partitions of an earlier retention may end in the middle of it.
+    const ends = spans.filter((span) => overlaps([span], { fromMs: at, toMs })).map((span) => span.toMs)
+    const fromMs = Math.max(at, ...ends)
+    if (fromMs < toMs) wanted.push({ fromMs, toMs })
   }
   return wanted
 }
 
-/** The width of a partition: a day, or an hour if a day is long compared with the retention. */
+/**
+ * The width of a partition: an hour for a retention of less than two days; otherwise as many days as are needed to have about
+ * `MOST` partitions, because many statements lock all of them.
+ */
 function widthOf({ retentionMs }: Expiry): number {
-  return retentionMs >= 2 * DAY_MS ? DAY_MS : HOUR_MS
+  return retentionMs < 2 * DAY_MS ? HOUR_MS : Math.ceil(retentionMs / (MOST * DAY_MS)) * DAY_MS
 }
 
 function overlaps(spans: readonly Span[], { fromMs, toMs }: Span): boolean {

@@ -181,9 +181,8 @@ function findEarlier(
   if (!earlier || Number(earlier.until_ms) <= nowMs) return null
   if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
   const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // If the jobs of the earlier request no longer exist, the request is accepted again; otherwise the caller would get IDs of
-  // missing jobs.
-  return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
+  // The request is accepted again only if none of its jobs exists, because the others would run twice.
+  return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
 /** The known turns of the account's next jobs, by route: jobs of a batch follow each other. */
