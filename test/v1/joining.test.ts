@@ -209,6 +209,7 @@ onEachStore(() => {
     await stopAtOnce(stage)
     const error = await failed
     assert.ok(error instanceof OpenAI.APIError && error.status === 503, `${error}`)
+    assert.equal(error.headers?.get('connection'), 'close')
     const after = await startStage(t, { after: stage, script: () => reply.text('after') })
     const retried = await openaiOf(after.parley, key).chat.completions.create(SAMPLE)
     assert.equal(textOf(retried), 'after')
@@ -225,6 +226,7 @@ onEachStore(() => {
       const error = await openai.chat.completions.create(SAMPLE, options).catch((refused: unknown) => refused)
       assert.ok(error instanceof OpenAI.APIError)
       assert.deepEqual([error.status, error.headers?.get('retry-after-ms')], [503, '1000'])
+      assert.equal(error.headers?.get('connection'), 'keep-alive')
       await models.received(1)
     }
     assert.equal(models.completions().length, 1)
