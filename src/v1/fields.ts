@@ -54,9 +54,9 @@ export function supportedFields(
   const fields: Record<string, unknown> = {}
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === undefined) continue
-    if (isIgnored(name, ignored) || (Object.hasOwn(neutral, name) && neutral[name]?.(field))) continue
+    if (Object.hasOwn(neutral, name) && neutral[name]?.(field)) continue
     if (supported.includes(name)) fields[name] = field
-    else {
+    else if (!isIgnored(name, ignored)) {
       const shown = name.slice(0, LONGEST_NAME)
       throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
     }
