@@ -1,5 +1,8 @@
 /** Bodies that arrive after their requests were rejected are read at a limited pace, so that many of them do not hold the event loop. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { finished } from 'node:stream/promises'
 import test, { type TestContext } from 'node:test'
 import { openLine } from '../../test/http/raw-http.ts'
 import { startStage } from '../../test/http/stage.ts'
@@ -77,6 +80,19 @@ test('what is left of a file whose upload has failed is read, and its connection
     line.send('GET /healthz HTTP/1.1\r\nhost: parley\r\n\r\n')
     await line.until(/HTTP\/1.1 200 /)
     line.hangUp()
+  }
+})
+
+test('a client that closes its connection after each response can send its body to the end, and is not reset', async (t) => {
+  const { parley } = await start(t)
+  const { hostname, port } = new URL(parley.url)
+  for (const bytes of [64 * 1024, 3 * MIB]) {
+    const socket = connect(Number(port), hostname)
+    socket.write(head(bytes, '192.0.2.1').replace('host:', 'connection: close\r\nhost:'))
+    const [response] = await once(socket, 'data')
+    assert.match(String(response), /^HTTP\/1.1 401 [\s\S]*connection: close/i)
+    socket.resume().end(Buffer.alloc(bytes, 'x'))
+    await finished(socket)
   }
 })
 

@@ -49,13 +49,15 @@ export class UnreadBodies {
     const { raw, headers } = request
     const length = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : null
     if (raw.destroyed) return
-    if (length !== null && length <= SMALL_BYTES) {
-      // A route that stopped reading in the middle has paused the body, and Node then does not drop it.
-      raw.resume()
+    const isSmall = length !== null && length <= SMALL_BYTES
+    if (!isSmall && this.#bodies.size >= MAX_BODIES) {
+      reply.header('connection', 'close')
       return
     }
-    if (this.#bodies.size >= MAX_BODIES) {
-      reply.header('connection', 'close')
+    if (!reply.raw.shouldKeepAlive) closeAfter(raw)
+    if (isSmall) {
+      // A route that stopped reading in the middle has paused the body, and Node then does not drop it.
+      raw.resume()
       return
     }
     const sender = senderOf(request)
@@ -106,5 +108,20 @@ export class UnreadBodies {
     this.#ready.delete(sender)
     if (bodies.length > 0) this.#ready.set(sender, bodies)
     return body
+  }
+}
+
+/**
+ * Keeps the connection of a client that wants it closed after the response until its body has arrived. Node would close it with
+ * the response, and a client that still sends, as Python's urllib, would see a reset instead of the response.
+ */
+function closeAfter(body: IncomingMessage): void {
+  const { socket } = body
+  const destroySoon = socket.destroySoon.bind(socket)
+  // Node calls this after the last response of a connection.
+  socket.destroySoon = () => {
+    if (body.complete) return destroySoon()
+    socket.end()
+    body.once('end', destroySoon)
   }
 }

@@ -53,6 +53,9 @@ export const jobOptions = Type.Object(
         description: 'How much a reasoning model thinks before it answers.',
       }),
     ),
+    verbosity: Type.Optional(
+      Type.Enum(['low', 'medium', 'high'], { description: 'How long and detailed answers are.' }),
+    ),
   },
   {
     additionalProperties: false,

@@ -237,7 +237,7 @@ const CREATES: ReadonlySet<string | undefined> = new Set([
   '/v1/responses',
 ])
 
-/** The status of a request whose client closed the connection before the response, as in the log. */
+/** The status, as in the log, of a request whose client did not wait for the whole response. */
 const CLIENT_GONE = 499
 
 /**
@@ -246,7 +246,7 @@ const CLIENT_GONE = 499
  */
 export function traceCreates(app: FastifyInstance): void {
   const open = new WeakMap<FastifyRequest, { readonly span: Span; readonly inside: Context }>()
-  app.addHook('onRequest', (request, _reply, done) => {
+  app.addHook('onRequest', (request, { raw }, done) => {
     const { url } = request.routeOptions
     if (request.method === 'POST' && CREATES.has(url)) {
       const { traceparent } = request.headers
@@ -257,6 +257,10 @@ export function traceCreates(app: FastifyInstance): void {
       const attributes = { 'http.request.method': 'POST', 'http.route': url }
       const span = tracer.startSpan(`POST ${url}`, { kind: SpanKind.SERVER, attributes }, parent)
       open.set(request, { span, inside: trace.setSpan(parent, span) })
+      // `onResponse` does not run if the client leaves first.
+      raw.once('close', () => {
+        if (!raw.writableFinished) end(request, CLIENT_GONE)
+      })
     }
     done()
   })
@@ -272,11 +276,6 @@ export function traceCreates(app: FastifyInstance): void {
     if (status >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
     span?.end()
   }
-  app.addHook('onSend', (request, _reply, payload, done) => {
-    // The client is gone, so `onResponse` is not called.
-    if (request.raw.socket.destroyed) end(request, CLIENT_GONE)
-    done(null, payload)
-  })
   app.addHook('onResponse', (request, reply, done) => {
     end(request, reply.statusCode)
     done()

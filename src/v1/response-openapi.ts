@@ -13,7 +13,7 @@ const metadata = Type.Object(
   {},
   { additionalProperties: text, description: 'Up to 16 texts of up to 512 characters.' },
 )
-const { temperature, top_p, reasoning_effort } = jobOptions.properties
+const { temperature, top_p, reasoning_effort, verbosity } = jobOptions.properties
 
 const format = Type.Object(
   {
@@ -46,7 +46,10 @@ const createBody = Type.Object(
       Type.Boolean({ description: 'Whether to run the response in the background and return at once.' }),
     ),
     text: Type.Optional(
-      Type.Object({ format: Type.Optional(format) }, { description: 'The `format` of the answer.' }),
+      Type.Object(
+        { format: Type.Optional(format), verbosity },
+        { description: 'The `format` and `verbosity` of the answer.' },
+      ),
     ),
     reasoning: Type.Optional(
       Type.Object(
@@ -110,7 +113,7 @@ const response = Type.Object(
     previous_response_id: Type.Null(),
     reasoning: Type.Object({ effort: nullable(text), summary: Type.Null() }),
     temperature: Type.Number(),
-    text: Type.Object({ format }),
+    text: Type.Object({ format, verbosity }),
     tool_choice: Type.Literal('auto'),
     tools: Type.Array(anyFields),
     top_p: Type.Number(),
