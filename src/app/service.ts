@@ -179,9 +179,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     log,
   })
   const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
-  const queues = () => worker.schedule.queues
-  const wakeCalls =
-    role === 'api' ? null : createWakeCalls({ ...common, upstreams, queues, signal: stopping.signal })
+  const wakeCalls = role === 'api' ? null : createWakeCalls({ ...common, upstreams, signal: stopping.signal })
   const app = await createHttp({
     ...common,
     ...engine,
