@@ -25,7 +25,7 @@ import { busyMeter } from '../telemetry/runtime-metrics.ts'
 import { activeTraceparent } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
-import { createBatchRunner } from './batches.ts'
+import { createBatchRunner, tokenCounter } from './batches.ts'
 import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
@@ -157,6 +157,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     store,
     creator: engine.creator,
     tiers: engine.tiers,
+    countTokens: tokenCounter(pool),
     clock,
     expiry,
     describe: (error) => admissionError(error).message,
