@@ -33,17 +33,19 @@ export interface BatchParts {
   readonly cancellation: Pick<Cancellation, 'cancelled'>
 }
 
+/** Counts tokens for jobs that no request creates. */
+export function tokenCounter(pool: Pick<CpuPool, 'run'>): (account: string) => CountElement {
+  return (account) => async (element, limit) => {
+    const count = await countConversation(element, limit, (jsonTexts, enough) =>
+      pool.run('count tokens', { jsonTexts, enough }, { account, weight: 1 }, new Stop()),
+    )
+    if (count === null) throw new Error('the count of tokens was stopped')
+    return count
+  }
+}
+
 export function createBatchRunner(parts: BatchParts): BatchRunner {
   const { settings, store, node, clock, log, metrics, pool, creator, tiers, prices, cancellation } = parts
-  const countTokens =
-    (account: string): CountElement =>
-    async (element, limit) => {
-      const count = await countConversation(element, limit, (jsonTexts, enough) =>
-        pool.run('count tokens', { jsonTexts, enough }, { account, weight: 1 }, new Stop()),
-      )
-      if (count === null) throw new Error('the count of tokens was stopped')
-      return count
-    }
   return new BatchRunner({
     store,
     node,
@@ -54,7 +56,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
       maxDepth: settings.limits.json_depth,
       usesCache: (model) => settings.models[model]?.v1_cache === true,
     }),
-    starts: new LineStarts({ store, creator, tiers, countTokens }),
+    starts: new LineStarts({ store, creator, tiers, countTokens: tokenCounter(pool) }),
     makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
     maxLineBytes: settings.limits.body_bytes,
     maxLinesOf: (tier) => tiers.of(tier).maxBatchLines,

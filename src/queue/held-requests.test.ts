@@ -30,7 +30,7 @@ function start() {
     },
     liveNodes: async () => [...live],
   }
-  const nodeOf = (node: string) =>
+  const nodeOf = (node: string | null) =>
     new HeldRequests({
       store,
       node,
@@ -44,7 +44,7 @@ function start() {
     rows.set(key, { account: 'acme', key, jobId, state })
     return { account: 'acme', key, jobId }
   }
-  return { clock, live, create, a: nodeOf('node-a'), b: nodeOf('node-b') }
+  return { clock, live, create, store, a: nodeOf('node-a'), b: nodeOf('node-b'), api: nodeOf(null) }
 }
 
 test('an equal request joins a job whose callers have left, at each node, for as long as the setting says', async () => {
@@ -69,6 +69,27 @@ test('callers on a dead node count as gone', async () => {
   live.delete('node-b')
   assert.equal((await a.join(EQUAL))?.jobId, 'job')
   assert.equal(await a.join(EQUAL), null, 'now a caller waits at this node')
+})
+
+test('a caller at a node without a lease waits, for every node', async () => {
+  const { create, a, api } = start()
+  const hold = create(api, 'job')
+  assert.deepEqual([await a.join(EQUAL), await api.join(EQUAL)], [null, null])
+  await api.left(hold)
+  assert.equal((await a.join(EQUAL))?.jobId, 'job')
+})
+
+test('an equal request waits until it is stored that a caller has left', async () => {
+  const { create, store, a } = start()
+  const hold = create(a, 'job')
+  const { changeHeldRequest: change } = store
+  const stored = Promise.withResolvers<void>()
+  store.changeHeldRequest = (...args) => stored.promise.then(() => change(...args))
+  void a.left(hold)
+  const joined = a.join(EQUAL)
+  for (let turns = 0; turns < 20; turns++) await null
+  stored.resolve()
+  assert.equal((await joined)?.jobId, 'job')
 })
 
 test('retries join different jobs, those without callers first', async () => {

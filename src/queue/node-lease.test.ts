@@ -290,6 +290,22 @@ test('a node that came back in between must be absent for ten leases again', asy
   assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
 })
 
+test('after an outage, in which it may have come back, a node must be absent for ten leases again', async (t) => {
+  let isDown = false
+  const { store, databaseClock, events, pass } = await start(t, () => isDown)
+  const job = await deadJob(store)
+  databaseClock.hasJumped = true
+  await pass(LEASE_MS * 6)
+  isDown = true
+  await pass(LEASE_MS)
+  isDown = false
+  await pass(LEASE_MS * 9.5)
+  assert.equal(events[0], 'rescued 1')
+  assert.deepEqual(await claimFinal(store, 'node-a'), [])
+  await pass(LEASE_MS * 2)
+  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
+})
+
 test('a node that was paused and stops at once reverts its crashes itself', async (t) => {
   const { store, events, lease, heartbeat } = await start(t)
   const job = newJob()

@@ -81,6 +81,19 @@ test('a piece of a file counts once if the database includes it while it is stil
   assert.equal(await next, null)
 })
 
+test('the sums are read again once a sixteenth of what is left is being accepted, of jobs and of bytes', async () => {
+  for (const limit of [limits(160), limits(null, 160)]) {
+    const { clock, said, quotas, reserve } = watched()
+    assert.equal(await reserve(limit, 6, 6), null)
+    clock.advance(100)
+    const next = reserve(limit, 6, 6)
+    await nextTurn()
+    quotas.end('acme', 6, 6, true)
+    assert.equal(await next, null)
+    assert.equal(said.asked, 2)
+  }
+})
+
 test('a job that has ended makes room at the next lookup, at the latest when there seems to be none', async () => {
   const { clock, said, quotas, reserve } = watched({ openJobs: 9 })
   const ten = limits(10)

@@ -12,7 +12,7 @@ import { PollingLoop } from '../polling-loop.ts'
 import type { Expiry } from '../store/expiry.ts'
 import type { JobToRerun, OpenRerun, RerunEnd, RerunStore } from '../store/rerun-store.ts'
 import { backgroundOwner } from './background-owner.ts'
-import type { Acceptance, AdmissionError, JobCreator } from './job-creator.ts'
+import type { Acceptance, AdmissionError, CountElement, JobCreator } from './job-creator.ts'
 
 /** Polls seldom, because operators can wait and each poll wakes an idle server. */
 const POLL_MS = 2000
@@ -25,6 +25,7 @@ export interface RerunsOptions {
   readonly store: Pick<RerunStore, 'openReruns' | 'takeRerun' | 'endRerun' | 'jobToRerun'>
   readonly creator: Pick<JobCreator, 'admit' | 'accept' | 'idempotencyMs'>
   readonly tiers: Tiers
+  readonly countTokens: (account: string) => CountElement
   readonly clock: Clock
   readonly expiry: () => Expiry
   /** The message that a caller would get. */
@@ -96,12 +97,13 @@ export class Reruns {
   }
 
   async #endOf({ id, jobId, withCallback }: OpenRerun): Promise<RerunEnd> {
-    const { store, creator, tiers, clock, expiry } = this.#options
+    const { store, creator, tiers, countTokens, clock, expiry } = this.#options
     const job = await store.jobToRerun(jobId, expiry())
     if (job === null) return refused('The job has expired or was deleted.')
     if (!job.hasEnded) return refused('The job has not finished.')
     const owner = backgroundOwner(job.owner.name, tiers.of(job.owner.tier), job.owner)
-    const admission = await creator.admit([elementOf(job, withCallback)], owner, countOf, true)
+    const element = elementOf(job, withCallback)
+    const admission = await creator.admit([element], owner, countTokens(owner.account), true)
     if (!admission.ok) return this.#refusedFor(admission.error)
     // If a node crashed before it recorded the job, the next one finds it by this key. No caller's key contains a space.
     const idempotency = {
@@ -130,10 +132,6 @@ function refused(refusal: string): RerunEnd {
   return { rerunId: null, refusal }
 }
 
-/** The tokens were counted when the job was created, unless an upper bound was enough. */
-const countOf = async ({ tokensAtMost }: CreateElement) =>
-  ({ tokens: tokensAtMost, certainty: 'exact' }) as const
-
 /** The request of the job, without the response cache, which may contain the answer that the rerun replaces. */
 function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   const { model, messagesJson, responseFormatJson: storedJson, createdAtMs, inputTokens, deadlineMs } = job
@@ -144,7 +142,8 @@ function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   return {
     model,
     messagesJson,
-    messages: 0,
+    messages: 1,
+    // They were counted when the job was created, unless an upper bound was enough.
     tokensAtMost: inputTokens,
     responseFormatJson: formatJson,
     options: optionsJson === null ? null : JSON.parse(optionsJson),

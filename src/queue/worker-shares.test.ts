@@ -56,7 +56,7 @@ async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}
   }
   worker.wake()
   await quiet()
-  return { store, worker, enqueue, running, end, queue, quiet, heldBack: () => worker.heldBack() }
+  return { store, worker, enqueue, executions, running, end, queue, quiet, heldBack: () => worker.heldBack() }
 }
 
 /** A job that takes about so many bytes of memory. */
@@ -186,4 +186,15 @@ test('a job that fills the share does not delay a job of another account that is
   assert.deepEqual(running(), ['many', 'other', 'third'])
   await end('other')
   assert.deepEqual(running(), ['many', 'third', 'other'])
+})
+
+test('a job in the reserve makes room for that of another account as soon as it is called', async (t) => {
+  const { executions, running, queue } = await start(t, { slots: 256 })
+  await queue(...several(240, 'many'))
+  const others = ACCOUNTS.filter((account) => account !== 'many')
+  await queue(...others.slice(0, 9).map((account) => job(account)))
+  assert.equal(running().length, 240 + 8)
+  for (const { events } of executions.all) await events.beforeCall?.()
+  await queue(job(others[9] ?? ''))
+  assert.equal(running().length, 240 + 10)
 })

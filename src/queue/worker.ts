@@ -368,10 +368,9 @@ export class Worker {
     )
   }
 
-  async #release(job: Pick<ClaimedJob, 'id' | 'attempt' | 'deadlineMs'>): Promise<void> {
+  async #release(job: Pick<ClaimedJob, 'id' | 'attempt'>): Promise<void> {
     const { store, node } = this.#options
     await store.release(node, [claimOf(job)])
-    this.#mayMiss(job.deadlineMs)
   }
 
   /** Retried like a settlement, because only this node knows what the job has paid for. */

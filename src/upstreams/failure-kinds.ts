@@ -12,6 +12,17 @@
  * | `final` | anything else: another call would end in the same way | the job, at once |
  */
 import type { ConnectionFault, FailureKind, Trouble, UpstreamError } from './model-server.ts'
+import {
+  CRASHED,
+  LITELLM,
+  NO_CREDIT,
+  NO_CREDIT_CODES,
+  NO_PROVIDER,
+  NO_QUOTA,
+  NOT_REACHED,
+  OPERATORS_400,
+  TOO_LARGE,
+} from './vendor-errors.ts'
 
 /** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it runs out of memory. */
 export const GENERATION_FAILED = 424
@@ -23,66 +34,9 @@ export const NO_FLEX_CAPACITY = 498
  * budget (412, Portkey and Fireworks).
  */
 const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 412]
-/** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
-export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 /** What answers without choices or text are called. Google sends them now and then, and an answer with the next call. */
 export const NO_CHOICES = 'The chat completion has no choices.'
 export const NO_TEXT = 'The chat completion has no text content.'
-/** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
-const NO_CREDIT_CODES: readonly (string | null)[] = [
-  'insufficient_quota',
-  'exceeded_current_quota_error',
-  '1113',
-]
-/** What gateways make of these codes, and what xAI, Moonshot and Z.ai say. */
-const NO_CREDIT = /\binsufficient_quota\b|\bused all available credits\b|\binsufficient balance\b/i
-/** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
-const NO_QUOTA = /exceeded your current quota/i
-/** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
-const TOO_LARGE = /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
-
-/** What LM Studio says in a 400 if its model crashes. What follows may quote anything. */
-const CRASHED = /^the model has crashed\b/i
-/**
- * Messages that come with 400, but that only the operator can do something about: an account's limit, place or suspension
- * (Anthropic, Groq, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
- */
-const OPERATORS_400 = [
-  // A wrong key (Google, xAI), and no credit left (Anthropic).
-  /^api key (?:not valid|not found|expired)/i,
-  /^incorrect api key provided/i,
-  /^your credit balance is too low/i,
-  /^you have reached your specified api usage limits\b/i,
-  /^this organization has been disabled\b/i,
-  /^organization has been restricted\b/i,
-  /^user location is not supported\b/i,
-  /^access denied, please make sure your account is in good standing\b/i,
-  /^budget has been exceeded!/i,
-  /^exceededbudget: (?!end user\b)/i,
-  /^authentication error\b.{0,5}\bexpired key\b/i,
-  // LM Studio, if its model was ejected or does not load.
-  /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
-  // An endpoint of Hugging Face that is paused.
-  /^bad request: invalid state\b/i,
-  /^(?:bad request: )?the endpoint is paused\b/i,
-  // A model that the server does not have, or no longer, which others reject with 404: OpenRouter, DeepSeek, Mistral, Groq,
-  // Together, Hugging Face and LiteLLM.
-  /^\S+ is not a valid model id\b/i,
-  /^model not exist\b/i,
-  /^invalid model: /i,
-  /^the model \S+ has been decommissioned\b/i,
-  /^unable to access non-serverless model\b/i,
-  /^the dedicated endpoint for \S+ is not running\b/i,
-  /^the requested model '\S+' is not supported by any provider you have enabled\b/i,
-  /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
-]
-/** What LiteLLM writes before the words of a provider, which it quotes as they are or as JSON. */
-const LITELLM =
-  /^litellm\.\w{1,40}: [\w .:]{1,80} - (?:error code: \d{3} - )?(?:\{.{0,120}?["']message["']: ?["'])?/i
-
-/** Messages of gateways that respond with 500 if they cannot reach the server behind them: Portkey, LiteLLM, and those in Go. */
-const NOT_REACHED =
-  /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b|exception - connection error|cannot connect to host|connection refused|do request failed/i
 
 /** The parts of an error that determine its kind. */
 export type FailureFacts = Pick<

@@ -87,12 +87,12 @@ export interface UpstreamError {
   readonly rate?: ServerRate
 }
 
-/** The limits that a server reports, in requests and tokens per minute; infinite if it reports none. */
+/** The limits that a server reports, in requests and tokens per minute (Groq's: requests per day); infinite if it reports none. */
 export interface ServerRate {
   readonly limit: { readonly requests: number; readonly tokens: number }
   readonly left: { readonly requests: number; readonly tokens: number }
   /** When the whole limit is available again, in milliseconds. */
-  readonly resetMs: number
+  readonly resetMs: { readonly requests: number; readonly tokens: number }
 }
 
 /** Who is responsible for a failed call (failure-kinds.ts). */

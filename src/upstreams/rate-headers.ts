@@ -13,17 +13,16 @@ const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h
 /** Null if it does not report what is left. Where the limit is 0, both are ignored: some servers send that for no limit. */
 export function readRateHeaders(headers: Headers): ServerRate | null {
   const of = (name: 'requests' | 'tokens') => {
+    const resetMs = durationMs(headers[`x-ratelimit-reset-${name}`]) ?? MINUTE_MS
     const limit = numberOf(headers[`x-ratelimit-limit-${name}`])
-    if (limit === 0) return { limit: Number.POSITIVE_INFINITY, left: Number.POSITIVE_INFINITY }
-    return { limit, left: numberOf(headers[`x-ratelimit-remaining-${name}`]) }
+    if (limit === 0) return { limit: Number.POSITIVE_INFINITY, left: Number.POSITIVE_INFINITY, resetMs }
+    return { limit, left: numberOf(headers[`x-ratelimit-remaining-${name}`]), resetMs }
   }
   const [requests, tokens] = [of('requests'), of('tokens')]
   const left = { requests: requests.left, tokens: tokens.left }
   if (!Number.isFinite(left.requests) && !Number.isFinite(left.tokens)) return null
-  const resets = [headers['x-ratelimit-reset-requests'], headers['x-ratelimit-reset-tokens']].map(durationMs)
-  const known = resets.filter((ms) => ms !== null)
   const limit = { requests: requests.limit, tokens: tokens.limit }
-  return { limit, left, resetMs: known.length === 0 ? MINUTE_MS : Math.max(...known) }
+  return { limit, left, resetMs: { requests: requests.resetMs, tokens: tokens.resetMs } }
 }
 
 function numberOf(header: Headers[string]): number {

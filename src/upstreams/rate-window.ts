@@ -60,7 +60,7 @@ export interface Ask {
   /** How much more it could use, at least `needs`. */
   readonly wants: Amounts
   /** What is left according to the server (infinite if it reported nothing), and when the whole limit is available again. */
-  readonly left: (Amounts & { readonly resetMs: number }) | null
+  readonly left: (Amounts & { readonly resetMs: Amounts }) | null
   /** How long the server accepts nothing. */
   readonly blockMs: number
 }
@@ -163,12 +163,11 @@ function pace(state: RateState, limits: Amounts, amounts: Amounts, nowMs: number
 function believe(state: RateState, limits: Amounts, left: Ask['left'], nowMs: number): void {
   if (left === null) return
   const free = freeOf(state, limits)
-  const usedByOthers = (name: keyof Amounts) => {
+  for (const name of ['requests', 'tokens'] as const) {
     const used = free[name] - left[name]
-    return used > TOLERANCE * limits[name] ? Math.floor(used) : 0
+    const atMs = nowMs - WINDOW_MS + Math.min(left.resetMs[name], WINDOW_MS)
+    if (used > TOLERANCE * limits[name]) use(state, atMs, { ...NOTHING, [name]: Math.floor(used) })
   }
-  const others = { requests: usedByOthers('requests'), tokens: usedByOthers('tokens') }
-  use(state, nowMs - WINDOW_MS + Math.min(left.resetMs, WINDOW_MS), others)
 }
 
 function freeOf({ used, held }: RateState, limits: Amounts): Amounts {

@@ -173,7 +173,7 @@ for (const [name, other] of [
       const rate = new Rate(configured, book, new FakeClock())
       const report = { [name]: limit, [other]: none } as unknown as Amounts
       const left = { [name]: 1, [other]: none } as unknown as Amounts
-      rate.serverSays({ limit: report, left, resetMs: 5 }, isAlone)
+      rate.serverSays({ limit: report, left, resetMs: { requests: 5, tokens: 5 } }, isAlone)
       void rate.reserve({ account: 'acme', weight: 1, tokens: 1 }, new Stop())
       return [rate.limits, asks.at(-1)?.left?.[name]]
     }

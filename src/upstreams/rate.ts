@@ -73,7 +73,7 @@ export class Rate {
   #reserved = { requests: 0, tokens: 0 }
   /** What the next exchange reports. */
   #used: { atMs: number; requests: number; tokens: number }[] = []
-  #left: (Amounts & { readonly resetMs: number }) | null = null
+  #left: NodeAsk['left'] = null
   #leftAtMs = 0
   #blockedUntilMs = 0
   /** How many requests were served since the last exchange: about as many are expected until the next. */

@@ -4,23 +4,12 @@
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords, parse, providerError } from './error-words.ts'
-import { GENERATION_FAILED, NO_CHOICES, NO_FLEX_CAPACITY, NO_PROVIDER, NO_TEXT } from './failure-kinds.ts'
+import { GENERATION_FAILED, NO_CHOICES, NO_FLEX_CAPACITY, NO_TEXT } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 import { readRetryDelay } from './retry-after.ts'
-
-const POLICY_CODES: readonly unknown[] = [
-  'content_filter',
-  'content_policy_violation',
-  // Alibaba.
-  'data_inspection_failed',
-  // Portkey, if a guardrail denies the request or its answer.
-  'hooks_failed',
-]
-/** Messages about a breach of content policy without such a code: of xAI, OpenAI's reasoning models, LiteLLM and DeepSeek. */
-const POLICY_WORDS =
-  /^content violates usage guidelines|your prompt was flagged as|\bContentPolicyViolationError\b|^content exists risk/i
+import { JSON_MODE_WORDS, NO_PROVIDER, POLICY_CODES, POLICY_WORDS } from './vendor-errors.ts'
 
 type CompletionUsage = NonNullable<ChatCompletion['usage']>
 /** The compiler checks the names against the wire format; the values can be anything that the server sent. */
@@ -234,15 +223,6 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
   }
   return null
 }
-
-/**
- * Words in the messages of servers that reject a schema, or the way in which JSON was requested. llama.cpp only reports that it
- * failed to initialize samplers if it cannot start a grammar in the middle of an answer. TensorRT-LLM needs a setting for
- * guided decoding. Groq checks the answer itself, and reports `json_validate_failed` instead of delivering one that does not
- * match. Google only reports an invalid argument if a schema is too large.
- */
-const JSON_MODE_WORDS =
-  /schema|grammar|guided.?decod|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
 
 /** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {

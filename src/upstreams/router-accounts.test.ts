@@ -11,6 +11,7 @@ import {
   type RouterSetup,
   startRouter,
 } from '../../test/support/router-setup.ts'
+import { MAX_TRIES } from './call-target.ts'
 import { FAILED_JOBS_TO_OPEN, FIRST_CHECK_MS } from './circuit-breaker.ts'
 import { ROUNDS } from './router.ts'
 
@@ -145,6 +146,23 @@ describe('the room of a route', () => {
     a.script = () => undefined
     a.release()
     await Promise.all(asked)
+  })
+
+  it('is none while jobs that call one at a time hold half of the slots of the node', async (t) => {
+    const setup = await startRouter(t, { a: () => reply.stall(), isPatient: true, slots: 8 })
+    const { router, a } = setup
+    const asked: Promise<unknown>[] = []
+    const rooms: number[] = []
+    for (let n = 0; n < 6; n++) {
+      asked.push(router.ask(modelRequest('one', { jobId: `job ${n}`, tries: MAX_TRIES - 1 }), never))
+      await a.received(1)
+      rooms.push(router.room('a/m'))
+    }
+    assert.deepEqual(rooms, [17, 17, 17, 17, 0, 0])
+    a.script = () => undefined
+    a.release()
+    await Promise.all(asked)
+    assert.equal(router.room('a/m'), 18)
   })
 })
 

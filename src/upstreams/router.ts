@@ -56,7 +56,10 @@ export interface RouterOptions extends CallListener {
   readonly isPatient?: boolean
   /** Called with the reason when calls to a target stop succeeding, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
-  /** Of the node: at most half of them are for jobs that wait for a rate, so that other routes keep some. Absent for any number. */
+  /**
+   * Of the node: once jobs that wait for a rate, a slot or their turn to call alone hold half of them, their routes get no more,
+   * so that other routes keep some. Absent for any number.
+   */
   readonly slots?: number
   /** The books of a rate, by the name of an upstream or a target; its own if absent. */
   readonly bookOf?: (name: string) => RateBook
@@ -70,6 +73,7 @@ const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
 export class ModelRouter implements Router, Routes {
   readonly #table: RoutingTable
   readonly #isPatient: boolean
+  readonly #slots: number
   /** Null after a change, until they are next read. */
   #limits: RouteLimits | null = NO_LIMITS
   #onChange: () => void = () => {}
@@ -81,6 +85,7 @@ export class ModelRouter implements Router, Routes {
   constructor(options: RouterOptions) {
     const { clock, random, isPatient = false } = options
     this.#isPatient = isPatient
+    this.#slots = options.slots ?? Number.POSITIVE_INFINITY
     this.#clock = clock
     this.#random = random
     this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, clock, {
@@ -96,7 +101,7 @@ export class ModelRouter implements Router, Routes {
     })
     const rates = ratesOf(this.#table.targets)
     for (const rate of rates) {
-      const most = Math.max(1, Math.floor((options.slots ?? Number.POSITIVE_INFINITY) / 2 / rates.size))
+      const most = Math.max(1, Math.floor(this.#slots / 2 / rates.size))
       rate.mostWaiting = Math.min(rate.mostWaiting, most)
     }
     const weightOf = (tier: string) => this.#table.weights.get(tier) ?? LEAST_WEIGHT
@@ -191,11 +196,12 @@ export class ModelRouter implements Router, Routes {
   }
 
   room(route: string): number {
-    const targets = this.#table.candidates.get(route)?.targets ?? []
+    const { targets, waiting } = this.#table.candidates.get(route) ?? NO_CANDIDATES
     // Jobs that do not wait must fail soon if a server answers nothing, even if it gets few calls at once.
     const mustFail = !this.#isPatient && targets.every(({ health }) => health.reported !== null)
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
     if (target === undefined) return Number.POSITIVE_INFINITY
+    if (!mustFail && waiting.size > 0 && this.#waiting >= this.#slots / 2) return 0
     const free = mustFail ? Number.POSITIVE_INFINITY : freeCalls(target.upstream.slots)
     return target.rates === null ? free : Math.min(free, ...target.rates.rates.map(({ room }) => room))
   }
@@ -240,6 +246,11 @@ export class ModelRouter implements Router, Routes {
       if (inputTokens <= range.upToTokens) return range.candidates
     }
     return NO_CANDIDATES
+  }
+
+  /** How many jobs of all routes wait on this node. */
+  get #waiting(): number {
+    return this.waitingJobs().reduce((sum, { jobIds }) => sum + jobIds.size, 0)
   }
 
   get #currentLimits(): RouteLimits {

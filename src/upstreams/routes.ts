@@ -10,9 +10,9 @@ export interface Routes extends RouteLimits {
   routeOf(job: RoutedJob): string
   /**
    * How many more jobs of the route can start now. That is the number of free slots at the upstream of the first target that can
-   * be called, plus an eighth of its limit (at least 1), less the calls that wait there, within what may wait for its rates. May
-   * be negative. Infinity for an unknown route, and without patience while no target answers, because a run's time limit then
-   * includes the wait for a slot.
+   * be called, plus an eighth of its limit (at least 1), less the calls that wait there, within what may wait for its rates. 0
+   * while jobs of the route wait and waiting jobs hold half of the node's slots. May be negative. Infinity for an unknown
+   * route, and without patience while no target answers, because a run's time limit then includes the wait for a slot.
    */
   room(route: string): number
   /** Whether jobs of the route may have to wait for a rate. They wait in the queue even if a caller waits for them. */
