@@ -126,7 +126,8 @@ export function accountOperations(db: MemoryDatabase) {
         expiresAtMs !== null &&
         one.account === account &&
         one.label === label &&
-        one.createdAtMs === expiresAtMs - graceMs
+        one.createdAtMs > createdAtMs &&
+        (expiresAtMs - one.createdAtMs) % 12_000 === 0
       const lasting = [...db.keys.values()].find(isSuccessor) ?? { createdAtMs, expiresAtMs }
       db.keys.set(keyId, { ...key, expiresAtMs: oldExpiresAtMs })
       const made = {
