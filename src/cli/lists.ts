@@ -43,7 +43,7 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
     const all = await readAll((last: AccountRecord | undefined) =>
       store.listAccounts({ ...defined({ after: last?.name }), limit: PAGE_SIZE, nowMs: Date.now() }),
     )
-    return all.map(accountView)
+    return all.map((record) => accountView(record, false))
   })
   if (json) return printLine(JSON.stringify(accounts, null, 2))
   if (accounts.length === 0)

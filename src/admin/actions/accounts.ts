@@ -9,6 +9,7 @@ import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../d
 import {
   count,
   DEFAULT_TIERS,
+  originOf,
   strict,
   textOrNull,
   tierName,
@@ -121,8 +122,7 @@ const setWebhook = adminAction({
     { url: textOrNull('Where events of its jobs are sent; null for nowhere.') },
     { ...strict, examples: [{ url: 'https://example.com/parley-events' }, { url: null }] },
   ),
-  // Paths and queries of such addresses often contain secrets.
-  details: ({ url }) => ({ origin: url ? new URL(url).origin : null }),
+  details: ({ url }) => ({ origin: url ? originOf(url) : null }),
   check: ({ url }) => {
     const checked = webhookUrl(url)
     return checked.ok ? null : refusals.invalidWebhookUrl(checked.rule)

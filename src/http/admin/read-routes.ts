@@ -287,12 +287,12 @@ export function accountsRoute(app: FastifyInstance, { store, clock }: AdminOptio
     }),
     success: 'A page of accounts.',
     data: accountList,
-    read: async ({ query: { after, ...query } }) => {
+    read: async ({ query: { after, ...query }, readOnly }) => {
       const nowMs = clock.nowMs()
       const { rows, more } = await pageOf(query, (limit) =>
         store.listAccounts({ ...defined({ after }), limit, nowMs }),
       )
-      return [`${rows.length} accounts.`, { accounts: rows.map(accountView), more }]
+      return [`${rows.length} accounts.`, { accounts: rows.map((row) => accountView(row, readOnly)), more }]
     },
   })
 }
@@ -305,10 +305,10 @@ export function accountRoute(app: FastifyInstance, { store, clock }: AdminOption
     params: SUBJECT_PARAMS.account,
     success: 'The account.',
     data: account,
-    read: async ({ params: { name } }) => {
+    read: async ({ params: { name }, readOnly }) => {
       const found = ACCOUNT_NAME.test(name) ? await findAccount(store, name, clock.nowMs()) : null
       if (!found) throw noSuchAccount()
-      return ['The account.', accountView(found)]
+      return ['The account.', accountView(found, readOnly)]
     },
   })
 }
