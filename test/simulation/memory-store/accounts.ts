@@ -259,6 +259,7 @@ function adminTokenOperations(db: MemoryDatabase) {
 function auditOperations(db: MemoryDatabase) {
   const nameOf = (account: NewAuditEntry['account']): string | null => {
     if (account === null || typeof account === 'string') return account
+    if ('ofKey' in account) return db.keys.get(account.ofKey)?.account ?? null
     if ('ofBatch' in account) return db.batches.get(account.ofBatch)?.account ?? null
     return db.jobs.get(account.ofJob)?.job.account ?? null
   }
