@@ -42,10 +42,14 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
     searchedInFull(filter, (part) => store.searchCallbacks(part)),
   )
   if (json) return printLine(JSON.stringify(callbacks.map(callbackView), null, 2))
-  if (callbacks.length === 0)
+  if (callbacks.length === 0) {
+    const of = account === undefined ? '' : ` of account ${account}`
     return printLine(
-      state ? `No callback ${state === 'failed' ? 'has' : 'is'} ${state}.` : 'There are no callbacks.',
+      state
+        ? `No callback${of} ${state === 'failed' ? 'has' : 'is'} ${state}.`
+        : `There are no callbacks${of}.`,
     )
+  }
   printLine(
     table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST RESPONSE', 'RECEIVER'], ...callbacks.map(rowOf)]),
   )

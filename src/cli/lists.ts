@@ -43,7 +43,7 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
     const all = await readAll((last: AccountRecord | undefined) =>
       store.listAccounts({ ...defined({ after: last?.name }), limit: PAGE_SIZE, nowMs: Date.now() }),
     )
-    return all.map(accountView)
+    return all.map((record) => accountView(record, false))
   })
   if (json) return printLine(JSON.stringify(accounts, null, 2))
   if (accounts.length === 0)
@@ -245,7 +245,10 @@ export async function audit({ account, limit, json, config, ...options }: AuditO
     store.listAuditEntries({ ...defined({ account, beforeEntryId: before }), limit }),
   )
   if (json) return printLine(JSON.stringify(entries.map(auditEntryView), null, 2))
-  if (entries.length === 0) return printLine('The audit log has no entries.')
+  if (entries.length === 0) {
+    const such = account === undefined && before === undefined ? '' : 'such '
+    return printLine(`The audit log has no ${such}entries.`)
+  }
   printLine(table([['WHEN', 'WHO', 'WHAT', 'ACCOUNT', 'JOB OR KEY', 'OUTCOME'], ...entries.map(auditRowOf)]))
   const last = entries.at(-1)
   if (last && entries.length === limit) printLine(`For older entries, add --before ${last.id}`)

@@ -29,18 +29,11 @@ interface AuditFields {
 }
 
 export interface NewAuditEntry extends AuditFields {
-  readonly account: string | AccountOfJob | AccountOfBatch | null
+  readonly account: string | AccountOf | null
 }
 
-/** Names the account through a job. The statement that adds the entry looks it up; null if the job does not exist. */
-export interface AccountOfJob {
-  readonly ofJob: string
-}
-
-/** Names the account through a batch. */
-export interface AccountOfBatch {
-  readonly ofBatch: string
-}
+/** Names the account through a job, batch or key. The statement that adds the entry looks it up; null if that does not exist. */
+export type AccountOf = { readonly ofJob: string } | { readonly ofBatch: string } | { readonly ofKey: string }
 
 export interface AuditEntry extends AuditFields {
   /** The account that the action was about, if any. */

@@ -32,6 +32,7 @@ export const auditOperations = {
 
 function accountOf(account: NewAuditEntry['account']) {
   if (account === null || typeof account === 'string') return account
+  if ('ofKey' in account) return sql`(select account from keys where id = ${account.ofKey})`
   if ('ofBatch' in account) return sql`(select account from batches where id = ${account.ofBatch})`
   // On Postgres, the statement would fail for a text that is not a UUID.
   return isJobId(account.ofJob) ? sql`(select account from jobs where id = ${account.ofJob})` : null

@@ -66,13 +66,14 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
     const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
     const [account, label] = [textOf(row, 'account'), textOrNull(row, 'label')]
-    // If the same command has rotated the key before, it expires at the end of its grace time, and the key that was created then has
-    // its lifetime.
+    // If the key was rotated before, it expires at the end of a grace time, and the key that was created then has its lifetime.
+    // Minutes and hundredths of an hour are multiples of 12 s; the age of an unrelated key hardly ever is, to the millisecond.
     const [lasting = row] =
       expiresAtMs === null
         ? []
         : yield sql`select created_at_ms, expires_at_ms from keys
-            where account = ${account} and label is not distinct from ${label} and created_at_ms = ${expiresAtMs - graceMs}`
+            where account = ${account} and label is not distinct from ${label}
+              and created_at_ms > ${numberOf(row, 'created_at_ms')} and (${expiresAtMs} - created_at_ms) % 12000 = 0`
     const lastsUntilMs = numberOrNull(lasting, 'expires_at_ms')
     const newExpiresAtMs = lastsUntilMs && nowMs + lastsUntilMs - numberOf(lasting, 'created_at_ms')
     yield sql`update keys set expires_at_ms = ${oldExpiresAtMs} where id = ${keyId}`

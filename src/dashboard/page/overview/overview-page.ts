@@ -83,9 +83,6 @@ const HELD_BACK: Columns<HeldBackAccount> = [
   ['Reason', reasonText],
 ]
 
-/** The name under which calls to the simulator are counted. */
-const SIMULATOR = 'simulator'
-
 interface UpstreamsProps {
   readonly upstreams: readonly Upstream[]
   readonly points: readonly MetricSample[]
@@ -108,7 +105,7 @@ function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
         </tr>
       </thead>
       <tbody>
-        ${upstreams.map((upstream) => html`<${Row} key=${upstream.name} upstream=${upstream} points=${points} name=${simulated ? SIMULATOR : upstream.name} />`)}
+        ${upstreams.map((upstream) => html`<${Row} key=${upstream.name} upstream=${upstream} points=${points} />`)}
         ${upstreams.length === 0 && html`<tr><td colspan="6" class="muted">This node uses no upstreams.</td></tr>`}
       </tbody>
     </table>
@@ -118,8 +115,6 @@ function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
 interface RowProps {
   readonly upstream: Upstream
   readonly points: readonly MetricSample[]
-  /** The name under which the upstream's calls are counted. */
-  readonly name: string
 }
 
 const REJECTED = {
@@ -127,8 +122,9 @@ const REJECTED = {
   irregular: 'system messages after the first message, and roles that do not alternate',
 } as const
 
-function Row({ upstream, points, name }: RowProps) {
+function Row({ upstream, points }: RowProps) {
   const {
+    name,
     running,
     waiting,
     concurrency_limit,
