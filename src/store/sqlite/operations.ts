@@ -31,7 +31,6 @@ import { type Operation, onFile } from './operation.ts'
 import { overdueOperations } from './overdue.ts'
 import { readOperations } from './read.ts'
 import { releaseOperations } from './release.ts'
-import { rescueOperations } from './rescue.ts'
 import { responseCacheOperations } from './response-cache.ts'
 import { settleOperations } from './settle.ts'
 
@@ -68,7 +67,6 @@ const OPERATIONS = {
   ...overdueOperations,
   ...readOperations,
   ...releaseOperations,
-  ...rescueOperations,
   ...responseCacheOperations,
   ...settleOperations,
 }
