@@ -8,8 +8,8 @@ import { numberOf, type Row, textOf } from '../rows.ts'
 import type { Store, WaitingRelease } from '../store.ts'
 import type { Statement } from './database.ts'
 import { headTurn } from './fair-order.ts'
-import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
+import { MAX_WEIGHT } from './parts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
 interface OneRelease {
