@@ -1,6 +1,5 @@
 /** The Postgres store of one of many nodes, composed of the operations in the other files. */
-import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
-import { heldRequestOperations } from '../held-requests.ts'
+import { sharedServerOperations } from '../shared-operations.ts'
 import { type Store, StoreUnavailable } from '../store.ts'
 import { acceptOperations } from './accept.ts'
 import { batchStepOperations, callbackOperations } from './callbacks.ts'
@@ -123,14 +122,13 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     ...acceptOperations(parts),
     ...methodsOn(database, batchStepOperations),
     ...costCapOperations(parts),
-    ...methodsOn(database, sharedBudgetOperations(POSTGRES)),
     ...callbackOperations(parts),
     ...cancelledOperations(database),
     ...claimOperations(parts),
     ...crashOperations(parts),
     ...expireOperations(parts),
     ...healthOperations(parts, nowMs),
-    ...methodsOn(database, heldRequestOperations(POSTGRES)),
+    ...methodsOn(database, sharedServerOperations(POSTGRES)),
     ...nodeOperations(parts),
     ...overdueOperations(parts),
     ...readOperations(parts),

@@ -8,7 +8,7 @@ import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { Failed, GroupCommit } from '../group-commit.ts'
 import { ANY_SIZE } from '../job-rows.ts'
-import { withSearches } from '../searches.ts'
+import { withSearches } from '../shared-operations.ts'
 import {
   type NewJob,
   type Settlement,
