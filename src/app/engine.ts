@@ -168,12 +168,8 @@ function createByteBudget(settings: Settings): ByteBudget {
 }
 
 /** Connects the detection of context shifts to the threads, the metrics and the log. */
-interface ContextShiftParts {
-  readonly pool: Pick<CpuPool, 'run'>
-  readonly clock: Clock
+interface ContextShiftParts extends Pick<EngineParts, 'pool' | 'clock' | 'metrics' | 'log'> {
   readonly weightOf: (tier: string) => number
-  readonly metrics: Metrics
-  readonly log: Log
 }
 
 function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): ContextShifts {
@@ -243,22 +239,15 @@ async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
 const SUSPECTS =
   'jobs that were running when a node crashed are queued again; they run in small groups that grow, so that one that crashes the process is found'
 
-interface WorkerParts {
-  readonly store: Store
+interface WorkerParts
+  extends Pick<EngineParts, 'store' | 'node' | 'clock' | 'settings' | 'prices' | 'log' | 'metrics'> {
   readonly router: Router
   readonly routes: Routes
   readonly answers: AnswerReader
   readonly contextShifts: ContextShifts
-  readonly node: string
-  readonly clock: Clock
-  readonly settings: Settings
   readonly cacheKeyOf: CacheKeyOf
-  /** Null if no model has a price. */
-  readonly prices: CurrentPrices | null
   readonly afterSettlement: AfterSettlement
   readonly bytes: ByteBudget
-  readonly log: Log
-  readonly metrics: Metrics
   readonly onOverBudget: () => void
 }
 
