@@ -22,7 +22,6 @@ const folderOf = (path: string) => path.split('/')[0] ?? path
 /** Every folder may import these. */
 const FOR_ALL = [
   'clock.ts',
-  'counted.ts',
   'json-object.ts',
   'lookup-cache.ts',
   'module-url.ts',

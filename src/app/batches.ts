@@ -2,34 +2,22 @@
 import { randomBytes } from 'node:crypto'
 import { BatchRunner } from '../batches/batch-runner.ts'
 import { LineStarts } from '../batches/line-starts.ts'
-import { type Clock, wholeMs } from '../clock.ts'
-import type { Settings } from '../config/settings.ts'
-import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import { wholeMs } from '../clock.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { Stop } from '../job/stop.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
-import type { CurrentPrices } from '../queue/current-prices.ts'
 import type { CountElement, JobCreator } from '../queue/job-creator.ts'
-import type { Store } from '../store/store.ts'
-import { errorFields, type Log } from '../telemetry/log.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { errorFields } from '../telemetry/log.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import { BatchLines } from '../v1/batch-lines.ts'
+import type { EngineParts } from './engine.ts'
 import { partLimits } from './http.ts'
 
-export interface BatchParts {
-  readonly settings: Settings
-  readonly store: Store
-  readonly node: string
-  readonly clock: Clock
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly pool: Pick<CpuPool, 'run'>
+export interface BatchParts
+  extends Pick<EngineParts, 'settings' | 'store' | 'node' | 'clock' | 'log' | 'metrics' | 'pool' | 'prices'> {
   readonly creator: JobCreator
   readonly tiers: Tiers
-  /** Null if no model has a price. */
-  readonly prices: CurrentPrices | null
   readonly cancellation: Pick<Cancellation, 'cancelled'>
 }
 

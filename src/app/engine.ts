@@ -10,7 +10,6 @@ import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { Tiers } from '../job/tier.ts'
-import type { Poster } from '../net/post.ts'
 import { type AfterSettlement, createAfterSettlement } from '../queue/after-settlement.ts'
 import { ContextShifts } from '../queue/context-shift.ts'
 import { CostCapQueue } from '../queue/cost-cap-queue.ts'
@@ -27,37 +26,34 @@ import { retentionLoop } from '../queue/retention.ts'
 import { Worker } from '../queue/worker.ts'
 import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
-import type { Store } from '../store/store.ts'
-import { errorFields, type Log } from '../telemetry/log.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { errorFields } from '../telemetry/log.ts'
 import { activeTraceparent, isTracing, tracedExecution, tracedRouter } from '../telemetry/traces.ts'
 import type { Router } from '../upstreams/model-server.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
 import type { Routes } from '../upstreams/routes.ts'
-import { createDispatcher } from './callbacks.ts'
-import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
+import { type CallbackParts, createDispatcher } from './callbacks.ts'
+import {
+  createCancellation,
+  createNodeLease,
+  createRemoteResults,
+  type NodeParts,
+  type StartHeartbeat,
+} from './node.ts'
 import { type Clients, shutDown } from './shutdown.ts'
 import { jobSlots, memoryBytes } from './slots.ts'
 
-export interface EngineParts {
-  readonly settings: Settings
+export interface EngineParts
+  extends Omit<NodeParts, 'worker' | 'pendingResponses'>,
+    Pick<CallbackParts, 'poster' | 'random'> {
   /** Whether the simulator answers instead of model servers; defaults to false. */
   readonly simulated?: boolean
   readonly role: Role
-  readonly node: string
-  readonly store: Store
-  readonly clock: Clock
-  /** Returns a number from 0 up to but not including 1. */
-  readonly random: () => number
   /** Returns this many random bytes, in hex. */
   readonly randomHex: (bytes: number) => string
-  readonly log: Log
-  readonly metrics: Metrics
   readonly pool: Pick<CpuPool, 'run'>
   readonly upstreams: ModelRouter
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
-  readonly poster: Poster
   /** Takes the lease and keeps renewing it. */
   readonly startHeartbeat: StartHeartbeat
 }
@@ -169,12 +165,8 @@ function createByteBudget(settings: Settings): ByteBudget {
 }
 
 /** Connects the detection of context shifts to the threads, the metrics and the log. */
-interface ContextShiftParts {
-  readonly pool: Pick<CpuPool, 'run'>
-  readonly clock: Clock
+interface ContextShiftParts extends Pick<EngineParts, 'pool' | 'clock' | 'metrics' | 'log'> {
   readonly weightOf: (tier: string) => number
-  readonly metrics: Metrics
-  readonly log: Log
 }
 
 function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): ContextShifts {
@@ -196,22 +188,15 @@ function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): Con
 const SUSPECTS =
   'jobs that were running when a node crashed are queued again; they run in small groups that grow, so that one that crashes the process is found'
 
-interface WorkerParts {
-  readonly store: Store
+interface WorkerParts
+  extends Pick<EngineParts, 'store' | 'node' | 'clock' | 'settings' | 'prices' | 'log' | 'metrics'> {
   readonly router: Router
   readonly routes: Routes
   readonly answers: AnswerReader
   readonly contextShifts: ContextShifts
-  readonly node: string
-  readonly clock: Clock
-  readonly settings: Settings
   readonly cacheKeyOf: CacheKeyOf
-  /** Null if no model has a price. */
-  readonly prices: CurrentPrices | null
   readonly afterSettlement: AfterSettlement
   readonly bytes: ByteBudget
-  readonly log: Log
-  readonly metrics: Metrics
   readonly onOverBudget: () => void
 }
 

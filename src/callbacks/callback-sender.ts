@@ -27,11 +27,13 @@ export interface CallbackSenderOptions {
   readonly clock: Clock
   /** From 0 up to but not including 1. */
   readonly random: () => number
+  /** The pause before each attempt. */
   readonly pausesS: readonly number[]
   /** Limits the bodies in memory. An account with slow receivers leaves enough for others. */
   readonly bytes: ByteShare
   /** Called after an attempt, or the end of all attempts, was recorded. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
+  /** Called with errors of operations that are retried. */
   readonly onError: (error: unknown) => void
 }
 

@@ -2,19 +2,10 @@
  * The callback dispatcher of a node. It owns the node's deliveries and runs the two delivery queues: one for first attempts, one
  * for retries, so that many retries do not delay a new callback.
  */
-import type { Clock } from '../clock.ts'
-import type { Poster } from '../net/post.ts'
 import { PollingLoop } from '../polling-loop.ts'
-import type { ByteShare } from '../sharing/byte-budget.ts'
-import type {
-  CallbackAttempt,
-  CallbackNext,
-  CallbackStore,
-  DeliveryQueueName,
-  DueCallback,
-} from '../store/callback-store.ts'
+import type { CallbackStore, DeliveryQueueName } from '../store/callback-store.ts'
 import type { Store } from '../store/store.ts'
-import { CallbackSender } from './callback-sender.ts'
+import { CallbackSender, type CallbackSenderOptions } from './callback-sender.ts'
 import { Deliveries } from './deliveries.ts'
 import { DeliveryQueue } from './delivery-queue.ts'
 import { Receivers } from './receiver-limit.ts'
@@ -27,26 +18,14 @@ const LEASE_SLACK_MS = 30_000
 /** How long shutdown waits for deliveries in progress. Aborted ones are sent again later. */
 const STOP_GRACE_MS = 5000
 
-export interface CallbackDispatcherOptions {
+export interface CallbackDispatcherOptions extends CallbackSenderOptions {
   readonly store: CallbackStore & Pick<Store, 'metadataOf'>
   readonly node: string
-  readonly poster: Poster
-  readonly clock: Clock
-  /** From 0 up to but not including 1. */
-  readonly random: () => number
   /** The deadline of an attempt. */
   readonly timeoutMs: number
-  /** The pause before each attempt. */
-  readonly pausesS: readonly number[]
   /** Maximum deliveries in flight. */
   readonly slots: Readonly<Record<DeliveryQueueName, number>>
   readonly slotsPerOrigin: number
-  /** Limits the bodies in memory. */
-  readonly bytes: ByteShare
-  /** Called after an attempt, or the end of all attempts, was recorded. */
-  readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
-  /** Called with errors of operations that are retried. */
-  readonly onError: (error: unknown) => void
 }
 
 export class CallbackDispatcher {

@@ -12,7 +12,7 @@ import type {
 } from '../store/callback-store.ts'
 import type { Page } from '../store/pagination.ts'
 import { withOperatorStore } from './database.ts'
-import { CommandError, printable, printLine, table, timeOf } from './output.ts'
+import { CommandError, counted, printable, printLine, table, timeOf } from './output.ts'
 
 /** Longer responses and errors are truncated, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60
@@ -141,7 +141,7 @@ function missingAttempts({ attempts, log, inProgress }: CallbackDetails): string
   const first = log[0]?.attempt ?? 1
   const missing = attempts - first + 1 - log.length - (inProgress ? 1 : 0)
   return missing > 0
-    ? `\n\n${missing} ${missing === 1 ? 'attempt is' : 'attempts are'} missing: the server stopped before the result was recorded.`
+    ? `\n\n${counted(missing, 'attempt is', 'attempts are')} missing: the server stopped before the result was recorded.`
     : ''
 }
 

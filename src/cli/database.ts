@@ -13,7 +13,7 @@ import {
   sqlitePath,
 } from '../store/open.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
-import { CommandError, printLine } from './output.ts'
+import { CommandError, counted, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
 export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {
@@ -22,7 +22,7 @@ export async function migrate({ json, config }: { json?: true; config?: string }
   printLine(
     steps === 0
       ? 'The schema is already up to date.'
-      : `The schema is up to date: ${steps} ${steps === 1 ? 'migration was' : 'migrations were'} applied.`,
+      : `The schema is up to date: ${counted(steps, 'migration was', 'migrations were')} applied.`,
   )
 }
 

@@ -1,6 +1,6 @@
 /** What both create routes share: they pass a request to `JobCreator` and turn its results into HTTP errors. */
 import './request-context.ts'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import {
   bodyFingerprint,
@@ -12,6 +12,7 @@ import {
 import { TIMEOUT_S } from '../job/field-rules.ts'
 import type { BatchElement, SingleCreate } from '../job/request.ts'
 import type { Acceptance, AdmittedJobs, CountElement, JobCreator } from '../queue/job-creator.ts'
+import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import type { Idempotency } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import { admissionError, idempotencyKeyReused, invalid } from './errors.ts'
@@ -48,6 +49,14 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
   return request.route.config.create === 'batch'
     ? createElements({ kind: 'batch', text, value: request.body as readonly BatchElement[] }, limits)
     : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
+}
+
+/** The wait ends if the caller hangs up; the job continues and can be read. */
+export function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
+  raw.on('close', pending.leave)
+  // The caller may have hung up while the job was being stored.
+  if (request.raw.socket.destroyed) pending.leave()
+  return pending.ended
 }
 
 /** Jobs, and how long it took to count their tokens, in milliseconds: a part of the time for which the caller waits. */

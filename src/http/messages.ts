@@ -7,7 +7,7 @@ import { jobRecordJson, type MetadataById } from '../job/job-record.ts'
 import { type BatchElement, batchElement, type SingleCreate, singleCreate } from '../job/request.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import { type Static, Type } from '../typed-schema.ts'
-import { type CreateRequests, earlierJobIds, elementsOf } from './create-jobs.ts'
+import { type CreateRequests, earlierJobIds, elementsOf, endOf } from './create-jobs.ts'
 import { READ_AFTER_S, sendData } from './envelope.ts'
 import { lengthError } from './json-body.ts'
 import type { LargeAnswers } from './large-answers.ts'
@@ -117,14 +117,6 @@ async function create(
   return result.kind === 'accepted'
     ? { jobId: job.id, pending: result.pending, repeated: false }
     : { jobId: earlierIds?.[0] ?? job.id, pending: null, repeated: true }
-}
-
-/** The wait ends if the caller hangs up; the job continues and can be read. */
-function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
-  raw.on('close', pending.leave)
-  // The caller may have hung up while the job was being stored.
-  if (request.raw.socket.destroyed) pending.leave()
-  return pending.ended
 }
 
 async function endOfRepeated(

@@ -22,8 +22,9 @@ export interface EarlierUsage {
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number
+  /** Absent if none were cached. Versions up to 0.3 did not store it. */
   readonly cachedTokens?: number
-  /** Absent if the model has no price. */
+  /** The cost of all calls; absent if the model has no price. Versions up to 0.3 did not store it. */
   readonly cost?: number
   /** Absent for text. Versions up to 0.4.0 did not store it. */
   readonly format?: ReceiptFormat

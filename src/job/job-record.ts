@@ -38,16 +38,9 @@ export function jobRecordJson(
 }
 
 /** The usage that a caller sees. It leaves out the name of the upstream, which only operators should know. */
-export interface UsageView {
+export interface UsageView extends Omit<Usage, 'target' | 'finish_reason'> {
   readonly model: string | null
-  readonly input_tokens: number
   readonly cached_input_tokens: number
-  readonly output_tokens: number
-  /** In millionths of the currency; absent if the model had no price. */
-  readonly cost?: number
-  readonly calls: number
-  readonly cache_hit: boolean
-  readonly repaired: boolean
   readonly finish_reason: 'stop' | 'length' | null
 }
 

@@ -2,7 +2,7 @@
  * The usage and state of earlier runs of a job that now waits for a model server: paid calls and tokens, an answer to repair,
  * tries and broken connections that count against the job, and how long it has waited.
  */
-import type { ReceiptFormat } from '../job/earlier-usage.ts'
+import type { EarlierUsage } from '../job/earlier-usage.ts'
 import { type RawText, rawTextJson } from '../job/job.ts'
 import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'
 
@@ -12,23 +12,12 @@ export const MAX_CALL_RECORDS = 50
 /** The approximate total of a run's pauses between calls, if it ends without an answer. */
 const PAUSES_MS = 2_500
 
-export interface EarlierRuns {
-  /** The number of all calls. */
-  readonly calls: number
-  /** The latest calls. */
+export interface EarlierRuns extends EarlierUsage {
   readonly records: readonly CallRecord[]
-  readonly inputTokens: number
-  readonly outputTokens: number
-  /** Absent if none were cached. Versions up to 0.3 did not store it. */
-  readonly cachedTokens?: number
-  /** The cost of all calls; absent if the model has no price. Versions up to 0.3 did not store it. */
-  readonly cost?: number
   readonly tries: number
   /** When the last run ended, Unix time in milliseconds, and how long the job had waited for model servers before that. */
   readonly sinceMs: number
   readonly waitedMs: number
-  /** Absent for text. Versions up to 0.4.0 did not store it. */
-  readonly format?: ReceiptFormat
   readonly repair?: Repair
   /** Calls whose connection broke; absent if none did. Versions up to 0.3 did not store it. */
   readonly breaks?: NonNullable<RequestWait['breaks']>

@@ -36,15 +36,8 @@ export interface JobUseRange {
   readonly limit: number
 }
 
-export interface JobUse {
-  readonly id: string
-  readonly account: string
-  readonly model: string
-  readonly status: Status
-  readonly createdAtMs: number
-  readonly settledAtMs: number | null
-  /** Null until the job has finished. */
-  readonly usage: Usage | null
+export interface JobUse
+  extends Pick<JobSummary, 'id' | 'account' | 'model' | 'status' | 'createdAtMs' | 'settledAtMs' | 'usage'> {
   /** The beginning of the stored `response_format`, if that contains metadata; the metadata is complete. */
   readonly formatStart: string
 }

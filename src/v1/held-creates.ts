@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
+import { type CreateRequests, earlierJobIds, endOf } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
 import { IGNORED_HEADER, ignoredHeader } from '../http/parley-headers.ts'
@@ -241,14 +241,6 @@ function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
 function queuedJob(id: string): JobRecord {
   const createdAtMs = jobIdMs(id)
   return { id, status: 'pending', createdAtMs, contentJson: null, errorJson: null, usageJson: null }
-}
-
-/** The wait ends if the caller hangs up. */
-function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
-  raw.on('close', pending.leave)
-  // The caller may have hung up while the job was being stored.
-  if (request.raw.socket.destroyed) pending.leave()
-  return pending.ended
 }
 
 /** Returns the error with the route's own names for fields of jobs. */

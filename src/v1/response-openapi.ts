@@ -3,16 +3,10 @@ import { type DeclaredOperation, jobEndedWebhook } from '../http/openapi/build-d
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'
 import { type Schema, Type } from '../typed-schema.ts'
-import { DOCUMENTED, errorResponses, nullable } from './openapi.ts'
+import { count, DOCUMENTED, errorResponses, metadata, nullable, pageOf, text } from './openapi.ts'
 
-const text = Type.String()
-const count = Type.Integer()
 const anyFields = Type.Object({}, { additionalProperties: true })
 const id = Type.String({ description: 'Begins with `resp_`.' })
-const metadata = Type.Object(
-  {},
-  { additionalProperties: text, description: 'Up to 16 texts of up to 512 characters.' },
-)
 const { temperature, top_p, reasoning_effort, verbosity } = jobOptions.properties
 
 const format = Type.Object(
@@ -129,16 +123,7 @@ const deleted = Type.Object(
   { title: 'DeletedResponse' },
 )
 
-const itemList = Type.Object(
-  {
-    object: Type.Literal('list'),
-    data: Type.Array(storedItem(['input_text', 'output_text'])),
-    first_id: nullable(text),
-    last_id: nullable(text),
-    has_more: Type.Boolean(),
-  },
-  { title: 'InputItemList' },
-)
+const itemList = pageOf(storedItem(['input_text', 'output_text']), 'InputItemList')
 
 const params = Type.Object({ id })
 const answer = (schema: Schema, description: string) => ({

@@ -4,12 +4,20 @@ import { rename, rm, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as pause } from 'node:timers/promises'
-import { counted } from '../../counted.ts'
 import { type Report, startReport } from '../batch/report.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { CommandError, printable, printBytes, printError, printLine, table, timeOf } from '../output.ts'
+import {
+  CommandError,
+  counted,
+  printable,
+  printBytes,
+  printError,
+  printLine,
+  table,
+  timeOf,
+} from '../output.ts'
 import { type Batch, V1Calls } from './v1-calls.ts'
 
 export interface CreateBatchOptions extends ServerOptions {

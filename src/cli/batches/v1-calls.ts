@@ -118,13 +118,7 @@ export class V1Calls {
   /** Reads a response, which names its kind in the field `object`. */
   async #object<T>(kind: 'file' | 'batch' | 'list', path: string, init?: RequestInit): Promise<T> {
     const response = await this.#send(path, init)
-    let text: string
-    try {
-      text = await response.text()
-    } catch (error) {
-      throw this.#brokenBy(error)
-    }
-    const found = parsed(text)
+    const found = parsed(await this.#textOf(response))
     if (found?.object !== kind) throw notParley(this.#base, response.status)
     return found as T
   }
@@ -139,13 +133,15 @@ export class V1Calls {
       throw new CommandError(`Cannot reach ${this.#base}: ${printable(reasonOf(error))}.`, EXIT.unreachable)
     }
     if (response.ok) return response
-    let text: string
+    throw errorOf(response.status, await this.#textOf(response), this.#base)
+  }
+
+  async #textOf(response: Response): Promise<string> {
     try {
-      text = await response.text()
+      return await response.text()
     } catch (error) {
       throw this.#brokenBy(error)
     }
-    throw errorOf(response.status, text, this.#base)
   }
 
   /** Returns the error of a connection that broke within a response. */

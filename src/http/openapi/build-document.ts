@@ -6,7 +6,6 @@ import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify'
 import { isObject, type JsonObject } from '../../json-object.ts'
 import { Type } from '../../typed-schema.ts'
 import { isBodyRequired } from '../json-body.ts'
-import { Components, mapValues } from './components.ts'
 import { EXAMPLE_JOB_ID, exampleCallbacks } from './examples.ts'
 import { callbackEvent } from './job-schemas.ts'
 import { errors, REQUEST_ID } from './schemas.ts'
@@ -213,4 +212,77 @@ export const jobEndedWebhook: DeclaredOperation = {
       ),
     },
   },
+}
+
+/** Keywords whose value is a schema or a list of schemas. `#inline` handles schemas by name separately. */
+const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
+/** TypeBox writes an object with arbitrary names with this pattern. Generators only support `additionalProperties`. */
+const ANY_NAME = '^.*$'
+
+/**
+ * Collects the named components of a document. A schema with a `title` becomes a component and is referenced wherever it is used,
+ * so that generated clients have one type for it.
+ */
+class Components {
+  readonly schemas: Record<string, JsonObject> = {}
+  readonly responses: Record<string, JsonObject> = {}
+  readonly headers: Record<string, JsonObject> = {}
+
+  /** The schema as it appears in the document. Throws if two different schemas have the same title. */
+  schema(given: JsonObject): JsonObject {
+    const { title } = given
+    const schema = this.#inline(given)
+    if (typeof title !== 'string') return schema
+    return this.#named('schemas', title, schema)
+  }
+
+  response(name: string, response: JsonObject): JsonObject {
+    return this.#named('responses', name, response)
+  }
+
+  header(name: string, header: JsonObject): JsonObject {
+    return this.#named('headers', name, header)
+  }
+
+  #named(kind: 'schemas' | 'responses' | 'headers', name: string, part: JsonObject): JsonObject {
+    const known = this[kind][name]
+    if (known !== undefined && JSON.stringify(known) !== JSON.stringify(part)) {
+      throw new Error(`two different ${kind} of the OpenAPI document are named ${name}`)
+    }
+    this[kind][name] = part
+    return { $ref: `#/components/${kind}/${name}` }
+  }
+
+  #inline({ title: _title, properties, patternProperties, ...rest }: JsonObject): JsonObject {
+    const schema = withoutDefault(rest)
+    if (isObject(properties)) schema.properties = mapValues(properties, (value) => this.#any(value))
+    if (isObject(patternProperties)) schema.additionalProperties = patternProperties[ANY_NAME]
+    for (const keyword of SCHEMA_KEYWORDS) {
+      if (schema[keyword] !== undefined) schema[keyword] = this.#any(schema[keyword])
+    }
+    // Generators written for OpenAPI 3.0 do not support `const`, and do not find the discriminator.
+    if (schema.const !== undefined) {
+      schema.enum = [schema.const]
+      delete schema.const
+    }
+    const { enum: values } = schema
+    const areTexts = Array.isArray(values) && values.every((value) => typeof value === 'string')
+    return areTexts && schema.type === undefined ? { type: 'string', ...schema } : schema
+  }
+
+  #any(value: unknown): unknown {
+    if (Array.isArray(value)) return value.map((one) => this.#any(one))
+    return isObject(value) ? this.schema(value) : value
+  }
+}
+
+/** States the default in words, because openapi-typescript makes a field with a `default` required. */
+function withoutDefault({ default: byDefault, ...schema }: JsonObject): Record<string, unknown> {
+  if (byDefault === undefined) return schema
+  const description = typeof schema.description === 'string' ? `${schema.description} ` : ''
+  return { ...schema, description: `${description}Default: ${JSON.stringify(byDefault)}.` }
+}
+
+export function mapValues<T>(object: JsonObject, map: (value: unknown) => T): Record<string, T> {
+  return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, map(value)]))
 }

@@ -1,4 +1,7 @@
-/** Pending callbacks in Postgres. Concurrent calls share statements. */
+/** Pending callbacks in Postgres, and the one that reports the end of a batch. Concurrent calls share statements. */
+
+import type { BatchReport } from '../batch-store.ts'
+import { advanceBatch } from '../batches.ts'
 import { attemptLine, readCallbackBody, readDueCallback, recordCells, URL_PREFIX } from '../callback-rows.ts'
 import {
   type AttemptRecord,
@@ -10,11 +13,15 @@ import {
   DELIVERY_QUEUES,
   MAX_ATTEMPTS_LENGTH,
 } from '../callback-store.ts'
+import { NO_MODEL } from '../job-rows.ts'
 import { numberOf, textOf } from '../rows.ts'
-import { resultBytesOf } from '../stored-bytes.ts'
+import { raw, type Steps, sql } from '../sql.ts'
+import { requestBytes, resultBytesOf } from '../stored-bytes.ts'
 import { unnest } from './columns.ts'
 import type { Database, Statement } from './database.ts'
+import { POSTGRES } from './dialect.ts'
 import type { PostgresParts } from './parts.ts'
+import { QUOTA_COLUMNS } from './quotas.ts'
 import { textOf as textOfColumn } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
@@ -168,4 +175,27 @@ const DEFER: Statement = {
   update callbacks c set attempt = c.attempt - 1, tries = c.tries - 1, under_way = false, due_at_ms = p.due_at_ms
   from unnest($2::uuid[], $3::integer[], $4::bigint[]) as p(job_id, attempt, due_at_ms)
   where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
+}
+
+/** The row of the callback is that of a finished job without a model (`NO_MODEL`). */
+export const batchStepOperations = { advanceBatch: advanceBatch(POSTGRES, owe) }
+
+function* owe({ batchId, account, callback, createdAtMs, nowMs }: BatchReport): Steps<void> {
+  const id = sql`${batchId}::uuid`
+  const at = sql`${Math.floor(nowMs)}::bigint`
+  const bytes = sql`${requestBytes('[]', '{}', callback) + 2}::bigint`
+  yield sql`
+  with job as (
+    insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback)
+    values (${id}, ${account}, '', ${NO_MODEL}, 0, 0, ${Math.floor(createdAtMs)}::bigint, '[]', '{}', ${callback})
+  ),
+  outcome as (
+    insert into outcomes (id, status, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms, counted, bytes)
+    values (${id}, 'completed', '{}', '{}', '', 0, 0, ${at}, ${at}, true, ${bytes})
+  ),
+  owed as (
+    insert into callbacks (job_id, account, owed_since_ms, due_at_ms) values (${id}, ${account}, ${at}, ${at})
+  )
+  insert into quota_deltas (${raw(QUOTA_COLUMNS)})
+  values (${account}, hour_of_job(${id}), 0, 0, ${bytes}, 0)`
 }

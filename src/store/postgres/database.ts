@@ -74,6 +74,22 @@ export function connectionSettings(
   }
 }
 
+/** Runs the work on a connection of its own, which it closes afterwards. @param statementMs as for `connectionSettings` */
+export async function withClient<T>(
+  url: string,
+  statementMs: number | null,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = new pg.Client(connectionSettings(url, statementMs))
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
 /** Keeps options that the URL contains, such as a search_path. */
 function withOptions(url: string): string {
   const address = new URL(url)

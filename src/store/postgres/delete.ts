@@ -2,12 +2,11 @@
  * Deletes the rows of finished jobs and of whole accounts in Postgres, and removes deleted data from the disk as far as possible.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import pg from 'pg'
 import type { AccountDeleted, AdminActionStore } from '../admin-action-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
-import { connectionSettings, type Database, type Statement } from './database.ts'
+import { type Database, type Statement, withClient } from './database.ts'
 import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
@@ -78,15 +77,10 @@ async function writersEnded(database: Database): Promise<void> {
  * own are left to autovacuum.
  */
 async function vacuum(url: string): Promise<void> {
-  const client = new pg.Client(connectionSettings(url, null))
-  client.on('error', () => {})
   try {
-    await client.connect()
-    await client.query(`vacuum ${DELETED_FROM.join(', ')}`)
+    await withClient(url, null, (client) => client.query(`vacuum ${DELETED_FROM.join(', ')}`))
   } catch (error) {
     throw meaningOf(error)
-  } finally {
-    await client.end()
   }
 }
 

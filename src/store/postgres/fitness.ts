@@ -1,9 +1,8 @@
 /** Checks a Postgres database: what would break a guarantee prevents the start; what weakens one is a warning. */
 import { randomBytes } from 'node:crypto'
-import pg from 'pg'
 import { type DatabaseCheck, DatabaseProblem } from '../database-problem.ts'
 import type { Row } from '../rows.ts'
-import { connectionSettings, Database, type Queries } from './database.ts'
+import { Database, type Queries, withClient } from './database.ts'
 
 const LEAST_VERSION = 14
 /** With a larger difference, people who compare times of nodes with times of the database would notice. */
@@ -140,20 +139,17 @@ const NO_NOTIFICATIONS =
 
 async function notificationsArrive(url: string, database: Database): Promise<boolean> {
   const channel = `parley_check_${randomBytes(6).toString('hex')}`
-  const client = new pg.Client(connectionSettings(url, STATEMENT_MS))
-  client.on('error', () => {})
   try {
-    await client.connect()
-    const arrived = new Promise<boolean>((resolve) => {
-      client.once('notification', () => resolve(true))
-      setTimeout(() => resolve(false), NOTIFICATION_MS).unref()
+    return await withClient(url, STATEMENT_MS, async (client) => {
+      const arrived = new Promise<boolean>((resolve) => {
+        client.once('notification', () => resolve(true))
+        setTimeout(() => resolve(false), NOTIFICATION_MS).unref()
+      })
+      await client.query(`listen ${channel}`)
+      await database.query({ name: '', text: `select pg_notify('${channel}', '')` })
+      return arrived
     })
-    await client.query(`listen ${channel}`)
-    await database.query({ name: '', text: `select pg_notify('${channel}', '')` })
-    return await arrived
   } catch {
     return false
-  } finally {
-    await client.end()
   }
 }

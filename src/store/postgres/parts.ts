@@ -1,9 +1,36 @@
 /** What the operations of the Postgres store of one node share. */
+import { GroupCommit, type GroupCommitOptions } from '../group-commit.ts'
 import type { Database } from './database.ts'
-import type { StatementGroups } from './groups.ts'
 import type { Notifications } from './notifications.ts'
 import type { OtherNodes } from './other-nodes.ts'
 import type { RouteWalks } from './route-walks.ts'
+
+/** Operations in one statement. */
+const MAX_GROUP = 512
+/** Concurrent statements of one kind: while one waits for the disk, the next one is sent. */
+const IN_FLIGHT = 2
+/** Maximum characters in one statement. Larger statements cost more memory than they save time. */
+export const MAX_WEIGHT = 4 * 1024 * 1024
+
+/** Gathers concurrent operations into statements with many rows: one group for each kind of operation. */
+export class StatementGroups {
+  readonly #all: { drained(): Promise<void> }[] = []
+
+  /** Operations are never rejected for the length of the queue unless `maxQueued` is set. */
+  add<Op, Result>(
+    options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
+  ): GroupCommit<Op, Result> {
+    const limits = { inFlight: IN_FLIGHT, maxGroup: MAX_GROUP, maxQueued: Number.POSITIVE_INFINITY }
+    const group = new GroupCommit<Op, Result>({ ...limits, ...options })
+    this.#all.push(group)
+    return group
+  }
+
+  /** Resolves when no operation is queued or in commit. */
+  async drained(): Promise<void> {
+    await Promise.all(this.#all.map((group) => group.drained()))
+  }
+}
 
 export interface PostgresParts {
   readonly database: Database

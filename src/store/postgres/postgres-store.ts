@@ -1,30 +1,26 @@
 /** The Postgres store of one of many nodes, composed of the operations in the other files. */
-import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
-import { heldRequestOperations } from '../held-requests.ts'
+import { sharedServerOperations } from '../shared-operations.ts'
 import { type Store, StoreUnavailable } from '../store.ts'
 import { acceptOperations } from './accept.ts'
-import { batchStepOperations } from './batches.ts'
-import { callbackOperations } from './callbacks.ts'
+import { batchStepOperations, callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { costCapOperations } from './cost-caps.ts'
-import { crashOperations } from './crashes.ts'
 import { Database, methodsOn } from './database.ts'
 import { POSTGRES } from './dialect.ts'
 import { expireOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
-import { StatementGroups } from './groups.ts'
 import { healthOperations } from './health.ts'
-import { nodeOperations } from './nodes.ts'
+import { crashOperations, nodeOperations } from './nodes.ts'
 import { Notifications } from './notifications.ts'
 import { operatorOperations } from './operator-store.ts'
 import { OtherNodes } from './other-nodes.ts'
 import { overdueOperations } from './overdue.ts'
 import { keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
+import { StatementGroups } from './parts.ts'
 import { readOperations } from './read.ts'
-import { releaseOperations } from './release.ts'
-import { rescueOperations } from './rescue.ts'
+import { releaseOperations, rescueOperations } from './release.ts'
 import { responseCacheOperations } from './response-cache.ts'
 import { RouteWalks } from './route-walks.ts'
 import { migratePostgres } from './schema.ts'
@@ -126,14 +122,13 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     ...acceptOperations(parts),
     ...methodsOn(database, batchStepOperations),
     ...costCapOperations(parts),
-    ...methodsOn(database, sharedBudgetOperations(POSTGRES)),
     ...callbackOperations(parts),
     ...cancelledOperations(database),
     ...claimOperations(parts),
     ...crashOperations(parts),
     ...expireOperations(parts),
     ...healthOperations(parts, nowMs),
-    ...methodsOn(database, heldRequestOperations(POSTGRES)),
+    ...methodsOn(database, sharedServerOperations(POSTGRES)),
     ...nodeOperations(parts),
     ...overdueOperations(parts),
     ...readOperations(parts),

@@ -1,8 +1,8 @@
 /** Migrates the Postgres schema. When many nodes start at once, one migrates and the others wait for it. */
 import { setTimeout as pause } from 'node:timers/promises'
-import pg from 'pg'
+import type pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
-import { connectionSettings } from './database.ts'
+import { withClient } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
 
 /** An arbitrary number that no other program on the same database is likely to lock. */
@@ -26,19 +26,14 @@ const IN_THE_WAY = ['55P03', '40P01']
 
 /** Returns how many migrations were applied. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
 export async function migratePostgres(url: string, patience = PATIENCE): Promise<number> {
-  const client = new pg.Client(connectionSettings(url, null))
-  client.on('error', () => {})
   try {
-    await client.connect()
-    return await migrate(client, patience)
+    return await withClient(url, null, (client) => migrate(client, patience))
   } catch (error) {
     if (error instanceof DatabaseProblem) throw error
     const { message, code } = error as Error & { code?: string }
     throw new DatabaseProblem(
       `The database cannot be used: ${message || code}. Check DATABASE_URL, and that the role may create tables there.`,
     )
-  } finally {
-    await client.end()
   }
 }
 

@@ -17,7 +17,7 @@ import {
   tablesOf,
 } from '../transfer-contract.ts'
 import { unnest } from './columns.ts'
-import { connectionSettings, type Queries, queryOf, type Statement } from './database.ts'
+import { connectionSettings, type Queries, queryOf, type Statement, withClient } from './database.ts'
 import { POSTGRES } from './dialect.ts'
 import { isOnRoute } from './fair-order.ts'
 import { checkFitness } from './fitness.ts'
@@ -46,22 +46,15 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
 
 /** Migrating would create the tables, so a mistyped URL would be transferred as an empty database. */
 async function rejectUnlessParley(url: string): Promise<void> {
-  const client = new pg.Client(connectionSettings(url, null))
-  client.on('error', () => {})
-  let found: boolean
-  try {
-    await client.connect()
-    const { rows } = await client.query<{ found: boolean }>(
-      `select to_regclass('schema_version') is not null as found`,
-    )
-    found = rows[0]?.found === true
-  } catch (error) {
-    const { message, code } = error as Error & { code?: string }
-    throw new DatabaseProblem(`The database cannot be used: ${message || code}.`, { cause: error })
-  } finally {
-    await client.end()
-  }
-  if (!found) throw new DatabaseProblem('This database has no tables of Parley.')
+  const find = `select to_regclass('schema_version') is not null as found`
+  const { rows } = await withClient(url, null, (client) => client.query<{ found: boolean }>(find)).catch(
+    (error: Error & { code?: string }) => {
+      throw new DatabaseProblem(`The database cannot be used: ${error.message || error.code}.`, {
+        cause: error,
+      })
+    },
+  )
+  if (rows[0]?.found !== true) throw new DatabaseProblem('This database has no tables of Parley.')
 }
 
 function postgresSource(connection: TransferConnection): TransferSource {

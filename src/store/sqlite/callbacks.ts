@@ -1,4 +1,7 @@
-/** Pending callbacks in SQLite. */
+/** Pending callbacks in SQLite, and the one that reports the end of a batch. */
+
+import type { BatchReport, BatchStep } from '../batch-store.ts'
+import { advanceBatch } from '../batches.ts'
 import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-rows.ts'
 import {
   type CallbackBody,
@@ -9,9 +12,12 @@ import {
   type TakeCallbacks,
   type TakeDeferred,
 } from '../callback-store.ts'
-import { resultBytesOf } from '../stored-bytes.ts'
+import { NO_MODEL } from '../job-rows.ts'
+import { type Steps, sql } from '../sql.ts'
+import { requestBytes, resultBytesOf } from '../stored-bytes.ts'
+import { SQLITE } from './dialect.ts'
 import type { Cell, OpenFile, ServedFile } from './open-file.ts'
-import { read, write } from './operation.ts'
+import { read, runSteps, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
 export const callbackOperations = {
@@ -113,3 +119,26 @@ const RECORD = `
 const DEFER = `
   update callbacks set attempt = attempt - 1, tries = tries - 1, under_way = 0, due_at_ms = ?
   where seq = (select seq from jobs where id = ?) and attempt = ? and node = ?`
+
+/** The row of the callback is that of a finished job without a model (`NO_MODEL`). */
+export const batchStepOperations = {
+  advanceBatch: write((file: ServedFile, step: BatchStep): boolean =>
+    runSteps(file, advanceBatch(SQLITE, (report) => owe(file, report)).steps(step)),
+  ),
+}
+
+function* owe(
+  file: ServedFile,
+  { batchId, account, callback, createdAtMs, nowMs }: BatchReport,
+): Steps<void> {
+  const seq = file.queue.takeSeq()
+  yield sql`
+    insert into jobs (id, seq, account, tier, model, status, attempt, deaths, cache_ttl_s, input_tokens, has_callback,
+      created_at_ms, claimed_at_ms, settled_at_ms)
+    values (${batchId}, ${seq}, ${account}, '', ${NO_MODEL}, 'completed', 0, 0, 0, 0, 1, ${createdAtMs}, ${nowMs}, ${nowMs})`
+  yield sql`insert into requests (seq, messages, response_format, callback) values (${seq}, '[]', '{}', ${callback})`
+  yield sql`insert into outcomes (seq, usage, receipt) values (${seq}, '{}', '{}')`
+  yield sql`insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms)
+    values (${seq}, ${batchId}, ${account}, ${nowMs}, ${nowMs})`
+  file.quotas.add(account, 0, requestBytes('[]', '{}', callback) + 2, 0)
+}

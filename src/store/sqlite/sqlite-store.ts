@@ -8,7 +8,7 @@ import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { Failed, GroupCommit } from '../group-commit.ts'
 import { ANY_SIZE } from '../job-rows.ts'
-import { withSearches } from '../searches.ts'
+import { withSearches } from '../shared-operations.ts'
 import {
   type NewJob,
   type Settlement,
@@ -23,7 +23,7 @@ import { readClaimedJob } from './claim.ts'
 import { SQLITE } from './dialect.ts'
 import { type Args, type Call, methodsOf, type Name, operations, type Result } from './operations.ts'
 import { readJob } from './read.ts'
-import { ResponseIndex } from './response-index.ts'
+import { ResponseIndex } from './response-cache.ts'
 import type { OutcomeCells } from './settle.ts'
 import type { Reply, Request, StartReport } from './thread.ts'
 

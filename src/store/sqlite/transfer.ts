@@ -27,10 +27,7 @@ import { COUNT } from './sums.ts'
 export function openSqliteSource(path: string): TransferSource {
   // Checked first, because locking and opening would create the folder and the file.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
-  const lock = lockForTransfer(path)
-  let db: DatabaseSync | undefined
-  try {
-    db = openFile(path)
+  return openLocked(path, (db, lock) => {
     if (schemaVersion(db) === 0) {
       throw new DatabaseProblem(`${path} is not a database of Parley.`)
     }
@@ -38,6 +35,16 @@ export function openSqliteSource(path: string): TransferSource {
     // All reads use one snapshot, because commands may create keys meanwhile.
     db.exec('begin')
     return sqliteSource(db, lock)
+  })
+}
+
+/** The lock comes first, because a file that another transfer is filling cannot be opened. Both are closed if `prepare` throws. */
+function openLocked<T>(path: string, prepare: (db: DatabaseSync, lock: DatabaseSync) => T): T {
+  const lock = lockForTransfer(path)
+  let db: DatabaseSync | undefined
+  try {
+    db = openFile(path)
+    return prepare(db, lock)
   } catch (error) {
     db?.close()
     lock.close()
@@ -69,11 +76,7 @@ function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
 }
 
 export function openSqliteTarget(path: string): TransferTarget {
-  // The lock comes first, because a file that another transfer is filling cannot be opened.
-  const lock = lockForTransfer(path)
-  let db: DatabaseSync | undefined
-  try {
-    db = openFile(path)
+  return openLocked(path, (db, lock) => {
     migrate(db)
     if (holdsAnything(db)) throw notEmpty(path)
     leaveWriteAheadLog(db, path)
@@ -81,11 +84,7 @@ export function openSqliteTarget(path: string): TransferTarget {
     db.exec('pragma synchronous = extra; begin exclusive')
     if (holdsAnything(db)) throw notEmpty(path)
     return sqliteTarget(db, lock)
-  } catch (error) {
-    db?.close()
-    lock.close()
-    throw error
-  }
+  })
 }
 
 function leaveWriteAheadLog(db: DatabaseSync, path: string): void {

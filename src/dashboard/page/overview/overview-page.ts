@@ -5,6 +5,7 @@ import { reasonText } from '../accounts/account-page.ts'
 import type { HeldBack as HeldBackAccount, MetricSample, Overview, Upstream } from '../contract.ts'
 import { count, duration, figure, timeOfDay } from '../format.ts'
 import { serverNow, useLive } from '../live.ts'
+import { Segments } from '../parts/field.ts'
 import { Badge } from '../parts/labels.ts'
 import { PageTitle, Panel } from '../parts/sections.ts'
 import { type Columns, Table } from '../parts/table.ts'
@@ -30,15 +31,7 @@ export function OverviewPage() {
   const shown = points.filter(({ at }) => at > now - span)
   const isQuiet = isFirstRun(overview) && points.every(({ jobs }) => total(jobs) === 0)
   return html`<${PageTitle} title="Overview">
-      <div class="segments" role="group" aria-label="Time shown">
-        ${SPANS.map(
-          ([
-            seconds,
-            label,
-          ]) => html`<button type="button" key=${seconds} aria-pressed=${seconds === span ? 'true' : 'false'}
-            onClick=${() => setSpan(seconds)}>${label}</button>`,
-        )}
-      </div>
+      <${Segments} label="Time shown" value=${span} options=${SPANS} onChange=${setSpan} />
     <//>
     <${AboutNode} overview=${overview} />
     ${
