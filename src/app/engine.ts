@@ -3,7 +3,7 @@
  * passes that world (time, randomness, the store, model servers, receivers, threads). `service.ts` passes the real one, and the
  * simulation (`test/simulation/`) passes one that a seed determines.
  */
-import { type Clock, wholeMs } from '../clock.ts'
+import { wholeMs } from '../clock.ts'
 import type { Role } from '../config/allowed-values.ts'
 import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
 import type { Settings } from '../config/settings.ts'
