@@ -4,13 +4,11 @@
  */
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type CreateRequests, earlierJobIds, endOf } from '../http/create-jobs.ts'
+import { earlierJobIds, endOf } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
-import type { LargeAnswers } from '../http/large-answers.ts'
+import type { MessageRoutes } from '../http/messages.ts'
 import { IGNORED_HEADER, ignoredHeader } from '../http/parley-headers.ts'
-import type { JobReader } from '../http/read-jobs.ts'
-import type { RequestBodies } from '../http/request-bodies.ts'
-import { type CreateElement, exactFormats, type PartLimits } from '../job/create-body.ts'
+import { type CreateElement, exactFormats } from '../job/create-body.ts'
 import { hashOfRequest } from '../job/fingerprint.ts'
 import type { Callback } from '../job/job.ts'
 import { jobIdMs } from '../job/job-id.ts'
@@ -32,15 +30,10 @@ import { elementsOfBody } from './read-body.ts'
 /** `true` lets the request read and fill the response cache. */
 const CACHE_HEADER = 'x-parley-cache'
 
-export interface HeldCreatesOptions {
-  readonly requests: CreateRequests
-  readonly reader: JobReader
+export interface HeldCreatesOptions extends Omit<MessageRoutes, 'bodyBytes'> {
   readonly held: HeldRequests
-  readonly answers: Pick<LargeAnswers, 'mayHold'>
   /** Whether jobs with this model use the response cache; a header of the request may ask for it, too. */
   readonly usesCache: (model: string) => boolean
-  readonly bodies: RequestBodies
-  readonly limits: PartLimits
 }
 
 /** The job that a request asks for, and how its route names the fields of jobs. */
