@@ -42,6 +42,7 @@ export interface Queries {
 
 export interface DatabaseOptions {
   readonly url: string
+  /** Maximum connections of this node. */
   readonly connections: number
   /** Whether statements are prepared by name. Must be false behind poolers that change the connection between transactions. */
   readonly prepare: boolean

@@ -6,7 +6,7 @@ import { batchStepOperations, callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { costCapOperations } from './cost-caps.ts'
-import { Database, methodsOn } from './database.ts'
+import { Database, type DatabaseOptions, methodsOn } from './database.ts'
 import { POSTGRES } from './dialect.ts'
 import { expireOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
@@ -26,16 +26,9 @@ import { RouteWalks } from './route-walks.ts'
 import { migratePostgres } from './schema.ts'
 import { settleOperations } from './settle.ts'
 
-export interface PostgresStoreOptions {
-  readonly url: string
+export interface PostgresStoreOptions extends Omit<DatabaseOptions, 'networkMs'> {
   /** The name by which other nodes address this one. */
   readonly node: string
-  /** Maximum connections of this node to Postgres. */
-  readonly connections: number
-  /** Whether Postgres statements are prepared by name. */
-  readonly prepare: boolean
-  /** The time limit of a Postgres statement. */
-  readonly statementMs: number
   /** Writes that may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly retentionMs: number
