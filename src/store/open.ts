@@ -3,7 +3,6 @@
  * because loading both would add a tenth to the start of a server and more to that of the lease thread.
  */
 import type { Secrets } from './account-store.ts'
-import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-problem.ts'
 import type { Leases } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
@@ -91,26 +90,6 @@ export async function openTransferTarget(url: string, options: TargetOptions): P
   }
   const { openSqliteTarget } = await import('./sqlite/transfer.ts')
   return openSqliteTarget(sqlitePath(url))
-}
-
-/** Backs up a SQLite database into a file, also while a server is running. Postgres has its own tools. */
-export async function backUpDatabase(
-  url: string,
-  target: string,
-  options: WriteOptions,
-): Promise<DatabaseSummary> {
-  const { backUpFile } = await import('./sqlite/backup.ts')
-  return backUpFile(sqlitePath(url), target, options)
-}
-
-/** Replaces the database with a backup. Rejects with a `DatabaseProblem` if a server uses it. */
-export async function restoreDatabase(
-  url: string,
-  backup: string,
-  options: RestoreOptions,
-): Promise<Restored> {
-  const { restoreFile } = await import('./sqlite/backup.ts')
-  return restoreFile(backup, sqlitePath(url), options)
 }
 
 export function isPostgres(url: string): boolean {

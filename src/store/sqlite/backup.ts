@@ -17,12 +17,30 @@ import {
 import { basename, dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../../module-url.ts'
-import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { syncFolderOf } from '../sync-folder.ts'
-import { holdsAnything, openReadOnly } from './database-summary.ts'
+import { type DatabaseSummary, holdsAnything, openReadOnly } from './database-summary.ts'
 import { lockForRestoring } from './file.ts'
 import type { SnapshotResult } from './snapshot-thread.ts'
+
+export interface WriteOptions {
+  /** Whether an existing file may be replaced. */
+  readonly force: boolean
+  /** An abort leaves no file behind. The thread that writes is aborted only by ending the process. */
+  readonly signal: AbortSignal
+  /** Called periodically with the number of bytes written so far. */
+  readonly onProgress: (bytes: number) => void
+}
+
+export interface RestoreOptions extends WriteOptions {
+  readonly nowMs: number
+}
+
+export interface Restored {
+  readonly summary: DatabaseSummary
+  /** The new path of the previous database; null if there was none. */
+  readonly keptAside: string | null
+}
 
 /** The suffixes of the files that belong to a database file. */
 const SIBLINGS = ['', '-wal', '-shm', '-journal', '.lock', '.lock-journal', '.admin-token']

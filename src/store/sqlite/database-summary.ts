@@ -1,10 +1,24 @@
 /** Reads a database file without changing it: whether it belongs to Parley, whether it is damaged, and what it contains. */
 import { statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
-import type { DatabaseSummary } from '../backup.ts'
+import type { Status } from '../../job/job.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { newerSchema, schemaVersion } from './schema.ts'
+
+export interface DatabaseSummary {
+  readonly bytes: number
+  /** The version of the schema. */
+  readonly schema: number
+  /** Migrations that the next start applies. */
+  readonly schemaSteps: number
+  readonly accounts: number
+  readonly keys: number
+  readonly jobs: Readonly<Record<Status, number>>
+  readonly callbacksOwed: number
+  /** When the newest job was created; null if there are no jobs. */
+  readonly newestJobAtMs: number | null
+}
 
 /** How long a read may wait for a writer. */
 const BUSY_TIMEOUT_MS = 5000

@@ -4,9 +4,8 @@
  */
 import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
-import type { DatabaseSummary } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { faultOf, openReadOnly, summaryOf } from './database-summary.ts'
+import { type DatabaseSummary, faultOf, openReadOnly, summaryOf } from './database-summary.ts'
 
 export type SnapshotResult = { readonly summary: DatabaseSummary } | { readonly problem: string }
 
