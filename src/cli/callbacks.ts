@@ -12,20 +12,19 @@ import type {
 } from '../store/callback-store.ts'
 import type { Page } from '../store/pagination.ts'
 import { withOperatorStore } from './database.ts'
+import type { DefaultOptions } from './operator/shared-options.ts'
 import { CommandError, counted, printable, printLine, table, timeOf } from './output.ts'
 
 /** Longer responses and errors are truncated, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60
 const MAX_LENGTH = 300
 
-export interface ListCallbacksOptions {
+export interface ListCallbacksOptions extends DefaultOptions {
   readonly failed?: true
   readonly state?: CallbackState
   readonly account?: string
   readonly before?: string
   readonly limit: number
-  readonly json?: true
-  readonly config?: string
 }
 
 export async function listCallbacks(options: ListCallbacksOptions): Promise<void> {
@@ -72,10 +71,7 @@ export async function searchedInFull(filter: CallbackFilter, search: Search): Pr
   }
 }
 
-export async function showCallback(
-  given: string,
-  { json, config }: { json?: true; config?: string },
-): Promise<void> {
+export async function showCallback(given: string, { json, config }: DefaultOptions): Promise<void> {
   const jobId = readJobId(given)
   const details = jobId && (await withOperatorStore(config, (store) => store.findCallback(jobId)))
   if (!details) throw new CommandError(refusals.noSuchCallback(given).message)

@@ -7,10 +7,11 @@ import { isPostgres, migrateDatabase, openForOperator, sqlitePath } from '../sto
 import type { OperatorStore } from '../store/operator-store.ts'
 import type { Restored, WriteOptions } from '../store/sqlite/backup.ts'
 import type { DatabaseSummary } from '../store/sqlite/database-summary.ts'
+import type { DefaultOptions } from './operator/shared-options.ts'
 import { CommandError, counted, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
-export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {
+export async function migrate({ json, config }: DefaultOptions): Promise<void> {
   const steps = await migrateDatabase(loadDatabaseUrl(process.env, config))
   if (json) return printLine(JSON.stringify({ steps }, null, 2))
   printLine(
@@ -20,10 +21,8 @@ export async function migrate({ json, config }: { json?: true; config?: string }
   )
 }
 
-export interface BackupOptions {
+export interface BackupOptions extends DefaultOptions {
   readonly force?: true
-  readonly json?: true
-  readonly config?: string
 }
 
 export async function backUp(file: string, { force, json, config }: BackupOptions): Promise<void> {

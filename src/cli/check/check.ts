@@ -4,14 +4,13 @@ import { ConfigurationError } from '../../config/file.ts'
 import { type Configuration, loadConfiguration } from '../../config/load.ts'
 import type { Environment } from '../../config/settings.ts'
 import { checkDatabase } from '../../store/open.ts'
+import type { DefaultOptions } from '../operator/shared-options.ts'
 import { counted, printLine } from '../output.ts'
 import { CALLS_PER_TARGET, type CalledTarget, callTarget } from './calls.ts'
 import { asJson, type Finding, printFinding } from './finding.ts'
 import { type CheckedUpstream, checkUpstream, usedUpstreams } from './upstream.ts'
 
-export interface CheckOptions {
-  readonly json?: true
-  readonly config?: string
+export interface CheckOptions extends DefaultOptions {
   /** True to make paid calls. */
   readonly calls?: true
 }
