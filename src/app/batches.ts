@@ -11,7 +11,7 @@ import type { Cancellation } from '../queue/cancellation.ts'
 import type { CountElement, JobCreator } from '../queue/job-creator.ts'
 import { errorFields } from '../telemetry/log.ts'
 import { countConversation } from '../tokens/token-counter.ts'
-import { BatchLines } from '../v1/batch-lines.ts'
+import { BatchLines, type BatchLinesOptions } from '../v1/batch-lines.ts'
 import type { EngineParts } from './engine.ts'
 import { partLimits } from './http.ts'
 
@@ -35,6 +35,11 @@ export function tokenCounter(pool: Pick<CpuPool, 'run'>): (account: string) => C
 
 export function createBatchRunner(parts: BatchParts): BatchRunner {
   const { settings, store, node, clock, log, metrics, pool, creator, tiers, prices, cancellation } = parts
+  const readLarge: BatchLinesOptions['readLarge'] = async (line, account) => {
+    const read = await pool.run('read batch line', line, { account, weight: 1 }, new Stop())
+    if (read === null) throw new Error('the reading of a line was stopped')
+    return read
+  }
   return new BatchRunner({
     store,
     node,
@@ -44,6 +49,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
       limits: partLimits(settings),
       maxDepth: settings.limits.json_depth,
       usesCache: (model) => settings.models[model]?.v1_cache === true,
+      readLarge,
     }),
     starts: new LineStarts({ store, creator, tiers, countTokens: tokenCounter(pool) }),
     makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),

@@ -7,12 +7,13 @@ import { readCreateBody } from '../job/read-create-body.ts'
 import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { countTokens } from '../tokens/count-tokens.ts'
 import { readLargeCompletion } from '../upstreams/read-completion.ts'
-import { readV1Body } from '../v1/read-body.ts'
+import { readBatchLine, readV1Body } from '../v1/read-body.ts'
 
 export const tasks = {
   'count tokens': countTokens,
   'read body': readCreateBody,
   'read v1 body': readV1Body,
+  'read batch line': readBatchLine,
   'read completion': readLargeCompletion,
   'read schema': ({ schemaJson }: { readonly schemaJson: string }): SchemaFacts => schemaFacts(schemaJson),
   'judge answer': judgeLongAnswer,

@@ -157,7 +157,7 @@ onEachStore(() => {
   })
 
   test('each wrong line is named, and nothing runs', async (t) => {
-    const { openai, models } = await start(t, {
+    const { openai, models, parley } = await start(t, {
       settings: {
         limits: { body_bytes: 100_000, batch_body_bytes: 100_000, json_depth: 10 },
         tiers: { user_max: { max_input_tokens: 100, models: ['gpt-5-mini'] } },
@@ -189,6 +189,7 @@ onEachStore(() => {
         chatLine('n', 'Hello', { model: 'gpt-5' }),
         { ...chatLine('o'), body: [] },
         chatLine('p', 'Hello', { temperature: 'hot' }),
+        chatLine('q', 'x'.repeat(70_000), { stream: true }),
         `${JSON.stringify(chatLine('good too'))}\r`,
       ]),
     )
@@ -214,7 +215,11 @@ onEachStore(() => {
       [19, 'model_not_found', 'body.model'],
       [20, 'invalid_request', 'body'],
       [21, 'invalid_request', 'body.temperature'],
+      [22, 'invalid_request', 'body.stream'],
     ])
+    // A thread has read the long line.
+    const { text } = await parley.get('/metrics')
+    assert.match(text, /parley_cpu_task_seconds_count{task="read batch line"} 1\n/)
     for (const { message } of batch.errors?.data ?? []) assert.ok(message)
     assert.equal(models.completions().length, 0)
     assert.deepEqual([batch.output_file_id, batch.error_file_id], [undefined, undefined])
