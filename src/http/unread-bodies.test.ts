@@ -127,4 +127,12 @@ test('when too many rejected uploads wait, the connection of one more is closed 
   assert.match(response ?? '', /^HTTP\/1.1 401 [\s\S]*connection: close/i)
   for (const { hangUp } of lines) hangUp()
   await Promise.all(lines.map(({ closed }) => closed))
+  // A client that hangs up leaves its place, as soon as the server notices.
+  for (let isKept = false; !isKept; ) {
+    t.signal.throwIfAborted()
+    const line = openLine(parley)
+    line.send(head(MIB, '192.0.2.1'))
+    isKept = /connection: keep-alive/i.test(await line.until(/"success":false/))
+    line.hangUp()
+  }
 })

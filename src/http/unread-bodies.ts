@@ -61,11 +61,16 @@ export class UnreadBodies {
       return
     }
     const sender = senderOf(request)
+    const { socket } = raw
     const end = (): void => {
       this.#bodies.delete(raw)
+      raw.off('end', end)
+      socket.off('close', end)
     }
     this.#bodies.add(raw)
-    raw.once('end', end).once('close', end)
+    raw.once('end', end)
+    // Once the response has been sent, Node emits no `close` for the request of a client that hangs up.
+    socket.once('close', end)
     // With this listener, Node considers the body read and does not drop it. `pause` and `resume` rather than `read`: a read may
     // leave a piece in the buffer, of which no event tells.
     raw.on('data', (piece: Buffer) => {
