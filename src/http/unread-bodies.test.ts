@@ -113,18 +113,34 @@ test('the uploads of one address delay that of another by half', async (t) => {
 
 test('when too many rejected uploads wait, the connection of one more is closed after its response', async (t) => {
   const { parley } = await start(t)
-  const lines = await Promise.all(
-    Array.from({ length: 256 }, async () => {
-      const line = openLine(parley)
-      line.send(head(MIB, '192.0.2.1'))
-      assert.match(await line.until(/"success":false/), /connection: keep-alive/i)
-      return line
-    }),
-  )
-  const more = openLine(parley)
-  more.send(head(MIB, '192.0.2.1'))
-  const [response] = (await more.closed).split('\r\n\r\n', 1)
-  assert.match(response ?? '', /^HTTP\/1.1 401 [\s\S]*connection: close/i)
+  const fill = (from: string) =>
+    Promise.all(
+      Array.from({ length: 64 }, async () => {
+        const line = openLine(parley)
+        line.send(head(MIB, from))
+        assert.match(await line.until(/"success":false/), /connection: keep-alive/i)
+        return line
+      }),
+    )
+  const isClosed = async (from: string) => {
+    const more = openLine(parley)
+    more.send(head(MIB, from))
+    const [response] = (await more.closed).split('\r\n\r\n', 1)
+    assert.match(response ?? '', /^HTTP\/1.1 401 [\s\S]*connection: close/i)
+  }
+  const lines = await fill('192.0.2.1')
+  // One address cannot use up the places of the others.
+  await isClosed('192.0.2.1')
+  for (const from of ['192.0.2.2', '192.0.2.3', '192.0.2.4']) lines.push(...(await fill(from)))
+  await isClosed('192.0.2.5')
   for (const { hangUp } of lines) hangUp()
   await Promise.all(lines.map(({ closed }) => closed))
+  // A client that hangs up leaves its place, as soon as the server notices.
+  for (let isKept = false; !isKept; ) {
+    t.signal.throwIfAborted()
+    const line = openLine(parley)
+    line.send(head(MIB, '192.0.2.1'))
+    isKept = /connection: keep-alive/i.test(await line.until(/"success":false/))
+    line.hangUp()
+  }
 })

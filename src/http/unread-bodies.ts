@@ -9,6 +9,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
+import { Counts } from '../sharing/counts.ts'
 import { senderOf } from './network-of.ts'
 
 /** Shorter bodies are left to Node: they arrive in a piece or two. */
@@ -23,10 +24,12 @@ const PIECE_BYTES = 64 * 1024
 const ROUND_MS = 5
 /** At most this many bodies wait, because each may hold a piece in memory. */
 const MAX_BODIES = 256
+/** Of these, at most this many are of one account, or of one address if they have no key. */
+const MAX_OF_SENDER = 64
 
 export class UnreadBodies {
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
-  readonly #bodies = new Set<IncomingMessage>()
+  readonly #bodies = new Counts<string>()
   /** Bodies that are paused, by sender; the first sender is next. */
   readonly #ready = new Map<string, IncomingMessage[]>()
   #creditBytes = BURST_BYTES
@@ -50,7 +53,9 @@ export class UnreadBodies {
     const length = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : null
     if (raw.destroyed) return
     const isSmall = length !== null && length <= SMALL_BYTES
-    if (!isSmall && this.#bodies.size >= MAX_BODIES) {
+    const sender = senderOf(request)
+    const isFull = this.#bodies.total >= MAX_BODIES || this.#bodies.of(sender) >= MAX_OF_SENDER
+    if (!isSmall && isFull) {
       reply.header('connection', 'close')
       return
     }
@@ -60,12 +65,16 @@ export class UnreadBodies {
       raw.resume()
       return
     }
-    const sender = senderOf(request)
+    const { socket } = raw
     const end = (): void => {
-      this.#bodies.delete(raw)
+      this.#bodies.add(sender, -1)
+      raw.off('end', end)
+      socket.off('close', end)
     }
-    this.#bodies.add(raw)
-    raw.once('end', end).once('close', end)
+    this.#bodies.add(sender, 1)
+    raw.once('end', end)
+    // Once the response has been sent, Node emits no `close` for the request of a client that hangs up.
+    socket.once('close', end)
     // With this listener, Node considers the body read and does not drop it. `pause` and `resume` rather than `read`: a read may
     // leave a piece in the buffer, of which no event tells.
     raw.on('data', (piece: Buffer) => {
