@@ -10,7 +10,7 @@ import { noSuchJob, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { ERRORS, type ErrorResponses, errorResponses, RETRY_AFTER } from '../openapi/schemas.ts'
 
 export interface AdminOptions {
-  /** Null disables the admin API: every request is rejected. */
+  /** The server's own; null if it has none. */
   readonly token: string | null
   readonly store: OperatorStore
   /** All costs are in this currency; undefined if none is configured. */

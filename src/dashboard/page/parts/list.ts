@@ -1,7 +1,8 @@
 /** Lists that the server pages: their state, the buttons that page through them, and a search by account. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
-import { type Resource, useResource } from '../resource.ts'
+import { admin } from '../api.ts'
+import { type Resource, useLoaded } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 import { TextField } from './field.ts'
 
@@ -23,12 +24,18 @@ export interface List<T> extends Resource<T> {
 /**
  * Loads a list whose filters and position are part of the URL.
  * @param name the name of its page, and of its route in the admin API
- * @param asked the query of the request; the filters that are not empty if absent
+ * @param queryOf returns the query of each request; the filters that are not empty if absent
  */
-export function useList<T extends ListPage>(name: string, filters: Filters, asked = given(filters)): List<T> {
+export function useList<T extends ListPage>(
+  name: string,
+  filters: Filters,
+  queryOf = () => given(filters),
+): List<T> {
   const before = usePlace().query.get('before') ?? ''
-  const query = new URLSearchParams({ ...asked, limit: '50', ...(before && { before }) })
-  const list = useResource<T>(`/${name}?${query}`)
+  const list = useLoaded<T>(address([name], { ...filters, before }), (signal) => {
+    const query = new URLSearchParams({ ...queryOf(), limit: '50', ...(before && { before }) })
+    return admin<T>(`/${name}?${query}`, { signal })
+  })
   const { data } = list
   const isFirst = before === ''
   const show = (from: Filters) => navigate(address([name], { ...filters, ...from }))
