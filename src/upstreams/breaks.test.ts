@@ -18,10 +18,18 @@ import {
 function start() {
   const clock = new FakeClock()
   const others = { areHeld: false }
-  const breaks = new TargetBreaks(clock, (isHeld) => {
-    others.areHeld = isHeld
-  })
-  return { clock, others, breaks }
+  const rest = { untilMs: 0 }
+  const [breaks, sibling] = [0, 1].map(
+    () =>
+      new TargetBreaks(
+        clock,
+        (isHeld) => {
+          others.areHeld = isHeld
+        },
+        rest,
+      ),
+  ) as [TargetBreaks, TargetBreaks]
+  return { clock, others, breaks, sibling }
 }
 
 /**
@@ -117,6 +125,17 @@ describe('a job', () => {
     const next = breaks.hold(new Stop())
     assert.equal(others.areHeld, false)
     clock.advance(4 * HOLD_MS)
+    assert.equal((await next)?.isActive, true)
+  })
+
+  it('holds nobody at another target of the upstream before that rest has ended', async () => {
+    const { breaks, sibling, others, clock } = start()
+    const hold = await breaks.hold(new Stop())
+    clock.advance(1000)
+    hold?.end()
+    const next = sibling.hold(new Stop())
+    assert.equal(others.areHeld, false)
+    clock.advance(4000)
     assert.equal((await next)?.isActive, true)
   })
 

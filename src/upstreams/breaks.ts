@@ -24,7 +24,7 @@ const CAREFUL = 3
 export const FIRST_TARGET_ONLY_MS = 60_000
 /** How long other calls may be delayed so that an isolated job runs alone. Afterwards they run together. */
 export const HOLD_MS = 8_000
-/** After an isolated job, the target serves only others, for this many times as long as that job delayed them. */
+/** After an isolated job, the upstream serves only others, for this many times as long as that job delayed them. */
 const REST = 4
 
 /**
@@ -124,16 +124,19 @@ export class TargetBreaks {
   #count = 0
   #last: BreakEvent = { inProgress: 0, answered: NOTHING }
   #answered: Answered = NOTHING
-  /** The next hold may not start before this (steady clock). */
-  #restUntilMs = 0
+  readonly #rest: { untilMs: number }
   #onIdle: (() => void) | null = null
   /** Functions that end the pauses of jobs whose calls broke: the target has answered another job. */
   readonly wakers = new Set<() => void>()
 
-  /** @param onHold starts and ends the delay of other calls */
-  constructor(clock: Clock, onHold: (isHeld: boolean) => void) {
+  /**
+   * @param onHold starts and ends the delay of other calls
+   * @param rest before when no hold may start (steady clock), at any target of the upstream, whose calls a hold delays
+   */
+  constructor(clock: Clock, onHold: (isHeld: boolean) => void, rest: { untilMs: number }) {
     this.#clock = clock
     this.#onHold = onHold
+    this.#rest = rest
   }
 
   /** Records the start of a call. Each call must end once. */
@@ -179,7 +182,7 @@ export class TargetBreaks {
    * if the signal stopped the wait. The caller ends the hold.
    */
   async hold(signal: StopSignal): Promise<Hold | null> {
-    const restMs = this.#restUntilMs - this.#clock.steadyMs()
+    const restMs = this.#rest.untilMs - this.#clock.steadyMs()
     if (restMs > 0 && !(await pause(this.#clock, restMs, signal))) return null
     const startedMs = this.#clock.steadyMs()
     const idle = Promise.withResolvers<void>()
@@ -191,7 +194,7 @@ export class TargetBreaks {
         cancel()
         signal.unlisten(listener)
         const nowMs = this.#clock.steadyMs()
-        this.#restUntilMs = nowMs + (nowMs - startedMs) * REST
+        this.#rest.untilMs = Math.max(this.#rest.untilMs, nowMs + (nowMs - startedMs) * REST)
         this.#onHold(false)
         idle.resolve()
       },

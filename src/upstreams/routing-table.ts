@@ -20,6 +20,8 @@ export interface Upstream {
   readonly slots: FairSlots
   /** The number of slots, which adapts. */
   readonly limits: ConcurrencyLimit
+  /** Before when no isolated job may delay the others (`breaks.ts`). */
+  readonly rest: { untilMs: number }
 }
 
 /** A model on an upstream. Public models with the same target share its health. */
@@ -106,7 +108,7 @@ export function createRoutingTable(
   const upstreams = new Map<string, Upstream>()
   for (const [name, { server, maxConcurrency, startConcurrency = null }] of upstreamOptions) {
     const limits = new ConcurrencyLimit(maxConcurrency, startConcurrency)
-    upstreams.set(name, { server, limits, slots: new FairSlots(limits) })
+    upstreams.set(name, { server, limits, slots: new FairSlots(limits), rest: { untilMs: 0 } })
   }
   const ratesOfTarget = targetRates(
     upstreamOptions,
@@ -133,10 +135,14 @@ export function createRoutingTable(
         changed: onChange,
         reported: (trouble) => onReport(target, trouble),
       }),
-      breaks: new TargetBreaks(clock, (isHeld) => {
-        upstream.limits.block(isHeld)
-        upstream.slots.limitChanged()
-      }),
+      breaks: new TargetBreaks(
+        clock,
+        (isHeld) => {
+          upstream.limits.block(isHeld)
+          upstream.slots.limitChanged()
+        },
+        upstream.rest,
+      ),
       alone: new FairSlots({ limit: 1, reserve: 0 }),
       rates: ratesOfTarget(upstreamName, model),
     }

@@ -35,6 +35,7 @@ test('a job that joined before that is not passed over, also when it joined duri
   const walk = begin(walks, 2)
   assert.equal(walk.from.turn, 3000)
   walks.joined(ROUTE, 2000)
+  walks.joined(ROUTE, 4000)
   walks.end(walk, endAt(6000), 2)
   assert.equal(begin(walks, 3).from.turn, 2000)
 })
