@@ -8,3 +8,11 @@ export async function connectPostgres(t: Lifetime, url: string | ClientConfig): 
   t.after(() => client.end())
   return client
 }
+
+/** Returns how many connections wait for a lock that this one holds; a test that looks at all locks sees those of other tests too. */
+export async function blockedBy(client: Client): Promise<number> {
+  const { rows } = await client.query(
+    'select count(*)::int as count from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))',
+  )
+  return rows[0].count
+}

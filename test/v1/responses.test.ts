@@ -8,7 +8,7 @@ import { isPostgres } from '../../src/store/open.ts'
 import { startStage, stopAtOnce } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { connectPostgres } from '../postgres/connection.ts'
+import { blockedBy, connectPostgres } from '../postgres/connection.ts'
 import { eventually } from '../support/eventually.ts'
 import { openaiOf } from './official-client.ts'
 
@@ -253,8 +253,7 @@ onEachStore(() => {
     await database.query('lock table jobs in share row exclusive mode')
     const lost = openai.responses.create(body, { signal: hangUp.signal })
     const failed = assert.rejects(lost, OpenAI.APIUserAbortError)
-    const waits = 'select 1 from pg_locks where not granted'
-    while ((await database.query(waits)).rowCount === 0) t.signal.throwIfAborted()
+    while ((await blockedBy(database)) === 0) t.signal.throwIfAborted()
     hangUp.abort()
     await failed
     // When this response arrives, the server knows that the connection is closed.

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
-import { connectPostgres } from '../../../test/postgres/connection.ts'
+import { blockedBy, connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { dueAt, owed, record, take } from '../../../test/store-contract/callback-fixtures.ts'
 import {
@@ -79,19 +79,15 @@ test('so is a job that a cached response completed', async (t) => {
 })
 
 test('so is a cached response that the first try stored while it was repeated', async (t) => {
-  const { url, proxy, store } = await start(t)
+  const { url, proxy, store, name } = await start(t)
   const [source, job] = [newJob(), newJob()]
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
   await storeEnded(store, source, settlement({ jobId: source.id, attempt: 1 }, { cache }))
   const holder = await connectPostgres(t, url)
-  const blocked = async () => {
-    const { rows } = await holder.query(
-      'select count(*)::int as count from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))',
-    )
-    return rows[0].count
-  }
-  await holder.query("select pg_advisory_lock(hashtextextended('acme' || chr(31) || 'k', 0))")
-  const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
+  const blocked = () => blockedBy(holder)
+  const key = `k of ${name}`
+  await holder.query("select pg_advisory_lock(hashtextextended('acme' || chr(31) || $1, 0))", [key])
+  const idempotency = { key, fingerprint: 'f', untilMs: now.ms + 1000 }
   const fields = { fingerprint: cache.fingerprint, awaited: true, idempotency }
   const accepted = store.accept(acceptance([job], fields))
   await eventually(blocked, (count) => count === 1)
@@ -174,8 +170,8 @@ test('a settlement counts as settled when it is retried because nothing was lear
   await client.query('begin; lock table jobs in access exclusive mode')
   const first = Promise.allSettled([store.settle(mine), store.settle(late)])
   await eventually(
-    () => client.query('select 1 from pg_locks where not granted'),
-    ({ rows }) => rows.length > 0,
+    () => blockedBy(client),
+    (count) => count > 0,
   )
   proxy.shut()
   assert.deepEqual(
