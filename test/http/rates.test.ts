@@ -12,7 +12,7 @@ import {
   startModelServer,
 } from '../model-server.ts'
 import { type Enforced, ProviderRate } from '../model-servers/provider-rate.ts'
-import { onEachStore, storeName } from '../on-each-store.ts'
+import { onAnyStore, onEachStore, storeName } from '../on-each-store.ts'
 import { type Lifetime, type Parley, startParley, temporaryFolder } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import { LONG } from '../support/long-form.ts'
@@ -25,7 +25,7 @@ const MINUTE_MS = 60_000
 const STEP_MS = 1000
 /** For long waits in which little happens. */
 const LONG_STEP_MS = 5000
-/** For what is in transit; a job between two tries is as well. */
+/** For what is in transit after a rejection, because the job waits for its next try. */
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
@@ -125,15 +125,19 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
 }
 
 /**
- * Advances time; between steps, what is in transit arrives: each job that runs either waits for the rate or has its request at the
- * model server.
+ * Advances time; between steps, what is in transit arrives, however slow the machine is: each job that runs either waits for the
+ * rate or has its request at the model server. Only for a minute after a rejection, when jobs also wait for their next try, the
+ * wait for this is bounded.
  */
 async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs = STEP_MS): Promise<void> {
   for (let passed = 0; passed < ms; passed += stepMs) {
     t.signal.throwIfAborted()
     scene.clock.advance(stepMs)
     for (let n = 0; n < 3; n++) await Promise.all(scene.nodes.map((node) => node.get('/readyz')))
-    for (let n = 0; n < MOST_ROUND_TRIPS && (await isInTransit(scene)); n++) t.signal.throwIfAborted()
+    const rejectedAtMs = scene.provider.rejectedAtMs.at(-1) ?? Number.NEGATIVE_INFINITY
+    const most =
+      scene.clock.steadyMs() - rejectedAtMs > MINUTE_MS ? Number.POSITIVE_INFINITY : MOST_ROUND_TRIPS
+    for (let n = 0; n < most && (await isInTransit(scene)); n++) t.signal.throwIfAborted()
   }
 }
 
@@ -165,7 +169,8 @@ const shown = async (parley: Parley, id: string | undefined, key: string) =>
 const unavailable = (log: Parley['log']) => log.filter(({ message }) => /is unavailable/.test(message))
 
 onEachStore(() => {
-  for (const count of storeName() === 'Postgres' ? [1, 3] : [1]) {
+  const counts = LONG ? [1, 3] : [3]
+  for (const count of storeName() === 'Postgres' ? counts : [1]) {
     test(`${count} nodes use the minutes of a provider without a 429, and two accounts alike`, async (t) => {
       const scene = await start(t, { kind: 'sliding', nodes: count })
       const { parley, provider } = scene
@@ -198,6 +203,109 @@ onEachStore(() => {
     })
   }
 
+  test('complete_within and a cancellation end the wait, and the caller of a single create gets 202', async (t) => {
+    const scene = await start(t, { upstream: { requests_per_minute: 1 } })
+    const { parley } = scene
+    const key = await parley.key()
+    const [done, late, cancelled] = [
+      ...(await createBatches(scene, key, jobsOf([100]))),
+      ...(await createBatches(scene, key, jobsOf([100], { complete_within: 20 }))),
+      ...(await createBatches(scene, key, jobsOf([100]))),
+    ]
+    const single = parley.post(MESSAGES, { ...jobsOf([100])[0], timeout: 30 }, key)
+    await pass(t, scene, 5_000)
+    granted(await parley.post(`${MESSAGES}/${cancelled}/cancel`, {}, key), 200)
+    await pass(t, scene, 26_000)
+    assert.equal(granted(await single, 202).status, 'timeout')
+    assert.equal((await shown(parley, done, key)).status, 'completed')
+    assert.equal((await shown(parley, late, key)).error.code, 'deadline_exceeded')
+    assert.equal((await shown(parley, cancelled, key)).error.code, 'cancelled')
+    await pass(t, scene, MINUTE_MS, LONG_STEP_MS)
+    assert.equal(scene.models.completions().length, 2)
+  })
+
+  test('two real minutes on one node, or on three', { skip: !LONG }, async (t) => {
+    const scene = await start(t, { isReal: true, nodes: storeName() === 'Postgres' ? 3 : 1 })
+    const { parley, provider } = scene
+    const startMs = systemClock.steadyMs()
+    await createBatches(scene, await parley.key(), jobsOf(sizes(180)))
+    await wait(systemClock, 2 * MINUTE_MS)
+    // Calls are sent in bursts, so consecutive minutes may differ by a tenth.
+    const used = provider.accepted.tokens / (2 * LIMITS.tokens)
+    t.diagnostic(`used ${used} of two minutes`)
+    assert.ok(used >= 0.95 && used <= 1.1, String(used))
+    assert.ok(
+      provider.rejectedAtMs.every((ms) => ms < startMs + MINUTE_MS),
+      String(provider.rejectedAtMs),
+    )
+  })
+
+  test('a server that stops leaves jobs that wait for a rate to others at once, with what they have used', async (t) => {
+    const scene = await start(t, {
+      upstream: { requests_per_minute: 1 },
+      settings: { jobs: { patience_seconds: 0 } },
+    })
+    const { parley, clock, models } = scene
+    const key = await parley.key()
+    // The answer is no object, so a repair waits, too.
+    const json = { response_format: { format: 'json', schema: { type: 'object' } } }
+    const ids = await createBatches(scene, key, [...jobsOf([100], json), ...jobsOf([100, 100])])
+    await pass(t, scene, 30_000)
+    assert.equal(await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}'), 3)
+    const atMs = clock.steadyMs()
+    await parley.stop()
+    assert.equal(clock.steadyMs(), atMs)
+    const next = await startParley(t, {
+      upstream: models.baseUrl,
+      clock,
+      folder: parley.folder,
+      settings: {
+        tiers: UNLIMITED_READS,
+        upstreams: { openai: { base_url: models.baseUrl, api_key_env: null } },
+      },
+    })
+    await pass(t, { ...scene, nodes: [next], parley: next }, 5_000)
+    const [repaired, ...others] = await Promise.all(ids.map((id) => shown(next, id, key)))
+    assert.deepEqual(
+      others.map(({ status }) => status),
+      ['completed', 'completed'],
+    )
+    assert.equal(repaired.status, 'failed')
+    assert.equal(repaired.error.code, 'validation_error')
+    // One call for each job, and the repair; none was repeated.
+    assert.equal(models.completions().length, 4)
+  })
+
+  const skip = storeName() !== 'Postgres'
+  test('while an older node is alive, rates have no effect', { skip }, async (t) => {
+    const scene = await start(t, { upstream: { requests_per_minute: 1 } })
+    const { parley, models } = scene
+    const database = await connectPostgres(t, parley.database)
+    await database.query(
+      `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'prices')`,
+    )
+    while (parley.store.isKnownToAll('rates')) await pass(t, scene, 1000)
+    await createBatches(scene, await parley.key(), jobsOf([100, 100, 100]))
+    await pass(t, scene, 5_000)
+    assert.equal(models.completions().length, 3)
+    assert.equal(
+      parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message)).length,
+      1,
+    )
+    // A 429 is handled like any other, although the upstream has a rate.
+    const { provider } = scene
+    assert.ok(provider.take(LIMITS.tokens - 500, scene.clock.steadyMs()))
+    await createBatches(scene, await parley.key(), jobsOf([1000]))
+    await pass(t, scene, 10_000)
+    const times = provider.rejectedAtMs
+    assert.ok(times.length > 1)
+    assert.equal(new Set(times).size, times.length, String(times))
+    assert.equal(unavailable(parley.log).length, 1)
+  })
+})
+
+/** What one node decides by itself. */
+onAnyStore(() => {
   test('jobs wait longer than patience and run timeout allow; others go on meanwhile', async (t) => {
     const scene = await start(t, {
       upstream: { requests_per_minute: 2 },
@@ -224,27 +332,6 @@ onEachStore(() => {
     await pass(t, scene, 3 * MINUTE_MS)
     assert.deepEqual(new Set(await statuses()), new Set(['completed']))
     assert.equal(unavailable(parley.log).length, 0)
-  })
-
-  test('complete_within and a cancellation end the wait, and the caller of a single create gets 202', async (t) => {
-    const scene = await start(t, { upstream: { requests_per_minute: 1 } })
-    const { parley } = scene
-    const key = await parley.key()
-    const [done, late, cancelled] = [
-      ...(await createBatches(scene, key, jobsOf([100]))),
-      ...(await createBatches(scene, key, jobsOf([100], { complete_within: 20 }))),
-      ...(await createBatches(scene, key, jobsOf([100]))),
-    ]
-    const single = parley.post(MESSAGES, { ...jobsOf([100])[0], timeout: 30 }, key)
-    await pass(t, scene, 5_000)
-    granted(await parley.post(`${MESSAGES}/${cancelled}/cancel`, {}, key), 200)
-    await pass(t, scene, 26_000)
-    assert.equal(granted(await single, 202).status, 'timeout')
-    assert.equal((await shown(parley, done, key)).status, 'completed')
-    assert.equal((await shown(parley, late, key)).error.code, 'deadline_exceeded')
-    assert.equal((await shown(parley, cancelled, key)).error.code, 'cancelled')
-    await pass(t, scene, MINUTE_MS, LONG_STEP_MS)
-    assert.equal(scene.models.completions().length, 2)
   })
 
   test('after a 429, a job waits as long as the server asks for, without using its patience', async (t) => {
@@ -334,22 +421,6 @@ onEachStore(() => {
     assert.deepEqual(called.sort(), ['m', 'n', 'n'])
   })
 
-  test('two real minutes on one node, or on three', { skip: !LONG }, async (t) => {
-    const scene = await start(t, { isReal: true, nodes: storeName() === 'Postgres' ? 3 : 1 })
-    const { parley, provider } = scene
-    const startMs = systemClock.steadyMs()
-    await createBatches(scene, await parley.key(), jobsOf(sizes(180)))
-    await wait(systemClock, 2 * MINUTE_MS)
-    // Calls are sent in bursts, so consecutive minutes may differ by a tenth.
-    const used = provider.accepted.tokens / (2 * LIMITS.tokens)
-    t.diagnostic(`used ${used} of two minutes`)
-    assert.ok(used >= 0.95 && used <= 1.1, String(used))
-    assert.ok(
-      provider.rejectedAtMs.every((ms) => ms < startMs + MINUTE_MS),
-      String(provider.rejectedAtMs),
-    )
-  })
-
   test('jobs that wait for a rate leave slots to other routes of the same account', async (t) => {
     const scene = await start(t, {
       upstream: { requests_per_minute: 1 },
@@ -372,68 +443,5 @@ onEachStore(() => {
     const ids = await createBatches(scene, key, jobsOf([100, 100, 100], { model: 'free' }))
     await pass(t, scene, 15_000)
     for (const id of ids) assert.equal((await shown(parley, id, key)).status, 'completed')
-  })
-
-  test('a server that stops leaves jobs that wait for a rate to others at once, with what they have used', async (t) => {
-    const scene = await start(t, {
-      upstream: { requests_per_minute: 1 },
-      settings: { jobs: { patience_seconds: 0 } },
-    })
-    const { parley, clock, models } = scene
-    const key = await parley.key()
-    // The answer is no object, so a repair waits, too.
-    const json = { response_format: { format: 'json', schema: { type: 'object' } } }
-    const ids = await createBatches(scene, key, [...jobsOf([100], json), ...jobsOf([100, 100])])
-    await pass(t, scene, 30_000)
-    assert.equal(await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}'), 3)
-    const atMs = clock.steadyMs()
-    await parley.stop()
-    assert.equal(clock.steadyMs(), atMs)
-    const next = await startParley(t, {
-      upstream: models.baseUrl,
-      clock,
-      folder: parley.folder,
-      settings: {
-        tiers: UNLIMITED_READS,
-        upstreams: { openai: { base_url: models.baseUrl, api_key_env: null } },
-      },
-    })
-    await pass(t, { ...scene, nodes: [next], parley: next }, 5_000)
-    const [repaired, ...others] = await Promise.all(ids.map((id) => shown(next, id, key)))
-    assert.deepEqual(
-      others.map(({ status }) => status),
-      ['completed', 'completed'],
-    )
-    assert.equal(repaired.status, 'failed')
-    assert.equal(repaired.error.code, 'validation_error')
-    // One call for each job, and the repair; none was repeated.
-    assert.equal(models.completions().length, 4)
-  })
-
-  const skip = storeName() !== 'Postgres'
-  test('while an older node is alive, rates have no effect', { skip }, async (t) => {
-    const scene = await start(t, { upstream: { requests_per_minute: 1 } })
-    const { parley, models } = scene
-    const database = await connectPostgres(t, parley.database)
-    await database.query(
-      `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'prices')`,
-    )
-    while (parley.store.isKnownToAll('rates')) await pass(t, scene, 1000)
-    await createBatches(scene, await parley.key(), jobsOf([100, 100, 100]))
-    await pass(t, scene, 5_000)
-    assert.equal(models.completions().length, 3)
-    assert.equal(
-      parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message)).length,
-      1,
-    )
-    // A 429 is handled like any other, although the upstream has a rate.
-    const { provider } = scene
-    assert.ok(provider.take(LIMITS.tokens - 500, scene.clock.steadyMs()))
-    await createBatches(scene, await parley.key(), jobsOf([1000]))
-    await pass(t, scene, 10_000)
-    const times = provider.rejectedAtMs
-    assert.ok(times.length > 1)
-    assert.equal(new Set(times).size, times.length, String(times))
-    assert.equal(unavailable(parley.log).length, 1)
   })
 })
