@@ -25,7 +25,7 @@ const MINUTE_MS = 60_000
 const STEP_MS = 1000
 /** For long waits in which little happens. */
 const LONG_STEP_MS = 5000
-/** For what is in transit after a rejection, because the job waits for its next try. */
+/** For what is in transit; a job between two tries is as well. */
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
@@ -125,19 +125,15 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
 }
 
 /**
- * Advances time; between steps, what is in transit arrives, however slow the machine is: each job that runs either waits for the
- * rate or has its request at the model server. Only for a minute after a rejection, when jobs also wait for their next try, the
- * wait for this is bounded.
+ * Advances time; between steps, what is in transit arrives: each job that runs either waits for the rate or has its request at the
+ * model server.
  */
 async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs = STEP_MS): Promise<void> {
   for (let passed = 0; passed < ms; passed += stepMs) {
     t.signal.throwIfAborted()
     scene.clock.advance(stepMs)
     for (let n = 0; n < 3; n++) await Promise.all(scene.nodes.map((node) => node.get('/readyz')))
-    const rejectedAtMs = scene.provider.rejectedAtMs.at(-1) ?? Number.NEGATIVE_INFINITY
-    const most =
-      scene.clock.steadyMs() - rejectedAtMs > MINUTE_MS ? Number.POSITIVE_INFINITY : MOST_ROUND_TRIPS
-    for (let n = 0; n < most && (await isInTransit(scene)); n++) t.signal.throwIfAborted()
+    for (let n = 0; n < MOST_ROUND_TRIPS && (await isInTransit(scene)); n++) t.signal.throwIfAborted()
   }
 }
 
