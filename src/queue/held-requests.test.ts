@@ -8,7 +8,7 @@ const REJOIN_MS = 300_000
 const HASH = 'h'.repeat(22)
 const EQUAL = { account: 'acme', hash: HASH, isRetry: false }
 
-/** Nodes on one database. */
+/** Nodes that share one database. */
 function start() {
   const clock = new FakeClock()
   const live = new Set(['node-a', 'node-b'])
@@ -38,7 +38,7 @@ function start() {
       rejoinMs: REJOIN_MS,
       onError: (error) => assert.fail(String(error)),
     })
-  /** A caller at this node creates a job and waits for it. */
+  /** Stores the request of a caller that creates a job at this node and waits for it. */
   const create = (node: HeldRequests, jobId: string) => {
     const { key, fingerprint: state } = node.keyOf(HASH, jobId)
     rows.set(key, { account: 'acme', key, jobId, state })

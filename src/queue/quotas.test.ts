@@ -1,4 +1,4 @@
-/** Quotas: whose apply, when a node looks the sums up, and what it counts in between. */
+/** Quotas: which quota applies, when a node reads the sums, and what it counts in between. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -14,7 +14,7 @@ const limits = (openJobs: number | null, storedBytes: number | null = null): Quo
   storedBytes: storedBytes === null ? null : { limit: storedBytes, of },
 })
 
-/** Quotas over a store that returns `use`, and counts how often it was asked. */
+/** Quotas on a store that returns the use in `said`, and counts how often it was queried. */
 function watched({ openJobs = 0, storedBytes = 0 }: Partial<QuotaUse> = {}) {
   const clock = new FakeClock()
   const said = { use: { openJobs, storedBytes }, asked: 0 }
@@ -127,7 +127,7 @@ test('a lookup waits for what is being accepted, and what comes meanwhile waits 
   const waiting = [reserve(ten, 4), reserve(ten, 1)]
   await new Promise(setImmediate)
   assert.equal(said.asked, 1)
-  // The jobs are stored before their reservation ends: they must not count twice.
+  // The jobs are stored before their reservations end, and must not count twice.
   said.use = { openJobs: 6, storedBytes: 0 }
   quotas.end('acme', 6, 0, true)
   const [four, one] = await Promise.all(waiting)
