@@ -1,12 +1,12 @@
 /**
- * Decides who is responsible for a failed call: the model server, which jobs wait for, or the job. Pure.
+ * Decides who is responsible for a failed call: the model server, for which jobs wait, or the job.
  *
  * | kind | what it is | whom it counts against |
  * |---|---|---|
  * | `unreachable` | no connection could be made: refused, DNS, TLS, no route, connect timeout | the server |
  * | `overloaded` | 429, 498, 503, 529 | the server |
- * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, where others succeed in between |
- * | `misconfigured` | redirects, 401 to 405, 407, 410, 412, no quota left, and a 400 that says as much | the operator; the job too, where others succeed in between |
+ * | `broken` | a connection that was reset or closed, 408, 409, 502, 504, a proxy's 520 to 526 and 530, 500 of a gateway that reached nothing, and a blank 200 | the server; the job too, if others succeed in between |
+ * | `misconfigured` | redirects, 401 to 405, 407, 410, 412, no quota left, and a 400 whose message means one of these | the operator; the job too, if others succeed in between |
  * | `failing` | 424, 500 and other 5xx, call timeouts, an empty answer | the job, unless the circuit breaker is open or other jobs fail too while none succeeds |
  * | `too large` | 429 because this request is too large | the job |
  * | `final` | anything else: another call would end in the same way | the job, at once |
@@ -24,17 +24,19 @@ import {
   TOO_LARGE,
 } from './vendor-errors.ts'
 
-/** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it runs out of memory. */
+/** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it ran out of memory. */
 export const GENERATION_FAILED = 424
-/** Groq's status if the tier `flex` has no capacity. */
+/** Groq's status if its service tier `flex` has no capacity. */
 export const NO_FLEX_CAPACITY = 498
 /**
- * Statuses that the operator must fix: an address that redirects, as to a login page; key, payment, permission, path or model; a
- * path that only serves pages (405), a proxy's password (407), a model that has reached its end of life (410, NVIDIA), and the
- * budget (412, Portkey and Fireworks).
+ * Statuses that only the operator can fix: an address that redirects (for example to a login page); a wrong key, payment,
+ * permission, path or model; a path that serves only pages (405); a proxy's password (407); a model that was retired (410,
+ * NVIDIA); and an exhausted budget (412, Portkey and Fireworks).
  */
 const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 412]
-/** What answers without choices or text are called. Google sends them now and then, and an answer with the next call. */
+/**
+ * The messages for answers without choices or text. Google sends such answers occasionally, and a proper one to the next call.
+ */
 export const NO_CHOICES = 'The chat completion has no choices.'
 export const NO_TEXT = 'The chat completion has no text content.'
 
@@ -60,7 +62,9 @@ export function failureKind(error: FailureFacts): FailureKind {
   return status >= 300 ? statusKind(status, error) : 'broken'
 }
 
-/** Some gateways respond with 200 although the server behind them failed. The error's code is then the actual status. */
+/**
+ * Returns the actual status. Some gateways respond with 200 if the server behind them failed, and put its status into the code.
+ */
 function statedStatus({ status, code }: FailureFacts): number | null {
   if (status === null || status >= 300) return status
   const embedded = Number(code)
@@ -106,7 +110,7 @@ function statusKind(status: number, { code, message, retryAfterMs }: FailureFact
   }
 }
 
-/** Whether jobs wait for a target that is unavailable because of such failures. */
+/** Whether jobs wait for the target after failures of this kind. */
 export function isWaitedFor(kind: FailureKind): kind is Trouble['kind'] {
   return kind !== 'too large' && kind !== 'final'
 }
@@ -118,11 +122,11 @@ export function troubleOf(error: UpstreamError): Trouble {
 }
 
 const DNS = /^(?:ENOTFOUND|EAI_|ENODATA|ESERVFAIL|EREFUSED|ETIMEOUT|EBADNAME)/
-/** OpenSSL's certificate error codes have no common prefix. */
+/** The codes of OpenSSL's certificate errors have no common prefix. */
 const TLS =
   /^(?:ERR_TLS|ERR_SSL|EPROTO$|CERT_|CRL_|UNABLE_TO_|ERROR_IN_CERT|ERROR_IN_CRL|DEPTH_ZERO_SELF_SIGNED|SELF_SIGNED_CERT|HOSTNAME_MISMATCH|INVALID_(?:CA|PURPOSE)|PATH_LENGTH_EXCEEDED)/
 
-/** Codes of connections that were never established: nothing was sent, so the request cannot be the cause. */
+/** Codes of connections that were never established, so nothing was sent and the request cannot be the cause. */
 const NOT_CONNECTED: readonly string[] = [
   // No free port or file descriptor, or no permission, on this machine.
   'EACCES',

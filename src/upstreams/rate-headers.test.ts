@@ -1,4 +1,4 @@
-/** What servers say about their limits. */
+/** The limits that servers report in headers. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readRateHeaders } from './rate-headers.ts'
@@ -25,7 +25,7 @@ const CASES: readonly (readonly [
       resetMs: { requests: 120, tokens: 62_500 },
     },
   ],
-  // Groq's are requests of a day, and tokens of a minute.
+  // Groq limits requests per day and tokens per minute.
   [
     {
       'x-ratelimit-limit-requests': '14400',

@@ -1,6 +1,6 @@
 /**
- * Reads the limits that a server reports in `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`, and in the same headers
- * for tokens. Pure.
+ * Reads the rate limits that a server reports: `x-ratelimit-limit-requests`, `x-ratelimit-remaining-requests`,
+ * `x-ratelimit-reset-requests`, and the same headers for tokens.
  */
 import type { ServerRate } from './model-server.ts'
 
@@ -10,7 +10,9 @@ const MINUTE_MS = 60_000
 const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** Null if it does not report what is left. Where the limit is 0, both are ignored: some servers send that for no limit. */
+/**
+ * Null if the headers do not show what is left. If a limit is 0, it and what is left are ignored: some servers mean no limit.
+ */
 export function readRateHeaders(headers: Headers): ServerRate | null {
   const of = (name: 'requests' | 'tokens') => {
     const resetMs = durationMs(headers[`x-ratelimit-reset-${name}`]) ?? MINUTE_MS
@@ -29,7 +31,7 @@ function numberOf(header: Headers[string]): number {
   return typeof header === 'string' && /^\d+$/.test(header) ? Number(header) : Number.POSITIVE_INFINITY
 }
 
-/** Reads `6m0s`, `20ms`, or seconds without a unit. */
+/** Reads durations such as `6m0s`, `20ms` or `60` (seconds) into milliseconds; null for anything else. */
 function durationMs(header: Headers[string]): number | null {
   if (typeof header !== 'string') return null
   if (/^\d+(\.\d+)?$/.test(header)) return Number(header) * 1000

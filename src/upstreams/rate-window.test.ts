@@ -1,4 +1,4 @@
-/** The books of a rate: what they grant, when, and to which node. */
+/** The state of a rate: how much it grants, when, and to which node. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
@@ -29,7 +29,7 @@ function ask(over: Partial<Ask>): Ask {
   }
 }
 
-/** Grants one request of so many tokens and sends it at once; returns 0, or how long to wait. */
+/** Grants one request with this many tokens and sends it at once. Returns 0, or how long to wait in milliseconds. */
 function send(state: RateState, tokens: number, nowMs: number, node = 'a'): number {
   const needs = { requests: 1, tokens }
   const { requests, retryMs } = exchange(state, LIMITS, ask({ node, needs }), nowMs)
@@ -38,7 +38,7 @@ function send(state: RateState, tokens: number, nowMs: number, node = 'a'): numb
   return 0
 }
 
-/** Sends until nothing fits, and returns how much that was. */
+/** Sends requests until none fits, and returns how many tokens were sent. */
 function sendAll(state: RateState, tokens: number, nowMs: number): number {
   let sent = 0
   while (send(state, tokens, nowMs) === 0) sent += tokens
@@ -194,7 +194,7 @@ const asks = fc.record({
   blockMs: fc.constantFrom(0, 0, 0, 5000),
 })
 
-/** The same with requests for tokens, and tokens for requests. */
+/** Swaps requests and tokens. */
 const swapped = <T extends Amounts>(one: T): T => ({ ...one, requests: one.tokens, tokens: one.requests })
 
 it('requests and tokens are limited alike', () => {

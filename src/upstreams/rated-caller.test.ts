@@ -1,4 +1,7 @@
-/** What a request reserves of a rate, and for how long. The counted input of most jobs is an upper bound: the bytes of the conversation. */
+/**
+ * What a request reserves of a rate, and for how long. The counted input of most jobs is an upper bound: the bytes of the
+ * conversation.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -12,7 +15,7 @@ import type { Target } from './routing-table.ts'
 import { targetRates } from './target-rates.ts'
 
 const LIMIT = 1_000_000
-/** What the server counts: a token for four bytes, and a few for its template. */
+/** The tokens that the server counts: one for four bytes, and a few for its template. */
 const inputOf = (bytes: number) => Math.ceil(bytes / 4) + 8
 
 function start() {
@@ -42,7 +45,10 @@ function start() {
     },
   }
   const rated = new RatedCaller(caller as unknown as TargetCaller, clock, () => 1)
-  /** Returns how many tokens a job with a text of this many bytes asks for, and how many it uses. */
+  /**
+   * Sends a job with a text of this many bytes that uses this many tokens of output. Returns how many tokens it reserved, and
+   * how many it used.
+   */
   return async (bytes: number, tokens: number, options?: object) => {
     output = tokens
     const content = 'x'.repeat(bytes)

@@ -1,4 +1,4 @@
-/** What one account's failing calls do to others. */
+/** How the failing calls of one account affect other accounts. */
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -26,13 +26,13 @@ const withContent = (account: string, jobId: string) => {
 const ask = ({ router }: RouterSetup, account: string, jobId = account) =>
   router.ask(withContent(account, jobId), never)
 
-/** The server answers the jobs of that account with that reply, and those of others as usual. */
+/** A server that answers the jobs of the account with this reply, and others as usual. */
 const failingFor =
   (account: string, answer: Reply): Script =>
   (request) =>
     !isModelList(request) && request.body.messages[0]?.content === account ? answer : undefined
 
-/** So many jobs of the account that it has to wait. */
+/** Runs so many failing jobs of the account that the account must wait. */
 async function failJobs({ router }: RouterSetup, account: string, count = FAILED_JOBS_TO_OPEN) {
   for (let n = 0; n < count; n++) void router.ask(withContent(account, `${account} ${n}`), never)
   while (limitOf(router, account)?.allowance !== 0) await setImmediate()

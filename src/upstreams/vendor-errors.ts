@@ -1,6 +1,6 @@
 /**
- * What model servers and gateways say in their errors, by what it means. A new server's words go here, into the list of their
- * meaning; failure-kinds.ts and read-completion.ts decide what follows from it.
+ * The messages and codes of model servers and gateways in errors, listed by meaning. Those of a new server are added to the
+ * lists; failure-kinds.ts and read-completion.ts decide what follows from a match.
  */
 
 /** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
@@ -9,19 +9,20 @@ export const NO_CREDIT_CODES: readonly (string | null)[] = [
   'exceeded_current_quota_error',
   '1113',
 ]
-/** What gateways make of these codes, and what xAI, Moonshot and Z.ai say. */
+/** The messages of gateways for these codes, and those of xAI, Moonshot and Z.ai without them. */
 export const NO_CREDIT = /\binsufficient_quota\b|\bused all available credits\b|\binsufficient balance\b/i
-/** OpenAI's message for that. Google uses the same words for each of its rates, but adds when to try again. */
+/** OpenAI's message for the same. Google also sends it for each of its rate limits, but with the time of the next try. */
 export const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 export const TOO_LARGE =
   /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
 
-/** What LM Studio says in a 400 if its model crashes. What follows may quote anything. */
+/** The beginning of LM Studio's message, with a 400, if its model crashes. The rest may quote anything. */
 export const CRASHED = /^the model has crashed\b/i
 /**
- * Messages that come with 400, but that only the operator can do something about: an account's limit, place or suspension
- * (Anthropic, Groq, Google, Alibaba), and LiteLLM's own budgets and expired keys. An `End User` is the caller's.
+ * Messages with a 400 about problems that only the operator can fix: the limit, location or suspension of an account
+ * (Anthropic, Groq, Google, Alibaba), and LiteLLM's budgets and expired keys. LiteLLM's `End User` is the caller's user, so
+ * that budget is not included.
  */
 export const OPERATORS_400 = [
   // A wrong key (Google, xAI), and no credit left (Anthropic).
@@ -41,8 +42,8 @@ export const OPERATORS_400 = [
   // An endpoint of Hugging Face that is paused.
   /^bad request: invalid state\b/i,
   /^(?:bad request: )?the endpoint is paused\b/i,
-  // A model that the server does not have, or no longer, which others reject with 404: OpenRouter, DeepSeek, Mistral, Groq,
-  // Together, Hugging Face and LiteLLM.
+  // A model that the server does not have, or no longer has: OpenRouter, DeepSeek, Mistral, Groq, Together, Hugging Face and
+  // LiteLLM. Other servers reject it with 404.
   /^\S+ is not a valid model id\b/i,
   /^model not exist\b/i,
   /^invalid model: /i,
@@ -52,11 +53,13 @@ export const OPERATORS_400 = [
   /^the requested model '\S+' is not supported by any provider you have enabled\b/i,
   /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
 ]
-/** What LiteLLM writes before the words of a provider, which it quotes as they are or as JSON. */
+/** What LiteLLM puts before a provider's message, which it quotes as text or as JSON. */
 export const LITELLM =
   /^litellm\.\w{1,40}: [\w .:]{1,80} - (?:error code: \d{3} - )?(?:\{.{0,120}?["']message["']: ?["'])?/i
 
-/** Messages of gateways that respond with 500 if they cannot reach the server behind them: Portkey, LiteLLM, and those in Go. */
+/**
+ * Messages of gateways that respond with 500 if they cannot reach the server behind them: Portkey, LiteLLM, and gateways in Go.
+ */
 export const NOT_REACHED =
   /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b|exception - connection error|cannot connect to host|connection refused|do request failed/i
 
@@ -64,23 +67,26 @@ export const NOT_REACHED =
 export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 
 /**
- * Words in the messages of servers that reject a schema, or the way in which JSON was requested. llama.cpp only reports that it
- * failed to initialize samplers if it cannot start a grammar in the middle of an answer. TensorRT-LLM needs a setting for
- * guided decoding. Groq checks the answer itself, and reports `json_validate_failed` instead of delivering one that does not
- * match. Google only reports an invalid argument if a schema is too large.
+ * Words in the messages of servers that reject a schema, or the way in which JSON was requested. Some of these messages are
+ * indirect: llama.cpp reports only that it failed to initialize samplers, if it cannot start a grammar in the middle of an
+ * answer. TensorRT-LLM reports that guided decoding needs a setting. Groq checks the answer itself, and reports
+ * `json_validate_failed` if it does not match. Google reports only an invalid argument if a schema is too large.
  */
 export const JSON_MODE_WORDS =
   /schema|grammar|guided.?decod|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
 
-/** The codes of a breach of content policy. */
+/** The codes of errors about a breach of content policy. */
 export const POLICY_CODES: readonly unknown[] = [
   'content_filter',
   'content_policy_violation',
-  // Alibaba.
+  // Sent by Alibaba.
   'data_inspection_failed',
-  // Portkey, if a guardrail denies the request or its answer.
+  // Sent by Portkey if a guardrail denies the request or the answer.
   'hooks_failed',
 ]
-/** Messages about a breach of content policy without such a code: of xAI, OpenAI's reasoning models, LiteLLM and DeepSeek. */
+/**
+ * Messages about a breach of content policy that come without such a code: those of xAI, OpenAI's reasoning models, LiteLLM and
+ * DeepSeek.
+ */
 export const POLICY_WORDS =
   /^content violates usage guidelines|your prompt was flagged as|\bContentPolicyViolationError\b|^content exists risk/i
