@@ -17,8 +17,8 @@ import { allOf, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
 export const keyOperations = ({ isOneOf }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
-    // The lock keeps an existing account from being deleted, or moved to another tier, before the key is stored. If a deletion is
-    // in progress, this waits for it and creates the account again.
+    // The insert also locks an existing account, so that it cannot be deleted or moved to another tier before the key is
+    // stored. If a deletion is in progress, the insert waits for it and creates the account again.
     const [account = {}] = yield sql`
       insert into accounts as a (name, tier, secret) values (${key.account}, ${key.tier}, ${key.secret})
       on conflict (name) do update set tier = a.tier returning tier`
@@ -66,8 +66,9 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
     const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
     const [account, label] = [textOf(row, 'account'), textOrNull(row, 'label')]
-    // If the key was rotated before, it expires at the end of a grace time, and the key that was created then has its lifetime.
-    // Minutes and hundredths of an hour are multiples of 12 s; the age of an unrelated key hardly ever is, to the millisecond.
+    // If the key was rotated before, it expires at the end of a grace time, which began when a newer key was created. That
+    // newer key has the lifetime. It is recognised by the grace time: minutes or hundredths of an hour, so a multiple of 12 s.
+    // To the millisecond, an unrelated key hardly ever fits.
     const [lasting = row] =
       expiresAtMs === null
         ? []

@@ -1,6 +1,6 @@
 /**
- * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. The code of a store is loaded on demand,
- * because loading both would add a tenth to the start of a server and more to that of the lease thread.
+ * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. Each store's code is loaded on demand:
+ * loading both would make the start of a server a tenth longer, and that of the lease thread even more.
  */
 import type { Secrets } from './account-store.ts'
 import type { DatabaseCheck } from './database-problem.ts'
@@ -23,7 +23,7 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   return openPostgresStore({ url, ...options })
 }
 
-/** Opens leases for the thread that renews them. Only Postgres has leases. */
+/** Opens the leases, for the thread that renews them. Only Postgres has leases. */
 export async function openLeases(
   url: string,
   options: Pick<OpenOptions, 'prepare' | 'statementMs'>,
@@ -32,7 +32,7 @@ export async function openLeases(
   return openPostgresLeases({ url, ...options })
 }
 
-/** Opens the store for commands, also while a server is running. Migrates the schema. */
+/** Opens the store for commands, which may run while a server is running. Migrates the schema. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) {
     const { openSqliteForOperator } = await import('./sqlite/operator-store.ts')
@@ -52,7 +52,7 @@ export async function lookUpSecrets(url: string, account: string): Promise<Secre
   return lookUpSecretsInPostgres(url, account)
 }
 
-/** Only migrates the schema. Returns how many migrations it applied. */
+/** Migrates the schema and does nothing else. Returns how many migrations it applied. */
 export async function migrateDatabase(url: string): Promise<number> {
   if (isPostgres(url)) {
     const { migratePostgres } = await import('./postgres/schema.ts')
@@ -82,7 +82,10 @@ export async function openTransferSource(url: string): Promise<TransferSource> {
   return openSqliteSource(sqlitePath(url))
 }
 
-/** Opens the target of a transfer and migrates its schema. Rejects with a `DatabaseProblem` unless it is empty and unused. */
+/**
+ * Opens the target of a transfer and migrates its schema. Rejects with a `DatabaseProblem` if it is not empty or a server uses
+ * it.
+ */
 export async function openTransferTarget(url: string, options: TargetOptions): Promise<TransferTarget> {
   if (isPostgres(url)) {
     const { openPostgresTarget } = await import('./postgres/transfer.ts')

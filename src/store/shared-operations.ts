@@ -1,4 +1,4 @@
-/** The operations whose SQL both stores share, and searches by repeated scans of the database. */
+/** The operations whose SQL both stores share. Searches among them may scan the database several times. */
 import { accountOperations } from './accounts.ts'
 import { auditOperations } from './audit.ts'
 import { batchOperations } from './batches.ts'
@@ -17,7 +17,7 @@ import type { Chunk } from './pagination.ts'
 import { rerunOperations } from './reruns.ts'
 import { usageOperations } from './usage.ts'
 
-/** Operations that commands use, too, even while servers are running. */
+/** Operations of servers and of commands, which may run while servers are running. */
 export const sharedOperatorOperations = (dialect: Dialect) => ({
   ...accountOperations(dialect),
   ...adminTokenOperations,

@@ -1,4 +1,7 @@
-/** Pending callbacks in Postgres, and the one that reports the end of a batch. Concurrent calls share statements. */
+/**
+ * Pending callbacks in Postgres, and how the callback that reports the end of a batch is stored. Concurrent calls share
+ * statements.
+ */
 
 import type { BatchReport } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
@@ -100,15 +103,15 @@ function keyOf(jobId: string, attempt: number): string {
   return `${jobId} ${attempt}`
 }
 
-/** Postgres reads these lengths and first characters without reading whole texts. */
+/** Postgres reads the lengths and the beginning without reading whole texts. */
 const SELECT_TAKEN = `
   select t.*, left(j.callback, ${URL_PREFIX}) as callback_prefix,
     octet_length(j.callback) + ${resultBytesOf('o')} as body_bytes
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
- * $1 node, $2 lane, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node took stay with it,
- * regardless of the clocks.
+ * $1 node, $2 lane, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has taken stay
+ * with that node, whatever the clocks of nodes show.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -125,7 +128,10 @@ const TAKE = {
   )
   ${SELECT_TAKEN}`,
 }
-/** $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows by ID, so that no two statements deadlock. */
+/**
+ * $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows in the order of IDs, so that no two
+ * statements deadlock.
+ */
 const TAKE_DEFERRED = {
   name: 'take deferred callbacks',
   text: `
@@ -153,7 +159,7 @@ const LOAD: Statement = {
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
   join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
-/** Changes nothing if it is repeated because its response was lost: the attempt is already the last one. */
+/** If this is repeated because its response was lost, it changes nothing: the attempt is already the last line. */
 const RECORD = {
   name: 'record callbacks',
   text: `
@@ -177,7 +183,7 @@ const DEFER: Statement = {
   where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
 }
 
-/** The row of the callback is that of a finished job without a model (`NO_MODEL`). */
+/** The callback's row is that of a finished job without a model (`NO_MODEL`), because callbacks belong to jobs. */
 export const batchStepOperations = { advanceBatch: advanceBatch(POSTGRES, owe) }
 
 function* owe({ batchId, account, callback, createdAtMs, nowMs }: BatchReport): Steps<void> {

@@ -1,7 +1,7 @@
 /**
- * Leases of nodes in Postgres, by the database's clock, and the crashes that are counted for each node. Crashes are reverted if
- * the node was only paused, and confirmed when it has been absent long enough. A trigger on `open_jobs` writes them
- * (migrations.ts).
+ * Leases of nodes in Postgres, by the database's clock, and the crashes that are counted for each node. A trigger on
+ * `open_jobs` counts them (migrations.ts). They are reverted if the node was only paused, and confirmed once it has been absent
+ * long enough.
  */
 import { FEATURES, type Leases } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -41,7 +41,7 @@ export function nodeOperations({
 }
 
 /**
- * Uses a separate connection, so that no other statement delays a renewal. The network may take no longer than a statement,
+ * Uses a separate connection, so that no other statement delays a renewal. The network gets no more time than the statement,
  * because a renewal that waits for a dead connection would delay the next one.
  */
 export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
@@ -57,7 +57,7 @@ async function renew(database: Database, node: string, leaseMs: number): Promise
   return renewed?.kept === true
 }
 
-/** `xmax` is 0 only in a row that was inserted, not updated. */
+/** `xmax` is 0 only in a row that was inserted instead of updated. */
 const RENEW = {
   name: 'renew',
   text: `insert into nodes (node, lease_until, features)
@@ -92,7 +92,7 @@ export function crashOperations(
   return {
     revertCrashes: async () => {
       const rows = await database.query(REVERT)
-      // Walks skip suspects. A job may no longer be one, so walks must find it again.
+      // Walks skip suspects. These jobs may no longer be suspects, so walks must find them again.
       noteReturned(parts, rows)
       return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
     },

@@ -48,7 +48,7 @@ async function start(t: TestContext) {
   return { url, store, spans, jobsIn, connect, keep: (at: Expiry) => keepPartitions(database, at) }
 }
 
-/** A job created then. */
+/** A job that was created at this time. */
 function jobAt(ms: number, over = {}) {
   const makeId = jobIdMaker({ nowMs: () => ms }, (bytes) => randomBytes(bytes).toString('hex'))
   return newJob({ id: makeId(), createdAtMs: ms, ...over })
@@ -93,10 +93,10 @@ test('a day is dropped when all its jobs have expired, with its outcomes, and no
   await store.settle(settlement({ jobId: done.id, attempt: 1 }, { nowMs: NOON_MS }))
   const span = day(NOON_MS)
 
-  // One of its jobs still runs.
+  // One of the day's jobs is still running.
   await keep(week(NOON_MS + 60 * DAY_MS))
   assert.ok((await spans()).includes(span))
-  // It ended so late that it can still be read.
+  // The job finishes so late that it can still be read.
   await store.settle(settlement({ jobId: late.id, attempt: 1 }, { nowMs: NOON_MS + 60 * DAY_MS }))
   await keep(week(NOON_MS + 66 * DAY_MS))
   assert.ok((await spans()).includes(span))

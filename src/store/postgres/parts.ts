@@ -5,18 +5,18 @@ import type { Notifications } from './notifications.ts'
 import type { OtherNodes } from './other-nodes.ts'
 import type { RouteWalks } from './route-walks.ts'
 
-/** Operations in one statement. */
+/** The maximum number of operations in one statement. */
 const MAX_GROUP = 512
-/** Concurrent statements of one kind: while one waits for the disk, the next one is sent. */
+/** Concurrent statements of one kind. While one waits for the disk, the next one is sent. */
 const IN_FLIGHT = 2
-/** Maximum characters in one statement. Larger statements cost more memory than they save time. */
+/** Maximum characters in one statement. Larger statements would cost more memory and hardly save time. */
 export const MAX_WEIGHT = 4 * 1024 * 1024
 
-/** Gathers concurrent operations into statements with many rows: one group for each kind of operation. */
+/** Groups concurrent operations, so that a statement has many rows. There is one group for each kind of operation. */
 export class StatementGroups {
   readonly #all: { drained(): Promise<void> }[] = []
 
-  /** Operations are never rejected for the length of the queue unless `maxQueued` is set. */
+  /** Adds a kind of operation. Unless `maxQueued` is set, operations are never rejected because of the length of the queue. */
   add<Op, Result>(
     options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
   ): GroupCommit<Op, Result> {
@@ -38,7 +38,7 @@ export interface PostgresParts {
   readonly walks: RouteWalks
   readonly others: OtherNodes
   readonly notifications: Notifications
-  /** Writes of each kind that may be queued before new jobs are rejected. */
+  /** How many writes of each kind may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly onCommit?: (size: number, ms: number) => void
 }

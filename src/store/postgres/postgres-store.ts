@@ -29,7 +29,7 @@ import { settleOperations } from './settle.ts'
 export interface PostgresStoreOptions extends Omit<DatabaseOptions, 'networkMs'> {
   /** The name by which other nodes address this one. */
   readonly node: string
-  /** Writes that may be queued before new jobs are rejected. */
+  /** How many writes may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
@@ -38,7 +38,7 @@ export interface PostgresStoreOptions extends Omit<DatabaseOptions, 'networkMs'>
   readonly onNote: (message: string) => void
 }
 
-/** Migrates the schema and connects. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
+/** Migrates the schema and connects. Rejects with a `DatabaseProblem` if the operator must fix something. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   await migratePostgres(options.url)
   const database = new Database(options)
@@ -55,7 +55,10 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   }
 }
 
-/** A dump of the database locks the partitions until it ends. Without a partition, jobs go to the default one. */
+/**
+ * A failure is not fatal: a dump of the database locks the partitions until it ends, and jobs without a partition go to the
+ * default one.
+ */
 async function tryToKeepPartitions(
   database: Database,
   { nowMs, retentionMs, onNote }: PostgresStoreOptions,

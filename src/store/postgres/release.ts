@@ -1,6 +1,6 @@
 /**
- * Returns jobs to the head of the queue in Postgres: those that this node releases, and those of dead nodes, whose lease has
- * expired, with their callbacks.
+ * Returns jobs to the head of the queue in Postgres, with their callbacks: jobs that this node releases, and jobs of dead nodes
+ * (whose lease has expired).
  */
 
 import type { Claim } from '../node-store.ts'
@@ -19,7 +19,7 @@ interface OneRelease {
 
 export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' | 'releaseWaiting'> {
   const { database, groups, walks } = parts
-  /** When a model server fails, all of its jobs are released at once, so releases share statements. All are of this node. */
+  /** Releases of this node. When a model server fails, all of its jobs are released at once, so releases share statements. */
   const waiting = groups.add<OneRelease, undefined>({
     weight: { of: ({ release }) => 100 + release.earlierJson.length, max: MAX_WEIGHT },
     commit: (group) => eachAlone(group, releaseAll),
@@ -56,8 +56,8 @@ export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' |
 }
 
 /**
- * Tells the walks of this node (`route-walks.ts`) and the other nodes about jobs that returned to the queue. Each row has `route`
- * and `turn`; the turn is null if another node has claimed the job.
+ * Informs the walks of this node (`route-walks.ts`) and the other nodes about jobs that returned to the queue. Each row has
+ * `route` and `turn`; the turn is null if another node has claimed the job.
  */
 export function noteReturned({ walks, notifications }: PostgresParts, rows: readonly Row[]): void {
   for (const row of rows) {
@@ -97,7 +97,7 @@ interface OneStart {
 
 export function rescueOperations(parts: PostgresParts): Pick<Store, 'recordStarts' | 'rescue'> {
   const { database, groups, walks } = parts
-  /** All starts are of this node. */
+  /** Starts of suspects, all of this node. */
   const starts = groups.add<OneStart, undefined>({
     commit: async (group) => {
       const claims = group.map(({ claim }) => claim)
@@ -128,7 +128,7 @@ const RECORD_STARTS: Statement = {
   where o.id = c.id and o.node = $1 and o.attempt = c.attempt`,
 }
 
-/** Requires $1 to be this node, which is never dead. */
+/** Whether the node in a row of the table is dead. $1 must be this node, which is never dead. */
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
@@ -136,9 +136,10 @@ const isDead = (table: string) => `${table}.node is not null and ${table}.node <
 const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
 
 /**
- * $1 node, $2 the turns of routes, $3 the current time. Lists the nodes with callbacks first, because a node can have very many.
- * A node without a lease is dead, too: it lost the lease, wrote, and exited. A crash counts against a suspect if its start was
- * recorded. A suspect crashed alone if no other suspect of its node counts.
+ * $1 node, $2 the turns of routes, $3 the current time. Lists the nodes with callbacks first, because a node can have very many
+ * callbacks. A node without a row in `nodes` is dead, too: after its row was deleted, it wrote something and exited. A crash
+ * counts against a suspect if its start was recorded. A suspect crashed alone if the crash counts against no other suspect of
+ * its node.
  */
 const RESCUE: Statement = {
   repeatable: true,

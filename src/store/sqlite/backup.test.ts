@@ -129,7 +129,7 @@ test('an interrupted backup leaves nothing behind', async (t) => {
   migrateFile(file)
   const controller = new AbortController()
   const backup = backUpFile(file, target, quietly({ signal: controller.signal }))
-  // By now the file under its temporary name is there.
+  // By now, the temporary file exists.
   await new Promise((resolve) => setImmediate(resolve))
   assert.equal(readdirSync(folder).filter((name) => name.endsWith('.partial')).length, 1)
   controller.abort()

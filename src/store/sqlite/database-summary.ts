@@ -20,17 +20,20 @@ export interface DatabaseSummary {
   readonly newestJobAtMs: number | null
 }
 
-/** How long a read may wait for a writer. */
+/** How long a read waits for a writer in another process. */
 const BUSY_TIMEOUT_MS = 5000
 
-/** The caller closes it. Throws a `DatabaseProblem` if the file is not a database of Parley or comes from a newer version. */
+/**
+ * Opens a file, which the caller must close. Throws a `DatabaseProblem` if it is not a database of Parley or has a newer
+ * schema.
+ */
 export function openReadOnly(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
   try {
     const schema = schemaVersion(db)
     if (schema === 0) throw new DatabaseProblem(`${path} is not a database of Parley.`)
     if (schema > MIGRATIONS.length) throw newerSchema(schema)
-    // The version alone proves nothing: other programs' databases may have one.
+    // The version alone proves nothing, because databases of other programs may have one.
     const tables = db.prepare(
       `select count(*) as found from sqlite_schema where type = 'table' and name in ('accounts', 'keys', 'jobs')`,
     )
@@ -42,14 +45,14 @@ export function openReadOnly(path: string): DatabaseSync {
   }
 }
 
-/** Returns the first problem that SQLite finds in the file, or null. Reads the whole file. */
+/** Returns the first fault that SQLite finds in the file, or null. Reads the whole file. */
 export function faultOf(db: DatabaseSync): string | null {
   const [row] = db.prepare('pragma integrity_check(1)').all()
   const found = String(row?.integrity_check)
   return found === 'ok' ? null : found
 }
 
-/** Works for every schema that this version can read. */
+/** Works for the schema of every earlier version. */
 export function summaryOf(db: DatabaseSync, path: string): DatabaseSummary {
   const numberOf = (sql: string) => Number(db.prepare(sql).get()?.number)
   const byStatus = db.prepare('select status, count(*) as jobs from jobs group by status').all()

@@ -1,5 +1,5 @@
 /**
- * Every operation of the SQLite store, by name. The storage thread finds operations here, and the typed methods of its client and
+ * Every operation of the SQLite store, by name. The storage thread finds operations here. The typed methods of its client and
  * of commands are derived from this table.
  */
 import { sharedOperatorOperations, sharedServerOperations } from '../shared-operations.ts'
@@ -51,7 +51,7 @@ export type OperatorName = keyof typeof OPERATOR_OPERATIONS
 export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
 export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
 
-/** A call of an operation in the form that is sent to the storage thread. It is an array because copying one is cheap. */
+/** A call of an operation in the form that the storage thread gets: an array, because copying arrays is cheap. */
 export type Call = readonly [name: Name, args: Args<Name>]
 
 export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS
@@ -59,7 +59,7 @@ export const operatorOperations: {
   readonly [N in OperatorName]: Operation<OpenFile, Args<N>, Result<N>>
 } = OPERATOR_OPERATIONS
 
-/** These operations as asynchronous methods. */
+/** The operations with these names, as asynchronous methods. */
 export type Methods<N extends Name> = { [One in N]: (...args: Args<One>) => Promise<Result<One>> }
 
 export function methodsOf<N extends Name>(

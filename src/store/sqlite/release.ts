@@ -1,6 +1,6 @@
 /**
- * Returns jobs to the head of their route in SQLite: those that their node releases, and those of dead nodes, with their
- * callbacks. Only one server uses the file, so every other node is dead.
+ * Returns jobs to the head of their route in SQLite, with their callbacks: jobs that their node releases, and jobs of dead
+ * nodes. Only one server uses the file, so every other node is dead.
  */
 import type { Claim } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -42,7 +42,7 @@ export const releaseOperations = {
   }),
 }
 
-/** Returns the turn for a job that returns to the route, and marks the route as queued from there on. */
+/** Returns the turn of a job that returns to the route. The next walk of the route starts there or earlier. */
 export function returnTurn(file: ServedFile, route: string): number {
   const turn = headTurn(file, route)
   file.places.joined(route, turn)
@@ -51,7 +51,7 @@ export function returnTurn(file: ServedFile, route: string): number {
 }
 
 const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
-/** These leave the status `assigned`, because a status never goes back to `pending`. */
+/** These statements keep the status `assigned`, because a status never returns to `pending`. */
 const RELEASE_WAITING = `
   update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
 const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
@@ -60,7 +60,10 @@ const RECORD_START = 'update jobs set started = attempt where id = ? and node = 
 const RESCUE_CALLBACKS = `
   update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)
   where due_at_ms is not null and node is not null and node <> ?`
-/** A crash counts against a suspect if its start was recorded. A suspect crashed alone if no other suspect of its node counts. */
+/**
+ * A crash counts against a suspect only if its start was recorded. A suspect crashed alone if the crash counts against no other
+ * suspect of its node.
+ */
 const LOST_JOBS = `
   with lost as (
     select id, node, route, deaths, crashed_alone, deaths > 0 as suspect, deaths = 0 or started = attempt as counts

@@ -10,7 +10,7 @@ export const responseCacheOperations = {
     return row ? storedTextOf(row, 'content') : null
   }),
 
-  /** The entries after a row, as `[seq, fingerprint, until_ms]`, to build the index at the start. */
+  /** Returns the entries after a row, as `[seq, fingerprint, until_ms]`, to build the index at the start. */
   listResponses: read((file: OpenFile, afterSeq: number, limit: number): Cell[][] =>
     file.cells(LIST, afterSeq, limit),
   ),
@@ -24,11 +24,11 @@ const LIST = 'select seq, fingerprint, until_ms from kept_answers where seq > ? 
 const SHARDS = 64
 const LEAST_SLOTS = 256
 
-/** A hash table with open addressing and linear probing. A shard is small, so that growing it hardly delays the event loop. */
+/** A hash table with open addressing and linear probing. Shards are small, so that growing one hardly delays the event loop. */
 interface Shard {
   slots: number
   used: number
-  /** 64 bits of the fingerprint. */
+  /** These two arrays contain 64 bits of the fingerprint. */
   high: Uint32Array
   low: Uint32Array
   seq: Float64Array
@@ -37,14 +37,16 @@ interface Shard {
 }
 
 /**
- * Finds the row for a fingerprint in the narrow, append-only table `kept_answers`. A B-tree index by fingerprint dirtied a random
- * page for every job and doubled the total cost of a job (docs/internals/measurements.md). The table only grows at its end, and
- * this index is built from it at the start. An entry takes 20 bytes; when a shard is full, it drops expired entries.
+ * Finds the row for a fingerprint in the narrow, append-only table `kept_answers`. A B-tree index by fingerprint dirtied a
+ * random page for every job and doubled the total cost of a job (docs/internals/measurements.md). The table only grows at its
+ * end, and this index is built from it at the start.
+ *
+ * A slot takes 20 bytes. A shard whose slots are half full drops expired entries, and grows if necessary.
  */
 export class ResponseIndex {
   readonly #shards = Array.from({ length: SHARDS }, () => emptyShard(LEAST_SLOTS))
 
-  /** Stores that the outcome in row `seq` answers this fingerprint until then. A later call replaces an earlier one. */
+  /** Stores that the outcome in row `seq` answers this fingerprint until `untilMs`. A later call replaces an earlier one. */
   set(fingerprint: string, seq: number, untilMs: number, nowMs: number): void {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -61,11 +63,11 @@ export class ResponseIndex {
     shard.high[slot] = high
     shard.low[slot] = low
     shard.seq[slot] = seq
-    // Rounded up, so the index may find a response slightly too long; the row itself decides.
+    // Rounded up, so the index may find a response for up to a second too long. The row has the exact time.
     shard.untilS[slot] = Math.ceil(untilMs / 1000)
   }
 
-  /** Returns the row whose outcome may be the answer, or null. The caller compares the whole fingerprint there. */
+  /** Returns the row that may answer the fingerprint, or null. The caller must compare the row's whole fingerprint. */
   find(fingerprint: string, nowMs: number): number | null {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -87,7 +89,7 @@ function emptyShard(slots: number): Shard {
   }
 }
 
-/** Returns the slot of these bits, or the free slot for them. */
+/** Returns the slot of this fingerprint, or the free slot for it. */
 function slotOf({ slots, high: highs, low: lows, untilS }: Shard, high: number, low: number): number {
   let slot = low & (slots - 1)
   while (untilS[slot] !== 0 && (highs[slot] !== high || lows[slot] !== low)) {
@@ -114,7 +116,7 @@ function grow(shard: Shard, nowS: number): void {
   })
 }
 
-/** FNV-1a over a part of the fingerprint is enough, because its characters are evenly distributed. */
+/** FNV-1a over a part of the fingerprint suffices, because the characters of fingerprints are evenly distributed. */
 function hash(text: string, from: number, to: number): number {
   let bits = 0x811c9dc5
   for (let i = from; i < to; i++) bits = Math.imul(bits ^ text.charCodeAt(i), 0x01000193)

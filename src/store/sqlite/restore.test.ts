@@ -117,7 +117,7 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
   writeFileSync(at('holed.db'), holed)
   copyFileSync(backup, at('newer.db'))
   alter(at('newer.db'), 'pragma user_version = 1000')
-  // Rows that break their table's rule: no statement stumbles over them.
+  // A row violates a constraint of its table, which no other statement notices.
   copyFileSync(backup, at('rule.db'))
   alter(
     at('rule.db'),
@@ -155,7 +155,7 @@ async function backupForTest(t: TestContext): Promise<{ folder: string; backup: 
   const folder = await folderForTest(t)
   const backup = join(folder, 'backup.db')
   writeFileSync(backup, made)
-  // As one comes back from elsewhere.
+  // The permissions of a file that was copied from another machine.
   chmodSync(backup, 0o644)
   return { folder, backup }
 }
@@ -164,7 +164,7 @@ function given(over: Partial<RestoreOptions> = {}): RestoreOptions {
   return { ...quietly(), nowMs: NOW_MS, ...over }
 }
 
-/** A database as a killed server leaves it, whose last rows are in its write-ahead log only. Returns its contents. */
+/** Creates a database like a killed server: its last rows are only in the write-ahead log. Returns its contents. */
 function leaveLog(path: string): ReturnType<typeof contentsOf> {
   const living = `${path}.living`
   migrateFile(living)
@@ -183,7 +183,7 @@ function alter(file: string, sql: string): void {
   db.close()
 }
 
-/** Jobs that read as assigned, though nobody holds them: they were given back, or their node died. */
+/** Counts the jobs whose status is `assigned` although no node holds them: they were released, or their node crashed. */
 function returned(file: string): number {
   const rows = contentsOf(file).jobs as { status: string; node: string | null }[]
   return rows.filter(({ status, node }) => status === 'assigned' && node === null).length
