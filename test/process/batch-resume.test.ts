@@ -109,7 +109,7 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
     t.diagnostic(`killed after ${calls.size} calls`)
     called = calls.size
   }
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   assert.match(ended.stderr, /^Resuming the previous run: \d+ of \d+ lines have a result\.\n/)
   await assertResults(asking, count)
@@ -138,7 +138,7 @@ test('a batch whose response was lost is found again by its key', { timeout }, a
   const kept = journal.split('\n').filter((line) => !line.startsWith('{"sent"') && line !== '')
   await writeFile(file, `${kept.join('\n')}\n{"sent":[0,1`)
   answer()
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 60)
   await asking.server.stop()
@@ -165,7 +165,7 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', { t
   assert.ok(calls.size < 400, 'what was not sent is not run')
 
   const changed = async (args: readonly string[], says: RegExp) => {
-    const refused = await asking.ask(['batch', 'jobs.jsonl', ...args])
+    const refused = await asking.run(['batch', 'jobs.jsonl', ...args])
     assert.equal(refused.code, 1, refused.stderr)
     assert.match(refused.stderr, says)
   }
@@ -178,7 +178,7 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', { t
   await changed([], /the input has changed since/)
   await asking.write('jobs.jsonl', linesOf(400).join('\n'))
 
-  const ended = await asking.ask(['batch', 'jobs.jsonl', '--concurrency', '60'])
+  const ended = await asking.run(['batch', 'jobs.jsonl', '--concurrency', '60'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 400)
   assert.deepEqual(
@@ -194,7 +194,7 @@ test('--concurrency bounds the jobs at the server, and a second run of the same 
     called: 30,
     args: ['--concurrency', '40'],
   })
-  const second = await asking.ask(['batch', 'jobs.jsonl'])
+  const second = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(second.code, 1)
   assert.match(second.stderr, /Another parley batch process is working on this run/)
   // Another batch of 30 would exceed 40.
@@ -209,8 +209,8 @@ test('--restart forgets the unfinished run and replaces results', { timeout }, a
   const { models, calls } = await startCounting(t)
   const asking = await startAsking(t, { upstream: models.baseUrl, settings: { cache: { enabled: false } } })
   await asking.write('jobs.jsonl', linesOf(20).join('\n'))
-  assert.equal((await asking.ask(['batch', 'jobs.jsonl'])).code, 0)
-  const again = await asking.ask(['batch', 'jobs.jsonl', '--restart'])
+  assert.equal((await asking.run(['batch', 'jobs.jsonl'])).code, 0)
+  const again = await asking.run(['batch', 'jobs.jsonl', '--restart'])
   assert.equal(again.code, 0, again.stderr)
   await assertResults(asking, 20)
   assert.deepEqual([...new Set(calls.values())], [2])
@@ -228,7 +228,7 @@ test('a run stays within max_open_jobs, and leaves room for what else the accoun
   const other = asking.begin(['batch', 'held.jsonl'])
   await models.received(3)
   await asking.write('jobs.jsonl', linesOf(60).join('\n'))
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 60)
   models.release()
@@ -240,7 +240,7 @@ test('a quota of open jobs that is lowered meanwhile does not end a run', { time
     called: 30,
     args: ['--concurrency', '40'],
   })
-  const capped = await asking.ask(['accounts', 'cap', 'default', '--open-jobs', '15'])
+  const capped = await asking.run(['accounts', 'cap', 'default', '--open-jobs', '15'])
   assert.equal(capped.code, 0, capped.stderr)
   const caller = asking.server.caller(asking.key)
   await eventually(
@@ -258,7 +258,7 @@ test('an interrupted --restart is resumed without that option, which would send 
   const { asking, models, program, answer } = await interrupted(t, 3, ['--restart'])
   assert.match(program.stderr, /Run the same command again without --restart to resume; you pay/)
   answer()
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 3)
   assert.equal(models.requests.length, 3)
@@ -293,7 +293,7 @@ test('jobs that the server no longer has are reported as expired', { timeout }, 
   const [, gone = ''] = /"job_ids":\["([^"]+)"/.exec(journal) ?? []
   await writeFile(file, journal.replace(gone, '01890a5d-ac96-774b-bcce-b302099a8057'))
   answer()
-  const ended = await asking.ask(['batch', 'jobs.jsonl', '--json'])
+  const ended = await asking.run(['batch', 'jobs.jsonl', '--json'])
   assert.equal(ended.code, 2, ended.stderr)
   const { completed, expired } = JSON.parse(ended.stdout) as Record<string, number>
   assert.deepEqual([completed, expired], [2, 1])
@@ -307,13 +307,13 @@ test('a batch of unknown outcome is not sent again when the server has forgotten
   const long = Math.floor(Date.now() / 1000) - 86_500
   await writeFile(file, `${first}\n${sending?.replace(/"at":\d+/, `"at":${long}`)}\n`)
   answer()
-  const refused = await asking.ask(['batch', 'jobs.jsonl'])
+  const refused = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(refused.code, 1)
   assert.match(
     refused.stderr,
     /Lines 1 to 3 were sent at .*only for 24 hours\. Pass --send-again to send these lines again/,
   )
-  const ended = await asking.ask(['batch', 'jobs.jsonl', '--send-again'])
+  const ended = await asking.run(['batch', 'jobs.jsonl', '--send-again'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 3)
 })
@@ -324,15 +324,15 @@ test('a batch of unknown outcome stays unknown if the server rejects it for anot
   const { asking, journal: file } = await interrupted(t, 3)
   const [first, sending] = (await readFile(file, 'utf8')).split('\n')
   await writeFile(file, `${first}\n${sending}\n`)
-  assert.equal((await asking.ask(['accounts', 'suspend', 'default'])).code, 0)
+  assert.equal((await asking.run(['accounts', 'suspend', 'default'])).code, 0)
   const caller = asking.server.caller(asking.key)
   await eventually(
     () => caller.send('/api/v1/me'),
     ({ text }) => text.includes('"suspended":true'),
   )
-  assert.equal((await asking.ask(['batch', 'jobs.jsonl'])).code, 3)
+  assert.equal((await asking.run(['batch', 'jobs.jsonl'])).code, 3)
   const long = Math.floor(Date.now() / 1000) - 86_500
   await writeFile(file, (await readFile(file, 'utf8')).replaceAll(/"at":\d+/g, `"at":${long}`))
-  const refused = await asking.ask(['batch', 'jobs.jsonl'])
+  const refused = await asking.run(['batch', 'jobs.jsonl'])
   assert.match(refused.stderr, /Lines 1 to 3 were sent at .*Pass --send-again/)
 })

@@ -5,6 +5,7 @@
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
+import { reuseThreads } from './reused-threads.ts'
 
 /** The timeout of a file, and of each of its tests. It is long, because it must only end what hangs on a busy machine. */
 const FILE_MS = 300_000
@@ -14,6 +15,8 @@ async function nextFile(): Promise<string | null> {
   const [{ file }] = await once(process, 'message')
   return file
 }
+
+reuseThreads()
 
 test('files', { timeout: Number.POSITIVE_INFINITY }, async (t) => {
   for (let file = await nextFile(); file !== null; file = await nextFile()) {
